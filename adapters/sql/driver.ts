@@ -1,0 +1,31 @@
+/** What an adapter author writes: one pipe for SQL. Everything above it is the same for every database. */
+
+export type SqlValue = string | number | null | Uint8Array;
+
+export interface SqlStatement {
+  readonly sql: string;
+  readonly args: readonly SqlValue[];
+}
+
+/** One row by column name. */
+export type SqlRow = Readonly<Record<string, SqlValue>>;
+
+export interface SqlDriver {
+  readonly dialect: "sqlite" | "postgres";
+  /**
+   * Runs every statement in order in one write transaction and gives each one's rows; all take effect or none.
+   * On SQLite the write lock is taken before the first statement; on Postgres READ COMMITTED, one connection.
+   */
+  batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]>;
+  /** Runs one read outside any write transaction. It sees every batch that resolved before it was called. */
+  read(statement: SqlStatement): Promise<SqlRow[]>;
+  /** Wake-ups between processes that share the database; undefined where a process is alone. Carries ids, never data. */
+  readonly signals?: Signals;
+  /** Releases what the driver itself opened. A connection passed in by the host stays open. */
+  close(): Promise<void>;
+}
+
+export interface Signals {
+  publish(channel: string, id: string): void;
+  subscribe(listener: (channel: string, id: string) => void): () => void;
+}

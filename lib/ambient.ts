@@ -1,0 +1,45 @@
+/** Everything of the outside world the core uses. The defaults are the real ones; a test or a simulation passes its own. */
+export interface Ambient {
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** Calls `fn` once after `ms`; the result cancels it. A waiting timer does not keep the process alive. */
+  timer(ms: number, fn: () => void): () => void;
+  /** Calls `fn` after what is ready now has run: a macrotask, not a microtask. */
+  defer(fn: () => void): void;
+  /** A number in [0, 1). */
+  random(): number;
+  /** A random UUID (version 4). */
+  uuid(): string;
+  /** Takes one log record. */
+  log(record: LogRecord): void;
+}
+
+/** One log record: `level`, a constant `message`, and fields. Never holds secrets or user data. */
+export interface LogRecord {
+  readonly level: "info" | "warn" | "error";
+  readonly message: string;
+  readonly [field: string]: unknown;
+}
+
+/** The real clock, timers and randomness; log records go to the console as one JSON line each. */
+export function systemAmbient(): Ambient {
+  const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
+  return {
+    now: () => Date.now(),
+    timer(ms, fn) {
+      const id = setTimeout(fn, ms) as unknown;
+      (id as { unref?: () => void }).unref?.();
+      return () => clearTimeout(id as number);
+    },
+    defer: immediate ? (fn) => void immediate(fn) : (fn) => void setTimeout(fn, 0),
+    random: () => Math.random(),
+    uuid: () => crypto.randomUUID(),
+    log(record) {
+      const line = JSON.stringify({ time: new Date().toISOString(), ...record }, (_key, value: unknown) =>
+        value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value,
+      );
+      if (record.level === "info") console.info(line);
+      else console.error(line);
+    },
+  };
+}

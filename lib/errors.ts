@@ -1,0 +1,47 @@
+/**
+ * What went wrong, as a closed list. Each code has one HTTP status (lib/http/respond.ts): a new code does not compile
+ * until it has one.
+ */
+export type ErrorCode =
+  | "bad_request"
+  | "not_found"
+  | "method_not_allowed"
+  | "conflict"
+  | "too_large"
+  | "wrong_host"
+  | "invalid"
+  | "internal"
+  | "not_built"
+  | "unavailable";
+
+/** An error the caller can act on. `message` is shown to clients; `cause` never is. */
+export class ServiceError extends Error {
+  readonly code: ErrorCode;
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "ServiceError";
+    this.code = code;
+  }
+}
+
+/** The configuration cannot work. `problems` lists everything that was found, each naming its key and the remedy. */
+export class ConfigError extends Error {
+  readonly problems: readonly string[];
+  constructor(problems: readonly string[]) {
+    super(problems.length === 1 ? `${problems[0]}` : `${problems.length} problems:\n- ${problems.join("\n- ")}`);
+    this.name = "ConfigError";
+    this.problems = problems;
+  }
+}
+
+/**
+ * Thrown by a CheckpointHandle when the run was taken over, rolled back or deleted: nothing it writes counts any more.
+ * Executors let it pass; it never becomes a run's error.
+ */
+export class LeaseLost extends Error {
+  readonly lease_lost = true;
+  constructor(run_id: string) {
+    super(`Run ${run_id} is no longer executed here`);
+    this.name = "LeaseLost";
+  }
+}
