@@ -1,7 +1,10 @@
 /** Assistants: stored, versioned configurations of a graph. */
-import type { DrawnGraph, GraphSchemas } from "./executor.ts";
+import type { Ambient } from "./ambient.ts";
+import { recordedState } from "./checkpoints.ts";
+import { ServiceError } from "./errors.ts";
+import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "./executor.ts";
 import type { JsonObject } from "./json.ts";
-import type { AssistantSort } from "./storage.ts";
+import type { AssistantRow, AssistantSort, Scope, Storage } from "./storage.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
 export interface Assistant {
@@ -88,4 +91,166 @@ export interface Assistants {
   drawn(id: string, xray?: boolean | number): Promise<DrawnGraph>;
   schemas(id: string): Promise<GraphSchemas>;
   subgraphs(id: string, namespace?: string | null, recurse?: boolean): Promise<Readonly<Record<string, GraphSchemas>>>;
+}
+
+/** What the other nouns use of assistants. */
+export interface AssistantDirectory extends Assistants {
+  /** The active configuration; errors: not_found. */
+  resolve(id: string): Promise<AssistantRow>;
+  /** One assistant per graph, made at start-up and never changed by it again. */
+  ensureDefaults(): Promise<void>;
+}
+
+export interface AssistantOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+}
+
+export function createAssistants(options: AssistantOptions): AssistantDirectory {
+  const { storage, scope, executor, ambient } = options;
+  const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
+  // Graph id → UUID of its default assistant.
+  const defaults = new Map<string, string>();
+
+  async function idOf(id: string): Promise<string> {
+    if (graphs.has(id)) {
+      const known = defaults.get(id) ?? (await defaultAssistantId(id));
+      defaults.set(id, known);
+      return known;
+    }
+    return id.toLowerCase();
+  }
+
+  async function resolve(id: string): Promise<AssistantRow> {
+    const row = await storage.getAssistant(scope, await idOf(id));
+    if (!row) throw notFound(id);
+    return row;
+  }
+
+  function stateOf(graph_id: string): GraphState {
+    if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+    return executor.state?.(graph_id) ?? recordedState;
+  }
+
+  return {
+    resolve,
+    async ensureDefaults() {
+      for (const { graph_id } of graphs.values()) {
+        const row = { assistant_id: await idOf(graph_id), graph_id, name: graph_id, description: null };
+        const content = { config: {}, context: {}, metadata: { created_by: "system" } };
+        await storage.createAssistant(scope, { ...row, ...content }, ambient.now());
+      }
+    },
+    async create(request) {
+      const { graph_id } = request;
+      if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+      const outcome = await storage.createAssistant(
+        scope,
+        {
+          assistant_id: request.assistant_id?.toLowerCase() ?? ambient.uuid(),
+          graph_id,
+          name: request.name ?? "Untitled",
+          description: request.description ?? null,
+          config: request.config ?? {},
+          context: request.context ?? {},
+          metadata: request.metadata ?? {},
+        },
+        ambient.now(),
+      );
+      if (outcome.kind === "exists" && request.if_exists !== "do_nothing") {
+        throw new ServiceError("conflict", `Assistant ${outcome.assistant.assistant_id} already exists`);
+      }
+      return toAssistant(outcome.assistant);
+    },
+    get: async (id) => toAssistant(await resolve(id)),
+    async update(id, patch) {
+      if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
+        throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
+      }
+      const { config, context } = patch;
+      const configured = config !== undefined || context !== undefined;
+      const row = await storage.updateAssistant(
+        scope,
+        await idOf(id),
+        (active) => ({
+          graph_id: patch.graph_id ?? active.graph_id,
+          name: patch.name ?? active.name,
+          description: patch.description ?? active.description,
+          config: configured ? (config ?? {}) : active.config,
+          context: configured ? (context ?? {}) : active.context,
+          metadata: { ...active.metadata, ...patch.metadata },
+        }),
+        ambient.now(),
+      );
+      if (!row) throw notFound(id);
+      return toAssistant(row);
+    },
+    async delete(id, { delete_threads = false } = {}) {
+      const assistant_id = await idOf(id);
+      const defaultIds = await Promise.all([...graphs.keys()].map(idOf));
+      if (defaultIds.includes(assistant_id)) {
+        throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
+      }
+      if (!(await storage.deleteAssistant(scope, assistant_id, { delete_threads }))) throw notFound(id);
+    },
+    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}) {
+      const { rows, total } = await storage.searchAssistants(scope, { ...filter, limit, offset, sort_by, sort_order });
+      return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
+    },
+    count: (query = {}) => storage.countAssistants(scope, query),
+    async versions(id, { metadata, limit = 10, offset = 0 } = {}) {
+      const rows = await storage.listAssistantVersions(scope, await idOf(id), { metadata, limit, offset });
+      if (!rows) throw notFound(id);
+      return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
+    },
+    async setLatest(id, version) {
+      const outcome = await storage.setLatest(scope, await idOf(id), version, ambient.now());
+      switch (outcome.kind) {
+        case "updated":
+          return toAssistant(outcome.assistant);
+        case "assistant_not_found":
+          throw notFound(id);
+        case "version_not_found":
+          throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
+      }
+    },
+    async drawn(id, xray = false) {
+      const { graph_id } = await resolve(id);
+      return await stateOf(graph_id).drawn(graph_id, xray);
+    },
+    async schemas(id) {
+      const { graph_id } = await resolve(id);
+      return await stateOf(graph_id).schemas(graph_id);
+    },
+    async subgraphs(id, namespace = null, recurse = false) {
+      const { graph_id } = await resolve(id);
+      return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse);
+    },
+  };
+}
+
+function notFound(id: string): ServiceError {
+  return new ServiceError("not_found", `Assistant ${id} not found`);
+}
+
+function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantRow): Assistant {
+  return { ...row, created_at: new Date(created_at).toISOString(), updated_at: new Date(updated_at).toISOString() };
+}
+
+// RFC 4122 name space of URLs: clients know default assistants by UUID version 5 of the graph id in it.
+const URL_NAMESPACE = "6ba7b8119dad11d180b400c04fd430c8";
+
+/** The id of a graph's default assistant: the same in every deployment and every server of this API. */
+export async function defaultAssistantId(graph_id: string): Promise<string> {
+  const name = new TextEncoder().encode(graph_id);
+  const bytes = new Uint8Array(16 + name.length);
+  bytes.set(Array.from(URL_NAMESPACE.matchAll(/../g), ([hex]) => Number.parseInt(hex, 16)));
+  bytes.set(name, 16);
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-1", bytes)).slice(0, 16);
+  hash[6] = ((hash[6] as number) & 0x0f) | 0x50;
+  hash[8] = ((hash[8] as number) & 0x3f) | 0x80;
+  const hex = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }

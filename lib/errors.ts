@@ -4,6 +4,7 @@
  */
 export type ErrorCode =
   | "bad_request"
+  | "forbidden"
   | "not_found"
   | "method_not_allowed"
   | "conflict"

@@ -206,6 +206,8 @@ export interface ChannelValue extends Payload {
   readonly channel: string;
   /** Names this value: two different values of a channel in one namespace of a thread never share a version. */
   readonly version: string;
+  /** Of a value that was read: how much of `data` (in characters) is stored as tails behind its last whole copy. */
+  readonly tail_length?: number;
 }
 
 export interface NewCheckpoint {

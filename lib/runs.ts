@@ -1,7 +1,14 @@
 /** Runs: executions of an assistant, on a thread or without one. */
-import type { Send, StreamMode } from "./executor.ts";
-import type { Json, JsonObject } from "./json.ts";
-import type { MultitaskStrategy, RunStatus } from "./storage.ts";
+import type { Ambient } from "./ambient.ts";
+import type { AssistantDirectory } from "./assistants.ts";
+import { ServiceError } from "./errors.ts";
+import type { Events, Frame, FrameReader, Outcome, Tape } from "./events.ts";
+import type { CheckpointRef, Executor, RunConfig, Send, StreamMode } from "./executor.ts";
+import { isObject, type Json, type JsonObject, sameJson } from "./json.ts";
+import { gotoList, type JobRequest, writeKwargs } from "./kwargs.ts";
+import type { AssistantRow, CreateRun, MultitaskStrategy, RunRow, RunStatus, Scope, Storage, ThreadRow } from "./storage.ts";
+import type { ThreadDirectory } from "./threads.ts";
+import { endDeleted, waitResult, type Worker } from "./worker.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
 export interface Run {
@@ -51,15 +58,7 @@ export interface RunOrigin {
   readonly configurable?: JsonObject;
 }
 
-/** One event of a run's stream. */
-export interface Frame {
-  /** Increases within the run; null for what is not part of the record. */
-  readonly id: number | null;
-  /** `metadata`, `values`, `updates`, `messages`, `updates|<namespace>`, `error`, `end` … */
-  readonly event: string;
-  /** One JSON text. */
-  readonly data: string;
-}
+export type { Frame, FrameReader } from "./events.ts";
 
 /**
  * A reader of a run's frames; the last one is `end`, and then the run's status is final already. Leaving the loop early (or
@@ -67,7 +66,7 @@ export interface Frame {
  */
 export interface RunStream {
   readonly run: Run;
-  readonly frames: AsyncIterable<Frame>;
+  readonly frames: FrameReader;
 }
 
 /** A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`. Never rejects for a failed run. */
@@ -105,4 +104,365 @@ export interface Runs {
       readonly cancel_on_disconnect?: boolean;
     },
   ): Promise<RunStream>;
+}
+
+export interface RunOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+  readonly events: Events;
+  readonly worker: Worker;
+  readonly assistants: AssistantDirectory;
+  readonly threads: ThreadDirectory;
+}
+
+/** How often a reader of a run that executes elsewhere looks whether it has ended. */
+const WATCH_MS = 1_000;
+
+export function createRuns(options: RunOptions): Runs {
+  const { storage, scope, ambient, events, worker, assistants, threads } = options;
+  const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
+
+  async function begin(thread_id: string | null, request: RunCreate, origin: RunOrigin): Promise<RunRow> {
+    refuseUnbuilt(request);
+    const assistant = await assistants.resolve(request.assistant_id);
+    if (!hosted.has(assistant.graph_id)) throw new ServiceError("not_found", `Graph ${assistant.graph_id} not found`);
+    if (thread_id === null) return await createStateless(assistant, request, origin);
+    const id = thread_id.toLowerCase();
+    const from = checkpointOf(request);
+    while (true) {
+      const thread = await storage.getThread(scope, id);
+      if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
+        throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+      }
+      if (from && !(await storage.getCheckpoint(scope, id, from))) {
+        throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
+      }
+      const run = await create(assistant, thread, id, false, request, origin);
+      if (run) return run;
+    }
+  }
+
+  async function createStateless(assistant: AssistantRow, request: RunCreate, origin: RunOrigin): Promise<RunRow> {
+    if (request.command?.resume !== undefined) {
+      throw new ServiceError("bad_request", "command.resume needs a thread: a stateless run has nothing to resume");
+    }
+    if (checkpointOf(request)) {
+      throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
+    }
+    const temporary = request.on_completion !== "keep";
+    let latest = assistant;
+    while (true) {
+      const run = await create(latest, null, ambient.uuid(), temporary, request, origin);
+      if (run) return run;
+      latest = await assistants.resolve(request.assistant_id);
+    }
+  }
+
+  /** Null when the assistant or the thread changed meanwhile: the caller looks again. */
+  async function create(
+    assistant: AssistantRow,
+    thread: ThreadRow | null,
+    thread_id: string,
+    temporary: boolean,
+    request: RunCreate,
+    origin: RunOrigin,
+  ): Promise<RunRow | null> {
+    const run_id = ambient.uuid();
+    const { assistant_id, graph_id } = assistant;
+    const strategy = request.multitask_strategy ?? "enqueue";
+    const own = { graph_id, assistant_id };
+    const metadata = { ...assistant.metadata, ...thread?.metadata, ...own, ...request.metadata };
+    const config = requestConfig(request, origin, thread);
+    const plan: CreateRun = {
+      run: {
+        run_id,
+        thread_id,
+        assistant_id,
+        graph_id,
+        metadata,
+        kwargs: writeKwargs(jobRequest(assistant, config, request, { ...own, run_id, thread_id }), temporary),
+        multitask_strategy: strategy,
+        temporary,
+      },
+      seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
+      now: ambient.now(),
+      ...(thread
+        ? changed(thread, { metadata: { ...thread.metadata, ...own }, config })
+        : {
+            create_thread: {
+              thread_id,
+              metadata: { ...own, ...request.metadata },
+              config,
+              hidden: temporary,
+            },
+          }),
+    };
+    const claim = thread?.status === "busy" ? null : worker.reserve();
+    let started = false;
+    try {
+      const outcome = await storage.createRun(scope, claim ? { ...plan, claim } : plan);
+      switch (outcome.kind) {
+        case "created":
+          if (outcome.claimed) {
+            started = true;
+            worker.start(outcome.claimed);
+          } else {
+            worker.wake();
+          }
+          return outcome.run;
+        case "thread_not_found":
+          throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+        case "thread_busy":
+          throw new ServiceError(
+            "conflict",
+            `Thread ${thread_id} is already running a task. Wait for it to end, or choose another multitask_strategy`,
+          );
+        case "stale":
+          break;
+      }
+      return null;
+    } finally {
+      if (claim && !started) worker.release();
+    }
+  }
+
+  async function find(thread_id: string | null, run_id: string): Promise<RunRow> {
+    const run = await storage.getRun(scope, run_id.toLowerCase());
+    if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
+      throw new ServiceError("not_found", `Run ${run_id} not found`);
+    }
+    return run;
+  }
+
+  async function interrupt(run: RunRow): Promise<void> {
+    if (worker.cancel(run.run_id, "cancelled")) return;
+    const outcome = await storage.cancelRun(scope, run.thread_id, run.run_id, ambient.now());
+    const tape = events.find(run.run_id);
+    if (outcome?.kind === "ended" && tape) endUnstarted(tape, run.run_id);
+  }
+
+  const leave = (run: RunRow, cancel: boolean) => (): void => {
+    if (!cancel) return;
+    interrupt(run).catch((error: unknown) =>
+      ambient.log({ level: "error", message: "a run was not cancelled on disconnect", run_id: run.run_id, error }),
+    );
+  };
+
+  /** Ends the tape of a run that nobody executes here, when its row says so. */
+  function watch(run: RunRow, tape: Tape): void {
+    ambient.timer(WATCH_MS, async () => {
+      if (tape.outcome) return;
+      if (!tape.live) {
+        try {
+          const row = await storage.getRun(scope, run.run_id);
+          if (!row) endDeleted(tape, run.run_id);
+          else if (isTerminal(row.status)) endTape(tape, row, await storedResult(row));
+        } catch (error) {
+          ambient.log({ level: "warn", message: "a run could not be watched", run_id: run.run_id, error });
+        }
+      }
+      watch(run, tape);
+    });
+  }
+
+  /** The tape of a run, ended already when the run is over. */
+  async function follow(run: RunRow): Promise<Tape> {
+    const known = events.find(run.run_id);
+    if (known) return known;
+    // The row may be older than the end of the run: what counts is the row once the tape is there.
+    const tape = events.tape(run.run_id);
+    const row = await storage.getRun(scope, run.run_id);
+    if (!row) endDeleted(tape, run.run_id);
+    else if (isTerminal(row.status)) endTape(tape, row, await storedResult(row));
+    else if (!tape.live) watch(run, tape);
+    return tape;
+  }
+
+  /** What wait and join answer for a run that ended before anybody asked. */
+  async function storedResult(run: RunRow): Promise<Json> {
+    if (run.error) return { __error__: run.error };
+    if (run.temporary) return run.result ?? {};
+    const thread = await storage.getThread(scope, run.thread_id);
+    const state = thread && (await threads.current(thread));
+    return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[]) : {};
+  }
+
+  async function result(tape: Tape): Promise<Json> {
+    const outcome: Outcome = await tape.ended();
+    return outcome.result ?? {};
+  }
+
+  return {
+    async create(thread_id, request, origin = {}) {
+      return toRun(await begin(thread_id, request, origin));
+    },
+    async stream(thread_id, request, origin = {}) {
+      const run = await begin(thread_id, request, origin);
+      const tape = await follow(run);
+      return { run: toRun(run), frames: tape.read(0, leave(run, request.on_disconnect === "cancel")) };
+    },
+    async wait(thread_id, request, origin = {}) {
+      const run = await begin(thread_id, request, origin);
+      const tape = await follow(run);
+      return { run: toRun(run), result: result(tape), leave: leave(run, request.on_disconnect === "cancel") };
+    },
+    async get(thread_id, run_id) {
+      return toRun(await find(thread_id, run_id));
+    },
+    async list(thread_id, { limit = 10, offset = 0, status } = {}) {
+      const thread = await threads.visible(thread_id);
+      const rows = await storage.listRuns(scope, thread.thread_id, { limit, offset, ...(status ? { status } : {}) });
+      return rows.map(toRun);
+    },
+    async delete(thread_id, run_id) {
+      const run = await find(thread_id, run_id);
+      const outcome = await storage.deleteRun(scope, run.thread_id, run.run_id);
+      if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
+      if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
+      const tape = events.find(run.run_id);
+      if (tape) endDeleted(tape, run.run_id);
+    },
+    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}) {
+      const run = await find(thread_id, run_id);
+      const tape = await follow(run);
+      return { run: toRun(run), result: result(tape), leave: leave(run, cancel_on_disconnect && !tape.outcome) };
+    },
+    async joinStream(thread_id, run_id, { after = 0, modes, cancel_on_disconnect = false } = {}) {
+      const run = await find(thread_id, run_id);
+      const tape = await follow(run);
+      const frames = tape.read(after, leave(run, cancel_on_disconnect));
+      return { run: toRun(run), frames: modes ? onlyModes(frames, modes) : frames };
+    },
+  };
+}
+
+const isTerminal = (status: RunStatus): boolean => status !== "pending" && status !== "running";
+
+function endTape(tape: Tape, run: RunRow, result: Json): void {
+  if (run.error) tape.publish("error", JSON.stringify(run.error));
+  tape.publish("end", JSON.stringify({ run_id: run.run_id, status: run.status }));
+  tape.end({ status: run.status as Outcome["status"], result });
+}
+
+function endUnstarted(tape: Tape, run_id: string): void {
+  tape.publish("end", JSON.stringify({ run_id, status: "interrupted" }));
+  tape.end({ status: "interrupted", result: {} });
+}
+
+/** Frames that every reader gets, whatever modes it asked for. */
+const ALWAYS = new Set(["metadata", "error", "feedback", "end"]);
+
+function onlyModes(frames: FrameReader, modes: readonly StreamMode[]): FrameReader {
+  const wanted = ({ event }: Frame): boolean => {
+    const name = event.split("|", 1)[0] as string;
+    if (ALWAYS.has(name)) return true;
+    if (name.startsWith("messages/")) return modes.includes("messages");
+    return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));
+  };
+  return {
+    take: () => frames.take().filter(wanted),
+    async *[Symbol.asyncIterator]() {
+      for await (const frame of frames) if (wanted(frame)) yield frame;
+    },
+  };
+}
+
+function refuseUnbuilt(request: RunCreate): void {
+  const unbuilt = [
+    (request.multitask_strategy === "interrupt" || request.multitask_strategy === "rollback") &&
+      `multitask_strategy ${request.multitask_strategy}`,
+    (request.after_seconds ?? 0) > 0 && "after_seconds",
+    typeof request.webhook === "string" && "webhook",
+    (request.feedback_keys?.length ?? 0) > 0 && "feedback_keys",
+  ].filter((name) => name !== false);
+  if (unbuilt.length > 0) throw new ServiceError("not_built", `Not built yet: ${unbuilt.join(", ")}`);
+}
+
+function checkpointOf({ checkpoint, checkpoint_id }: RunCreate): CheckpointRef | null {
+  const id = checkpoint?.checkpoint_id ?? checkpoint_id;
+  return id ? { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id } : null;
+}
+
+/** What the thread keeps: its own configuration under the request's. The assistant's stays with its versions. */
+function requestConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
+  const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
+  const before = thread?.config ?? {};
+  const merged = {
+    ...(isObject(before["configurable"]) ? before["configurable"] : {}),
+    ...origin.configurable,
+    ...(isObject(configurable) ? configurable : {}),
+  };
+  return { ...before, ...rest, ...(Object.keys(merged).length > 0 ? { configurable: merged } : {}) };
+}
+
+function changed(
+  thread: ThreadRow,
+  next: { metadata: JsonObject; config: JsonObject },
+): Pick<CreateRun, "update_thread"> {
+  return sameJson(thread.metadata, next.metadata) && sameJson(thread.config, next.config) ? {} : { update_thread: next };
+}
+
+function jobRequest(
+  assistant: AssistantRow,
+  config: JsonObject,
+  request: RunCreate,
+  ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
+): JobRequest {
+  const given = isObject(request.config?.configurable) ? request.config.configurable : {};
+  const context = request.context ?? {};
+  for (const [name, value] of Object.entries(context)) {
+    if (Object.hasOwn(given, name) && !sameJson(given[name] as Json, value)) {
+      throw new ServiceError("bad_request", `${name} has two values: in config.configurable and in context`);
+    }
+  }
+  const { configurable: assistantConfigurable, ...assistantConfig } = assistant.config;
+  const { configurable, ...rest } = config;
+  const { resume, update, goto } = request.command ?? {};
+  const command =
+    request.command && (resume !== undefined || update !== undefined || goto !== undefined)
+      ? {
+          ...(resume === undefined ? {} : { resume }),
+          ...(update === undefined || update === null ? {} : { update }),
+          ...(gotoList(goto).length > 0 ? { goto: gotoList(goto) } : {}),
+        }
+      : null;
+  const modes = request.stream_mode ?? [];
+  const from = checkpointOf(request);
+  return {
+    input: command ? undefined : (request.input ?? undefined),
+    command,
+    from,
+    config: {
+      ...assistantConfig,
+      ...rest,
+      configurable: {
+        ...(isObject(assistantConfigurable) ? assistantConfigurable : {}),
+        ...(isObject(configurable) ? configurable : {}),
+        ...ids,
+      },
+    } as RunConfig,
+    context: { ...assistant.context, ...context },
+    stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
+    subgraphs: request.stream_subgraphs ?? false,
+    resumable: request.stream_resumable ?? false,
+    interrupt_before: request.interrupt_before ?? [],
+    interrupt_after: request.interrupt_after ?? [],
+    durability: request.durability ?? (request.checkpoint_during === false ? "exit" : "async"),
+  };
+}
+
+function toRun(row: RunRow): Run {
+  return {
+    run_id: row.run_id,
+    thread_id: row.thread_id,
+    assistant_id: row.assistant_id,
+    created_at: new Date(row.created_at).toISOString(),
+    updated_at: new Date(row.updated_at).toISOString(),
+    status: row.status,
+    metadata: row.metadata,
+    kwargs: row.kwargs,
+    multitask_strategy: row.multitask_strategy,
+  };
 }

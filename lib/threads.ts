@@ -1,8 +1,11 @@
 /** Threads: conversations whose state persists, and reading that state. */
+import type { Ambient } from "./ambient.ts";
 import type { PageOf } from "./assistants.ts";
-import type { ThreadState } from "./executor.ts";
-import type { Json, JsonObject } from "./json.ts";
-import type { ThreadSort, ThreadStatus } from "./storage.ts";
+import { recordedState, storedCheckpoints } from "./checkpoints.ts";
+import { ServiceError } from "./errors.ts";
+import type { Executor, GraphState, StateRef, ThreadState } from "./executor.ts";
+import { contains, type Json, type JsonObject } from "./json.ts";
+import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "./storage.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
 export interface Thread {
@@ -79,4 +82,193 @@ export interface Threads {
   ): Promise<ThreadState>;
   /** Newest first. Errors: not_found. */
   history(thread_id: string, query?: HistoryQuery): Promise<readonly ThreadState[]>;
+}
+
+export interface ThreadOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+  /** A thread is deleted with these active runs: whoever executes or reads them must learn it. */
+  onDeleted(run_ids: readonly string[]): void;
+}
+
+/** What the other nouns use of threads. */
+export interface ThreadDirectory extends Threads {
+  /** The row, if callers may see it; errors: not_found. */
+  visible(thread_id: string): Promise<ThreadRow>;
+  /** The state at the head, or while a run is active at its newest checkpoint; null before the first run. */
+  current(row: ThreadRow): Promise<ThreadState | null>;
+}
+
+/** How many rows a filter on values reads at a time. */
+const BATCH = 200;
+
+export function createThreads(options: ThreadOptions): ThreadDirectory {
+  const { storage, scope, executor, ambient } = options;
+  const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
+
+  async function visible(thread_id: string): Promise<ThreadRow> {
+    const row = await storage.getThread(scope, thread_id.toLowerCase());
+    if (!row || (row.hidden && row.status !== "busy")) {
+      throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+    }
+    return row;
+  }
+
+  function stateOf(row: ThreadRow): GraphState {
+    const { graph_id } = row;
+    return (graph_id !== null && hosted.has(graph_id) ? executor.state?.(graph_id) : null) ?? recordedState;
+  }
+
+  const ref = (row: ThreadRow, ns: string, checkpoint_id?: string): StateRef => ({
+    thread_id: row.thread_id,
+    graph_id: row.graph_id ?? "",
+    ns,
+    ...(checkpoint_id === undefined ? {} : { checkpoint_id }),
+  });
+
+  async function headOf(row: ThreadRow): Promise<string | null> {
+    if (row.running === null) return row.head;
+    const newest = await storage.getCheckpoint(scope, row.thread_id, { ns: "", run_id: row.running });
+    return newest?.checkpoint_id ?? row.head;
+  }
+
+  async function current(row: ThreadRow, subgraphs = false): Promise<ThreadState | null> {
+    const head = await headOf(row);
+    if (head === null) return null;
+    const reader = storedCheckpoints(storage, scope, row.thread_id, head);
+    return await stateOf(row).get(ref(row, "", head), reader, { subgraphs });
+  }
+
+  async function toThread(row: ThreadRow): Promise<Thread> {
+    return { ...withoutState(row), values: (await current(row))?.values ?? null };
+  }
+
+  async function stateAt(
+    thread_id: string,
+    { checkpoint_id, checkpoint_ns = "" }: CheckpointSelector,
+    { subgraphs = false }: { subgraphs?: boolean } = {},
+  ): Promise<ThreadState> {
+    const row = await visible(thread_id);
+    const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
+    const state = await stateOf(row).get(ref(row, checkpoint_ns, checkpoint_id), reader, { subgraphs });
+    if (state) return state;
+    if (checkpoint_id === undefined) return EMPTY_STATE;
+    throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
+  }
+
+  /** All rows that match `values` too, in order; values are read only after every other filter. */
+  async function matching(query: ThreadSearch): Promise<{ row: ThreadRow; state: ThreadState | null }[]> {
+    const { values = {}, sort_by = "created_at", sort_order = "desc", select: _, limit: _limit, offset: _offset, ...filter } = query;
+    const found: { row: ThreadRow; state: ThreadState | null }[] = [];
+    for (let offset = 0; ; offset += BATCH) {
+      const { rows } = await storage.searchThreads(scope, { ...filter, sort_by, sort_order, limit: BATCH, offset });
+      for (const row of rows) {
+        const state = await current(row);
+        if (contains(state?.values ?? null, values)) found.push({ row, state });
+      }
+      if (rows.length < BATCH) return found;
+    }
+  }
+
+  const filtersValues = (query: ThreadFilter): boolean =>
+    query.values !== undefined && Object.keys(query.values).length > 0;
+
+  return {
+    visible,
+    current,
+    async create(request = {}) {
+      const { thread_id = ambient.uuid(), metadata = {}, if_exists = "raise" } = request;
+      const thread = { thread_id: thread_id.toLowerCase(), metadata, config: {}, hidden: false };
+      const outcome = await storage.createThread(scope, thread, ambient.now());
+      if (outcome.kind === "created") return { ...withoutState(outcome.thread), values: null };
+      if (if_exists === "raise" || outcome.thread.hidden) {
+        throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
+      }
+      return await toThread(outcome.thread);
+    },
+    get: async (thread_id) => toThread(await visible(thread_id)),
+    async update(thread_id, patch) {
+      await visible(thread_id);
+      const next = (thread: ThreadRow): { metadata: JsonObject } => ({ metadata: { ...thread.metadata, ...patch.metadata } });
+      const row = await storage.updateThread(scope, thread_id.toLowerCase(), next, ambient.now());
+      if (!row) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+      return await toThread(row);
+    },
+    async delete(thread_id) {
+      const row = await visible(thread_id);
+      const active = (
+        await Promise.all(
+          (["pending", "running"] as const).map((status) =>
+            storage.listRuns(scope, row.thread_id, { status, limit: 1000, offset: 0 }),
+          ),
+        )
+      ).flat();
+      if (!(await storage.deleteThread(scope, row.thread_id))) {
+        throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+      }
+      options.onDeleted(active.map((run) => run.run_id));
+    },
+    async search(query = {}) {
+      const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", select, values, ...filter } = query;
+      const wanted = (name: string): boolean => !select || select.includes(name);
+      const pick = async (row: ThreadRow, state?: ThreadState | null): Promise<Partial<Thread>> => {
+        const known = state === undefined && wanted("values") ? await current(row) : state;
+        const thread: Thread = { ...withoutState(row), values: known?.values ?? null };
+        return select ? Object.fromEntries(Object.entries(thread).filter(([name]) => wanted(name))) : thread;
+      };
+      if (filtersValues(query)) {
+        const found = await matching(query);
+        const page = found.slice(offset, offset + limit);
+        const items = await Promise.all(page.map(({ row, state }) => pick(row, state)));
+        return { items, total: found.length, next: offset + limit < found.length ? offset + limit : null };
+      }
+      const { rows, total } = await storage.searchThreads(scope, { ...filter, limit, offset, sort_by, sort_order });
+      const items = await Promise.all(rows.map((row) => pick(row)));
+      return { items, total, next: offset + limit < total ? offset + limit : null };
+    },
+    async count(query = {}) {
+      if (filtersValues(query)) return (await matching(query)).length;
+      const { values: _, ...filter } = query;
+      return await storage.countThreads(scope, filter);
+    },
+    state: (thread_id, options) => stateAt(thread_id, {}, options),
+    stateAt,
+    async history(thread_id, { limit = 10, before, metadata, checkpoint = {} } = {}) {
+      const row = await visible(thread_id);
+      const head = await headOf(row);
+      if (head === null) return [];
+      const reader = storedCheckpoints(storage, scope, row.thread_id, head);
+      const at = ref(row, checkpoint.checkpoint_ns ?? "");
+      const states: ThreadState[] = [];
+      for await (const state of stateOf(row).history(at, reader, { limit, before, metadata })) states.push(state);
+      return states;
+    },
+  };
+}
+
+const EMPTY_STATE: ThreadState = {
+  values: {},
+  next: [],
+  tasks: [],
+  metadata: null,
+  created_at: null,
+  checkpoint: null,
+  parent_checkpoint: null,
+  interrupts: [],
+};
+
+function withoutState(row: ThreadRow): Omit<Thread, "values"> {
+  return {
+    thread_id: row.thread_id,
+    created_at: new Date(row.created_at).toISOString(),
+    updated_at: new Date(row.updated_at).toISOString(),
+    state_updated_at: new Date(row.state_updated_at).toISOString(),
+    metadata: row.metadata,
+    status: row.status,
+    config: row.config,
+    interrupts: row.interrupts,
+    error: row.error,
+  };
 }

@@ -1,0 +1,234 @@
+/** One attempt of a run on a compiled graph. */
+import type { CheckpointRef, Command, ExecutorEvent, Job, StreamMode } from "../../lib/executor.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { type Graph, type GraphConfig, withSaver } from "./graph.ts";
+import type { Message } from "./json.ts";
+import { INTERRUPT, isReserved, JobSaver, onlyThread, type TaskWrite } from "./saver.ts";
+import type { Serde } from "./serde.ts";
+import { threadState } from "./state.ts";
+import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
+
+/** Loads a module of the user's LangGraph. */
+export type Load = (specifier: string) => Promise<unknown>;
+
+export async function* execute(
+  host: Graph,
+  serde: Serde,
+  load: Load,
+  job: Job,
+  signal: AbortSignal,
+): AsyncGenerator<ExecutorEvent, void, undefined> {
+  const stop = new AbortController();
+  const saver = new JobSaver(
+    { threads: onlyThread(job.thread_id, job.checkpoints), serde, metadata: job.metadata },
+    (error) => stop.abort(error),
+  );
+  const graph = withSaver(host, saver);
+  let values: unknown;
+  let shownValues: Json | undefined;
+  let interrupted = false;
+  let ended = false;
+  let chunks: AsyncIterator<unknown> | undefined;
+  try {
+    const from = await forkOf(job);
+    const options = streamOptions(job, from, AbortSignal.any([signal, stop.signal]));
+    const input = await inputOf(job, saver, options, load);
+    const events = job.modes.has("events");
+    const stream = events
+      ? graph.streamEvents(input, { ...options, version: "v2" })
+      : await graph.stream(input, options);
+    chunks = stream[Symbol.asyncIterator]();
+    while (true) {
+      const next = await chunks.next();
+      if (next.done) break;
+      const event = events ? (next.value as LangChainEvent) : null;
+      const chunk = event ? rootChunk(event, job.run_id) : next.value;
+      const shown = chunk === undefined ? null : readChunk(chunk, job.subgraphs);
+      if (shown?.mode === "values") {
+        const state = shown.payload;
+        if (typeof state === "object" && state !== null && INTERRUPT in state) interrupted = true;
+        else if (shown.namespace.length === 0) {
+          values = state;
+          shownValues = undefined;
+        }
+      }
+      const asked = shown !== null && job.modes.has(shown.mode);
+      if (event && (asked || shown === null) && !event.tags?.includes("langsmith:hidden")) {
+        yield { type: "stream", mode: "events", data: aboutWire(event) };
+      }
+      if (!asked) continue;
+      const data = frameData(shown);
+      if (data === undefined) continue;
+      if (shown.payload === values && shown.mode === "values") shownValues = data;
+      yield job.subgraphs
+        ? { type: "stream", mode: shown.mode, namespace: shown.namespace, data }
+        : { type: "stream", mode: shown.mode, data };
+    }
+    ended = true;
+    if (saver.failure !== undefined) throw saver.failure;
+    if (interrupted || saver.interrupted || values === undefined || saver.head === null) {
+      yield await finalState(graph, saver, job);
+    } else {
+      // Nothing is left to do and the last values are known: no state needs to be put together from the checkpoint.
+      const checkpoint = { ns: "", checkpoint_id: saver.head };
+      yield { type: "state", values: shownValues ?? toWire(values), next: [], tasks: [], checkpoint };
+    }
+  } catch (error) {
+    throw saver.failure ?? error;
+  } finally {
+    stop.abort(new Error("The execution ended"));
+    if (!ended) await drain(chunks, signal);
+    saver.close();
+  }
+}
+
+/** Lets an execution that was stopped come to its end, so that it writes nothing later. */
+async function drain(chunks: AsyncIterator<unknown> | undefined, _signal: AbortSignal): Promise<void> {
+  try {
+    while (chunks && !(await chunks.next()).done);
+  } catch {
+    // It was told to stop: how it did no longer matters.
+  }
+}
+
+/** The checkpoint to fork from; null where the run just goes on from the state. */
+async function forkOf(job: Job): Promise<CheckpointRef | null> {
+  if (!job.from || job.resumed) return null;
+  if (job.from.ns !== "") return job.from;
+  // Named explicitly, even the head would make LangGraph run finished tasks of the step again.
+  const head = await job.checkpoints.get({ ns: "" });
+  return head?.checkpoint_id === job.from.checkpoint_id ? null : job.from;
+}
+
+const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
+
+interface StreamOptions extends GraphConfig {
+  readonly signal: AbortSignal;
+}
+
+function streamOptions(job: Job, from: CheckpointRef | null, signal: AbortSignal): StreamOptions {
+  const { tags, recursion_limit, configurable } = job.config;
+  const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
+  return {
+    // Values are always taken: the last ones are the run's result.
+    streamMode: ["values", ...MODES.filter((mode) => job.modes.has(mode)).map((mode) => (mode === "messages-tuple" ? "messages" : mode))],
+    subgraphs: job.subgraphs,
+    configurable: {
+      ...Object.fromEntries(Object.entries(configurable).filter(([key]) => !isInternal(key))),
+      thread_id: job.thread_id,
+      run_id: job.run_id,
+      graph_id: job.graph_id,
+      assistant_id: job.assistant_id,
+      ...(from ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : {}),
+    },
+    context: job.context,
+    signal,
+    runId: job.run_id,
+    metadata: { ...job.metadata },
+    ...(tags ? { tags: [...tags] } : {}),
+    ...(recursion_limit === undefined ? {} : { recursionLimit: recursion_limit }),
+    ...(job.interrupt_before.length > 0 ? { interruptBefore: names(job.interrupt_before) } : {}),
+    ...(job.interrupt_after.length > 0 ? { interruptAfter: names(job.interrupt_after) } : {}),
+    durability: job.durability,
+  } as StreamOptions;
+}
+
+/** Keys by which LangGraph steers itself: only the service sets them. */
+function isInternal(key: string): boolean {
+  return key.startsWith("__") || key === "checkpoint_id" || key === "checkpoint_ns" || key === "checkpoint_map";
+}
+
+async function inputOf(job: Job, saver: JobSaver, options: GraphConfig, load: Load): Promise<unknown> {
+  if (job.resumed) return null;
+  if (job.command) return await commandOf(job.command, saver, options, load);
+  return job.input ?? null;
+}
+
+/** A command in the shape LangGraph knows it by, whichever copy of it the graph was built with. */
+async function commandOf(command: Command, saver: JobSaver, options: GraphConfig, load: Load): Promise<unknown> {
+  const { resume, update, goto = [] } = command;
+  return {
+    lg_name: "Command",
+    ...(resume === undefined ? {} : { resume: resume || (await answer(resume, saver, options)) }),
+    ...(update === undefined || update === null ? {} : { update }),
+    goto: await Promise.all(
+      goto.map(async (target) => {
+        if (typeof target === "string") return target;
+        const { Send } = (await load("@langchain/langgraph")) as { Send: new (node: string, input: Json) => unknown };
+        return new Send(target.node, target.input);
+      }),
+    ),
+  };
+}
+
+/** LangGraph takes `null`, `false`, `0` and `""` for no answer unless they are given to an interrupt by its id. */
+async function answer(resume: Json, saver: JobSaver, options: GraphConfig): Promise<Json> {
+  const tuple = await saver.getTuple(options);
+  const writes: readonly TaskWrite[] = tuple?.pendingWrites ?? [];
+  const open = writes.find(
+    ([task_id, channel]) =>
+      channel === INTERRUPT && !writes.some((other) => other[0] === task_id && !isReserved(other[1])),
+  );
+  const { id } = (open?.[2] ?? {}) as { id?: string };
+  return id === undefined ? resume : { [id]: resume };
+}
+
+interface LangChainEvent {
+  readonly event: string;
+  readonly run_id: string;
+  readonly tags?: readonly string[];
+  readonly data?: { readonly chunk?: unknown };
+}
+
+function rootChunk(event: LangChainEvent, run_id: string): unknown {
+  return event.event === "on_chain_stream" && event.run_id === run_id ? event.data?.chunk : undefined;
+}
+
+interface Chunk {
+  readonly namespace: readonly string[];
+  readonly mode: StreamMode;
+  readonly payload: unknown;
+}
+
+function readChunk(value: unknown, subgraphs: boolean): Chunk {
+  const parts = value as readonly unknown[];
+  const [namespace, mode, payload] = (subgraphs ? parts : [[], ...parts]) as [readonly string[] | undefined, string, unknown];
+  const perTask = mode === "messages" || mode === "tools";
+  return {
+    // These two name the task they come from; readers expect the graph it belongs to.
+    namespace: perTask ? (namespace ?? []).slice(0, -1) : (namespace ?? []),
+    mode: mode === "messages" ? "messages-tuple" : (mode as StreamMode),
+    payload,
+  };
+}
+
+function frameData({ mode, payload }: Chunk): Json | undefined {
+  switch (mode) {
+    case "messages-tuple": {
+      const [message, metadata] = payload as [Message, unknown];
+      return [messageWire(message), aboutWire(metadata)];
+    }
+    case "checkpoints":
+      // With events LangGraph mixes in short notes about the checkpoint of each state.
+      return isCheckpoint(payload) ? checkpointWire(payload) : undefined;
+    case "debug": {
+      const { type, payload: inner, ...rest } = payload as { type: string; payload: object };
+      return { ...(aboutWire(rest) as JsonObject), type, payload: type === "checkpoint" ? checkpointWire(inner) : aboutWire(inner) };
+    }
+    case "tasks":
+    case "tools":
+      return aboutWire(payload);
+    default:
+      return toWire(payload);
+  }
+}
+
+const isCheckpoint = (payload: unknown): payload is object => isObject(payload as Json) && "config" in (payload as object);
+
+async function finalState(graph: Graph, saver: JobSaver, job: Job): Promise<ExecutorEvent> {
+  const snapshot = await graph.getState(saver.here(job.thread_id), { subgraphs: false });
+  const state = threadState(snapshot);
+  if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
+  const { values, next, tasks, checkpoint } = state;
+  return { type: "state", values, next, tasks, checkpoint: { ns: "", checkpoint_id: checkpoint.checkpoint_id } };
+}

@@ -1,0 +1,111 @@
+/** The host's graphs: what is taken as one, and how it is made ready without touching it. */
+import { isObject } from "../../lib/json.ts";
+import type { Saver } from "./saver.ts";
+
+/** A compiled LangGraph.js graph. */
+export interface CompiledGraph {
+  readonly nodes: object;
+  readonly channels: object;
+  stream(input: never, options?: never): Promise<AsyncIterable<unknown>>;
+}
+
+/** A graph that has only been built; it is compiled as it is. */
+export interface GraphBuilder {
+  compile(options?: never): object;
+}
+
+export type GraphLike = CompiledGraph | GraphBuilder;
+
+/** What a factory gets: the run's configuration, or an empty one where a graph is only read or drawn. */
+export interface FactoryConfig {
+  readonly configurable: Readonly<Record<string, unknown>>;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly context: Readonly<Record<string, unknown>>;
+}
+
+/** Makes the graph of one run. */
+export type GraphFactory = (config: FactoryConfig) => GraphLike | Promise<GraphLike>;
+
+/** A graph with what is said about it. */
+export interface GraphEntry {
+  readonly graph: GraphLike | GraphFactory;
+  readonly description?: string;
+  /** How often a run may be started before it ends as `error`. Default 3. */
+  readonly max_attempts?: number;
+}
+
+export interface Snapshot {
+  readonly values: unknown;
+  readonly next: readonly string[];
+  readonly tasks: readonly SnapshotTask[];
+  readonly metadata?: unknown;
+  readonly createdAt?: string;
+  readonly config: GraphConfig;
+  readonly parentConfig?: GraphConfig;
+}
+
+export interface SnapshotTask {
+  readonly id: string;
+  readonly name: string;
+  readonly path?: unknown;
+  readonly error?: unknown;
+  readonly interrupts?: readonly unknown[];
+  readonly state?: Snapshot | GraphConfig;
+  readonly result?: unknown;
+}
+
+export interface GraphConfig {
+  readonly configurable?: Readonly<Record<string, unknown>>;
+}
+
+/** A compiled graph as this adapter uses it. */
+export interface Graph {
+  readonly builder?: unknown;
+  stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
+  streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
+  getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
+  getStateHistory(config: GraphConfig, options: unknown): AsyncIterable<Snapshot>;
+  getGraphAsync(config: unknown): Promise<{ toJSON(): unknown }>;
+  getSubgraphsAsync(namespace?: string, recurse?: boolean): AsyncIterable<readonly [string, Graph]>;
+}
+
+/** Where a graph comes from, whatever the host gave. */
+export interface GraphSource {
+  readonly entry: GraphEntry;
+  graph(config: FactoryConfig): Promise<Graph>;
+}
+
+export const noConfig: FactoryConfig = { configurable: {}, metadata: {}, context: {} };
+
+/** Throws when the value can be no graph, so that a host learns of it at once. */
+export function graphSource(graph_id: string, value: GraphLike | GraphFactory | GraphEntry): GraphSource {
+  const entry: GraphEntry = isEntry(value) ? value : { graph: value };
+  const { graph } = entry;
+  if (typeof graph === "function") {
+    return { entry, graph: async (config) => compiled(graph_id, await graph(config)) };
+  }
+  const only = compiled(graph_id, graph);
+  return { entry, graph: async () => only };
+}
+
+function isEntry(value: unknown): value is GraphEntry {
+  return typeof value === "object" && value !== null && !isCompiled(value) && !isBuilder(value) && "graph" in value;
+}
+
+const isCompiled = (value: object): boolean => "lg_is_pregel" in value && value.lg_is_pregel === true;
+const isBuilder = (value: object): value is GraphBuilder => "compile" in value && typeof value.compile === "function";
+
+function compiled(graph_id: string, value: unknown): Graph {
+  if (typeof value === "object" && value !== null) {
+    if (isCompiled(value)) return value as unknown as Graph;
+    if (isBuilder(value)) return compiled(graph_id, value.compile());
+    // Agents of LangChain carry their graph.
+    if ("graph" in value && isObject(value.graph as never)) return compiled(graph_id, value.graph);
+  }
+  throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that makes one`);
+}
+
+/** The graph with a saver of ours. The host's own object stays as it is; other executions may be using it. */
+export function withSaver(graph: Graph, checkpointer: Saver): Graph {
+  return Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, { checkpointer });
+}

@@ -1,0 +1,64 @@
+/** An executor for compiled LangGraph.js graphs. LangGraph itself is the user's; nothing of it is imported here. */
+import type { Executor, GraphInfo, Job } from "../../lib/executor.ts";
+import { execute } from "./execute.ts";
+import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
+import { type MessageClasses, Serde } from "./serde.ts";
+import { graphState } from "./state.ts";
+
+export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFactory, GraphLike } from "./graph.ts";
+
+export interface LangGraphOptions {
+  /**
+   * Imports a module of the LangGraph that the graphs were built with (`@langchain/core/messages`, `@langchain/langgraph`).
+   * Default `import(specifier)`; needed where the graphs live in another folder with packages of its own.
+   */
+  readonly resolve?: (specifier: string) => Promise<unknown>;
+}
+
+/**
+ * Hosts LangGraph.js graphs: compiled ones, builders, or functions that make one from the run's configuration (called for
+ * each run). Their state is kept by the service, whatever saver they were compiled with; the given objects are not changed.
+ */
+export function langgraph(
+  graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphEntry>>,
+  options: LangGraphOptions = {},
+): Executor {
+  const load = options.resolve ?? ((specifier: string): Promise<unknown> => import(specifier));
+  const sources = new Map(
+    Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [graph_id, graphSource(graph_id, graph)]),
+  );
+  const infos = [...sources].map(([graph_id, { entry }]): GraphInfo => {
+    const { description, max_attempts } = entry;
+    return {
+      graph_id,
+      checkpoints: "own",
+      ...(description === undefined ? {} : { description }),
+      ...(max_attempts === undefined ? {} : { max_attempts }),
+    };
+  });
+  let loading: Promise<Serde> | undefined;
+  const serde = (): Promise<Serde> => {
+    loading ??= load("@langchain/core/messages").then(
+      (messages) => new Serde(messages as MessageClasses),
+      (error: unknown) => {
+        loading = undefined;
+        throw new Error("@langchain/core cannot be imported, which graphs need to read their messages", { cause: error });
+      },
+    );
+    return loading;
+  };
+  const source = (graph_id: string): GraphSource => {
+    const found = sources.get(graph_id);
+    if (!found) throw new Error(`There is no graph ${graph_id}`);
+    return found;
+  };
+  return {
+    graphs: () => infos,
+    async *execute(job: Job, signal: AbortSignal) {
+      const { config, metadata, context } = job;
+      const graph = await source(job.graph_id).graph({ configurable: config.configurable, metadata, context });
+      yield* execute(graph, await serde(), load, job, signal);
+    },
+    state: (graph_id) => graphState(source(graph_id), serde, load),
+  };
+}

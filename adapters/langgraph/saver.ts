@@ -1,0 +1,337 @@
+/**
+ * A checkpoint saver of LangGraph over our checkpoints. It has the shape of LangGraph's `BaseCheckpointSaver` without
+ * being derived from it: the graph's copy of LangGraph is the user's, and asks for the methods only.
+ */
+import type { CheckpointHandle, CheckpointReader, PendingWrite, StoredCheckpoint } from "../../lib/executor.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { Serde } from "./serde.ts";
+import { aboutWire } from "./wire.ts";
+
+export interface SaverConfig {
+  readonly configurable?: Readonly<Record<string, unknown>>;
+}
+
+type Version = number | string;
+
+export interface Checkpoint {
+  readonly v: number;
+  readonly id: string;
+  readonly channel_values: Readonly<Record<string, unknown>>;
+  readonly channel_versions: Readonly<Record<string, Version>>;
+}
+
+export type TaskWrite = readonly [task_id: string, channel: string, value: unknown];
+
+export interface CheckpointTuple {
+  readonly config: SaverConfig;
+  readonly checkpoint: Checkpoint;
+  readonly metadata: JsonObject;
+  readonly parentConfig?: SaverConfig;
+  readonly pendingWrites: readonly TaskWrite[];
+}
+
+export interface ListOptions {
+  readonly limit?: number;
+  readonly before?: SaverConfig;
+  readonly filter?: JsonObject;
+}
+
+export interface DeltaChannelHistory {
+  readonly writes: readonly TaskWrite[];
+  readonly seed?: unknown;
+}
+
+/** The threads a saver may see. */
+export interface Threads {
+  /** Null: there is no such thread here. */
+  get(thread_id: string): CheckpointHandle | null;
+  ids(): Iterable<string>;
+  delete(thread_id: string): Promise<void>;
+}
+
+export interface SaverOptions {
+  readonly threads: Threads;
+  readonly serde: Serde;
+  /** Added to the metadata of every checkpoint. */
+  readonly metadata?: JsonObject;
+}
+
+export const INTERRUPT = "__interrupt__";
+const TASKS = "__pregel_tasks";
+
+/** Channels of which a task has one write at most; the others are numbered in the order they were written. */
+const RESERVED: ReadonlyMap<string, number> = new Map([
+  ["__error__", -1],
+  ["__scheduled__", -2],
+  [INTERRUPT, -3],
+  ["__resume__", -4],
+]);
+
+export const isReserved = (channel: string): boolean => RESERVED.has(channel);
+
+export class Saver {
+  private readonly threads: Threads;
+  private readonly values: Serde;
+  private readonly metadata: JsonObject;
+  private readonly branch: number = Math.floor(Math.random() * 1e12) / 1e12;
+
+  constructor(options: SaverOptions) {
+    this.threads = options.threads;
+    this.values = options.serde;
+    this.metadata = options.metadata ?? {};
+  }
+
+  /** LangChain writes configurations, and so savers, as JSON. */
+  toJSON(): string {
+    return "[greenroom]";
+  }
+
+  async get(config: SaverConfig): Promise<Checkpoint | undefined> {
+    return (await this.getTuple(config))?.checkpoint;
+  }
+
+  async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
+    const { thread_id, ns, checkpoint_id } = place(config);
+    const handle = thread_id === undefined ? null : this.threads.get(thread_id);
+    if (!handle || thread_id === undefined) return undefined;
+    const stored = await handle.get(checkpoint_id === undefined ? { ns } : { ns, checkpoint_id });
+    return stored ? await this.tuple(thread_id, stored, handle) : undefined;
+  }
+
+  async *list(config: SaverConfig, options: ListOptions = {}): AsyncGenerator<CheckpointTuple> {
+    const { thread_id, checkpoint_id } = place(config);
+    const ns = config.configurable?.checkpoint_ns as string | undefined;
+    const before = options.before && place(options.before).checkpoint_id;
+    let left = options.limit ?? Number.POSITIVE_INFINITY;
+    for (const id of thread_id === undefined ? this.threads.ids() : [thread_id]) {
+      const handle = this.threads.get(id);
+      if (!handle || left <= 0) continue;
+      const limit = Number.isFinite(left) && checkpoint_id === undefined ? left : undefined;
+      for await (const stored of handle.list({ ns, before, limit, metadata: options.filter })) {
+        if (checkpoint_id !== undefined && stored.checkpoint_id !== checkpoint_id) continue;
+        if (left-- <= 0) break;
+        yield await this.tuple(id, stored, handle);
+      }
+    }
+  }
+
+  async put(
+    config: SaverConfig,
+    checkpoint: Checkpoint,
+    metadata: JsonObject,
+    newVersions: Readonly<Record<string, Version>>,
+  ): Promise<SaverConfig> {
+    const { ns, checkpoint_id: parent_id, ...at } = place(config);
+    const thread_id = required(at.thread_id, "thread_id");
+    const { id, channel_values, channel_versions, ...rest } = checkpoint;
+    const written = { configurable: { thread_id, checkpoint_ns: ns, checkpoint_id: id } };
+    // With durability `exit` an execution that made no step puts again what it began with.
+    if (parent_id === id) return written;
+    const values = Object.entries(newVersions)
+      .filter(([channel]) => Object.hasOwn(channel_values, channel))
+      .map(([channel, version]) => ({
+        channel,
+        version: String(version),
+        ...this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`),
+      }));
+    await this.handle(thread_id).put({
+      ns,
+      checkpoint_id: id,
+      parent_id: parent_id ?? null,
+      payload: this.values.write(rest, "A checkpoint"),
+      metadata: aboutWire({ ...this.metadata, ...metadata }) as JsonObject,
+      versions: Object.fromEntries(Object.entries(channel_versions).map(([channel, version]) => [channel, String(version)])),
+      values,
+    });
+    return written;
+  }
+
+  async putWrites(config: SaverConfig, writes: readonly (readonly [string, unknown])[], task_id: string): Promise<void> {
+    const at = place(config);
+    const thread_id = required(at.thread_id, "thread_id");
+    const checkpoint_id = required(at.checkpoint_id, "checkpoint_id");
+    const rows = new Map<number, PendingWrite>();
+    writes.forEach(([channel, value], position) => {
+      const idx = RESERVED.get(channel) ?? position;
+      rows.set(idx, { channel, idx, ...this.values.write(value, `A write to channel ${JSON.stringify(channel)}`) });
+    });
+    await this.handle(thread_id).putWrites({ ns: at.ns, checkpoint_id }, task_id, [...rows.values()]);
+  }
+
+  async deleteThread(thread_id: string): Promise<void> {
+    await this.threads.delete(thread_id);
+  }
+
+  /** Versions of one saver count up; those of two savers never meet, so branches of a thread cannot take each other's values. */
+  getNextVersion(current: Version | undefined): number {
+    return Math.floor(Number(current ?? 0)) + 1 + this.branch;
+  }
+
+  /** The writes that made a channel what it is at `config`, oldest first, since the ancestor that holds it whole. */
+  async getDeltaChannelHistory({
+    config,
+    channels,
+  }: {
+    readonly config: SaverConfig;
+    readonly channels: readonly string[];
+  }): Promise<Record<string, DeltaChannelHistory>> {
+    const histories = new Map(channels.map((channel) => [channel, { blocks: [] as TaskWrite[][] }]));
+    const seeds = new Map<string, unknown>();
+    let next = channels.length > 0 ? (await this.getTuple(config))?.parentConfig : undefined;
+    while (next && seeds.size < histories.size) {
+      const ancestor = await this.getTuple(next);
+      if (!ancestor) break;
+      for (const [channel, { blocks }] of histories) {
+        if (seeds.has(channel)) continue;
+        blocks.unshift(ancestor.pendingWrites.filter((write) => write[1] === channel));
+        const { channel_values } = ancestor.checkpoint;
+        if (Object.hasOwn(channel_values, channel)) seeds.set(channel, channel_values[channel]);
+      }
+      next = ancestor.parentConfig;
+    }
+    return Object.fromEntries(
+      [...histories].map(([channel, { blocks }]) => [
+        channel,
+        { writes: blocks.flat(), ...(seeds.has(channel) ? { seed: seeds.get(channel) } : {}) },
+      ]),
+    );
+  }
+
+  private handle(thread_id: string): CheckpointHandle {
+    const handle = this.threads.get(thread_id);
+    if (!handle) throw new Error(`This run may not write checkpoints of thread ${thread_id}`);
+    return handle;
+  }
+
+  private async tuple(thread_id: string, stored: StoredCheckpoint, handle: CheckpointReader): Promise<CheckpointTuple> {
+    const { ns, parent_id, versions } = stored;
+    const named = (checkpoint_id: string): SaverConfig => ({
+      configurable: { thread_id, checkpoint_ns: ns, checkpoint_id },
+    });
+    const checkpoint: Checkpoint = {
+      ...(this.values.read(stored.payload) as { v: number }),
+      id: stored.checkpoint_id,
+      channel_values: Object.fromEntries(stored.values.map((value) => [value.channel, this.values.read(value)])),
+      channel_versions: Object.fromEntries(Object.entries(versions).map(([channel, version]) => [channel, Number(version)])),
+    };
+    return {
+      config: named(stored.checkpoint_id),
+      checkpoint: checkpoint.v < 4 && parent_id !== null ? await this.withSends(checkpoint, ns, parent_id, handle) : checkpoint,
+      metadata: stored.metadata,
+      ...(parent_id === null ? {} : { parentConfig: named(parent_id) }),
+      pendingWrites: this.writes(stored),
+    };
+  }
+
+  private writes(stored: StoredCheckpoint): TaskWrite[] {
+    return stored.writes.map((write) => [write.task_id, write.channel, this.values.read(write)]);
+  }
+
+  /** Checkpoints before format 4 left their packets as writes of the parent. */
+  private async withSends(checkpoint: Checkpoint, ns: string, parent_id: string, handle: CheckpointReader): Promise<Checkpoint> {
+    const parent = await handle.get({ ns, checkpoint_id: parent_id });
+    const sends = parent ? this.writes(parent).filter(([, channel]) => channel === TASKS) : [];
+    const newest = Math.max(0, ...Object.values(checkpoint.channel_versions).map(Number));
+    return {
+      ...checkpoint,
+      channel_values: { ...checkpoint.channel_values, [TASKS]: sends.map(([, , packet]) => packet) },
+      channel_versions: { ...checkpoint.channel_versions, [TASKS]: newest || this.getNextVersion(undefined) },
+    };
+  }
+}
+
+/** The saver of one job: knows where it stands, and never rejects a write. */
+export class JobSaver extends Saver {
+  /** The root checkpoint the execution stands on. */
+  head: string | null = null;
+  /** The root graph has left an interrupt. */
+  interrupted = false;
+  /** Why writing failed; nothing is written after that. */
+  failure: unknown;
+  private closed = false;
+  private readonly onFailure: (error: unknown) => void;
+
+  constructor(options: SaverOptions, onFailure: (error: unknown) => void) {
+    super(options);
+    this.onFailure = onFailure;
+  }
+
+  /** What LangGraph still writes in the background is dropped from now on. */
+  close(): void {
+    this.closed = true;
+  }
+
+  override async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
+    const tuple = await super.getTuple(config);
+    if (tuple && place(config).ns === "") this.head ??= place(tuple.config).checkpoint_id ?? null;
+    return tuple;
+  }
+
+  override async put(
+    config: SaverConfig,
+    checkpoint: Checkpoint,
+    metadata: JsonObject,
+    newVersions: Readonly<Record<string, Version>>,
+  ): Promise<SaverConfig> {
+    if (place(config).ns === "" && !this.closed) this.head = checkpoint.id;
+    return (await this.guarded(() => super.put(config, checkpoint, metadata, newVersions))) ?? config;
+  }
+
+  override async putWrites(
+    config: SaverConfig,
+    writes: readonly (readonly [string, unknown])[],
+    task_id: string,
+  ): Promise<void> {
+    if (place(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT)) this.interrupted = true;
+    await this.guarded(() => super.putWrites(config, writes, task_id));
+  }
+
+  // LangGraph looks at the outcome of its writes only when the execution ends: a rejection would be unhandled until then
+  // and the graph would go on for nothing.
+  private async guarded<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
+    if (this.closed) return undefined;
+    try {
+      return await write();
+    } catch (error) {
+      if (!this.closed) {
+        this.closed = true;
+        this.failure = error;
+        this.onFailure(error);
+      }
+      return undefined;
+    }
+  }
+}
+
+/** One thread and no other; its deletion is the service's business. */
+export function onlyThread(thread_id: string, handle: CheckpointHandle): Threads {
+  return {
+    get: (id) => (id === thread_id ? handle : null),
+    ids: () => [thread_id],
+    async delete() {
+      throw new Error("A graph may not delete its thread");
+    },
+  };
+}
+
+/** A handle that refuses writes. */
+export function readOnly(reader: CheckpointReader): CheckpointHandle {
+  const refuse = async (): Promise<never> => {
+    throw new Error("These checkpoints can only be read");
+  };
+  return { get: (at) => reader.get(at), list: (at) => reader.list(at), put: refuse, putWrites: refuse };
+}
+
+function place(config: SaverConfig): { thread_id?: string; ns: string; checkpoint_id?: string } {
+  const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
+  return {
+    ...(thread_id === undefined || thread_id === null ? {} : { thread_id: String(thread_id) }),
+    ns: String(checkpoint_ns ?? ""),
+    ...(checkpoint_id ? { checkpoint_id: String(checkpoint_id) } : {}),
+  };
+}
+
+function required(value: string | undefined, name: string): string {
+  if (value === undefined) throw new Error(`A checkpoint's config needs configurable.${name}`);
+  return value;
+}

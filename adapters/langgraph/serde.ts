@@ -1,0 +1,133 @@
+/**
+ * How values are stored. The text is JSON; what JSON does not have is an object with the key `$lg`, and an object of the
+ * user that has this key is wrapped in one. Reading constructs messages and a closed list of built-in types, nothing else.
+ */
+import type { Payload } from "../../lib/executor.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { type Form, fromBase64, instanceFields, isChunk, isMessage, messageFields, toBase64, toJson } from "./json.ts";
+
+const TAG = "$lg";
+
+const tagged = (kind: string, v: Json): JsonObject => ({ [TAG]: kind, v });
+
+const stored: Form = {
+  primitive(value) {
+    if (value === undefined) return tagged("undefined", null);
+    if (typeof value === "bigint") return tagged("bigint", String(value));
+    if (typeof value === "number") return tagged("number", String(value));
+    throw new TypeError(`it holds a ${typeof value}`);
+  },
+  cycle() {
+    throw new TypeError("it holds an object that contains itself");
+  },
+  instance(value, inner) {
+    const tag = (kind: string, content: unknown): JsonObject => tagged(kind, inner(content) ?? null);
+    if (isMessage(value)) return tag(isChunk(value) ? "chunk" : "message", messageFields(value));
+    if (value instanceof Date) return tag("date", value.getTime());
+    if (value instanceof Uint8Array) return tag("bytes", toBase64(value));
+    if (value instanceof Map) return tag("map", [...value]);
+    if (value instanceof Set) return tag("set", [...value]);
+    if (value instanceof RegExp) return tag("regexp", [value.source, value.flags]);
+    if (value instanceof Error) return tag("error", [value.name, value.message]);
+    return inner(instanceFields(value));
+  },
+  plain: (value) => (Object.hasOwn(value, TAG) ? tagged("object", value) : value),
+};
+
+/** The user's `@langchain/core/messages`. */
+export type MessageClasses = Readonly<Record<string, unknown>>;
+
+const CLASSES: ReadonlyMap<unknown, string> = new Map([
+  ["human", "HumanMessage"],
+  ["ai", "AIMessage"],
+  ["system", "SystemMessage"],
+  ["tool", "ToolMessage"],
+  ["function", "FunctionMessage"],
+  ["generic", "ChatMessage"],
+  ["remove", "RemoveMessage"],
+]);
+
+/** Stores and reads values. Equal values give equal text, and a list's text begins as that of any list it extends. */
+export class Serde {
+  private readonly messages: MessageClasses | null;
+
+  /** Without message classes, messages that are read stay plain objects. */
+  constructor(messages: MessageClasses | null) {
+    this.messages = messages;
+  }
+
+  /** Throws for functions, symbols and cycles; `where` names the value in the error. */
+  write(value: unknown, where: string): Payload {
+    if (value instanceof Uint8Array) return { type: "bytes", data: value };
+    try {
+      return { type: "json", data: JSON.stringify(toJson(value, stored)) };
+    } catch (error) {
+      if (error instanceof TypeError) throw new TypeError(`${where} cannot be stored: ${error.message}`, { cause: error });
+      throw error;
+    }
+  }
+
+  read(payload: Payload): unknown {
+    if (payload.type === "bytes") {
+      return typeof payload.data === "string" ? new TextEncoder().encode(payload.data) : payload.data;
+    }
+    const text = typeof payload.data === "string" ? payload.data : new TextDecoder().decode(payload.data);
+    const json = JSON.parse(text) as Json;
+    return text.includes(`"${TAG}"`) ? this.revive(json) : json;
+  }
+
+  private revive(json: Json): unknown {
+    if (Array.isArray(json)) return json.map((item) => this.revive(item));
+    if (!isObject(json)) return json;
+    if (!Object.hasOwn(json, TAG)) return this.fields(json);
+    const { [TAG]: kind, v = null } = json;
+    switch (kind) {
+      case "object":
+        return this.fields(v as JsonObject);
+      case "message":
+      case "chunk":
+        return this.message(this.fields(v as JsonObject), kind === "chunk");
+      case "undefined":
+        return undefined;
+      case "bigint":
+        return BigInt(v as string);
+      case "number":
+        return Number(v);
+      case "date":
+        return new Date(this.revive(v) as number);
+      case "bytes":
+        return fromBase64(v as string);
+      case "map":
+        return new Map(this.revive(v) as [unknown, unknown][]);
+      case "set":
+        return new Set(this.revive(v) as unknown[]);
+      case "regexp":
+        return new RegExp(...(v as [string, string]));
+      case "error":
+        return error(...(v as [string, string]));
+      default:
+        throw new Error(`A stored value is of the unknown kind ${JSON.stringify(kind)}`);
+    }
+  }
+
+  private fields(json: JsonObject): Record<string, unknown> {
+    return Object.fromEntries(Object.entries(json).map(([key, value]) => [key, this.revive(value)]));
+  }
+
+  private message(fields: Record<string, unknown>, chunk: boolean): unknown {
+    const name = CLASSES.get(fields.type);
+    const Class = name === undefined ? undefined : this.messages?.[chunk ? `${name}Chunk` : name];
+    if (typeof Class !== "function") return fields;
+    const { type: _type, ...rest } = fields;
+    const message = Reflect.construct(Class, [{ ...rest }]) as Record<string, unknown>;
+    // Constructors derive some fields from others: what was stored counts.
+    for (const [key, value] of Object.entries(rest)) if (Object.hasOwn(message, key)) message[key] = value;
+    return message;
+  }
+}
+
+function error(name: string, message: string): Error {
+  const revived = new Error(message);
+  revived.name = name;
+  return revived;
+}

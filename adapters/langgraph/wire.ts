@@ -1,0 +1,105 @@
+/** What readers see: messages flat, never a class instance. */
+import type { WireCheckpoint } from "../../lib/executor.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { type Form, type Inner, instanceFields, isChunk, isMessage, type Message, messageFields, toBase64, toJson } from "./json.ts";
+
+function instance(value: object, inner: Inner): Json | undefined {
+  if (isMessage(value)) return inner(messageFields(value));
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
+  if (value instanceof Map) return inner(Object.fromEntries(value));
+  if (value instanceof Set) return inner([...value]);
+  if (value instanceof Uint8Array) return toBase64(value);
+  if (value instanceof RegExp) return String(value);
+  if (value instanceof Error) return { name: value.name, message: value.message };
+  return inner(instanceFields(value));
+}
+
+const strict: Form = {
+  primitive(value) {
+    if (typeof value === "bigint") return String(value);
+    if (typeof value === "number") return null;
+    if (value === undefined) return undefined;
+    throw new TypeError(`The graph's data holds a ${typeof value}, which cannot be shown as JSON`);
+  },
+  cycle() {
+    throw new TypeError("The graph's data holds an object that contains itself, which cannot be shown as JSON");
+  },
+  instance,
+  plain: (value) => value,
+};
+
+const isSecret = (key: string): boolean => key.startsWith("langgraph_auth_") || key.startsWith("__pregel_");
+
+/** For what LangGraph adds itself: it holds configuration, and so handlers, functions and secrets that no reader may see. */
+const lenient: Form = {
+  primitive: (value) => (typeof value === "bigint" ? String(value) : typeof value === "number" ? null : undefined),
+  cycle: () => undefined,
+  instance,
+  plain: (value) =>
+    Object.keys(value).some(isSecret)
+      ? Object.fromEntries(Object.entries(value).filter(([key]) => !isSecret(key)))
+      : value,
+};
+
+/** Data of the graph's author. Throws for functions, symbols and cycles. */
+export function toWire(value: unknown): Json {
+  return toJson(value, strict) ?? null;
+}
+
+/** Data about the execution. Leaves out what JSON cannot hold, and secrets. */
+export function aboutWire(value: unknown): Json {
+  return toJson(value, lenient) ?? null;
+}
+
+/** A message or chunk of mode `messages`; chunks are told apart by their type. */
+export function messageWire(message: Message): JsonObject {
+  const flat = toWire(message) as JsonObject;
+  if (!isChunk(message)) return flat;
+  const name = (message.constructor as unknown as { lc_name(): string }).lc_name();
+  return { ...flat, type: name };
+}
+
+interface Configured {
+  readonly configurable?: Readonly<Record<string, unknown>>;
+}
+
+/** The checkpoint that a LangGraph config names; null when it names none. */
+export function wireCheckpoint(config: Configured | undefined): WireCheckpoint | null {
+  const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
+  if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
+  const map = aboutWire(checkpoint_map);
+  return { thread_id, checkpoint_ns: String(checkpoint_ns ?? ""), checkpoint_id, checkpoint_map: isObject(map) ? map : null };
+}
+
+/** A subgraph's namespace as a task names it before it is known which checkpoint is meant. */
+export function taskCheckpoint(state: unknown): Json {
+  const { configurable } = (state ?? {}) as Configured;
+  if (!configurable) return null;
+  const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = configurable;
+  return aboutWire({ thread_id, checkpoint_ns, checkpoint_id: checkpoint_id ?? null, checkpoint_map: checkpoint_map ?? null });
+}
+
+interface CheckpointChunk {
+  readonly config?: Configured & { readonly callbacks?: unknown };
+  readonly parentConfig?: Configured & { readonly callbacks?: unknown };
+  readonly tasks?: readonly { readonly state?: unknown }[];
+}
+
+/** One event of mode `checkpoints`. */
+export function checkpointWire(chunk: CheckpointChunk): Json {
+  const { config, parentConfig, tasks = [], ...rest } = chunk;
+  return aboutWire({
+    config: configWire(config),
+    ...rest,
+    tasks: tasks.map(({ state, ...task }) => (state === undefined ? task : { ...task, checkpoint: taskCheckpoint(state) })),
+    parent_config: configWire(parentConfig),
+    checkpoint: wireCheckpoint(config),
+    parent_checkpoint: wireCheckpoint(parentConfig),
+  });
+}
+
+function configWire(config: CheckpointChunk["config"]): unknown {
+  if (!config) return null;
+  const { callbacks: _callbacks, ...rest } = config;
+  return rest;
+}

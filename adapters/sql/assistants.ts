@@ -1,0 +1,295 @@
+import { type SelectQueryBuilder, sql } from "kysely";
+import type { JsonObject } from "../../lib/json.ts";
+import type {
+  AssistantContent,
+  AssistantQuery,
+  AssistantRow,
+  AssistantVersionRow,
+  NewAssistant,
+  Scope,
+  Storage,
+} from "../../lib/storage.ts";
+import { db, includes, raw } from "./dialect.ts";
+import type { SqlDriver, SqlRow } from "./driver.ts";
+import { addLabels, isEmpty, matches, narrowing, replaceLabels, searchRows } from "./labels.ts";
+import type { Tables } from "./schema.ts";
+import { shape, statement } from "./statement.ts";
+import { deleteThreadsOf } from "./threads.ts";
+
+type Key = { deployment: string; assistant_id: string };
+type Content = {
+  graph_id: string;
+  name: string;
+  description: string | null;
+  config: string;
+  context: string;
+  metadata: string;
+};
+
+const insertAssistant = shape<Key & Content & { now: number }>((p) =>
+  db
+    .insertInto("assistants")
+    .values({
+      deployment: p.deployment,
+      assistant_id: p.assistant_id,
+      graph_id: p.graph_id,
+      name: p.name,
+      description: p.description,
+      config: p.config,
+      context: p.context,
+      metadata: p.metadata,
+      version: 1,
+      created_at: p.now,
+      updated_at: p.now,
+      // Not 1: an assistant that was deleted and made again must not look unchanged to somebody who saw the old one.
+      revision: p.now,
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .returningAll(),
+);
+
+const insertFirstVersion = shape<Key>((p) =>
+  raw(sql`insert into assistant_versions
+      (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
+    select deployment, assistant_id, version, graph_id, name, description, config, context, metadata, updated_at
+    from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    on conflict do nothing`),
+);
+
+const getAssistant = shape<Key>((p) =>
+  db
+    .selectFrom("assistants")
+    .selectAll()
+    .where("deployment", "=", p.deployment)
+    .where("assistant_id", "=", p.assistant_id),
+);
+
+const insertNextVersion = shape<Key & Content & { seen: number; now: number }>((p) =>
+  raw(sql`insert into assistant_versions
+      (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
+    select a.deployment, a.assistant_id,
+      (select max(v.version) + 1 from assistant_versions v
+        where v.deployment = a.deployment and v.assistant_id = a.assistant_id),
+      ${p.graph_id}, ${p.name}, ${p.description}, ${p.config}, ${p.context}, ${p.metadata}, ${p.now}
+    from assistants a
+    where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.seen}`),
+);
+
+const activateNewest = shape<Key & Content & { seen: number; now: number }>((p) =>
+  db
+    .updateTable("assistants")
+    .set({
+      graph_id: p.graph_id,
+      name: p.name,
+      description: p.description,
+      config: p.config,
+      context: p.context,
+      metadata: p.metadata,
+      updated_at: p.now,
+      version: sql<number>`(select max(v.version) from assistant_versions v
+        where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id)`,
+      revision: sql<number>`revision + 1`,
+    })
+    .where("deployment", "=", p.deployment)
+    .where("assistant_id", "=", p.assistant_id)
+    .where("revision", "=", p.seen)
+    .returningAll(),
+);
+
+const activate = shape<Key & { version: number; seen: number; now: number }>((p) =>
+  raw(sql`update assistants set
+      graph_id = v.graph_id, name = v.name, description = v.description, config = v.config, context = v.context,
+      metadata = v.metadata, version = v.version, updated_at = ${p.now}, revision = assistants.revision + 1
+    from assistant_versions v
+    where assistants.deployment = ${p.deployment} and assistants.assistant_id = ${p.assistant_id}
+      and assistants.revision = ${p.seen} and v.deployment = assistants.deployment
+      and v.assistant_id = assistants.assistant_id and v.version = ${p.version}
+    returning assistants.*`),
+);
+
+const getVersion = shape<Key & { version: number }>((p) =>
+  db
+    .selectFrom("assistant_versions")
+    .selectAll()
+    .where("deployment", "=", p.deployment)
+    .where("assistant_id", "=", p.assistant_id)
+    .where("version", "=", p.version),
+);
+
+const deleteAssistant = shape<Key>((p) =>
+  db
+    .deleteFrom("assistants")
+    .where("deployment", "=", p.deployment)
+    .where("assistant_id", "=", p.assistant_id)
+    .returning("assistant_id"),
+);
+
+const deleteLabels = shape<Key>((p) =>
+  db
+    .deleteFrom("labels")
+    .where("deployment", "=", p.deployment)
+    .where("kind", "=", "assistant")
+    .where("row_id", "=", p.assistant_id),
+);
+
+/** The verbs on assistants and their versions. */
+export function assistantVerbs(
+  driver: SqlDriver,
+): Pick<
+  Storage,
+  | "createAssistant"
+  | "getAssistant"
+  | "searchAssistants"
+  | "countAssistants"
+  | "updateAssistant"
+  | "setLatest"
+  | "deleteAssistant"
+  | "listAssistantVersions"
+> {
+  const get = async (scope: Scope, assistant_id: string): Promise<AssistantRow | null> => {
+    const [row] = await driver.read(getAssistant({ deployment: scope.deployment, assistant_id }));
+    return row ? toAssistant(row) : null;
+  };
+  return {
+    async createAssistant({ deployment }, assistant: NewAssistant, now) {
+      const { assistant_id } = assistant;
+      const results = await driver.batch([
+        insertAssistant({ deployment, assistant_id, ...toContent(assistant), now }),
+        insertFirstVersion({ deployment, assistant_id }),
+        ...addLabels("assistant", deployment, assistant_id, assistant.metadata),
+        getAssistant({ deployment, assistant_id }),
+      ]);
+      return {
+        kind: results[0]?.length ? "created" : "exists",
+        assistant: toAssistant(results.at(-1)?.[0] as SqlRow),
+      };
+    },
+
+    getAssistant: get,
+
+    async searchAssistants({ deployment }, query) {
+      const { rows, total } = await searchRows(
+        driver,
+        query.metadata,
+        query,
+        (page) => {
+          let select = candidates(deployment, query)
+            .selectAll()
+            .orderBy(sql.ref(query.sort_by), query.sort_order)
+            .orderBy("assistant_id", query.sort_order);
+          if (page) select = select.limit(page.limit).offset(page.offset);
+          return statement(select);
+        },
+        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
+      );
+      return { rows: rows.map(toAssistant), total };
+    },
+
+    async countAssistants({ deployment }, query) {
+      if (isEmpty(query.metadata)) {
+        const count = candidates(deployment, query).select(sql<number>`count(*)`.as("total"));
+        return Number((await driver.read(statement(count)))[0]?.total);
+      }
+      const rows = await driver.read(statement(candidates(deployment, query).select("metadata")));
+      return rows.filter((row) => matches(row, query.metadata)).length;
+    },
+
+    async updateAssistant(scope, assistant_id, next, now) {
+      const { deployment } = scope;
+      for (;;) {
+        const active = await get(scope, assistant_id);
+        if (!active) return null;
+        const content = next(active);
+        const args = { deployment, assistant_id, ...toContent(content), seen: active.revision, now };
+        const [, updated] = await driver.batch([
+          insertNextVersion(args),
+          activateNewest(args),
+          ...replaceLabels("assistant", deployment, assistant_id, content.metadata),
+        ]);
+        if (updated?.[0]) return toAssistant(updated[0]);
+      }
+    },
+
+    async setLatest(scope, assistant_id, version, now) {
+      const { deployment } = scope;
+      for (;;) {
+        const active = await get(scope, assistant_id);
+        if (!active) return { kind: "assistant_not_found" };
+        const [stored] = await driver.read(getVersion({ deployment, assistant_id, version }));
+        if (!stored) return { kind: "version_not_found" };
+        const metadata = JSON.parse(stored.metadata as string) as JsonObject;
+        const [updated] = await driver.batch([
+          activate({ deployment, assistant_id, version, seen: active.revision, now }),
+          ...replaceLabels("assistant", deployment, assistant_id, metadata),
+        ]);
+        if (updated?.[0]) return { kind: "updated", assistant: toAssistant(updated[0]) };
+      }
+    },
+
+    async deleteAssistant({ deployment }, assistant_id, options) {
+      const [deleted] = await driver.batch([
+        deleteAssistant({ deployment, assistant_id }),
+        deleteLabels({ deployment, assistant_id }),
+        ...(options.delete_threads ? deleteThreadsOf(deployment, assistant_id) : []),
+      ]);
+      return deleted?.length === 1;
+    },
+
+    async listAssistantVersions(scope, assistant_id, query) {
+      let select = db
+        .selectFrom("assistant_versions")
+        .selectAll()
+        .where("deployment", "=", scope.deployment)
+        .where("assistant_id", "=", assistant_id)
+        .orderBy("version", "desc");
+      if (isEmpty(query.metadata)) select = select.limit(query.limit).offset(query.offset);
+      let rows: readonly SqlRow[] = await driver.read(statement(select));
+      if (rows.length === 0) return (await get(scope, assistant_id)) ? [] : null;
+      if (!isEmpty(query.metadata)) {
+        rows = rows.filter((row) => matches(row, query.metadata)).slice(query.offset, query.offset + query.limit);
+      }
+      return rows.map(toVersion);
+    },
+  };
+}
+
+function candidates(deployment: string, query: AssistantQuery): SelectQueryBuilder<Tables, "assistants", object> {
+  let select = db.selectFrom("assistants").where("deployment", "=", deployment);
+  if (query.graph_id !== undefined) select = select.where("graph_id", "=", query.graph_id);
+  if (query.name !== undefined) select = select.where(includes(sql.ref("name"), query.name));
+  for (const condition of narrowing("assistant", deployment, "assistant_id", query.metadata ?? {})) {
+    select = select.where(condition);
+  }
+  return select;
+}
+
+function toContent(content: AssistantContent): Content {
+  return {
+    graph_id: content.graph_id,
+    name: content.name,
+    description: content.description,
+    config: JSON.stringify(content.config),
+    context: JSON.stringify(content.context),
+    metadata: JSON.stringify(content.metadata),
+  };
+}
+
+function toVersion(row: SqlRow): AssistantVersionRow {
+  const stored = row as unknown as Tables["assistant_versions"];
+  return {
+    assistant_id: stored.assistant_id,
+    version: stored.version,
+    graph_id: stored.graph_id,
+    name: stored.name,
+    description: stored.description,
+    config: JSON.parse(stored.config) as JsonObject,
+    context: JSON.parse(stored.context) as JsonObject,
+    metadata: JSON.parse(stored.metadata) as JsonObject,
+    created_at: stored.created_at,
+  };
+}
+
+function toAssistant(row: SqlRow): AssistantRow {
+  const { updated_at, revision } = row as unknown as Tables["assistants"];
+  return { ...toVersion(row), updated_at, revision };
+}

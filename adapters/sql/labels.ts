@@ -1,0 +1,132 @@
+/**
+ * Filters on metadata. Each scalar of a row's metadata is stored as a label, a hash of its path and one of its value.
+ * Labels only narrow: a row that matches always has the labels of the filter, and `contains` decides on the rest.
+ */
+import { type RawBuilder, sql } from "kysely";
+import { contains, type Json, type JsonObject } from "../../lib/json.ts";
+import type { Page } from "../../lib/storage.ts";
+import { raw } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { shape } from "./statement.ts";
+
+/** What has labels. */
+export type LabelKind = "assistant" | "thread";
+
+export type Label = readonly [path_hash: number, value_hash: number];
+
+/** More labels than this do not narrow a filter further, they only make the statement long. */
+const NARROWING_LABELS = 8;
+
+/** The labels of a metadata object, or of a filter on one; each pair once. */
+export function labelsOf(metadata: JsonObject): readonly Label[] {
+  const found = new Map<string, Label>();
+  const visit = (path: string, value: Json): void => {
+    if (Array.isArray(value)) {
+      for (const item of value) visit(`${path}[]`, item);
+    } else if (typeof value === "object" && value !== null) {
+      // A quoted key never reads like the mark of an array element.
+      for (const key of Object.keys(value)) visit(path + JSON.stringify(key), value[key] as Json);
+    } else {
+      const label: Label = [hash(path), hash(JSON.stringify(value))];
+      found.set(label.join(), label);
+    }
+  };
+  visit("", metadata);
+  return [...found.values()];
+}
+
+/** 53 bits of a string. Not a secret and not a proof: collisions cost time, never a wrong answer. */
+function hash(text: string): number {
+  let high = 0x9e3779b9;
+  let low = 0x7f4a7c15;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    high = Math.imul(high ^ unit, 0x01000193);
+    low = Math.imul(low + unit, 0x2c1b3c6d);
+    low ^= low >>> 13;
+  }
+  high ^= low >>> 16;
+  high = Math.imul(high, 0x85ebca6b);
+  low = Math.imul(low ^ (high >>> 15), 0x297a2d39);
+  return (high >>> 11) * 0x100000000 + (low >>> 0);
+}
+
+type LabelArgs = { deployment: string; id: string; metadata: string };
+
+// A row's labels follow from its metadata alone. So the guard is the metadata itself: where it is not what this batch wrote,
+// the batch did not take effect and its labels must not either.
+const guards: Record<LabelKind, (p: LabelArgs) => RawBuilder<unknown>> = {
+  assistant: (p) =>
+    sql`exists (select 1 from assistants where deployment = ${p.deployment} and assistant_id = ${p.id} and metadata = ${p.metadata})`,
+  thread: (p) =>
+    sql`exists (select 1 from threads where deployment = ${p.deployment} and thread_id = ${p.id} and metadata = ${p.metadata} and hidden = 0)`,
+};
+
+const clearOf = (kind: LabelKind): ((args: LabelArgs) => SqlStatement) =>
+  shape<LabelArgs>((p) =>
+    raw(sql`delete from labels where deployment = ${p.deployment} and kind = ${sql.lit(kind)} and row_id = ${p.id}
+      and ${guards[kind](p)}`),
+  );
+
+const addTo = (kind: LabelKind): ((args: LabelArgs & { labels: string }) => SqlStatement) =>
+  shape<LabelArgs & { labels: string }>((p) =>
+    raw(sql`insert into labels (deployment, kind, row_id, path_hash, value_hash)
+      select ${p.deployment}, ${sql.lit(kind)}, ${p.id}, json_extract(value, '$[0]'), json_extract(value, '$[1]')
+      from json_each(${p.labels}) where ${guards[kind](p)} on conflict do nothing`),
+  );
+
+const clear = { assistant: clearOf("assistant"), thread: clearOf("thread") };
+const add = { assistant: addTo("assistant"), thread: addTo("thread") };
+
+/** Labels of a row that the same batch has inserted before; none where that row was there already. */
+export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
+  const labels = labelsOf(metadata);
+  if (labels.length === 0) return [];
+  return [add[kind]({ deployment, id, metadata: JSON.stringify(metadata), labels: JSON.stringify(labels) })];
+}
+
+/** Replaces the labels of a row whose metadata the same batch has written before. */
+export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
+  const text = JSON.stringify(metadata);
+  return [clear[kind]({ deployment, id, metadata: text }), ...addLabels(kind, deployment, id, metadata)];
+}
+
+/** Conditions on `id` that every row with this metadata meets. */
+export function narrowing(kind: LabelKind, deployment: string, id: string, filter: JsonObject): RawBuilder<boolean>[] {
+  return labelsOf(filter)
+    .slice(0, NARROWING_LABELS)
+    .map(
+      ([path, value]) =>
+        sql<boolean>`${sql.ref(id)} in (select row_id from labels where deployment = ${deployment}
+          and kind = ${kind} and path_hash = ${path} and value_hash = ${value})`,
+    );
+}
+
+/** True for a filter that asks for nothing. */
+export function isEmpty(filter: JsonObject | undefined): boolean {
+  return filter === undefined || Object.keys(filter).length === 0;
+}
+
+/** True for a row whose `metadata` column contains the filter. */
+export function matches(row: SqlRow, filter: JsonObject | undefined): boolean {
+  return filter === undefined || contains(JSON.parse(row.metadata as string) as Json, filter);
+}
+
+/**
+ * One page of a search and the number of all matches. `rows` builds the statement that reads the candidates in order, all
+ * of them without a page; `count` the one that counts them.
+ */
+export async function searchRows(
+  driver: SqlDriver,
+  filter: JsonObject | undefined,
+  page: Page,
+  rows: (page: Page | null) => SqlStatement,
+  count: () => SqlStatement,
+): Promise<{ readonly rows: readonly SqlRow[]; readonly total: number }> {
+  if (isEmpty(filter)) {
+    const [found, counted] = await Promise.all([driver.read(rows(page)), driver.read(count())]);
+    return { rows: found, total: Number(counted[0]?.total) };
+  }
+  const found = (await driver.read(rows(null))).filter((row) => matches(row, filter));
+  return { rows: found.slice(page.offset, page.offset + page.limit), total: found.length };
+}

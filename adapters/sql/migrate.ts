@@ -1,0 +1,74 @@
+/** Brings a database to the schema of this code, step by step, and refuses what it cannot understand. */
+import { sql } from "kysely";
+import { ConfigError } from "../../lib/errors.ts";
+import { bytesType, isDamage, raw, tableNames } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { schemaSteps } from "./schema.ts";
+import { shape, statement } from "./statement.ts";
+
+const record = shape<{ version: number }>((p) =>
+  raw(sql`insert into greenroom_schema (version) values (${p.version})`),
+);
+
+/** See `Storage.migrate`. */
+export async function migrate(driver: SqlDriver): Promise<void> {
+  if (driver.dialect !== "sqlite") throw new ConfigError([`storage: the ${driver.dialect} dialect is not supported`]);
+  const steps = schemaSteps(bytesType);
+  for (let version = await currentVersion(driver); version < steps.length; version++) {
+    const step = steps[version] as (typeof steps)[number];
+    try {
+      await driver.batch([
+        text("create table if not exists greenroom_schema (version integer not null primary key)"),
+        // The primary key refuses the step, and with it the batch, when another process has taken it.
+        record({ version: version + 1 }),
+        ...step.statements.map(text),
+      ]);
+    } catch (error) {
+      if ((await currentVersion(driver)) <= version) throw error;
+    }
+  }
+}
+
+async function currentVersion(driver: SqlDriver): Promise<number> {
+  const steps = schemaSteps(bytesType);
+  const names = new Set((await look(driver, statement(raw(tableNames)))).map((row) => String(row.name)));
+  if (!names.has("greenroom_schema")) {
+    const taken = steps.flatMap((step) => step.tables).filter((name) => names.has(name));
+    if (taken.length === 0) return 0;
+    throw new ConfigError([
+      `storage: the database has tables named ${taken.join(", ")} that Greenroom did not make; give it a database of its own`,
+    ]);
+  }
+  const rows = await look(driver, text("select coalesce(max(version), 0) as version from greenroom_schema"));
+  const version = Number(rows[0]?.version);
+  if (version > steps.length) {
+    throw new ConfigError([
+      `storage: the database has schema version ${version}, this Greenroom knows versions up to ${steps.length}; use a newer Greenroom`,
+    ]);
+  }
+  const missing = steps
+    .slice(0, version)
+    .flatMap((step) => step.tables)
+    .filter((name) => !names.has(name));
+  if (missing.length > 0) {
+    throw new ConfigError([
+      `storage: the database has schema version ${version} but lacks the tables ${missing.join(", ")}; restore it from a backup`,
+    ]);
+  }
+  return version;
+}
+
+async function look(driver: SqlDriver, read: SqlStatement): Promise<SqlRow[]> {
+  try {
+    return await driver.read(read);
+  } catch (error) {
+    if (!isDamage(error)) throw error;
+    throw new ConfigError([
+      `storage: the database cannot be read (${(error as Error).message}); it is damaged or not a database`,
+    ]);
+  }
+}
+
+function text(sqlText: string): SqlStatement {
+  return { sql: sqlText, args: [] };
+}

@@ -1,0 +1,234 @@
+import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+import type { Json, JsonObject } from "../../lib/json.ts";
+import type { Scope, Storage, ThreadQuery, ThreadRest, ThreadRow } from "../../lib/storage.ts";
+import { db, each } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { addLabels, isEmpty, type Label, labelsOf, matches, narrowing, replaceLabels, searchRows } from "./labels.ts";
+import type { Tables } from "./schema.ts";
+import { shape, statement } from "./statement.ts";
+
+type Key = { deployment: string; thread_id: string };
+
+/** True for a thread with a pending or running run. */
+export const busy: RawBuilder<number> = sql<number>`exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.ended_at is null)`;
+
+const running = sql<string | null>`(select r.run_id from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
+
+const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.status end`;
+
+const insertThread = shape<Key & { metadata: string; config: string; hidden: number; now: number }>((p) =>
+  db
+    .insertInto("threads")
+    .values({
+      deployment: p.deployment,
+      thread_id: p.thread_id,
+      created_at: p.now,
+      updated_at: p.now,
+      state_updated_at: p.now,
+      metadata: p.metadata,
+      config: p.config,
+      graph_id: null,
+      status: "idle",
+      head: null,
+      interrupts: "{}",
+      error: null,
+      hidden: p.hidden,
+      // Not 1: a thread that was deleted and made again must not look unchanged to somebody who saw the old one.
+      revision: p.now,
+      slot_token: null,
+      slot_until: null,
+      last_run: null,
+      run_count: 0,
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .returning("thread_id"),
+);
+
+const getThread = shape<Key>((p) =>
+  db
+    .selectFrom("threads")
+    .selectAll()
+    .select([running.as("running"), busy.as("busy")])
+    .where("deployment", "=", p.deployment)
+    .where("thread_id", "=", p.thread_id),
+);
+
+const updateMetadata = shape<Key & { metadata: string; seen: number; now: number }>((p) =>
+  db
+    .updateTable("threads")
+    .set({ metadata: p.metadata, updated_at: p.now, revision: sql<number>`revision + 1` })
+    .where("deployment", "=", p.deployment)
+    .where("thread_id", "=", p.thread_id)
+    .where("revision", "=", p.seen)
+    .returningAll()
+    .returning([running.as("running"), busy.as("busy")]),
+);
+
+const deleteThread = shape<Key>((p) =>
+  db
+    .deleteFrom("threads")
+    .where("deployment", "=", p.deployment)
+    .where("thread_id", "=", p.thread_id)
+    .returning("thread_id"),
+);
+
+const deleteLabels = shape<Key>((p) =>
+  db
+    .deleteFrom("labels")
+    .where("deployment", "=", p.deployment)
+    .where("kind", "=", "thread")
+    .where("row_id", "=", p.thread_id),
+);
+
+type Labelled = { deployment: string; path: number; value: number };
+
+const labelled = (p: Labelled): RawBuilder<string> =>
+  sql<string>`(select row_id from labels where deployment = ${p.deployment} and kind = 'thread'
+    and path_hash = ${p.path} and value_hash = ${p.value})`;
+
+const deleteLabelled = shape<Labelled & { text: string }>((p) =>
+  db
+    .deleteFrom("threads")
+    .where("deployment", "=", p.deployment)
+    .where("thread_id", "in", labelled(p))
+    .where(sql<boolean>`instr(metadata, ${p.text}) > 0`),
+);
+
+const deleteLabelsLeft = shape<Labelled>((p) =>
+  db
+    .deleteFrom("labels")
+    .where("deployment", "=", p.deployment)
+    .where("kind", "=", "thread")
+    .where("row_id", "in", labelled(p))
+    .where(sql<boolean>`not exists (select 1 from threads t
+      where t.deployment = labels.deployment and t.thread_id = labels.row_id)`),
+);
+
+/** Deletes the threads whose `metadata.assistant_id` is this one. */
+export function deleteThreadsOf(deployment: string, assistant_id: string): SqlStatement[] {
+  const [[path, value]] = labelsOf({ assistant_id }) as readonly [Label];
+  // The label says where the value stands, the text of the stored JSON that it is this one and no other of the same hash.
+  const text = JSON.stringify({ assistant_id }).slice(1, -1);
+  return [deleteLabelled({ deployment, path, value, text }), deleteLabelsLeft({ deployment, path, value })];
+}
+
+/** The verbs on threads. */
+export function threadVerbs(
+  driver: SqlDriver,
+): Pick<
+  Storage,
+  "createThread" | "getThread" | "searchThreads" | "countThreads" | "updateThread" | "deleteThread"
+> {
+  const get = async (scope: Scope, thread_id: string): Promise<ThreadRow | null> => {
+    const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }));
+    return row ? toThread(row) : null;
+  };
+  return {
+    async createThread({ deployment }, thread, now) {
+      const { thread_id } = thread;
+      const results = await driver.batch([
+        insertThread({
+          deployment,
+          thread_id,
+          metadata: JSON.stringify(thread.metadata),
+          config: JSON.stringify(thread.config),
+          hidden: thread.hidden ? 1 : 0,
+          now,
+        }),
+        ...(thread.hidden ? [] : addLabels("thread", deployment, thread_id, thread.metadata)),
+        getThread({ deployment, thread_id }),
+      ]);
+      return { kind: results[0]?.length ? "created" : "exists", thread: toThread(results.at(-1)?.[0] as SqlRow) };
+    },
+
+    getThread: get,
+
+    async searchThreads({ deployment }, query) {
+      const { rows, total } = await searchRows(
+        driver,
+        query.metadata,
+        query,
+        (page) => {
+          let select = candidates(deployment, query)
+            .selectAll()
+            .select([running.as("running"), busy.as("busy")])
+            .orderBy(query.sort_by === "status" ? effectiveStatus : sql.ref(query.sort_by), query.sort_order)
+            .orderBy("thread_id", query.sort_order);
+          if (page) select = select.limit(page.limit).offset(page.offset);
+          return statement(select);
+        },
+        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
+      );
+      return { rows: rows.map(toThread), total };
+    },
+
+    async countThreads({ deployment }, query) {
+      if (isEmpty(query.metadata)) {
+        const count = candidates(deployment, query).select(sql<number>`count(*)`.as("total"));
+        return Number((await driver.read(statement(count)))[0]?.total);
+      }
+      const rows = await driver.read(statement(candidates(deployment, query).select("metadata")));
+      return rows.filter((row) => matches(row, query.metadata)).length;
+    },
+
+    async updateThread(scope, thread_id, next, now) {
+      const { deployment } = scope;
+      for (;;) {
+        const seen = await get(scope, thread_id);
+        if (!seen) return null;
+        const { metadata } = next(seen);
+        const text = JSON.stringify(metadata);
+        const [updated] = await driver.batch([
+          updateMetadata({ deployment, thread_id, metadata: text, seen: seen.revision, now }),
+          ...replaceLabels("thread", deployment, thread_id, metadata),
+        ]);
+        if (updated?.[0]) return toThread(updated[0]);
+      }
+    },
+
+    async deleteThread({ deployment }, thread_id) {
+      const [deleted] = await driver.batch([
+        deleteThread({ deployment, thread_id }),
+        deleteLabels({ deployment, thread_id }),
+      ]);
+      return deleted?.length === 1;
+    },
+  };
+}
+
+function candidates(deployment: string, query: ThreadQuery): SelectQueryBuilder<Tables, "threads", object> {
+  let select = db
+    .selectFrom("threads")
+    .where("deployment", "=", deployment)
+    .where("hidden", "=", sql.lit(0));
+  if (query.ids) select = select.where("thread_id", "in", each(JSON.stringify(query.ids)));
+  if (query.status === "busy") select = select.where(sql<boolean>`${busy}`);
+  else if (query.status) select = select.where("status", "=", query.status).where(sql<boolean>`not ${busy}`);
+  for (const condition of narrowing("thread", deployment, "thread_id", query.metadata ?? {})) {
+    select = select.where(condition);
+  }
+  return select;
+}
+
+/** A thread row with what was asked for beside it: `running` and `busy`. */
+export function toThread(row: SqlRow): ThreadRow {
+  const stored = row as unknown as Tables["threads"] & { running: string | null; busy: number };
+  return {
+    thread_id: stored.thread_id,
+    created_at: stored.created_at,
+    updated_at: stored.updated_at,
+    state_updated_at: stored.state_updated_at,
+    metadata: JSON.parse(stored.metadata) as JsonObject,
+    config: JSON.parse(stored.config) as JsonObject,
+    graph_id: stored.graph_id,
+    status: stored.busy ? "busy" : (stored.status as ThreadRest),
+    head: stored.head,
+    interrupts: JSON.parse(stored.interrupts) as JsonObject,
+    error: stored.error === null ? null : (JSON.parse(stored.error) as Json),
+    running: stored.running,
+    hidden: stored.hidden === 1,
+    revision: stored.revision,
+  };
+}

@@ -1,0 +1,239 @@
+/** What the stand-alone server is told: options and environment variables, and the configuration file. */
+import { existsSync, readFileSync } from "node:fs";
+import { basename, dirname, resolve } from "node:path";
+import { parseArgs, parseEnv } from "node:util";
+import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
+
+/** Options of the command, as flags or `GREENROOM_*`. Flags win; an empty variable counts as unset. */
+export interface CommandOptions {
+  readonly help: boolean;
+  readonly version: boolean;
+  readonly config?: string;
+  readonly host: string;
+  /** Undefined: 2024, or the next free one. */
+  readonly port?: number;
+  readonly database: string;
+  readonly workers?: number;
+}
+
+export const usage = `greenroom: serve agents behind the assistants, threads and runs API
+
+  --config FILE    greenroom.json or langgraph.json; default: the one in this folder
+  --host HOST      a loopback address; default 127.0.0.1
+  --port PORT      default 2024, or the next free one; 0 for any free one
+  --database URL   a SQLite file or :memory:; default .greenroom/greenroom.db
+  --workers N      runs executed at once; default 10
+  --help, --version
+
+Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, GREENROOM_PORT, GREENROOM_DATABASE,
+GREENROOM_WORKERS.
+`;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Throws ConfigError with every problem, each naming its option or variable. */
+export function readCommand(args: readonly string[], env: Environment): CommandOptions {
+  const problems: string[] = [];
+  const names = ["config", "host", "port", "database", "workers"] as const;
+  const text = Object.fromEntries(names.map((name) => [name, { type: "string" as const }]));
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: { ...text, help: { type: "boolean" }, version: { type: "boolean" } },
+    strict: false,
+    tokens: true,
+  });
+  const flags = new Map<string, string>();
+  for (const token of tokens) {
+    if (token.kind === "positional") problems.push(`${token.value}: not an option; see --help`);
+    if (token.kind !== "option") continue;
+    if (token.name === "help" || token.name === "version") flags.set(token.name, "");
+    else if (!(token.name in text)) problems.push(`${token.rawName}: unknown option; see --help`);
+    else if (!token.value) problems.push(`${token.rawName}: needs a value`);
+    else flags.set(token.name, token.value);
+  }
+  const given = (name: (typeof names)[number]): { readonly from: string; readonly value: string } | undefined => {
+    const flag = flags.get(name);
+    if (flag !== undefined) return { from: `--${name}`, value: flag };
+    const variable = `GREENROOM_${name.toUpperCase()}`;
+    return env[variable] ? { from: variable, value: env[variable] } : undefined;
+  };
+  const whole = (name: "port" | "workers", most: number): number | undefined => {
+    const option = given(name);
+    if (!option) return undefined;
+    if (/^\d{1,6}$/.test(option.value) && Number(option.value) <= most) return Number(option.value);
+    problems.push(`${option.from}: ${option.value} is not a whole number from 0 to ${most}`);
+    return undefined;
+  };
+
+  const host = given("host")?.value ?? "127.0.0.1";
+  if (!/^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)) {
+    problems.push(
+      `${given("host")?.from}: ${host} is not a loopback address. This version has no keys, so anybody who reaches ` +
+        "the server could use it; put a server that authenticates in front, or mount the library in your own.",
+    );
+  }
+  const database = given("database")?.value ?? ".greenroom/greenroom.db";
+  const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(database)?.[1];
+  if (scheme && database !== ":memory:") {
+    problems.push(`${given("database")?.from}: ${scheme}: databases are not built yet; use a file path or :memory:`);
+  }
+  const config = given("config")?.value;
+  const port = whole("port", 65_535);
+  const workers = whole("workers", 1_000);
+  if (problems.length > 0) throw new ConfigError(problems);
+  return {
+    help: flags.has("help"),
+    version: flags.has("version"),
+    host: host.replace(/^\[(.*)\]$/, "$1"),
+    database,
+    ...(config === undefined ? {} : { config }),
+    ...(port === undefined ? {} : { port }),
+    ...(workers === undefined ? {} : { workers }),
+  };
+}
+
+/** One entry of `graphs`. */
+export interface GraphEntry {
+  readonly graph_id: string;
+  /** Absolute. */
+  readonly file: string;
+  readonly export: string;
+  /** The export is a function that makes the graph, not one that is the agent. */
+  readonly factory: boolean;
+  readonly description?: string;
+}
+
+export interface FileConfig {
+  /** Absolute. */
+  readonly file: string;
+  readonly graphs: readonly GraphEntry[];
+  readonly service: Pick<ServiceOptions, "deployment" | "worker" | "http">;
+  readonly env: Readonly<Record<string, string>>;
+  /** Keys of a `langgraph.json` that change nothing here. */
+  readonly unsupported: readonly string[];
+}
+
+interface Shape {
+  readonly [key: string]: true | Shape;
+}
+
+/** The options of the library under the same names, and `graphs`. `createService` proves their values. */
+const greenroomKeys: Shape = {
+  $schema: true,
+  graphs: true,
+  deployment: { name: true },
+  worker: { concurrency: true, lease_ms: true },
+  http: { cors: { allow_origins: true }, disable_webhooks: true },
+  webhooks: true,
+};
+
+/** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
+const langgraphKeys: Shape = {
+  $schema: true,
+  graphs: true,
+  env: true,
+  dependencies: true,
+  node_version: true,
+  http: { cors: { allow_origins: true }, disable_webhooks: true },
+  webhooks: true,
+};
+
+type JsonObject = Readonly<Record<string, unknown>>;
+
+const isRecord = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Reads `greenroom.json` or `langgraph.json`. Throws ConfigError with every problem, each naming its key. */
+export function readConfig(path: string | undefined): FileConfig {
+  const file = path ?? ["greenroom.json", "langgraph.json"].find((name) => existsSync(name));
+  if (file === undefined) {
+    throw new ConfigError(["No greenroom.json or langgraph.json in this folder; name one with --config FILE"]);
+  }
+  const absolute = resolve(file);
+  let content: unknown;
+  try {
+    content = JSON.parse(readFileSync(absolute, "utf8"));
+  } catch (error) {
+    const missing = (error as { code?: unknown }).code === "ENOENT";
+    throw new ConfigError([`${file}: ${missing ? "no such file" : "cannot be read as JSON"}`]);
+  }
+  if (!isRecord(content)) throw new ConfigError([`${file}: not a JSON object`]);
+
+  const problems: string[] = [];
+  const langgraph = basename(file) === "langgraph.json";
+  const unknown = unknownKeys(content, langgraph ? langgraphKeys : greenroomKeys, "", problems);
+  if (content.webhooks !== undefined) problems.push("webhooks: not built yet; remove this section");
+  if (!langgraph) problems.push(...unknown.map((key) => `${key}: unknown key`));
+  const disabled = isRecord(content.http) ? content.http.disable_webhooks : undefined;
+  if (disabled !== undefined && typeof disabled !== "boolean") problems.push("http.disable_webhooks: not true or false");
+  const graphs = readGraphs(content.graphs, absolute, langgraph, problems);
+  const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
+  if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${file}: ${problem}`));
+  const { deployment, worker, http } = content as FileConfig["service"];
+  // Without keys any page on the web could reach the server: no origin but those named, and loopback.
+  const cors = { allow_origins: http?.cors?.allow_origins ?? [] };
+  return { file: absolute, graphs, service: { deployment, worker, http: { cors } }, env, unsupported: langgraph ? unknown : [] };
+}
+
+/** The keys that `shape` does not have, and problems with what has to be an object. */
+function unknownKeys(record: JsonObject, shape: Shape, prefix: string, problems: string[]): string[] {
+  return Object.entries(record).flatMap(([key, value]) => {
+    const known = Object.hasOwn(shape, key) ? shape[key] : undefined;
+    if (known === undefined) return [`${prefix}${key}`];
+    if (known === true) return [];
+    if (isRecord(value)) return unknownKeys(value, known, `${prefix}${key}.`, problems);
+    problems.push(`${prefix}${key}: not an object`);
+    return [];
+  });
+}
+
+/**
+ * In `langgraph.json` a plain function is a factory, as everywhere this file is read. In `greenroom.json` it is the agent
+ * itself unless the entry says `"factory": true`: nothing is called at start to find out.
+ */
+function readGraphs(value: unknown, file: string, langgraph: boolean, problems: string[]): GraphEntry[] {
+  if (!isRecord(value) || Object.keys(value).length === 0) {
+    problems.push('graphs: names no graph; write {"graphs": {"agent": "./agent.ts:agent"}}');
+    return [];
+  }
+  return Object.entries(value).flatMap(([graph_id, entry]) => {
+    const key = `graphs.${graph_id}`;
+    const { path, factory = langgraph, description, ...rest } = isRecord(entry) ? entry : { path: entry };
+    const parts = typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
+    const found: string[] = [];
+    const extra = Object.keys(rest).filter((name) => !langgraph || name === "factory");
+    if (extra.length > 0) found.push(`${key}.${extra[0]}: unknown key`);
+    if (typeof factory !== "boolean") found.push(`${key}.factory: not true or false`);
+    if (description !== undefined && typeof description !== "string") found.push(`${key}.description: not a text`);
+    if (!parts) found.push(`${key}: not of the form "./file.ts:export"`);
+    else if (/\.py$/.test(parts[1] as string)) found.push(`${key}: Python graphs cannot be served; only JavaScript and TypeScript`);
+    else if (!existsSync(resolve(dirname(file), parts[1] as string))) found.push(`${key}: no such file ${parts[1]}`);
+    problems.push(...found);
+    if (!parts || found.length > 0) return [];
+    return {
+      graph_id,
+      file: resolve(dirname(file), parts[1] as string),
+      export: parts[2] ?? "default",
+      factory: factory === true,
+      ...(typeof description === "string" ? { description } : {}),
+    };
+  });
+}
+
+/** `env` of a langgraph.json: a file of `NAME=value` lines, or the variables themselves. */
+function readEnv(value: unknown, file: string, problems: string[]): Record<string, string> {
+  if (value === undefined) return {};
+  if (isRecord(value) && Object.values(value).every((item) => ["string", "number", "boolean"].includes(typeof item))) {
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, String(item)]));
+  }
+  if (typeof value !== "string") {
+    problems.push("env: neither a file name nor an object of texts");
+    return {};
+  }
+  try {
+    return parseEnv(readFileSync(resolve(dirname(file), value), "utf8")) as Record<string, string>;
+  } catch {
+    problems.push(`env: ${value} cannot be read`);
+    return {};
+  }
+}

@@ -1,0 +1,76 @@
+/** Listening on the runtime at hand. */
+import { type Fetch, nodeServer } from "./node-http.ts";
+
+export interface Listener {
+  readonly port: number;
+  /** Takes no new connections. Resolves when the open ones are answered and closed. */
+  close(): Promise<void>;
+}
+
+interface Address {
+  readonly hostname: string;
+  readonly port: number;
+}
+
+/** What is used of the globals of Bun and Deno: their own types exclude each other. */
+interface Runtimes {
+  readonly Bun?: {
+    serve(options: Address & { readonly fetch: Fetch; readonly idleTimeout: number; readonly reusePort: boolean }): {
+      readonly port: number;
+      stop(closeActiveConnections?: boolean): Promise<void>;
+    };
+  };
+  readonly Deno?: {
+    serve(
+      options: Address & { readonly onListen: () => void },
+      handler: Fetch,
+    ): { readonly addr: { readonly port: number }; shutdown(): Promise<void> };
+    readonly errors: { readonly AddrInUse: new () => Error };
+  };
+}
+
+const { Bun, Deno } = globalThis as unknown as Runtimes;
+
+/** Thrown by `listen` when another process has the port. */
+export class PortTaken extends Error {
+  constructor(port: number, options?: ErrorOptions) {
+    super(`Port ${port} is taken`, options);
+    this.name = "PortTaken";
+  }
+}
+
+/** Resolves once connections are accepted. Port 0 takes any free one. */
+export async function listen(handler: Fetch, address: Address): Promise<Listener> {
+  try {
+    if (Bun) {
+      // Bun ends silent answers after its idle time-out; a wait or a quiet stream may be silent for long.
+      const server = Bun.serve({ ...address, fetch: handler, idleTimeout: 0, reusePort: false });
+      return { port: server.port, close: () => server.stop() };
+    }
+    if (Deno) {
+      const server = Deno.serve({ ...address, onListen() {} }, handler);
+      return { port: server.addr.port, close: () => server.shutdown() };
+    }
+    return await listenOnNode(handler, address);
+  } catch (error) {
+    const taken = (error as { code?: unknown }).code === "EADDRINUSE" || (Deno && error instanceof Deno.errors.AddrInUse);
+    throw taken ? new PortTaken(address.port, { cause: error }) : error;
+  }
+}
+
+async function listenOnNode(handler: Fetch, { hostname, port }: Address): Promise<Listener> {
+  const server = nodeServer(handler);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, hostname, resolve);
+  });
+  const bound = server.address();
+  return {
+    port: typeof bound === "object" && bound ? bound.port : port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeIdleConnections();
+      }),
+  };
+}

@@ -1,0 +1,421 @@
+/**
+ * The checkpoints of one thread as a job sees them: reads that include what it has put but not stored yet, writes that
+ * wait for the worker's next save. And the states that the worker writes for executors without checkpoints of their own.
+ */
+import type { Ambient } from "./ambient.ts";
+import { LeaseLost } from "./errors.ts";
+import type {
+  ChannelValue,
+  CheckpointHandle,
+  CheckpointReader,
+  CheckpointRef,
+  DrawnGraph,
+  ExecutorEvent,
+  GraphState,
+  Interrupt,
+  Job,
+  NewCheckpoint,
+  StoredCheckpoint,
+  StoredWrite,
+  Task,
+  ThreadState,
+  WireCheckpoint,
+} from "./executor.ts";
+import { contains, isObject, type Json, type JsonObject } from "./json.ts";
+import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "./storage.ts";
+
+/** Shorter lists are stored whole: a tail would save nothing. */
+const TAIL_FROM = 1024;
+/** Unsaved data above which `put` waits for a save, in characters. */
+const BACKLOG = 4 * 1024 * 1024;
+
+export interface JobCheckpoints extends CheckpointHandle {
+  /** What was put since the last call; the caller stores it or loses the lease. */
+  take(): Progress;
+  /** Something waits to be stored. */
+  dirty(): boolean;
+  /** The newest root checkpoint this job has put. */
+  root(): string | null;
+  /** From now on every write throws LeaseLost. */
+  lose(): void;
+}
+
+export interface CheckpointOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly thread_id: string;
+  readonly run_id: string;
+  /** The thread's head when the job began. */
+  readonly head: string | null;
+  /** The run has stored root checkpoints: its newest one is where it goes on. */
+  readonly resumed: boolean;
+  /** `put` and `putWrites` resolve only when their data is stored. */
+  readonly sync: boolean;
+  now(): number;
+  /** Called when something became dirty. */
+  onDirty(): void;
+  /** Stores what is dirty; resolves when it is committed. */
+  save(): Promise<void>;
+}
+
+const key = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
+
+export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
+  const { storage, scope, thread_id } = options;
+  // Everything known of checkpoints this job read or put; `kept` puts are dropped once stored, except the newest of a namespace.
+  const known = new Map<string, StoredCheckpoint>();
+  const newest = new Map<string, string>();
+  let checkpoints: SavedCheckpoint[] = [];
+  let writes: NewWrites[] = [];
+  let unsavedOrder: string[] = [];
+  let backlog = 0;
+  let lastRoot: string | null = null;
+  let lost = false;
+  // The job's own writes on checkpoints, stored or not: they overlay what the store has.
+  const ownWrites = new Map<string, StoredWrite[]>();
+
+  function withOwnWrites(checkpoint: StoredCheckpoint): StoredCheckpoint {
+    const own = ownWrites.get(key(checkpoint.ns, checkpoint.checkpoint_id));
+    if (!own) return checkpoint;
+    return { ...checkpoint, writes: overlay(checkpoint.writes, own) };
+  }
+
+  async function load(at: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
+    const stored = await storage.getCheckpoint(scope, thread_id, at);
+    if (stored) known.set(key(stored.ns, stored.checkpoint_id), stored);
+    return stored;
+  }
+
+  async function find(ns: string, checkpoint_id: string | undefined): Promise<StoredCheckpoint | null> {
+    const id = checkpoint_id ?? newest.get(ns) ?? (ns === "" && !options.resumed ? options.head : undefined);
+    if (id === null) return null;
+    if (id !== undefined) return known.get(key(ns, id)) ?? (await load({ ns, checkpoint_id: id }));
+    return await load(ns === "" ? { ns, run_id: options.run_id } : { ns });
+  }
+
+  function asStored(checkpoint: NewCheckpoint): StoredCheckpoint | null {
+    const own = new Map(checkpoint.values.map((value) => [value.channel, value]));
+    const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
+    const inherited = new Map(parent?.values.map((value) => [value.channel, value]));
+    const values: ChannelValue[] = [];
+    for (const [channel, version] of Object.entries(checkpoint.versions)) {
+      const value = own.get(channel) ?? inherited.get(channel);
+      if (value?.version === version) values.push(value);
+      // A version this job has not seen: only the store can put the checkpoint together.
+      else if (!parent && checkpoint.parent_id !== null) return null;
+    }
+    return { ...checkpoint, run_id: options.run_id, values, writes: [], created_at: options.now() };
+  }
+
+  async function queued(): Promise<void> {
+    options.onDirty();
+    if (options.sync || backlog > BACKLOG) await options.save();
+    if (lost) throw new LeaseLost(options.run_id);
+  }
+
+  return {
+    async get({ ns, checkpoint_id }) {
+      const found = await find(ns, checkpoint_id);
+      return found && withOwnWrites(found);
+    },
+    async *list(at) {
+      const fresh = unsavedOrder
+        .map((name) => known.get(name))
+        .filter((checkpoint) => checkpoint !== undefined)
+        .reverse()
+        .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
+        .filter((checkpoint) => at.before === undefined || checkpoint.checkpoint_id < at.before)
+        .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
+      let left = at.limit ?? Number.POSITIVE_INFINITY;
+      const given = new Set<string>();
+      for (const checkpoint of fresh) {
+        if (left-- <= 0) return;
+        given.add(key(checkpoint.ns, checkpoint.checkpoint_id));
+        yield withOwnWrites(checkpoint);
+      }
+      for await (const checkpoint of listStored(storage, scope, thread_id, { ...at, limit: left })) {
+        if (!given.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield withOwnWrites(checkpoint);
+      }
+    },
+    async put(checkpoint) {
+      if (lost) throw new LeaseLost(options.run_id);
+      const name = key(checkpoint.ns, checkpoint.checkpoint_id);
+      const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
+      const { values, tails } = asTails(checkpoint, parent);
+      const stored = asStored({ ...checkpoint, values: tails });
+      if (stored) known.set(name, stored);
+      checkpoints.push({ ...checkpoint, values, created_at: stored?.created_at ?? options.now() });
+      unsavedOrder.push(name);
+      newest.set(checkpoint.ns, checkpoint.checkpoint_id);
+      if (checkpoint.ns === "") lastRoot = checkpoint.checkpoint_id;
+      for (const value of values) backlog += value.data.length;
+      await queued();
+    },
+    async putWrites(at, task_id, items) {
+      if (lost) throw new LeaseLost(options.run_id);
+      if (items.length === 0) return;
+      const name = key(at.ns, at.checkpoint_id);
+      ownWrites.set(name, overlay(ownWrites.get(name) ?? [], items.map((item) => ({ ...item, task_id }))));
+      writes.push({ ...at, task_id, writes: items });
+      for (const item of items) backlog += item.data.length;
+      await queued();
+    },
+    take() {
+      const progress = { checkpoints, writes };
+      for (const name of unsavedOrder) {
+        const [ns, id] = name.split("\u0000") as [string, string];
+        if (newest.get(ns) !== id) {
+          known.delete(name);
+          ownWrites.delete(name);
+        }
+      }
+      checkpoints = [];
+      writes = [];
+      unsavedOrder = [];
+      backlog = 0;
+      return progress;
+    },
+    dirty: () => checkpoints.length > 0 || writes.length > 0,
+    root: () => lastRoot,
+    lose() {
+      lost = true;
+    },
+  };
+}
+
+/** A reader of what is stored; the root namespace without an id is `head`. */
+export function storedCheckpoints(
+  storage: Storage,
+  scope: Scope,
+  thread_id: string,
+  head: string | null,
+): CheckpointReader {
+  return {
+    async get({ ns, checkpoint_id }) {
+      const id = checkpoint_id ?? (ns === "" ? head : undefined);
+      if (id === null) return null;
+      return await storage.getCheckpoint(scope, thread_id, id === undefined ? { ns } : { ns, checkpoint_id: id });
+    },
+    list: (at) => listStored(storage, scope, thread_id, at),
+  };
+}
+
+async function* listStored(
+  storage: Storage,
+  scope: Scope,
+  thread_id: string,
+  at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
+): AsyncGenerator<StoredCheckpoint> {
+  let left = at.limit ?? Number.POSITIVE_INFINITY;
+  let before = at.before;
+  while (left > 0) {
+    const limit = Math.min(left, 100);
+    const page = await storage.listCheckpoints(scope, thread_id, { ...at, before, limit });
+    yield* page;
+    left -= page.length;
+    const last = page.at(-1);
+    if (!last || page.length < limit) return;
+    before = last.checkpoint_id;
+  }
+}
+
+function overlay(base: readonly StoredWrite[], own: readonly StoredWrite[]): StoredWrite[] {
+  const merged = new Map(base.map((write) => [`${write.task_id}\u0000${write.idx}`, write]));
+  for (const write of own) merged.set(`${write.task_id}\u0000${write.idx}`, write);
+  return [...merged.values()].sort((a, b) => (a.task_id < b.task_id ? -1 : a.task_id > b.task_id ? 1 : a.idx - b.idx));
+}
+
+/**
+ * Splits list values that only grew into their tails. Cost of a turn then follows what is new, not the conversation; a whole
+ * copy is written again when the tails together outweigh the last one.
+ */
+function asTails(
+  checkpoint: NewCheckpoint,
+  parent: StoredCheckpoint | undefined,
+): { values: readonly SavedValue[]; tails: readonly ChannelValue[] } {
+  if (!parent) return { values: checkpoint.values, tails: checkpoint.values };
+  const values: SavedValue[] = [];
+  const tails: ChannelValue[] = [];
+  for (const value of checkpoint.values) {
+    const before = parent.values.find((candidate) => candidate.channel === value.channel);
+    const tail = before && before.version !== value.version ? tailOf(before, value) : null;
+    if (before && tail !== null) {
+      const tail_length = (before.tail_length ?? 0) + tail.length;
+      if (tail_length <= value.data.length - tail_length) {
+        values.push({ ...value, data: tail, extends_version: before.version });
+        tails.push({ ...value, tail_length });
+        continue;
+      }
+    }
+    values.push(value);
+    tails.push({ ...value, tail_length: 0 });
+  }
+  return { values, tails };
+}
+
+function tailOf(before: ChannelValue, after: ChannelValue): string | null {
+  if (before.type !== "json" || after.type !== "json") return null;
+  if (typeof before.data !== "string" || typeof after.data !== "string") return null;
+  if (before.data.length < TAIL_FROM || !before.data.startsWith("[") || !after.data.endsWith("]")) return null;
+  const stem = before.data.slice(0, -1);
+  if (after.data.length <= before.data.length || !after.data.startsWith(stem)) return null;
+  // Only a comma makes it the same list with more elements; anything else changed the last element.
+  return after.data[stem.length] === "," ? `[${after.data.slice(stem.length + 1)}` : null;
+}
+
+// ------------------------------------------------- states written by the worker
+
+type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
+
+/** One state the worker wrote, with what the stream modes `checkpoints` and `debug` show of it. */
+export interface RecordedState {
+  readonly ref: CheckpointRef;
+  readonly shown: JsonObject;
+  readonly step: number;
+}
+
+/** Writes the states of one job of an executor that has no checkpoints of its own. */
+export interface StateRecorder {
+  record(event: StateEvent): Promise<RecordedState>;
+}
+
+export function stateRecorder(
+  ambient: Ambient,
+  checkpoints: JobCheckpoints,
+  job: Pick<Job, "thread_id" | "from" | "resumed" | "metadata">,
+): StateRecorder {
+  let parent: StoredCheckpoint | null | undefined;
+  return {
+    async record(event) {
+      // A later attempt goes on from this run's own newest state, not from the one it forked from.
+      if (parent === undefined) parent = await checkpoints.get(job.resumed || !job.from ? { ns: "" } : job.from);
+      const previous: StoredCheckpoint | null = parent;
+      const newest = checkpoints.root() ?? (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+      const checkpoint_id = checkpointId(ambient, newest);
+      const channels: [string, Json][] = isObject(event.values) ? Object.entries(event.values) : [[ROOT, event.values]];
+      const versions: [string, string][] = [];
+      const values: ChannelValue[] = [];
+      for (const [channel, value] of channels) {
+        const data = JSON.stringify(value);
+        const before = previous?.values.find((candidate) => candidate.channel === channel);
+        if (before && before.data === data) {
+          versions.push([channel, before.version]);
+        } else {
+          versions.push([channel, checkpoint_id]);
+          values.push({ channel, version: checkpoint_id, type: "json", data });
+        }
+      }
+      const lastStep = previous?.metadata["step"];
+      const step = typeof lastStep === "number" ? lastStep + 1 : -1;
+      const metadata: JsonObject = { ...job.metadata, source: event.step?.source ?? "loop", step, parents: {} };
+      await checkpoints.put({
+        ns: "",
+        checkpoint_id,
+        parent_id: previous?.checkpoint_id ?? null,
+        payload: { type: "json", data: JSON.stringify({ next: event.next, tasks: event.tasks }) },
+        metadata,
+        versions: Object.fromEntries(versions),
+        values,
+      });
+      parent = await checkpoints.get({ ns: "", checkpoint_id });
+      const config = (id: string): JsonObject => ({
+        configurable: { thread_id: job.thread_id, checkpoint_ns: "", checkpoint_id: id },
+      });
+      const shown: JsonObject = {
+        config: config(checkpoint_id),
+        metadata,
+        values: event.values,
+        next: [...event.next],
+        tasks: event.tasks as unknown as Json,
+        parent_config: previous ? config(previous.checkpoint_id) : null,
+        checkpoint: wireCheckpoint(job.thread_id, "", checkpoint_id) as unknown as JsonObject,
+        parent_checkpoint: previous
+          ? (wireCheckpoint(job.thread_id, "", previous.checkpoint_id) as unknown as JsonObject)
+          : null,
+      };
+      return { ref: { ns: "", checkpoint_id }, shown, step };
+    },
+  };
+}
+
+/** The channel of a state that is not an object. */
+const ROOT = "__root__";
+
+function valuesOf(stored: StoredCheckpoint): Json {
+  const read = (value: ChannelValue): Json =>
+    value.type === "json" && typeof value.data === "string" ? (JSON.parse(value.data) as Json) : null;
+  const only = stored.values[0];
+  if (only?.channel === ROOT && stored.values.length === 1) return read(only);
+  return Object.fromEntries(stored.values.map((value) => [value.channel, read(value)]));
+}
+
+export function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpoint_id: string): WireCheckpoint {
+  return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
+}
+
+function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
+  const rest = stored.payload.type === "json" ? (JSON.parse(String(stored.payload.data)) as Json) : {};
+  const { next = [], tasks = [] } = (isObject(rest) ? rest : {}) as unknown as {
+    next?: readonly string[];
+    tasks?: readonly Task[];
+  };
+  return {
+    values: valuesOf(stored),
+    next,
+    tasks,
+    metadata: stored.metadata,
+    created_at: new Date(stored.created_at).toISOString(),
+    checkpoint: wireCheckpoint(thread_id, stored.ns, stored.checkpoint_id),
+    parent_checkpoint: stored.parent_id === null ? null : wireCheckpoint(thread_id, stored.ns, stored.parent_id),
+    interrupts: tasks.flatMap((task): readonly Interrupt[] => task.interrupts),
+  };
+}
+
+/** Reads and draws graphs whose checkpoints the worker wrote: one node, named as the graph. */
+export const recordedState: GraphState = {
+  async get(at, checkpoints) {
+    const stored = await checkpoints.get(at);
+    return stored && threadState(at.thread_id, stored);
+  },
+  async *history(at, checkpoints, { limit, before, metadata }) {
+    for await (const stored of checkpoints.list({ ns: at.ns, before, limit, metadata })) yield threadState(at.thread_id, stored);
+  },
+  async schemas(graph_id) {
+    const schemas = { input_schema: null, output_schema: null, state_schema: null, config_schema: null };
+    return { graph_id, ...schemas, context_schema: null };
+  },
+  async drawn(graph_id): Promise<DrawnGraph> {
+    return {
+      nodes: [
+        { id: "__start__", type: "schema", data: "__start__" },
+        { id: graph_id, type: "runnable", data: { id: [graph_id], name: graph_id } },
+        { id: "__end__", type: "schema", data: "__end__" },
+      ],
+      edges: [
+        { source: "__start__", target: graph_id },
+        { source: graph_id, target: "__end__" },
+      ],
+    };
+  },
+  async subgraphs() {
+    return {};
+  },
+};
+
+// 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
+const UUID_EPOCH = 122_192_928_000_000_000n;
+
+/** A UUID version 6: sorts as text by time. Above `above`, whatever the clock says. */
+export function checkpointId(ambient: Ambient, above: string | null): string {
+  let ticks = BigInt(Math.floor(ambient.now())) * 10_000n + UUID_EPOCH;
+  if (above !== null) {
+    const hex = above.replaceAll("-", "");
+    if (/^[0-9a-f]{12}6[0-9a-f]{3}/.test(hex)) {
+      const floor = (BigInt(`0x${hex.slice(0, 12)}`) << 12n) | BigInt(`0x${hex.slice(13, 16)}`);
+      if (ticks <= floor) ticks = floor + 1n;
+    }
+  }
+  const time = ticks.toString(16).padStart(15, "0");
+  const tail = ambient.uuid().slice(19);
+  return `${time.slice(0, 8)}-${time.slice(8, 12)}-6${time.slice(12, 15)}-${tail}`;
+}

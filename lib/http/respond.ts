@@ -1,0 +1,50 @@
+/** Values to wire: JSON answers, errors, pagination headers. */
+import type { PageOf } from "../assistants.ts";
+import { type ErrorCode, ServiceError } from "../errors.ts";
+
+const STATUS: Readonly<Record<ErrorCode, number>> = {
+  bad_request: 400,
+  forbidden: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  conflict: 409,
+  too_large: 413,
+  wrong_host: 421,
+  invalid: 422,
+  internal: 500,
+  not_built: 501,
+  unavailable: 503,
+};
+
+/** Response headers by name. */
+export type HeaderValues = Readonly<Record<string, string>>;
+
+/** A JSON answer. */
+export function json(value: unknown, headers: HeaderValues = {}, status = 200): Response {
+  return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } });
+}
+
+/** Success with nothing to say: clients parse the body of every other success. */
+export function empty(): Response {
+  return new Response(null, { status: 204 });
+}
+
+/** One page of a search, of each item only the fields in `select`. */
+export function paged<Item extends object>(page: PageOf<Item>, select?: readonly string[]): Response {
+  return json(selected(page.items, select), {
+    "x-pagination-total": String(page.total),
+    ...(page.next === null ? {} : { "x-pagination-next": String(page.next) }),
+  });
+}
+
+/** The items with only the fields in `select`; all fields when it is absent. */
+export function selected(items: readonly object[], select?: readonly string[]): readonly object[] {
+  if (!select) return items;
+  return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => select.includes(key))));
+}
+
+/** The answer to an error. Only the text of a ServiceError is meant for callers. */
+export function errorResponse(error: unknown, headers: HeaderValues = {}): Response {
+  const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
+  return json({ detail: known.message }, headers, STATUS[known.code]);
+}

@@ -1,0 +1,77 @@
+/** The stored request of a run: resolved and written when it is created, read by the worker in every attempt. */
+import type { CheckpointRef, Command, RunConfig, Send, StreamMode } from "./executor.ts";
+import type { Json, JsonObject } from "./json.ts";
+
+/** A run's request as the worker executes it. */
+export interface JobRequest {
+  readonly input: Json | undefined;
+  readonly command: Command | null;
+  readonly from: CheckpointRef | null;
+  readonly config: RunConfig;
+  readonly context: JsonObject;
+  readonly stream_mode: readonly StreamMode[];
+  readonly subgraphs: boolean;
+  readonly resumable: boolean;
+  readonly interrupt_before: "*" | readonly string[];
+  readonly interrupt_after: "*" | readonly string[];
+  readonly durability: "sync" | "async" | "exit";
+}
+
+/** Options at their default are left out, as clients expect of `run.kwargs`. */
+export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
+  const { input, command, from, config, context, stream_mode, subgraphs, resumable, durability } = request;
+  return {
+    ...(input === undefined ? {} : { input }),
+    ...(command ? { command: command as unknown as JsonObject } : {}),
+    config: config as unknown as JsonObject,
+    context,
+    stream_mode: [...stream_mode],
+    ...(request.interrupt_before.length > 0 ? { interrupt_before: list(request.interrupt_before) } : {}),
+    ...(request.interrupt_after.length > 0 ? { interrupt_after: list(request.interrupt_after) } : {}),
+    ...(from ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
+    temporary,
+    subgraphs,
+    resumable,
+    durability,
+  };
+}
+
+const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
+
+interface StoredKwargs {
+  input?: Json;
+  command?: Command;
+  config: RunConfig;
+  context: JsonObject;
+  stream_mode: readonly StreamMode[];
+  interrupt_before?: "*" | readonly string[];
+  interrupt_after?: "*" | readonly string[];
+  checkpoint?: { checkpoint_ns: string; checkpoint_id: string };
+  subgraphs: boolean;
+  resumable: boolean;
+  durability: "sync" | "async" | "exit";
+}
+
+export function readKwargs(kwargs: JsonObject): JobRequest {
+  const stored = kwargs as unknown as StoredKwargs;
+  const { checkpoint } = stored;
+  return {
+    input: stored.input,
+    command: stored.command ?? null,
+    from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
+    config: stored.config,
+    context: stored.context,
+    stream_mode: stored.stream_mode,
+    subgraphs: stored.subgraphs,
+    resumable: stored.resumable,
+    interrupt_before: stored.interrupt_before ?? [],
+    interrupt_after: stored.interrupt_after ?? [],
+    durability: stored.durability,
+  };
+}
+
+/** `goto` of a request as a list. */
+export function gotoList(goto: string | Send | readonly (string | Send)[] | null | undefined): readonly (string | Send)[] {
+  if (goto === null || goto === undefined) return [];
+  return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
+}

@@ -1,0 +1,60 @@
+/**
+ * Greenroom: an embeddable agent deployment service. Assistants, threads and runs behind one `Request → Response` handler
+ * (`greenroom/server`), or called in process.
+ * @module
+ */
+export type { Ambient, LogRecord } from "./ambient.ts";
+export type {
+  Assistant,
+  AssistantCreate,
+  AssistantFilter,
+  AssistantPatch,
+  AssistantSearch,
+  Assistants,
+  AssistantVersion,
+  PageOf,
+} from "./assistants.ts";
+export { ConfigError, type ErrorCode, LeaseLost, ServiceError } from "./errors.ts";
+export type {
+  ChannelValue,
+  CheckpointHandle,
+  CheckpointReader,
+  CheckpointRef,
+  Command,
+  DrawnGraph,
+  Executor,
+  ExecutorEvent,
+  GraphInfo,
+  GraphSchemas,
+  GraphState,
+  HistoryOptions,
+  Interrupt,
+  Job,
+  NewCheckpoint,
+  Payload,
+  PendingWrite,
+  RunConfig,
+  Send,
+  StateRef,
+  StoredCheckpoint,
+  StoredWrite,
+  StreamMode,
+  Task,
+  ThreadState,
+  WireCheckpoint,
+} from "./executor.ts";
+export { combine } from "./executor.ts";
+export { type AgentFunction, type FunctionJob, fromFunctions } from "./functions.ts";
+export type { Json, JsonObject } from "./json.ts";
+export type { Frame, FrameReader, Run, RunCreate, RunOrigin, Runs, RunStream, RunWait } from "./runs.ts";
+export { createService, type Service, type ServiceInfo, type ServiceOptions, VERSION } from "./service.ts";
+export type * from "./storage.ts";
+export type {
+  CheckpointSelector,
+  HistoryQuery,
+  Thread,
+  ThreadCreate,
+  ThreadFilter,
+  ThreadSearch,
+  Threads,
+} from "./threads.ts";

@@ -1,0 +1,497 @@
+/**
+ * The worker: claims runs, executes them, stores what they leave and finishes them. A run starts because it was created, not
+ * because a poll found it; the poll is a safety net.
+ */
+import type { Ambient } from "./ambient.ts";
+import { type JobCheckpoints, jobCheckpoints, type StateRecorder, stateRecorder } from "./checkpoints.ts";
+import { LeaseLost } from "./errors.ts";
+import type { Events, Tape } from "./events.ts";
+import type { Executor, ExecutorEvent, GraphInfo, Job, StreamMode } from "./executor.ts";
+import { isObject, type Json, type JsonObject } from "./json.ts";
+import { type JobRequest, readKwargs } from "./kwargs.ts";
+import { createMessageFrames } from "./messages.ts";
+import type { ClaimedRun, ClaimTerms, FinishRun, Progress, Scope, Storage, TerminalStatus } from "./storage.ts";
+
+export interface WorkerOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly events: Events;
+  readonly ambient: Ambient;
+  readonly concurrency: number;
+  readonly lease_ms: number;
+}
+
+export interface Worker {
+  /** A run may be waiting: look now. */
+  wake(): void;
+  /** A free place, for a claim inside createRun; null when there is none. Ends with `start` or `release`. */
+  reserve(): ClaimTerms | null;
+  start(claimed: ClaimedRun): void;
+  release(): void;
+  /** Stops a run that executes here. False when it does not execute here. */
+  cancel(run_id: string, reason: StopReason): boolean;
+  /** False when claiming has failed for a while. */
+  healthy(): boolean;
+  /** Takes no more runs, waits `grace_ms` for those that execute, then puts the rest back. */
+  stop(grace_ms: number): Promise<void>;
+}
+
+/** Why a job's signal was aborted. */
+export type StopReason = "cancelled" | "shutting_down" | "lease_lost";
+
+const SAVE_MS = 50;
+const POLL_MS = 2_000;
+const RETRY_MS = 500;
+/** How long an executor may take to settle after its signal was aborted. */
+const ABANDON_MS = 5_000;
+const UNHEALTHY_MS = 10_000;
+/** How long events may be handled without letting the event loop turn. */
+const BUSY_MS = 4;
+const MAX_ATTEMPTS = 3;
+
+export function createWorker(options: WorkerOptions): Worker {
+  const { storage, scope, executor, events, ambient, concurrency, lease_ms } = options;
+  const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
+  const graph_ids = [...graphs.keys()];
+  const executing = new Map<string, Execution>();
+  let reserved = 0;
+  let stopping = false;
+  let claiming: Promise<void> | null = null;
+  let again = false;
+  let failingSince: number | null = null;
+  let cancelPoll: () => void = () => {};
+  let onIdle: (() => void) | undefined;
+
+  const room = (): boolean => !stopping && executing.size + reserved < concurrency;
+  const terms = (): ClaimTerms => ({ token: ambient.uuid(), lease_until: ambient.now() + lease_ms });
+
+  async function claimAll(): Promise<void> {
+    while (room()) {
+      again = false;
+      reserved++;
+      let claimed: ClaimedRun | null;
+      try {
+        claimed = await storage.claimRun(scope, { ...terms(), graph_ids, now: ambient.now() });
+        failingSince = null;
+      } catch (error) {
+        failingSince ??= ambient.now();
+        ambient.log({ level: "error", message: "claiming a run failed", error });
+        ambient.timer(RETRY_MS, wake);
+        return;
+      } finally {
+        reserved--;
+      }
+      if (claimed) start(claimed);
+      else if (!again) return;
+    }
+  }
+
+  function wake(): void {
+    again = true;
+    if (claiming || !room()) return;
+    claiming = claimAll().finally(() => {
+      claiming = null;
+      if (again && room() && failingSince === null) wake();
+    });
+  }
+
+  function poll(): void {
+    cancelPoll = ambient.timer(POLL_MS, () => {
+      if (stopping) return;
+      wake();
+      poll();
+    });
+  }
+
+  function start(claimed: ClaimedRun): void {
+    const graph = graphs.get(claimed.run.graph_id) as GraphInfo;
+    const execution = new Execution(options, graph, claimed);
+    executing.set(claimed.run.run_id, execution);
+    void execution.run().finally(() => {
+      executing.delete(claimed.run.run_id);
+      wake();
+      if (executing.size === 0) onIdle?.();
+    });
+  }
+
+  if (concurrency > 0) {
+    poll();
+    wake();
+  }
+
+  return {
+    wake,
+    reserve() {
+      if (!room()) return null;
+      reserved++;
+      return terms();
+    },
+    start(claimed) {
+      reserved--;
+      start(claimed);
+    },
+    release() {
+      reserved--;
+    },
+    cancel(run_id, reason) {
+      const execution = executing.get(run_id);
+      execution?.stop(reason);
+      return execution !== undefined;
+    },
+    healthy: () => failingSince === null || ambient.now() - failingSince < UNHEALTHY_MS,
+    async stop(grace_ms) {
+      stopping = true;
+      cancelPoll();
+      await claiming;
+      if (executing.size === 0) return;
+      const idle = new Promise<void>((resolve) => {
+        onIdle = resolve;
+      });
+      const cancelGrace = ambient.timer(grace_ms, () => {
+        for (const execution of executing.values()) execution.stop("shutting_down");
+      });
+      await idle;
+      cancelGrace();
+    },
+  };
+}
+
+const ABANDONED = Symbol("abandoned");
+type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
+
+/** One attempt of one run. */
+class Execution {
+  private readonly options: WorkerOptions;
+  private readonly graph: GraphInfo;
+  private readonly claimed: ClaimedRun;
+  private readonly abort = new AbortController();
+  private readonly tape: Tape;
+  private readonly checkpoints: JobCheckpoints;
+  private readonly request: JobRequest;
+  private readonly requested: ReadonlySet<StreamMode>;
+  private readonly messageFrames = createMessageFrames();
+  private reason: StopReason | null = null;
+  private recorder: StateRecorder | null = null;
+  private last: StateEvent | null = null;
+  private saving: Promise<void> | null = null;
+  private saveTimer: (() => void) | null = null;
+  private giveUp: (() => void) | null = null;
+  private step = -1;
+
+  constructor(options: WorkerOptions, graph: GraphInfo, claimed: ClaimedRun) {
+    const { run, thread } = claimed;
+    this.options = options;
+    this.graph = graph;
+    this.claimed = claimed;
+    this.tape = options.events.tape(run.run_id);
+    this.tape.live = true;
+    this.request = readKwargs(run.kwargs);
+    this.requested = new Set(this.request.stream_mode);
+    this.checkpoints = jobCheckpoints({
+      storage: options.storage,
+      scope: options.scope,
+      thread_id: run.thread_id,
+      run_id: run.run_id,
+      head: thread.head,
+      resumed: claimed.resumed,
+      sync: this.request.durability === "sync" && !run.temporary,
+      now: () => options.ambient.now(),
+      onDirty: () => this.saveSoon(),
+      save: () => this.save(),
+    });
+  }
+
+  stop(reason: StopReason): void {
+    if (this.reason) return;
+    this.reason = reason;
+    if (reason === "lease_lost") this.checkpoints.lose();
+    this.abort.abort(reason);
+    // An executor that ignores its signal must not hold its place for ever.
+    this.options.ambient.timer(ABANDON_MS, () => this.giveUp?.());
+  }
+
+  /** Never rejects: whatever goes wrong ends in the run's status or, when the lease is lost, in nothing. */
+  async run(): Promise<void> {
+    const { ambient, storage, scope } = this.options;
+    const { run, lease } = this.claimed;
+    const stopHeartbeat = this.heartbeat();
+    try {
+      if (run.attempt > 1) this.tape.startAt((run.attempt - 1) * 2 ** 32 + 1);
+      this.show("metadata", { run_id: run.run_id, attempt: run.attempt, thread_id: run.thread_id });
+      let failure: unknown;
+      try {
+        await this.execute();
+      } catch (error) {
+        failure = error ?? new Error("The graph failed without an error");
+      }
+      this.saveTimer?.();
+      await this.saving;
+      if (isLeaseLost(failure)) this.stop("lease_lost");
+      stopHeartbeat();
+      if (this.reason === "lease_lost") {
+        await this.settle();
+      } else if (this.reason === "shutting_down") {
+        await storage.saveProgress(scope, lease, this.checkpoints.take(), ambient.now());
+        await storage.requeueRun(scope, lease, ambient.now());
+      } else {
+        await this.finish(failure);
+      }
+    } catch (error) {
+      // The store failed: the run keeps its lease until it is over, and is then taken up again.
+      ambient.log({ level: "error", message: "a run could not be stored", run_id: run.run_id, error });
+    } finally {
+      stopHeartbeat();
+      this.saveTimer?.();
+      this.tape.live = false;
+    }
+  }
+
+  private heartbeat(): () => void {
+    const { ambient, storage, scope, lease_ms } = this.options;
+    let stopped = false;
+    let cancelTimer = (): void => {};
+    const beat = async (): Promise<void> => {
+      try {
+        const renewed = await storage.renewLease(scope, this.claimed.lease, ambient.now() + lease_ms);
+        if (!stopped && !renewed) this.stop("lease_lost");
+        else if (!stopped && renewed?.cancelled) this.stop("cancelled");
+      } catch (error) {
+        ambient.log({ level: "warn", message: "a lease was not renewed", run_id: this.claimed.run.run_id, error });
+      }
+      if (!stopped) schedule();
+    };
+    const schedule = (): void => {
+      cancelTimer = ambient.timer(lease_ms / 3, () => void beat());
+    };
+    schedule();
+    return () => {
+      stopped = true;
+      cancelTimer();
+    };
+  }
+
+  private async execute(): Promise<void> {
+    const { ambient, executor } = this.options;
+    const { run } = this.claimed;
+    const attempts = this.graph.max_attempts ?? MAX_ATTEMPTS;
+    if (run.attempt > attempts) {
+      throw Object.assign(new Error(`The run was started ${attempts} times and never reached its end`), { name: "AttemptsExhausted" });
+    }
+    const job = this.job();
+    if (this.graph.checkpoints === "worker") this.recorder = stateRecorder(ambient, this.checkpoints, job);
+    const iterator = executor.execute(job, this.abort.signal)[Symbol.asyncIterator]();
+    let turnedAt = ambient.now();
+    while (true) {
+      const next = await this.pull(iterator);
+      if (next === ABANDONED || next.done) break;
+      await this.take(next.value);
+      if (ambient.now() - turnedAt >= BUSY_MS) {
+        // Bytes leave only when the event loop turns.
+        await new Promise<void>((resolve) => ambient.defer(resolve));
+        turnedAt = ambient.now();
+      }
+    }
+  }
+
+  /** The next event, or the decision not to wait any longer for an executor that was told to stop. */
+  private pull(iterator: AsyncIterator<ExecutorEvent>): Promise<IteratorResult<ExecutorEvent> | typeof ABANDONED> {
+    return new Promise((resolve, reject) => {
+      this.giveUp = () => {
+        resolve(ABANDONED);
+        iterator.return?.().catch(() => {});
+      };
+      iterator.next().then(resolve, reject);
+    });
+  }
+
+  private async take(event: ExecutorEvent): Promise<void> {
+    if (event.type === "stream") {
+      this.showStream(event);
+    } else if (event.type === "state") {
+      this.last = event;
+      if (this.recorder && !this.reason) {
+        const recorded = await this.recorder.record(event);
+        this.step = recorded.step;
+        this.last = { ...event, checkpoint: recorded.ref };
+        if (this.requested.has("checkpoints")) this.show("checkpoints", recorded.shown);
+        if (this.requested.has("debug")) this.showDebug("checkpoint", recorded.shown);
+      }
+      if (this.requested.has("messages")) {
+        for (const frame of this.messageFrames.settled(event.values)) this.show(frame.event, frame.data);
+      }
+    } else {
+      throw new Error("The executor yielded something that is neither a stream nor a state event");
+    }
+  }
+
+  private showStream(event: Extract<ExecutorEvent, { type: "stream" }>): void {
+    const { mode, namespace = [], data } = event;
+    const suffix = namespace.length > 0 ? `|${namespace.join("|")}` : "";
+    if (mode === "messages-tuple") {
+      if (this.requested.has("messages-tuple")) this.show(`messages${suffix}`, data);
+      if (this.requested.has("messages") && Array.isArray(data)) {
+        for (const frame of this.messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject)) {
+          this.show(frame.event + suffix, frame.data);
+        }
+      }
+    } else if (this.requested.has(mode)) {
+      this.show(`${mode}${suffix}`, data);
+    }
+    if (mode === "tasks" && this.recorder && this.requested.has("debug") && isObject(data)) {
+      this.showDebug("input" in data ? "task" : "task_result", data);
+    }
+  }
+
+  private showDebug(type: string, payload: JsonObject): void {
+    this.show("debug", { step: this.step, timestamp: new Date(this.options.ambient.now()).toISOString(), type, payload });
+  }
+
+  private show(event: string, data: Json): void {
+    this.tape.publish(event, JSON.stringify(data));
+  }
+
+  private job(): Job {
+    const { run, resumed } = this.claimed;
+    const modes = new Set<StreamMode>(this.request.stream_mode);
+    // What the worker derives itself it needs the source of.
+    if (modes.delete("messages")) modes.add("messages-tuple");
+    if (this.graph.checkpoints === "worker" && modes.has("debug")) modes.add("tasks");
+    const ids = {
+      run_id: run.run_id,
+      thread_id: run.thread_id,
+      assistant_id: run.assistant_id,
+      graph_id: run.graph_id,
+    };
+    return {
+      ...ids,
+      temporary: run.temporary,
+      attempt: run.attempt,
+      resumed,
+      input: this.request.input,
+      command: this.request.command,
+      from: this.request.from,
+      config: this.request.config,
+      context: this.request.context,
+      metadata: { ...run.metadata, ...ids },
+      modes,
+      subgraphs: this.request.subgraphs,
+      interrupt_before: this.request.interrupt_before,
+      interrupt_after: this.request.interrupt_after,
+      durability: this.request.durability,
+      checkpoints: this.checkpoints,
+    };
+  }
+
+  private saveSoon(): void {
+    if (this.saveTimer || this.saving) return;
+    this.saveTimer = this.options.ambient.timer(SAVE_MS, () => {
+      this.saveTimer = null;
+      void this.save();
+    });
+  }
+
+  /** Stores what is dirty; one save at a time. A store that fails keeps the data for the next one. */
+  private save(): Promise<void> {
+    if (this.saving) return this.saving.then(() => (this.checkpoints.dirty() && !this.reason ? this.save() : undefined));
+    this.saveTimer?.();
+    this.saveTimer = null;
+    this.saving = this.store(this.checkpoints.take()).finally(() => {
+      this.saving = null;
+      if (this.checkpoints.dirty()) this.saveSoon();
+    });
+    return this.saving;
+  }
+
+  private async store(progress: Progress): Promise<void> {
+    const { ambient, storage, scope } = this.options;
+    while (this.reason !== "lease_lost") {
+      try {
+        const kept = await storage.saveProgress(scope, this.claimed.lease, progress, ambient.now());
+        if (!kept) this.stop("lease_lost");
+        return;
+      } catch (error) {
+        ambient.log({ level: "error", message: "progress could not be stored", run_id: this.claimed.run.run_id, error });
+        await new Promise<void>((resolve) => void ambient.timer(RETRY_MS, resolve));
+      }
+    }
+  }
+
+  private async finish(failure: unknown): Promise<void> {
+    const { ambient, storage, scope } = this.options;
+    const { run, lease } = this.claimed;
+    const progress = this.checkpoints.take();
+    const cancelled = this.reason === "cancelled";
+    const last = this.last;
+    const error: JsonObject | null = cancelled
+      ? null
+      : failure !== undefined
+        ? errorBody(failure)
+        : last
+          ? null
+          : { error: "Error", message: "The graph ended without a state" };
+    const status: TerminalStatus = cancelled ? "interrupted" : error ? "error" : "success";
+    const next = last?.next ?? [];
+    const interrupts: [string, Json][] = (last?.tasks ?? [])
+      .filter((task) => task.interrupts.length > 0)
+      .map((task) => [task.id, task.interrupts as unknown as Json]);
+    const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, interrupts.flatMap(([, list]) => list as Json[]));
+    const finish: FinishRun = {
+      status,
+      error,
+      result: run.temporary ? result : null,
+      progress: run.temporary ? { checkpoints: [], writes: [] } : progress,
+      discard: run.temporary,
+      thread: {
+        head: (error ? null : last?.checkpoint?.checkpoint_id) ?? this.checkpoints.root(),
+        status: error ? "error" : next.length > 0 ? "interrupted" : "idle",
+        interrupts: Object.fromEntries(interrupts),
+        error,
+      },
+      now: ambient.now(),
+    };
+    const finished = await storage.finishRun(scope, lease, finish);
+    if (!finished) {
+      await this.settle();
+      return;
+    }
+    if (error) this.show("error", error);
+    this.show("end", { run_id: run.run_id, status });
+    this.tape.end({ status, result });
+  }
+
+  /** The executor of a run that is not ours any more has settled: its thread may go on. */
+  private async settle(): Promise<void> {
+    const { ambient, storage, scope } = this.options;
+    const { run, lease } = this.claimed;
+    ambient.log({ level: "info", message: "run was taken over or deleted; result dropped", run_id: run.run_id });
+    await storage.releaseSlot(scope, lease);
+    if (!(await storage.getRun(scope, run.run_id))) endDeleted(this.tape, run.run_id);
+  }
+}
+
+/** Tells the readers of a run whose row is gone. */
+export function endDeleted(tape: Tape, run_id: string): void {
+  const error = { error: "RunDeleted", message: "The run was deleted" };
+  tape.publish("error", JSON.stringify(error));
+  tape.publish("end", JSON.stringify({ run_id, status: "rollback" }));
+  tape.end({ status: "gone", result: { __error__: error } });
+}
+
+/** What wait and join answer for a run that did not fail. */
+export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[]): Json {
+  if (next.length === 0) return values ?? {};
+  return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
+}
+
+function isLeaseLost(error: unknown): boolean {
+  return error instanceof LeaseLost || (error as { lease_lost?: unknown } | null)?.lease_lost === true;
+}
+
+function errorBody(error: unknown): JsonObject {
+  const { name, message } = (typeof error === "object" && error !== null ? error : {}) as { name?: unknown; message?: unknown };
+  return {
+    error: typeof name === "string" && name !== "" ? name : "Error",
+    message: typeof message === "string" ? message : typeof error === "string" ? error : "The graph failed",
+  };
+}

@@ -1,0 +1,23 @@
+// Installs what is missing, so that `npm start` and `npm test` (or `bun start` and `bun run test`) are the only commands
+// a fresh checkout needs. Plain JavaScript: it runs on Node 20 before anything is installed.
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+
+const manifest = JSON.parse(readFileSync("package.json", "utf8"));
+const wanted = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies });
+
+/** Pinned versions are compared, so that a checkout that moved on installs again. */
+const missing = wanted.filter(([name, range]) => {
+  const file = `node_modules/${name}/package.json`;
+  if (!existsSync(file)) return true;
+  const pinned = /^(?:npm:.*@)?(\d+\.\d+\.\d+)$/.exec(range)?.[1];
+  return pinned !== undefined && JSON.parse(readFileSync(file, "utf8")).version !== pinned;
+});
+
+if (missing.length > 0) {
+  const command = process.versions.bun ? [process.execPath, "install"] : ["npm", "install", "--no-audit", "--no-fund"];
+  console.log(`Installing ${missing.length} packages: ${command.slice(1).join(" ")}`);
+  const [program, ...args] = command;
+  const { status } = spawnSync(program, args, { stdio: ["ignore", "inherit", "inherit"], shell: program === "npm" });
+  process.exit(status ?? 1);
+}

@@ -1,0 +1,104 @@
+/**
+ * Runs the same test files on Bun, Deno and Node and ends with one line, `N passed, N failed`, for all of them.
+ *
+ *   npm test -- [--runtime bun,deno,node] [--file PART]...     PART: any piece of a test file's path
+ */
+import { spawn } from "node:child_process";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+
+interface Outcome {
+  readonly passed: number;
+  readonly failed: number;
+}
+
+const limit_ms = 10 * 60_000;
+const { values } = parseArgs({
+  options: { runtime: { type: "string", default: "bun,deno,node" }, file: { type: "string", multiple: true } },
+});
+const files = globSync("test/**/*.test.ts")
+  .map((file) => file.replaceAll("\\", "/"))
+  .filter((file) => !file.startsWith("test/browser/"))
+  .filter((file) => !values.file || values.file.some((part) => file.includes(part)))
+  .sort();
+
+const bin = resolve("node_modules/.bin");
+const env = { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH}`, NO_COLOR: "1", DENO_NO_UPDATE_CHECK: "1" };
+
+/** The package `node` installs its binary with npm; on a machine that has Bun alone, Bun runs the binary's package. */
+function node(): string[] {
+  if (existsSync("node_modules/node/bin/node")) return ["node"];
+  const { version } = JSON.parse(readFileSync("node_modules/node/package.json", "utf8")) as { version: string };
+  return ["bun", "x", "--package", `node-${process.platform}-${process.arch}@${version}`, "node"];
+}
+
+const commands: Readonly<Record<string, (report: string) => string[]>> = {
+  bun: (report) => ["bun", "test", "--timeout=60000", "--reporter=junit", `--reporter-outfile=${report}`, ...files.map((file) => `./${file}`)],
+  deno: (report) => ["deno", "test", "-A", "--no-check", `--junit-path=${report}`, ...files],
+  node: (report) => [
+    ...node(),
+    "--test",
+    "--test-concurrency=2",
+    "--test-reporter=spec",
+    "--test-reporter-destination=stdout",
+    "--test-reporter=junit",
+    `--test-reporter-destination=${report}`,
+    ...files,
+  ],
+};
+
+/** Counts of a JUnit report. One that is missing or empty counts as one failure: the runner crashed. */
+function count(report: string, exit: number | null): Outcome {
+  const xml = existsSync(report) ? readFileSync(report, "utf8") : "";
+  let passed = 0;
+  let failed = 0;
+  for (const [, body = ""] of xml.matchAll(/<testcase(?:\s+[\w:-]+="[^"]*")*\s*(?:\/>|>([\s\S]*?)<\/testcase>)/g)) {
+    if (/<(?:failure|error|skipped)\b/.test(body)) failed += 1;
+    else passed += 1;
+  }
+  return { passed, failed: failed === 0 && (exit !== 0 || passed === 0) ? 1 : failed };
+}
+
+function run(runtime: string, folder: string): Promise<Outcome> {
+  const report = join(folder, `${runtime}.xml`);
+  const [program = "", ...args] = (commands[runtime] as (report: string) => string[])(report);
+  const started = performance.now();
+  return new Promise((done) => {
+    const output: Buffer[] = [];
+    const child = spawn(program, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+    const timer = setTimeout(() => child.kill("SIGKILL"), limit_ms);
+    child.stdout.on("data", (bytes: Buffer) => output.push(bytes));
+    child.stderr.on("data", (bytes: Buffer) => output.push(bytes));
+    child.on("error", (error) => output.push(Buffer.from(`${error.message}\n`)));
+    child.on("close", (exit, signal) => {
+      clearTimeout(timer);
+      const outcome = count(report, exit);
+      if (outcome.failed > 0) console.log(Buffer.concat(output).toString());
+      const seconds = ((performance.now() - started) / 1000).toFixed(1);
+      const end = signal ? `, ended by ${signal}` : "";
+      console.log(`${runtime}: ${outcome.passed} passed, ${outcome.failed} failed (${files.length} files, ${seconds} s${end})`);
+      done(outcome);
+    });
+  });
+}
+
+const runtimes = values.runtime.split(",");
+const unknown = runtimes.filter((runtime) => !(runtime in commands));
+if (unknown.length > 0 || files.length === 0) {
+  console.error(unknown.length > 0 ? `Unknown runtime ${unknown.join(", ")}: use bun, deno, node` : "No test file matches");
+  process.exit(2);
+}
+const folder = mkdtempSync(join(tmpdir(), "greenroom-test-"));
+try {
+  // Bun and Deno use one core each; Node starts one process per file, two at a time.
+  const side = (names: readonly string[]): Promise<Outcome[]> =>
+    Promise.all(runtimes.filter((name) => names.includes(name)).map((name) => run(name, folder)));
+  const outcomes = [...(await side(["bun", "deno"])), ...(await side(["node"]))];
+  const sum = (key: keyof Outcome): number => outcomes.reduce((total, outcome) => total + outcome[key], 0);
+  console.log(`${sum("passed")} passed, ${sum("failed")} failed`);
+  process.exitCode = sum("failed") > 0 ? 1 : 0;
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,289 @@
+/** The HTTP entry: `createHandler` serves a service's deployment routes. Run as a program, it is the stand-alone server. */
+import { IttyRouter } from "itty-router";
+import { ServiceError } from "./lib/errors.ts";
+import { createGate } from "./lib/http/gate.ts";
+import openapi from "./lib/http/openapi.json" with { type: "json" };
+import * as parse from "./lib/http/parse.ts";
+import { empty, errorResponse, type HeaderValues, json, paged, selected } from "./lib/http/respond.ts";
+import { sseBody, waitBody } from "./lib/http/sse.ts";
+import type { RunOrigin, RunStream, RunWait } from "./lib/runs.ts";
+import type { Service } from "./lib/service.ts";
+
+/** How a service is mounted. */
+export interface HandlerOptions {
+  /** The path it is mounted under, such as `/agents`. Paths outside answer 404. Default: the root. */
+  readonly prefix?: string;
+  /**
+   * The host names (or name:port) answered; others get 421, and web pages may only call from loopback origins, from these
+   * hosts and from `http.cors.allow_origins`. For servers without keys, which any web page could reach otherwise.
+   */
+  readonly hosts?: readonly string[];
+  /** The HTML page at the mount itself. Default: none, 404. */
+  readonly page?: () => string;
+}
+
+/** A web-standard request handler. It answers every request and never rejects. */
+export type Handler = (request: Request) => Promise<Response>;
+
+/** One request on its way through the route table. */
+interface Call {
+  readonly method: string;
+  readonly url: string;
+  readonly request: Request;
+  readonly params: Readonly<Record<string, string | undefined>>;
+  readonly query: parse.Query;
+}
+
+type Method = "get" | "post" | "patch" | "delete" | "all";
+interface RouteTable
+  extends Record<Method, (path: string, handle: (call: Call) => Response | Promise<Response>) => RouteTable> {
+  readonly routes: readonly [method: string, pattern: RegExp, ...rest: unknown[]][];
+  fetch(call: Call): Promise<Response | undefined>;
+}
+
+/** Routes of the API that this version does not serve. */
+const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string])[] = [
+  ["post", "/threads/prune", "Pruning threads"],
+  ["post", "/threads/:thread_id/copy", "Copying a thread"],
+  ["post", "/threads/:thread_id/state", "Writing a thread's state"],
+  ["patch", "/threads/:thread_id/state", "Writing a thread's state"],
+  ["get", "/threads/:thread_id/storage", "Measuring a thread"],
+  ["get", "/threads/:thread_id/stream", "Streaming a thread"],
+  ["all", "/threads/:thread_id/stream/events", "Event protocol v2"],
+  ["post", "/threads/:thread_id/commands", "Event protocol v2"],
+  ["all", "/threads/:thread_id/runs/crons", "Crons"],
+  ["post", "/threads/:thread_id/runs/:run_id/cancel", "Cancelling runs"],
+  ["all", "/runs/crons/*", "Crons"],
+  ["post", "/runs/batch", "Creating runs in a batch"],
+  ["post", "/runs/cancel", "Cancelling runs"],
+  ["all", "/store/*", "The store"],
+  ["get", "/metrics", "Metrics"],
+  ["get", "/docs", "A page of documentation"],
+  ["post", "/ui/:assistant_id", "Generative UI"],
+  ["all", "/mcp/*", "MCP"],
+  ["all", "/a2a/*", "A2A"],
+  ["all", "/api/v1/*", "The platform API"],
+];
+
+/** Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. */
+export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
+  const { ambient } = service;
+  const gate = createGate(service.options.http?.cors?.allow_origins, options.hosts);
+  const router = routeTable(service, options);
+
+  async function answer(request: Request): Promise<Response> {
+    gate.admit(request);
+    if (request.method === "OPTIONS") return gate.preflight(request);
+    const method = request.method === "HEAD" ? "GET" : request.method;
+    const found = await router.fetch({ method, url: request.url, request, params: {}, query: {} });
+    if (found) return found;
+    const { pathname } = new URL(request.url);
+    const methods = new Set(router.routes.filter(([, pattern]) => pattern.test(pathname)).map(([known]) => known));
+    if (methods.size === 0) throw new ServiceError("not_found", "There is nothing at this path");
+    if (methods.has("GET")) methods.add("HEAD");
+    const allow = [...methods].join(", ");
+    return errorResponse(new ServiceError("method_not_allowed", `${method} is not allowed here: ${allow}`), { allow });
+  }
+
+  return async (request) => {
+    const sent = request.headers.get("x-request-id");
+    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : ambient.uuid();
+    const response = await answer(request).catch((error: unknown) => {
+      if (!(error instanceof ServiceError)) {
+        ambient.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
+      }
+      return errorResponse(error);
+    });
+    response.headers.set("x-request-id", request_id);
+    gate.expose(request, response.headers);
+    if (request.method !== "HEAD") return response;
+    await response.body?.cancel();
+    return new Response(null, { status: response.status, headers: response.headers });
+  };
+}
+
+/** The deployment routes. The first that matches wins: fixed words come before the ids they could be taken for. */
+function routeTable(service: Service, { prefix = "", page }: HandlerOptions): RouteTable {
+  const { assistants, threads, runs } = service;
+  const base = prefix.replace(/\/$/, "");
+  if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${prefix} is not a plain path such as /agents`);
+  const router = IttyRouter({ base }) as unknown as RouteTable;
+  const run = runRoutes(service);
+
+  for (const [method, path, what] of NOT_BUILT) {
+    router[method](path, () => errorResponse(new ServiceError("not_built", `${what}: not built yet`)));
+  }
+  if (page) router.get("/", () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }));
+
+  return router
+    .post("/runs/stream", (call) => run.stream(call, null))
+    .post("/runs/wait", (call) => run.wait(call, null))
+    .post("/runs", (call) => run.create(call, null))
+    .get("/runs/:run_id/stream", (call) => run.joinStream(call, null, runId(call)))
+    .post("/threads/:thread_id/runs/stream", (call) => run.stream(call, threadId(call)))
+    .post("/threads/:thread_id/runs/wait", (call) => run.wait(call, threadId(call)))
+    .post("/threads/:thread_id/runs", (call) => run.create(call, threadId(call)))
+    .get("/threads/:thread_id/runs", (call) => run.list(call, threadId(call)))
+    .get("/threads/:thread_id/runs/:run_id", async (call) => json(await runs.get(threadId(call), runId(call))))
+    .delete("/threads/:thread_id/runs/:run_id", (call) => runs.delete(threadId(call), runId(call)).then(empty))
+    .get("/threads/:thread_id/runs/:run_id/join", (call) => run.join(call, threadId(call), runId(call)))
+    .get("/threads/:thread_id/runs/:run_id/stream", (call) => run.joinStream(call, threadId(call), runId(call)))
+
+    .post("/threads/search", async (call) =>
+      paged(await threads.search(built(await body(call, parse.threadSearch), "extract"))),
+    )
+    .post("/threads/count", async (call) => json(await threads.count(await body(call, parse.threadCount))))
+    .post("/threads", async (call) =>
+      json(await threads.create(built(await body(call, parse.threadCreate), "supersteps", "ttl"))),
+    )
+    .get("/threads/:thread_id/state", async (call) =>
+      json(await threads.state(threadId(call), query(call, parse.stateQuery))),
+    )
+    .post("/threads/:thread_id/state/checkpoint", async (call) => {
+      const { checkpoint, ...options } = await body(call, parse.stateAt);
+      return json(await threads.stateAt(threadId(call), checkpoint, options));
+    })
+    .get("/threads/:thread_id/state/:checkpoint_id", async (call) => {
+      const checkpoint_id = segment(call, "checkpoint_id");
+      return json(await threads.stateAt(threadId(call), { checkpoint_id }, query(call, parse.stateQuery)));
+    })
+    .get("/threads/:thread_id/history", async (call) =>
+      json(await threads.history(threadId(call), query(call, parse.historyQuery))),
+    )
+    .post("/threads/:thread_id/history", async (call) =>
+      json(await threads.history(threadId(call), await body(call, parse.historySearch))),
+    )
+    .get("/threads/:thread_id", async (call) => json(await threads.get(threadId(call))))
+    .patch("/threads/:thread_id", async (call) => {
+      const thread = await threads.update(threadId(call), built(await body(call, parse.threadPatch), "ttl"));
+      return /\breturn=minimal\b/i.test(call.request.headers.get("prefer") ?? "") ? empty() : json(thread);
+    })
+    .delete("/threads/:thread_id", (call) => threads.delete(threadId(call)).then(empty))
+
+    .post("/assistants/search", async (call) => {
+      const { select, ...search } = await body(call, parse.assistantSearch);
+      return paged(await assistants.search(search), select);
+    })
+    .post("/assistants/count", async (call) => json(await assistants.count(await body(call, parse.assistantCount))))
+    .post("/assistants", async (call) => json(await assistants.create(await body(call, parse.assistantCreate))))
+    .post("/assistants/:assistant_id/versions", async (call) =>
+      json(await assistants.versions(assistantId(call), await body(call, parse.versionSearch))),
+    )
+    .post("/assistants/:assistant_id/latest", async (call) =>
+      json(await assistants.setLatest(assistantId(call), await version(call))),
+    )
+    .get("/assistants/:assistant_id/graph", async (call) =>
+      json(await assistants.drawn(assistantId(call), query(call, parse.drawing).xray)),
+    )
+    .get("/assistants/:assistant_id/schemas", async (call) => json(await assistants.schemas(assistantId(call))))
+    .get("/assistants/:assistant_id/subgraphs", async (call) =>
+      json(await assistants.subgraphs(assistantId(call), null, query(call, parse.subgraphSearch).recurse)),
+    )
+    .get("/assistants/:assistant_id/subgraphs/:namespace", async (call) => {
+      const namespace = segment(call, "namespace");
+      return json(await assistants.subgraphs(assistantId(call), namespace, query(call, parse.subgraphSearch).recurse));
+    })
+    .get("/assistants/:assistant_id", async (call) => json(await assistants.get(assistantId(call))))
+    .patch("/assistants/:assistant_id", async (call) =>
+      json(await assistants.update(assistantId(call), await body(call, parse.assistantPatch))),
+    )
+    .delete("/assistants/:assistant_id", (call) =>
+      assistants.delete(assistantId(call), query(call, parse.assistantDeletion)).then(empty),
+    )
+
+    .get("/ok", () => {
+      if (service.healthy()) return json({ ok: true });
+      return json({ ok: false, detail: "The worker can execute no run any more" }, {}, 503);
+    })
+    .get("/info", () => json(service.info()))
+    .get("/openapi.json", () => json({ ...openapi, servers: [{ url: base || "/" }] }));
+}
+
+/** What the routes with and without a thread have in common. `thread_id` null: a stateless run. */
+interface RunRoutes {
+  create(call: Call, thread_id: string | null): Promise<Response>;
+  stream(call: Call, thread_id: string | null): Promise<Response>;
+  wait(call: Call, thread_id: string | null): Promise<Response>;
+  list(call: Call, thread_id: string): Promise<Response>;
+  join(call: Call, thread_id: string, run_id: string): Promise<Response>;
+  joinStream(call: Call, thread_id: string | null, run_id: string): Promise<Response>;
+}
+
+function runRoutes({ runs, ambient }: Service): RunRoutes {
+  // Paths are relative to the mount: clients append them to the URL they know.
+  const place = (thread_id: string | null, run_id: string): string =>
+    thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
+  const streamed = (stream: RunStream, headers: HeaderValues): Response =>
+    new Response(sseBody(stream, ambient), {
+      headers: {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        ...headers,
+      },
+    });
+  const awaited = (wait: RunWait, headers: HeaderValues): Response =>
+    new Response(waitBody(wait, ambient), { headers: { "content-type": "application/json", ...headers } });
+  const origin = (call: Call): RunOrigin => ({ configurable: parse.headerConfig(call.request.headers) });
+  // HEAD leaves at once and must change nothing.
+  const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(call: Call, asked: Asked): Asked =>
+    call.request.method === "HEAD" ? { ...asked, cancel_on_disconnect: false } : asked;
+
+  return {
+    async create(call, thread_id) {
+      const run = await runs.create(thread_id, await body(call, parse.runCreate), origin(call));
+      return json(run, { "content-location": place(thread_id, run.run_id) });
+    },
+    async stream(call, thread_id) {
+      const stream = await runs.stream(thread_id, await body(call, parse.runCreate), origin(call));
+      const at = place(thread_id, stream.run.run_id);
+      return streamed(stream, { "content-location": at, location: `${at}/stream` });
+    },
+    async wait(call, thread_id) {
+      const wait = await runs.wait(thread_id, await body(call, parse.runCreate), origin(call));
+      const at = place(thread_id, wait.run.run_id);
+      return awaited(wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
+    },
+    async list(call, thread_id) {
+      const { select, ...search } = query(call, parse.runSearch);
+      return json(selected(await runs.list(thread_id, search), select));
+    },
+    async join(call, thread_id, run_id) {
+      return awaited(await runs.join(thread_id, run_id, leaving(call, query(call, parse.joinQuery))), {});
+    },
+    async joinStream(call, thread_id, run_id) {
+      const { stream_mode: modes, ...asked } = leaving(call, query(call, parse.joinStreamQuery));
+      const after = parse.readLastEventId(call.request.headers);
+      const stream = await runs.joinStream(thread_id, run_id, { after, modes, ...asked });
+      return streamed(stream, { location: `${place(thread_id, run_id)}/stream` });
+    },
+  };
+}
+
+const body = <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>
+  parse.readBody(call.request, schema);
+const query = <Output>(call: Call, schema: parse.Fields<Output>): Output => parse.readQuery(call.query, schema);
+const assistantId = (call: Call): string => parse.readAssistantId(call.params.assistant_id);
+const threadId = (call: Call): string => parse.readId(call.params.thread_id, "thread_id");
+const runId = (call: Call): string => parse.readId(call.params.run_id, "run_id");
+const segment = (call: Call, field: string): string => parse.readSegment(call.params[field], field);
+
+/** The version to activate: clients send it in the body, the published description has it in the query. */
+async function version(call: Call): Promise<number> {
+  const found = (await body(call, parse.latest)).version ?? query(call, parse.latest).version;
+  if (found === undefined) throw new ServiceError("invalid", "version: is required");
+  return found;
+}
+
+/** The request, if it asks for none of these fields, which this version knows but does not serve. */
+function built<Fields extends object>(request: Fields, ...missing: readonly (keyof Fields & string)[]): Fields {
+  const asked = missing.find((field) => request[field] !== undefined);
+  if (asked) throw new ServiceError("not_built", `${asked}: not built yet`);
+  return request;
+}
+
+// Node before 24.2 does not know import.meta.main. No await here: it would make the module impossible to require.
+const program = (globalThis as { process?: { argv: readonly string[] } }).process?.argv[1];
+if (import.meta.main ?? (program !== undefined && import.meta.filename === program)) {
+  import("./adapters/standalone/bin.ts").then(({ main }) => main());
+}

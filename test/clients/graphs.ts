@@ -1,0 +1,235 @@
+/** Agents for the client and browser tests: plain functions and LangGraph graphs, no network and no chance. */
+import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";
+import { BaseChatModel } from "@langchain/core/language_models/chat_models";
+import { AIMessage, AIMessageChunk, type BaseMessage, ToolMessage } from "@langchain/core/messages";
+import { ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
+import {
+  Annotation,
+  END,
+  interrupt,
+  type LangGraphRunnableConfig,
+  MessagesAnnotation,
+  START,
+  StateGraph,
+} from "@langchain/langgraph";
+import { langgraph } from "../../adapters/langgraph/mod.ts";
+import { type AgentFunction, combine, type Executor, fromFunctions, type JsonObject } from "../../lib/mod.ts";
+
+/** Where agents wait until the test lets them go on. A gate that was opened stays open. */
+export interface Gates {
+  /** For agents: says that one is here and waits. */
+  pass(name: string): Promise<void>;
+  /** For tests: resolves once an agent has come to the gate. */
+  reached(name: string): Promise<void>;
+  open(...names: string[]): void;
+}
+
+export function createGates(): Gates {
+  const gates = new Map<string, { here: PromiseWithResolvers<void>; opened: PromiseWithResolvers<void> }>();
+  const gate = (name: string): { here: PromiseWithResolvers<void>; opened: PromiseWithResolvers<void> } => {
+    const found = gates.get(name) ?? { here: Promise.withResolvers<void>(), opened: Promise.withResolvers<void>() };
+    gates.set(name, found);
+    return found;
+  };
+  return {
+    pass(name) {
+      gate(name).here.resolve();
+      return gate(name).opened.promise;
+    },
+    reached: (name) => gate(name).here.promise,
+    open(...names) {
+      for (const name of names) gate(name).opened.resolve();
+    },
+  };
+}
+
+interface Reply {
+  readonly text: string;
+  readonly call?: { readonly name: string; readonly args: JsonObject; readonly id: string };
+}
+
+/** A chat model that streams what `reply` makes of the conversation, word by word. */
+export class FakeChatModel extends BaseChatModel {
+  private readonly reply: (messages: readonly BaseMessage[]) => Reply;
+  private readonly onToken: (token: number) => Promise<void>;
+
+  constructor(reply: (messages: readonly BaseMessage[]) => Reply, onToken = async (_token: number): Promise<void> => {}) {
+    super({});
+    this.reply = reply;
+    this.onToken = onToken;
+  }
+
+  _llmType(): string {
+    return "fake";
+  }
+
+  async _generate(messages: BaseMessage[]): Promise<ChatResult> {
+    const { text, call } = this.reply(messages);
+    return { generations: [{ text, message: new AIMessage({ content: text, tool_calls: call ? [call] : [] }) }] };
+  }
+
+  override async *_streamResponseChunks(
+    messages: BaseMessage[],
+    _options: this["ParsedCallOptions"],
+    runManager?: CallbackManagerForLLMRun,
+  ): AsyncGenerator<ChatGenerationChunk> {
+    const { text, call } = this.reply(messages);
+    for (const [at, word] of (text.match(/\S+\s*/g) ?? []).entries()) {
+      const chunk = new ChatGenerationChunk({ text: word, message: new AIMessageChunk({ content: word }) });
+      yield chunk;
+      await runManager?.handleLLMNewToken(word, undefined, undefined, undefined, undefined, { chunk });
+      await this.onToken(at + 1);
+    }
+    if (!call) return;
+    const pieces = { name: call.name, id: call.id, args: JSON.stringify(call.args), index: 0 };
+    const chunk = new ChatGenerationChunk({
+      text: "",
+      message: new AIMessageChunk({ content: "", tool_call_chunks: [{ ...pieces, type: "tool_call_chunk" }] }),
+    });
+    yield chunk;
+    await runManager?.handleLLMNewToken("", undefined, undefined, undefined, undefined, { chunk });
+  }
+}
+
+const said = (message: BaseMessage | undefined): string => (typeof message?.content === "string" ? message.content : "");
+const echo = (messages: readonly BaseMessage[]): Reply => ({ text: `You said: ${said(messages.at(-1))}` });
+
+/** Asks for a seat; once the tool has answered, says what became of it. */
+function booking(messages: readonly BaseMessage[]): Reply {
+  const last = messages.at(-1);
+  return last?.getType() === "tool"
+    ? { text: `Done: ${said(last)}` }
+    : { text: "One moment.", call: { name: "book", args: { seat: "7A" }, id: "call-1" } };
+}
+
+// The types of compiled graphs are long and of no use here.
+type Graphs = Parameters<typeof langgraph>[0];
+
+function graphs(gates: Gates): Graphs {
+  const state = Annotation.Root({ ...MessagesAnnotation.spec, note: Annotation<string> });
+  type State = typeof state.State;
+
+  const chat = (model: FakeChatModel): unknown =>
+    new StateGraph(MessagesAnnotation)
+      .addNode("model", async ({ messages }) => ({ messages: [await model.invoke(messages)] }))
+      .addEdge(START, "model")
+      .addEdge("model", END)
+      .compile();
+
+  const approval = new StateGraph(state)
+    .addNode("model", async ({ messages }) => ({ messages: [await new FakeChatModel(booking).invoke(messages)] }))
+    .addNode("approve", ({ messages }) => {
+      const call = (messages.at(-1) as AIMessage).tool_calls?.[0];
+      const answer = interrupt({ question: "Book seat 7A?", tool: call?.name });
+      const content = answer === "yes" ? "seat 7A is booked" : "nothing was booked";
+      return { messages: [new ToolMessage({ content, tool_call_id: call?.id ?? "" })] };
+    })
+    .addEdge(START, "model")
+    .addConditionalEdges(
+      "model",
+      ({ messages }: State) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "approve" : END),
+      ["approve", END],
+    )
+    .addEdge("approve", "model")
+    .compile();
+
+  const answers = Annotation.Root({ first: Annotation<string>, second: Annotation<string> });
+  const questions = new StateGraph(answers)
+    .addNode("one", () => ({ first: interrupt("first?") as string }))
+    .addNode("two", () => ({ second: interrupt("second?") as string }))
+    .addEdge(START, "one")
+    .addEdge(START, "two")
+    .addEdge("one", END)
+    .addEdge("two", END)
+    .compile();
+
+  const steps = Annotation.Root({
+    steps: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
+  });
+  const child = new StateGraph(steps)
+    .addNode("inner", () => ({ steps: ["inner"] }))
+    .addEdge(START, "inner")
+    .addEdge("inner", END)
+    .compile();
+  const family = new StateGraph(steps)
+    .addNode("child", child)
+    .addNode("after", () => ({ steps: ["after"] }))
+    .addEdge(START, "child")
+    .addEdge("child", "after")
+    .addEdge("after", END)
+    .compile();
+
+  const waiting = new StateGraph(MessagesAnnotation)
+    .addNode("wait", async ({ messages }, config: LangGraphRunnableConfig) => {
+      const text = said(messages.at(-1));
+      config.writer?.({ at: text });
+      await gates.pass(text);
+      return { messages: [new AIMessage(`waited for ${text}`)] };
+    })
+    .addEdge(START, "wait")
+    .addEdge("wait", END)
+    .compile();
+
+  const failing = new StateGraph(MessagesAnnotation)
+    .addNode("fail", () => {
+      throw new Error("boom happened");
+    })
+    .addEdge(START, "fail")
+    .addEdge("fail", END)
+    .compile();
+
+  const told = Annotation.Root({ told: Annotation<JsonObject> });
+  const informed = new StateGraph(told)
+    .addNode("tell", (_state, config: LangGraphRunnableConfig) => {
+      const { color, size } = config.configurable as JsonObject;
+      return { told: { context: config.context as JsonObject, color: color ?? null, size: size ?? null } };
+    })
+    .addEdge(START, "tell")
+    .addEdge("tell", END)
+    .compile();
+
+  return {
+    chat: chat(new FakeChatModel(echo)),
+    "gated-chat": chat(new FakeChatModel(echo, (token) => gates.pass(`token ${token}`))),
+    approval,
+    questions,
+    family,
+    waiting,
+    failing,
+    informed,
+  } as unknown as Graphs;
+}
+
+function functions(gates: Gates): Readonly<Record<string, AgentFunction>> {
+  const text = (messages: readonly JsonObject[]): string => String(messages.at(-1)?.content);
+  return {
+    async *agent({ messages }) {
+      yield { messages: [{ role: "assistant", content: `You said: ${text(messages)}` }] };
+    },
+    async *tokens({ messages, emit }) {
+      emit({ progress: 1 });
+      for (const word of `You said: ${text(messages)}`.match(/\S+\s*/g) ?? []) yield word;
+    },
+    async *ask(job) {
+      if (job.command?.resume === undefined) yield job.interrupt({ question: "ok?" });
+      yield { answer: job.command?.resume ?? null };
+    },
+    async *wait({ messages, emit }) {
+      emit({ at: text(messages) });
+      await gates.pass(text(messages));
+      yield { messages: [{ role: "assistant", content: `waited for ${text(messages)}` }] };
+    },
+    async fail() {
+      throw new Error("boom happened");
+    },
+    tell({ context, config }) {
+      const { color, size } = config.configurable;
+      return { told: { context, color: color ?? null, size: size ?? null } };
+    },
+  };
+}
+
+/** All agents of the tests: `agent`, `tokens`, `ask`, `wait`, `fail`, `tell` are functions, the others LangGraph graphs. */
+export async function testExecutor(gates: Gates): Promise<Executor> {
+  return combine(fromFunctions(functions(gates)), await langgraph(graphs(gates)));
+}

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { describe, it } from "node:test";
+
+const root = resolve(import.meta.dirname, "../..");
+const json = (file: string): Record<string, unknown> => JSON.parse(readFileSync(join(root, file), "utf8"));
+
+describe("exports", () => {
+  const manifest = json("package.json");
+  const jsr = json("jsr.json");
+  const npm = Object.fromEntries(
+    Object.entries(manifest.exports as Record<string, Record<string, string>>).filter(
+      ([name]) => name !== "./package.json",
+    ),
+  );
+
+  it("are the same in package.json and jsr.json", () => {
+    const sources = Object.entries(npm).map(([name, target]) => [name, target["greenroom-source"]]);
+    assert.deepEqual(Object.fromEntries(sources), jsr.exports);
+    assert.equal(jsr.version, manifest.version);
+    assert.equal(jsr.license, manifest.license);
+  });
+
+  it("name sources that exist, and what the build makes of them", () => {
+    for (const [name, target] of Object.entries(npm)) {
+      const source = target["greenroom-source"] as string;
+      assert.ok(existsSync(join(root, source)), `${name}: ${source} does not exist`);
+      assert.equal(target.default, source.replace(/^\.\/(.*)\.ts$/, "./dist/$1.js"));
+      assert.equal(target.types, source.replace(/^\.\/(.*)\.ts$/, "./dist/$1.d.ts"));
+    }
+  });
+
+  it("import under their public names", async () => {
+    const names = async (source: string): Promise<string[]> => Object.keys(await import(join(root, source)));
+    const core = await names("lib/mod.ts");
+    for (const name of ["createService", "fromFunctions", "combine", "ServiceError", "ConfigError"]) {
+      assert.ok(core.includes(name), name);
+    }
+    assert.ok((await names("server.ts")).includes("createHandler"));
+    assert.ok((await names("adapters/node-sqlite.ts")).includes("nodeSqlite"));
+    assert.ok((await names("adapters/langgraph/mod.ts")).includes("langgraph"));
+    assert.ok((await names("test/suite/mod.ts")).includes("storageSuite"));
+  });
+});

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, posix, resolve } from "node:path";
+import { describe, it } from "node:test";
+import { importsOf, problemsOf, strip } from "./source-rules.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+const read = (path: string): string => readFileSync(join(root, path), "utf8");
+const sources = (folder: string): string[] =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .map((file) => `${folder}/${file.replaceAll("\\", "/")}`)
+    .filter((file) => file.endsWith(".ts"));
+
+describe("import rules", () => {
+  it("hold in the tree", () => {
+    const files = ["server.ts", ...["lib", "adapters", "examples", "test/suite"].flatMap(sources)];
+    assert.ok(files.includes("lib/service.ts") && files.includes("adapters/sql/driver.ts"));
+    assert.deepEqual(
+      files.flatMap((file) => problemsOf(file, read(file))),
+      [],
+    );
+  });
+
+  it("notice a planted violation", () => {
+    const planted: readonly (readonly [path: string, source: string])[] = [
+      ["lib/worker.ts", 'import { readFileSync } from "node:fs";'],
+      ["lib/worker.ts", 'import type { Kysely } from "kysely";'],
+      ["lib/worker.ts", 'import * as v from "valibot";'],
+      ["lib/runs.ts", 'export { sseBody } from "./http/sse.ts";'],
+      ["lib/threads.ts", 'import { createRuns } from "./runs.ts";'],
+      ["lib/assistants.ts", 'import { x } from "./worker.ts";'],
+      ["lib/threads.ts", 'const x = await import("./runs.ts");'],
+      ["lib/service.ts", 'import {\n  a,\n  b,\n} from "../adapters/sql/mod.ts";'],
+      ["adapters/sql/runs.ts", 'import { Worker } from "../../lib/worker.ts";'],
+      ["adapters/bun-sqlite.ts", 'import "node:sqlite";'],
+      ["adapters/langgraph/mod.ts", 'import { createHandler } from "../../server.ts";'],
+      ["server.ts", 'import { sql } from "kysely";'],
+      ["examples/echo.ts", 'import { createService } from "../lib/mod.ts";'],
+      ["lib/worker.ts", "const t = Date.now();"],
+      ["lib/worker.ts", "const t = new Date().toISOString();"],
+      ["lib/worker.ts", "const t = `${new Date()}`;"],
+      ["lib/worker.ts", "setTimeout(() => {}, 5);"],
+      ["lib/worker.ts", "globalThis.setInterval(f, 5);"],
+      ["lib/worker.ts", "const r = Math.random();"],
+      ["lib/worker.ts", "const id = crypto.randomUUID();"],
+      ["lib/worker.ts", "await fetch(url);"],
+      ["lib/worker.ts", "const home = process.env.HOME;"],
+      ["adapters/sql/runs.ts", "eb.ref(column).key(name)"],
+      ["adapters/sql/runs.ts", "eb.ref(column).at(`$.${name}`)"],
+      ["adapters/sql/runs.ts", "sql.raw(text)"],
+      ["adapters/sql/runs.ts", "sql.lit(value)"],
+    ];
+    for (const [path, source] of planted) assert.equal(problemsOf(path, source).length, 1, `${path}: ${source}`);
+  });
+
+  it("let pass what is allowed", () => {
+    const allowed: readonly (readonly [path: string, source: string])[] = [
+      ["lib/service.ts", 'import * as v from "valibot";\nimport type { Runs } from "./runs.ts";'],
+      ["lib/worker.ts", '// Date.now() is not used\nconst text = "setTimeout( Math.random process.env";'],
+      ["lib/worker.ts", "const at = new Date(now).toISOString(); handler.fetch(request); this.#fetch(url);"],
+      ["lib/worker.ts", "const quote = /[\"'`]/g; const s = `a ${list.map((x) => `${x}`)} setTimeout`;"],
+      ["lib/ambient.ts", "const now = () => Date.now();"],
+      ["adapters/sql/runs.ts", 'eb.ref(column).at("last"); rows.at(-1); import("kysely");'],
+      ["adapters/standalone/bin.ts", 'import { join } from "node:path";\nimport { createHandler } from "../../server.ts";'],
+      ["examples/echo.ts", 'import { createService } from "greenroom";\nimport { bunSqlite } from "greenroom/bun-sqlite";'],
+    ];
+    for (const [path, source] of allowed) assert.deepEqual(problemsOf(path, source), [], source);
+  });
+
+  it("read every form of an import", () => {
+    const source = [
+      'import a from "a"; import { b } from "b";',
+      'import type { c } from "c";',
+      'export * from "d";',
+      'import "e";',
+      'const f = () => import("f");',
+      '// import g from "g";',
+      "const text = 'import h from \"h\"';",
+    ].join("\n");
+    assert.deepEqual(importsOf(source), ["a", "b", "c", "d", "e", "f"]);
+    assert.equal(strip("a /* b */ c // d\ne").code, "a  c \ne");
+  });
+});
+
+describe("the core", () => {
+  it("reaches no package but valibot and croner", () => {
+    const packages = new Set<string>();
+    const seen = new Set<string>();
+    const visit = (path: string): void => {
+      if (seen.has(path)) return;
+      seen.add(path);
+      for (const name of path.endsWith(".ts") ? importsOf(read(path)) : []) {
+        if (name.startsWith(".")) visit(posix.join(posix.dirname(path), name));
+        else packages.add(name);
+      }
+    };
+    visit("lib/mod.ts");
+    assert.ok(seen.has("lib/service.ts"));
+    assert.deepEqual(
+      [...packages].filter((name) => name !== "valibot" && name !== "croner"),
+      [],
+    );
+  });
+
+  it("is under 60 KB minified with createService and fromFunctions", () => {
+    const folder = mkdtempSync(join(tmpdir(), "greenroom-bundle-"));
+    try {
+      const entry = join(folder, "entry.ts");
+      const core = JSON.stringify(join(root, "lib/mod.ts"));
+      writeFileSync(entry, `import { createService, fromFunctions } from ${core};\nconsole.log(createService, fromFunctions);`);
+      const bun = join(root, "node_modules/.bin/bun");
+      const bundle = execFileSync(bun, ["build", "--minify", "--target=browser", entry], { cwd: root, encoding: "utf8" });
+      const size = new TextEncoder().encode(bundle).length;
+      assert.ok(size > 1_000 && size < 60_000, `${size} bytes`);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+});
