@@ -19,7 +19,9 @@ const server = Bun.serve({
     "/": () => new Response("The application's own page"),
     // The application decides who gets in; clients use apiUrl: "https://…/agents".
     "/agents/*": (request) =>
-      request.headers.get("authorization") === "Bearer let-me-in" ? agents(request) : new Response(null, { status: 401 }),
+      request.headers.get("authorization") === "Bearer let-me-in"
+        ? agents(request)
+        : new Response(null, { status: 401 }),
   },
 });
 console.log(`Listening on ${server.url.origin}`);

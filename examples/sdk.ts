@@ -14,9 +14,10 @@ for await (const { event, data } of stream) {
 }
 
 // A question for the person: the run stops, and goes on with the answer.
+const { thread_id } = await client.threads.create();
 const refund = { messages: [{ role: "user", content: "Please refund 30 euros" }] };
-await client.runs.wait(thread.thread_id, "approval", { input: refund });
-const { tasks } = await client.threads.getState(thread.thread_id);
+await client.runs.wait(thread_id, "approval", { input: refund });
+const { tasks } = await client.threads.getState(thread_id);
 console.log("Asked:", JSON.stringify(tasks[0]?.interrupts[0]?.value));
-const result = await client.runs.wait(thread.thread_id, "approval", { command: { resume: "yes" } });
+const result = await client.runs.wait(thread_id, "approval", { command: { resume: "yes" } });
 console.log("Answered:", (result as { messages: { content: string }[] }).messages.at(-1)?.content);

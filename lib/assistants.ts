@@ -239,14 +239,14 @@ function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantR
   return { ...row, created_at: new Date(created_at).toISOString(), updated_at: new Date(updated_at).toISOString() };
 }
 
-// RFC 4122 name space of URLs: clients know default assistants by UUID version 5 of the graph id in it.
-const URL_NAMESPACE = "6ba7b8119dad11d180b400c04fd430c8";
+// Clients know default assistants by UUID version 5 of the graph id in this name space (nearly that of URLs in RFC 4122).
+const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";
 
 /** The id of a graph's default assistant: the same in every deployment and every server of this API. */
 export async function defaultAssistantId(graph_id: string): Promise<string> {
   const name = new TextEncoder().encode(graph_id);
   const bytes = new Uint8Array(16 + name.length);
-  bytes.set(Array.from(URL_NAMESPACE.matchAll(/../g), ([hex]) => Number.parseInt(hex, 16)));
+  bytes.set(Array.from(NAMESPACE.matchAll(/../g), ([hex]) => Number.parseInt(hex, 16)));
   bytes.set(name, 16);
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-1", bytes)).slice(0, 16);
   hash[6] = ((hash[6] as number) & 0x0f) | 0x50;

@@ -119,12 +119,13 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       return found && withOwnWrites(found);
     },
     async *list(at) {
-      const fresh = unsavedOrder
-        .map((name) => known.get(name))
-        .filter((checkpoint) => checkpoint !== undefined)
+      const unsaved = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
+      // `before` may name a checkpoint of another namespace. Whatever is not stored is newer than everything stored.
+      const end = unsaved.findIndex((checkpoint) => checkpoint.checkpoint_id === at.before);
+      const { before, ...rest } = at;
+      const fresh = (before === undefined ? unsaved : unsaved.slice(0, Math.max(end, 0)))
         .reverse()
         .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
-        .filter((checkpoint) => at.before === undefined || checkpoint.checkpoint_id < at.before)
         .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
       let left = at.limit ?? Number.POSITIVE_INFINITY;
       const given = new Set<string>();
@@ -133,7 +134,8 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
         given.add(key(checkpoint.ns, checkpoint.checkpoint_id));
         yield withOwnWrites(checkpoint);
       }
-      for await (const checkpoint of listStored(storage, scope, thread_id, { ...at, limit: left })) {
+      const stored = { ...(end === -1 ? at : rest), limit: left };
+      for await (const checkpoint of listStored(storage, scope, thread_id, stored)) {
         if (!given.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield withOwnWrites(checkpoint);
       }
     },

@@ -5,6 +5,7 @@ import { type Assistants, createAssistants } from "./assistants.ts";
 import { ConfigError } from "./errors.ts";
 import { createEvents } from "./events.ts";
 import type { Executor } from "./executor.ts";
+import { isObject } from "./json.ts";
 import { createRuns, type Runs } from "./runs.ts";
 import type { Storage } from "./storage.ts";
 import { createThreads, type Threads } from "./threads.ts";
@@ -65,34 +66,38 @@ const SWEEP_MS = 5_000;
 const SWEEP_ROWS = 500;
 
 const positive = v.pipe(v.number(), v.integer(), v.minValue(1));
-const Settings = v.strictObject({
+const Settings = v.object({
   deployment: v.optional(
-    v.strictObject({ name: v.optional(v.pipe(v.string(), v.regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/, "use letters, digits, . _ -"))) }),
+    v.object({ name: v.optional(v.pipe(v.string(), v.regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/, "use letters, digits, . _ -"))) }),
   ),
   worker: v.optional(
-    v.strictObject({
+    v.object({
       concurrency: v.optional(v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(10_000))),
       lease_ms: v.optional(v.pipe(positive, v.minValue(1_000))),
     }),
   ),
   http: v.optional(
-    v.strictObject({ cors: v.optional(v.strictObject({ allow_origins: v.optional(v.array(v.string())) })) }),
+    v.object({ cors: v.optional(v.object({ allow_origins: v.optional(v.array(v.string())) })) }),
   ),
 });
 
+/** Keys that no option has, at any depth. */
+function unknownKeys(schema: v.GenericSchema, value: unknown, path: string): string[] {
+  const { entries, wrapped } = schema as { entries?: Record<string, v.GenericSchema>; wrapped?: v.GenericSchema };
+  if (wrapped) return unknownKeys(wrapped, value, path);
+  if (!entries || !isObject(value)) return [];
+  return Object.entries(value).flatMap(([key, inner]) => {
+    const name = path === "" ? key : `${path}.${key}`;
+    if (name === "webhooks") return ["webhooks: not built yet, remove the section"];
+    return entries[key] ? unknownKeys(entries[key], inner, name) : [`${name}: unknown option`];
+  });
+}
+
 /** Everything wrong with the options, each problem by its key. */
 function problemsOf({ storage, executor, ambient: _, ...settings }: ServiceOptions): string[] {
-  const problems: string[] = [];
-  const parsed = v.safeParse(Settings, settings);
-  for (const issue of parsed.issues ?? []) {
-    const path = v.getDotPath(issue) ?? "options";
-    const message =
-      path === "webhooks"
-        ? "webhooks are not built yet: remove the section"
-        : issue.type === "strict_object" && issue.expected === "never"
-          ? "unknown option"
-          : issue.message;
-    problems.push(`${path}: ${message}`);
+  const problems = unknownKeys(Settings, settings, "");
+  for (const issue of v.safeParse(Settings, settings).issues ?? []) {
+    problems.push(`${v.getDotPath(issue) ?? "options"}: ${issue.message}`);
   }
   if (typeof storage?.migrate !== "function") {
     problems.push("storage: missing; give one, for example bunSqlite(path) or nodeSqlite(path)");

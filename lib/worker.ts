@@ -58,7 +58,8 @@ export function createWorker(options: WorkerOptions): Worker {
   let reserved = 0;
   let stopping = false;
   let claiming: Promise<void> | null = null;
-  let again = false;
+  // Runs may be waiting: nothing has said yet that none is.
+  let backlog = true;
   let failingSince: number | null = null;
   let cancelPoll: () => void = () => {};
   let onIdle: (() => void) | undefined;
@@ -67,8 +68,8 @@ export function createWorker(options: WorkerOptions): Worker {
   const terms = (): ClaimTerms => ({ token: ambient.uuid(), lease_until: ambient.now() + lease_ms });
 
   async function claimAll(): Promise<void> {
-    while (room()) {
-      again = false;
+    while (backlog && room()) {
+      backlog = false;
       reserved++;
       let claimed: ClaimedRun | null;
       try {
@@ -76,23 +77,28 @@ export function createWorker(options: WorkerOptions): Worker {
         failingSince = null;
       } catch (error) {
         failingSince ??= ambient.now();
+        backlog = true;
         ambient.log({ level: "error", message: "claiming a run failed", error });
         ambient.timer(RETRY_MS, wake);
         return;
       } finally {
         reserved--;
       }
-      if (claimed) start(claimed);
-      else if (!again) return;
+      if (!claimed) continue;
+      backlog = true;
+      start(claimed);
     }
   }
 
   function wake(): void {
-    again = true;
-    if (claiming || !room()) return;
+    backlog = true;
+    if (!claiming && room()) claim();
+  }
+
+  function claim(): void {
     claiming = claimAll().finally(() => {
       claiming = null;
-      if (again && room() && failingSince === null) wake();
+      if (backlog && room() && failingSince === null) claim();
     });
   }
 
@@ -110,6 +116,7 @@ export function createWorker(options: WorkerOptions): Worker {
     executing.set(claimed.run.run_id, execution);
     void execution.run().finally(() => {
       executing.delete(claimed.run.run_id);
+      // The end of a run lets the next one of its thread start, and those that waited for a place.
       wake();
       if (executing.size === 0) onIdle?.();
     });
@@ -123,7 +130,8 @@ export function createWorker(options: WorkerOptions): Worker {
   return {
     wake,
     reserve() {
-      if (!room()) return null;
+      // Older runs first: a new one takes a place at once only when none is known to wait.
+      if (!room() || backlog || claiming) return null;
       reserved++;
       return terms();
     },

@@ -35,7 +35,14 @@ function node(): string[] {
 }
 
 const commands: Readonly<Record<string, (report: string) => string[]>> = {
-  bun: (report) => ["bun", "test", "--timeout=60000", "--reporter=junit", `--reporter-outfile=${report}`, ...files.map((file) => `./${file}`)],
+  bun: (report) => [
+    "bun",
+    "test",
+    "--timeout=60000",
+    "--reporter=junit",
+    `--reporter-outfile=${report}`,
+    ...files.map((file) => `./${file}`),
+  ],
   deno: (report) => ["deno", "test", "-A", "--no-check", `--junit-path=${report}`, ...files],
   node: (report) => [
     ...node(),
@@ -78,7 +85,9 @@ function run(runtime: string, folder: string): Promise<Outcome> {
       if (outcome.failed > 0) console.log(Buffer.concat(output).toString());
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       const end = signal ? `, ended by ${signal}` : "";
-      console.log(`${runtime}: ${outcome.passed} passed, ${outcome.failed} failed (${files.length} files, ${seconds} s${end})`);
+      console.log(
+        `${runtime}: ${outcome.passed} passed, ${outcome.failed} failed (${files.length} files, ${seconds} s${end})`,
+      );
       done(outcome);
     });
   });
@@ -87,7 +96,9 @@ function run(runtime: string, folder: string): Promise<Outcome> {
 const runtimes = values.runtime.split(",");
 const unknown = runtimes.filter((runtime) => !(runtime in commands));
 if (unknown.length > 0 || files.length === 0) {
-  console.error(unknown.length > 0 ? `Unknown runtime ${unknown.join(", ")}: use bun, deno, node` : "No test file matches");
+  console.error(
+    unknown.length > 0 ? `Unknown runtime ${unknown.join(", ")}: use bun, deno, node` : "No test file matches",
+  );
   process.exit(2);
 }
 const folder = mkdtempSync(join(tmpdir(), "greenroom-test-"));

@@ -1,8 +1,8 @@
 /** One attempt of a run on a compiled graph. */
-import type { CheckpointRef, Command, ExecutorEvent, Job, StreamMode } from "../../lib/executor.ts";
+import type { Command, ExecutorEvent, Job, StreamMode } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Graph, type GraphConfig, withSaver } from "./graph.ts";
-import type { Message } from "./json.ts";
+import { isMessage, type Message } from "./json.ts";
 import { INTERRUPT, isReserved, JobSaver, onlyThread, type TaskWrite } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
@@ -18,6 +18,7 @@ export async function* execute(
   job: Job,
   signal: AbortSignal,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
+  signal.throwIfAborted();
   const stop = new AbortController();
   const saver = new JobSaver(
     { threads: onlyThread(job.thread_id, job.checkpoints), serde, metadata: job.metadata },
@@ -30,8 +31,7 @@ export async function* execute(
   let ended = false;
   let chunks: AsyncIterator<unknown> | undefined;
   try {
-    const from = await forkOf(job);
-    const options = streamOptions(job, from, AbortSignal.any([signal, stop.signal]));
+    const options = streamOptions(job, await forkOf(job), AbortSignal.any([signal, stop.signal]));
     const input = await inputOf(job, saver, options, load);
     const events = job.modes.has("events");
     const stream = events
@@ -76,14 +76,16 @@ export async function* execute(
   } catch (error) {
     throw saver.failure ?? error;
   } finally {
-    stop.abort(new Error("The execution ended"));
-    if (!ended) await drain(chunks, signal);
+    if (!ended) {
+      stop.abort(new Error("The execution ended"));
+      await drain(chunks);
+    }
     saver.close();
   }
 }
 
 /** Lets an execution that was stopped come to its end, so that it writes nothing later. */
-async function drain(chunks: AsyncIterator<unknown> | undefined, _signal: AbortSignal): Promise<void> {
+async function drain(chunks: AsyncIterator<unknown> | undefined): Promise<void> {
   try {
     while (chunks && !(await chunks.next()).done);
   } catch {
@@ -91,13 +93,17 @@ async function drain(chunks: AsyncIterator<unknown> | undefined, _signal: AbortS
   }
 }
 
-/** The checkpoint to fork from; null where the run just goes on from the state. */
-async function forkOf(job: Job): Promise<CheckpointRef | null> {
-  if (!job.from || job.resumed) return null;
-  if (job.from.ns !== "") return job.from;
-  // Named explicitly, even the head would make LangGraph run finished tasks of the step again.
-  const head = await job.checkpoints.get({ ns: "" });
-  return head?.checkpoint_id === job.from.checkpoint_id ? null : job.from;
+/** What names the checkpoint to fork from; nothing where the run just goes on from the state. */
+async function forkOf(job: Job): Promise<JsonObject> {
+  if (!job.from || job.resumed) return {};
+  const { ns, checkpoint_id } = job.from;
+  if (ns === "") {
+    // Named explicitly, even the head would make LangGraph run finished tasks of the step again.
+    const head = await job.checkpoints.get({ ns });
+    return head?.checkpoint_id === checkpoint_id ? {} : { checkpoint_ns: ns, checkpoint_id };
+  }
+  const parents = (await job.checkpoints.get(job.from))?.metadata.parents ?? {};
+  return { checkpoint_ns: ns, checkpoint_id, checkpoint_map: { ...(parents as JsonObject), [ns]: checkpoint_id } };
 }
 
 const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
@@ -106,12 +112,15 @@ interface StreamOptions extends GraphConfig {
   readonly signal: AbortSignal;
 }
 
-function streamOptions(job: Job, from: CheckpointRef | null, signal: AbortSignal): StreamOptions {
+function streamOptions(job: Job, fork: JsonObject, signal: AbortSignal): StreamOptions {
   const { tags, recursion_limit, configurable } = job.config;
   const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
   return {
     // Values are always taken: the last ones are the run's result.
-    streamMode: ["values", ...MODES.filter((mode) => job.modes.has(mode)).map((mode) => (mode === "messages-tuple" ? "messages" : mode))],
+    streamMode: [
+      "values",
+      ...MODES.filter((mode) => job.modes.has(mode)).map((mode) => (mode === "messages-tuple" ? "messages" : mode)),
+    ],
     subgraphs: job.subgraphs,
     configurable: {
       ...Object.fromEntries(Object.entries(configurable).filter(([key]) => !isInternal(key))),
@@ -119,7 +128,7 @@ function streamOptions(job: Job, from: CheckpointRef | null, signal: AbortSignal
       run_id: job.run_id,
       graph_id: job.graph_id,
       assistant_id: job.assistant_id,
-      ...(from ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : {}),
+      ...fork,
     },
     context: job.context,
     signal,
@@ -130,8 +139,30 @@ function streamOptions(job: Job, from: CheckpointRef | null, signal: AbortSignal
     ...(job.interrupt_before.length > 0 ? { interruptBefore: names(job.interrupt_before) } : {}),
     ...(job.interrupt_after.length > 0 ? { interruptAfter: names(job.interrupt_after) } : {}),
     durability: job.durability,
+    ...(job.modes.has("messages-tuple") ? { callbacks: [messageIds] } : {}),
   } as StreamOptions;
 }
+
+/**
+ * In mode `messages` LangGraph gives all messages without an id that one node returns the same id, and so all but the last
+ * are lost from the state. This handler runs before LangGraph's and gives them ids of their own.
+ */
+const messageIds = {
+  name: "greenroom_message_ids",
+  awaitHandlers: true,
+  handleChainEnd(outputs: unknown): void {
+    if (typeof outputs !== "object" || outputs === null) return;
+    const found = Object.values(outputs)
+      .flat()
+      .filter((item) => typeof item === "object" && item !== null && isMessage(item));
+    if (found.length < 2) return;
+    for (const message of found as { id?: string; lc_kwargs?: { id?: string } }[]) {
+      if (message.id !== undefined) continue;
+      message.id = crypto.randomUUID();
+      if (message.lc_kwargs) message.lc_kwargs.id = message.id;
+    }
+  },
+};
 
 /** Keys by which LangGraph steers itself: only the service sets them. */
 function isInternal(key: string): boolean {
@@ -192,7 +223,11 @@ interface Chunk {
 
 function readChunk(value: unknown, subgraphs: boolean): Chunk {
   const parts = value as readonly unknown[];
-  const [namespace, mode, payload] = (subgraphs ? parts : [[], ...parts]) as [readonly string[] | undefined, string, unknown];
+  const [namespace, mode, payload] = (subgraphs ? parts : [[], ...parts]) as [
+    readonly string[] | undefined,
+    string,
+    unknown,
+  ];
   const perTask = mode === "messages" || mode === "tools";
   return {
     // These two name the task they come from; readers expect the graph it belongs to.
@@ -213,7 +248,11 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
       return isCheckpoint(payload) ? checkpointWire(payload) : undefined;
     case "debug": {
       const { type, payload: inner, ...rest } = payload as { type: string; payload: object };
-      return { ...(aboutWire(rest) as JsonObject), type, payload: type === "checkpoint" ? checkpointWire(inner) : aboutWire(inner) };
+      return {
+        ...(aboutWire(rest) as JsonObject),
+        type,
+        payload: type === "checkpoint" ? checkpointWire(inner) : aboutWire(inner),
+      };
     }
     case "tasks":
     case "tools":
@@ -223,10 +262,13 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
   }
 }
 
-const isCheckpoint = (payload: unknown): payload is object => isObject(payload as Json) && "config" in (payload as object);
+const isCheckpoint = (payload: unknown): payload is object =>
+  isObject(payload as Json) && "config" in (payload as object);
 
 async function finalState(graph: Graph, saver: JobSaver, job: Job): Promise<ExecutorEvent> {
-  const snapshot = await graph.getState(saver.here(job.thread_id), { subgraphs: false });
+  saver.settled = true;
+  // Without an id LangGraph counts in what finished tasks of an interrupted step have written.
+  const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const state = threadState(snapshot);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
   const { values, next, tasks, checkpoint } = state;

@@ -24,7 +24,11 @@ export function toJson(value: unknown, form: Form): Json | undefined {
     if (typeof item !== "object") return form.primitive(item);
     if (open.includes(item)) return form.cycle();
     open.push(item);
-    const json = Array.isArray(item) ? list(item) : isPlain(item) ? form.plain(object(item)) : form.instance(item, inner);
+    const json = Array.isArray(item)
+      ? list(item)
+      : isPlain(item)
+        ? form.plain(object(item))
+        : form.instance(item, inner);
     open.pop();
     return json;
   };
@@ -83,7 +87,8 @@ export function messageFields(message: Message): Record<string, unknown> {
 /** The content of any other class instance: what its `toJSON` gives, or its fields. */
 export function instanceFields(value: object): unknown {
   // LangChain's toJSON writes a constructor call, which is of no use to anybody who gets data.
-  if ((value as { lc_serializable?: unknown }).lc_serializable !== undefined) return Object.fromEntries(ownFields(value));
+  if ((value as { lc_serializable?: unknown }).lc_serializable !== undefined)
+    return Object.fromEntries(ownFields(value));
   const { toJSON } = value as { toJSON?: unknown };
   return typeof toJSON === "function" ? (toJSON.call(value) as unknown) : Object.fromEntries(Object.entries(value));
 }

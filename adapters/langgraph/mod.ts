@@ -42,7 +42,9 @@ export function langgraph(
       (messages) => new Serde(messages as MessageClasses),
       (error: unknown) => {
         loading = undefined;
-        throw new Error("@langchain/core cannot be imported, which graphs need to read their messages", { cause: error });
+        throw new Error("@langchain/core cannot be imported, which graphs need to read their messages", {
+          cause: error,
+        });
       },
     );
     return loading;

@@ -140,13 +140,19 @@ export class Saver {
       parent_id: parent_id ?? null,
       payload: this.values.write(rest, "A checkpoint"),
       metadata: aboutWire({ ...this.metadata, ...metadata }) as JsonObject,
-      versions: Object.fromEntries(Object.entries(channel_versions).map(([channel, version]) => [channel, String(version)])),
+      versions: Object.fromEntries(
+        Object.entries(channel_versions).map(([channel, version]) => [channel, String(version)]),
+      ),
       values,
     });
     return written;
   }
 
-  async putWrites(config: SaverConfig, writes: readonly (readonly [string, unknown])[], task_id: string): Promise<void> {
+  async putWrites(
+    config: SaverConfig,
+    writes: readonly (readonly [string, unknown])[],
+    task_id: string,
+  ): Promise<void> {
     const at = place(config);
     const thread_id = required(at.thread_id, "thread_id");
     const checkpoint_id = required(at.checkpoint_id, "checkpoint_id");
@@ -212,11 +218,14 @@ export class Saver {
       ...(this.values.read(stored.payload) as { v: number }),
       id: stored.checkpoint_id,
       channel_values: Object.fromEntries(stored.values.map((value) => [value.channel, this.values.read(value)])),
-      channel_versions: Object.fromEntries(Object.entries(versions).map(([channel, version]) => [channel, Number(version)])),
+      channel_versions: Object.fromEntries(
+        Object.entries(versions).map(([channel, version]) => [channel, Number(version)]),
+      ),
     };
     return {
       config: named(stored.checkpoint_id),
-      checkpoint: checkpoint.v < 4 && parent_id !== null ? await this.withSends(checkpoint, ns, parent_id, handle) : checkpoint,
+      checkpoint:
+        checkpoint.v < 4 && parent_id !== null ? await this.withSends(checkpoint, ns, parent_id, handle) : checkpoint,
       metadata: stored.metadata,
       ...(parent_id === null ? {} : { parentConfig: named(parent_id) }),
       pendingWrites: this.writes(stored),
@@ -228,7 +237,12 @@ export class Saver {
   }
 
   /** Checkpoints before format 4 left their packets as writes of the parent. */
-  private async withSends(checkpoint: Checkpoint, ns: string, parent_id: string, handle: CheckpointReader): Promise<Checkpoint> {
+  private async withSends(
+    checkpoint: Checkpoint,
+    ns: string,
+    parent_id: string,
+    handle: CheckpointReader,
+  ): Promise<Checkpoint> {
     const parent = await handle.get({ ns, checkpoint_id: parent_id });
     const sends = parent ? this.writes(parent).filter(([, channel]) => channel === TASKS) : [];
     const newest = Math.max(0, ...Object.values(checkpoint.channel_versions).map(Number));
@@ -246,6 +260,8 @@ export class JobSaver extends Saver {
   head: string | null = null;
   /** The root graph has left an interrupt. */
   interrupted = false;
+  /** The execution is over: without an id, `head` is meant. */
+  settled = false;
   /** Why writing failed; nothing is written after that. */
   failure: unknown;
   private closed = false;
@@ -262,8 +278,13 @@ export class JobSaver extends Saver {
   }
 
   override async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
+    const { ns, checkpoint_id } = place(config);
+    if (ns !== "") return await super.getTuple(config);
+    if (this.settled && this.head !== null && checkpoint_id === undefined) {
+      return await super.getTuple({ configurable: { ...config.configurable, checkpoint_id: this.head } });
+    }
     const tuple = await super.getTuple(config);
-    if (tuple && place(config).ns === "") this.head ??= place(tuple.config).checkpoint_id ?? null;
+    if (tuple) this.head ??= place(tuple.config).checkpoint_id ?? null;
     return tuple;
   }
 

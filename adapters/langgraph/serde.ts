@@ -62,7 +62,8 @@ export class Serde {
     try {
       return { type: "json", data: JSON.stringify(toJson(value, stored)) };
     } catch (error) {
-      if (error instanceof TypeError) throw new TypeError(`${where} cannot be stored: ${error.message}`, { cause: error });
+      if (error instanceof TypeError)
+        throw new TypeError(`${where} cannot be stored: ${error.message}`, { cause: error });
       throw error;
     }
   }

@@ -42,7 +42,9 @@ function wireTask(task: SnapshotTask): Task {
     path: aboutWire(task.path),
     error: errorText(task.error),
     interrupts: toWire(task.interrupts ?? []) as unknown as readonly Interrupt[],
-    checkpoint: inner ? (inner.checkpoint as Json) : taskCheckpoint(task.state && "values" in task.state ? task.state.config : task.state),
+    checkpoint: inner
+      ? (inner.checkpoint as Json)
+      : taskCheckpoint(task.state && "values" in task.state ? task.state.config : task.state),
     state: inner,
     result: toWire(task.result),
   };

@@ -1,7 +1,17 @@
 /** What readers see: messages flat, never a class instance. */
 import type { WireCheckpoint } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { type Form, type Inner, instanceFields, isChunk, isMessage, type Message, messageFields, toBase64, toJson } from "./json.ts";
+import {
+  type Form,
+  type Inner,
+  instanceFields,
+  isChunk,
+  isMessage,
+  type Message,
+  messageFields,
+  toBase64,
+  toJson,
+} from "./json.ts";
 
 function instance(value: object, inner: Inner): Json | undefined {
   if (isMessage(value)) return inner(messageFields(value));
@@ -68,7 +78,12 @@ export function wireCheckpoint(config: Configured | undefined): WireCheckpoint |
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
   if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
   const map = aboutWire(checkpoint_map);
-  return { thread_id, checkpoint_ns: String(checkpoint_ns ?? ""), checkpoint_id, checkpoint_map: isObject(map) ? map : null };
+  return {
+    thread_id,
+    checkpoint_ns: String(checkpoint_ns ?? ""),
+    checkpoint_id,
+    checkpoint_map: isObject(map) ? map : null,
+  };
 }
 
 /** A subgraph's namespace as a task names it before it is known which checkpoint is meant. */
@@ -76,7 +91,12 @@ export function taskCheckpoint(state: unknown): Json {
   const { configurable } = (state ?? {}) as Configured;
   if (!configurable) return null;
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = configurable;
-  return aboutWire({ thread_id, checkpoint_ns, checkpoint_id: checkpoint_id ?? null, checkpoint_map: checkpoint_map ?? null });
+  return aboutWire({
+    thread_id,
+    checkpoint_ns,
+    checkpoint_id: checkpoint_id ?? null,
+    checkpoint_map: checkpoint_map ?? null,
+  });
 }
 
 interface CheckpointChunk {
@@ -91,7 +111,9 @@ export function checkpointWire(chunk: CheckpointChunk): Json {
   return aboutWire({
     config: configWire(config),
     ...rest,
-    tasks: tasks.map(({ state, ...task }) => (state === undefined ? task : { ...task, checkpoint: taskCheckpoint(state) })),
+    tasks: tasks.map(({ state, ...task }) =>
+      state === undefined ? task : { ...task, checkpoint: taskCheckpoint(state) },
+    ),
     parent_config: configWire(parentConfig),
     checkpoint: wireCheckpoint(config),
     parent_checkpoint: wireCheckpoint(parentConfig),

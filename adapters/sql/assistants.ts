@@ -75,7 +75,8 @@ const insertNextVersion = shape<Key & Content & { seen: number; now: number }>((
     where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.seen}`),
 );
 
-const activateNewest = shape<Key & Content & { seen: number; now: number }>((p) =>
+/** Makes `version` the active one, null the newest; the content is given along. */
+const activate = shape<Key & Content & { version: number | null; seen: number; now: number }>((p) =>
   db
     .updateTable("assistants")
     .set({
@@ -86,25 +87,14 @@ const activateNewest = shape<Key & Content & { seen: number; now: number }>((p) 
       context: p.context,
       metadata: p.metadata,
       updated_at: p.now,
-      version: sql<number>`(select max(v.version) from assistant_versions v
-        where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id)`,
+      version: sql<number>`coalesce(${p.version}, (select max(v.version) from assistant_versions v
+        where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id))`,
       revision: sql<number>`revision + 1`,
     })
     .where("deployment", "=", p.deployment)
     .where("assistant_id", "=", p.assistant_id)
     .where("revision", "=", p.seen)
     .returningAll(),
-);
-
-const activate = shape<Key & { version: number; seen: number; now: number }>((p) =>
-  raw(sql`update assistants set
-      graph_id = v.graph_id, name = v.name, description = v.description, config = v.config, context = v.context,
-      metadata = v.metadata, version = v.version, updated_at = ${p.now}, revision = assistants.revision + 1
-    from assistant_versions v
-    where assistants.deployment = ${p.deployment} and assistants.assistant_id = ${p.assistant_id}
-      and assistants.revision = ${p.seen} and v.deployment = assistants.deployment
-      and v.assistant_id = assistants.assistant_id and v.version = ${p.version}
-    returning assistants.*`),
 );
 
 const getVersion = shape<Key & { version: number }>((p) =>
@@ -203,7 +193,7 @@ export function assistantVerbs(
         const args = { deployment, assistant_id, ...toContent(content), seen: active.revision, now };
         const [, updated] = await driver.batch([
           insertNextVersion(args),
-          activateNewest(args),
+          activate({ ...args, version: null }),
           ...replaceLabels("assistant", deployment, assistant_id, content.metadata),
         ]);
         if (updated?.[0]) return toAssistant(updated[0]);
@@ -217,10 +207,10 @@ export function assistantVerbs(
         if (!active) return { kind: "assistant_not_found" };
         const [stored] = await driver.read(getVersion({ deployment, assistant_id, version }));
         if (!stored) return { kind: "version_not_found" };
-        const metadata = JSON.parse(stored.metadata as string) as JsonObject;
+        const content = toVersion(stored);
         const [updated] = await driver.batch([
-          activate({ deployment, assistant_id, version, seen: active.revision, now }),
-          ...replaceLabels("assistant", deployment, assistant_id, metadata),
+          activate({ deployment, assistant_id, ...toContent(content), version, seen: active.revision, now }),
+          ...replaceLabels("assistant", deployment, assistant_id, content.metadata),
         ]);
         if (updated?.[0]) return { kind: "updated", assistant: toAssistant(updated[0]) };
       }

@@ -131,7 +131,8 @@ type ThreadKey = { deployment: string; thread_id: string };
 
 /**
  * The picked checkpoints with all they need, as one read and so as of one moment: kind 0 are checkpoints, kind 1 the values
- * they name and what those extend, kind 2 pending writes.
+ * they name and what those extend, kind 2 pending writes. The joins are written `cross join` because SQLite keeps their
+ * order then: it would read the whole thread's values and look for each among the few that are wanted.
  */
 function load(key: ThreadKey, picked: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`with recursive picked as materialized (select * from checkpoints where deployment = ${key.deployment}
@@ -139,22 +140,24 @@ function load(key: ThreadKey, picked: RawBuilder<unknown>): RawBuilder<unknown> 
     parts (ns, channel, version) as (
       select p.ns, v.key, v.value from picked p, json_each(p.versions) v
       union
-      select c.ns, c.channel, c.extends_version from parts join channel_values c
-        on c.deployment = ${key.deployment} and c.thread_id = ${key.thread_id} and c.ns = parts.ns
-        and c.channel = parts.channel and c.version = parts.version
-      where c.extends_version is not null)
+      select c.ns, c.channel, c.extends_version from parts cross join channel_values c
+      where ${partIs(key)} and c.extends_version is not null)
     select 0 as kind, seq, ns, checkpoint_id, type, data, bytes, parent_id, run_id, metadata, versions, created_at,
       null as channel, null as version, null as extends_version, null as task_id, null as idx from picked
     union all
     select 1, null, c.ns, null, c.type, c.data, c.bytes, null, null, null, null, null,
       c.channel, c.version, c.extends_version, null, null
-    from parts join channel_values c on c.deployment = ${key.deployment} and c.thread_id = ${key.thread_id}
-      and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version
+    from parts cross join channel_values c where ${partIs(key)}
     union all
     select 2, w.run_seq, w.ns, w.checkpoint_id, w.type, w.data, w.bytes, null, null, null, null, null,
       w.channel, null, null, w.task_id, w.idx
-    from picked p join checkpoint_writes w on w.deployment = p.deployment and w.thread_id = p.thread_id
-      and w.ns = p.ns and w.checkpoint_id = p.checkpoint_id`;
+    from picked p cross join checkpoint_writes w where w.deployment = ${key.deployment}
+      and w.thread_id = ${key.thread_id} and w.ns = p.ns and w.checkpoint_id = p.checkpoint_id`;
+}
+
+function partIs(key: ThreadKey): RawBuilder<unknown> {
+  return sql`c.deployment = ${key.deployment} and c.thread_id = ${key.thread_id} and c.ns = parts.ns
+    and c.channel = parts.channel and c.version = parts.version`;
 }
 
 const loadOne = shape<ThreadKey & { ns: string; checkpoint_id: string }>((p) =>

@@ -100,7 +100,6 @@ export interface GraphEntry {
   readonly export: string;
   /** The export is a function that makes the graph, not one that is the agent. */
   readonly factory: boolean;
-  readonly description?: string;
 }
 
 export interface FileConfig {
@@ -165,14 +164,21 @@ export function readConfig(path: string | undefined): FileConfig {
   if (content.webhooks !== undefined) problems.push("webhooks: not built yet; remove this section");
   if (!langgraph) problems.push(...unknown.map((key) => `${key}: unknown key`));
   const disabled = isRecord(content.http) ? content.http.disable_webhooks : undefined;
-  if (disabled !== undefined && typeof disabled !== "boolean") problems.push("http.disable_webhooks: not true or false");
+  if (disabled !== undefined && typeof disabled !== "boolean")
+    problems.push("http.disable_webhooks: not true or false");
   const graphs = readGraphs(content.graphs, absolute, langgraph, problems);
   const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
   if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${file}: ${problem}`));
   const { deployment, worker, http } = content as FileConfig["service"];
   // Without keys any page on the web could reach the server: no origin but those named, and loopback.
   const cors = { allow_origins: http?.cors?.allow_origins ?? [] };
-  return { file: absolute, graphs, service: { deployment, worker, http: { cors } }, env, unsupported: langgraph ? unknown : [] };
+  return {
+    file: absolute,
+    graphs,
+    service: { deployment, worker, http: { cors } },
+    env,
+    unsupported: langgraph ? unknown : [],
+  };
 }
 
 /** The keys that `shape` does not have, and problems with what has to be an object. */
@@ -198,15 +204,15 @@ function readGraphs(value: unknown, file: string, langgraph: boolean, problems: 
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = `graphs.${graph_id}`;
-    const { path, factory = langgraph, description, ...rest } = isRecord(entry) ? entry : { path: entry };
-    const parts = typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
+    const { path, factory = langgraph, ...rest } = isRecord(entry) ? entry : { path: entry };
+    const parts =
+      typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
     const found: string[] = [];
-    const extra = Object.keys(rest).filter((name) => !langgraph || name === "factory");
-    if (extra.length > 0) found.push(`${key}.${extra[0]}: unknown key`);
+    if (!langgraph) found.push(...Object.keys(rest).map((name) => `${key}.${name}: unknown key`));
     if (typeof factory !== "boolean") found.push(`${key}.factory: not true or false`);
-    if (description !== undefined && typeof description !== "string") found.push(`${key}.description: not a text`);
     if (!parts) found.push(`${key}: not of the form "./file.ts:export"`);
-    else if (/\.py$/.test(parts[1] as string)) found.push(`${key}: Python graphs cannot be served; only JavaScript and TypeScript`);
+    else if (/\.py$/.test(parts[1] as string))
+      found.push(`${key}: Python graphs cannot be served; only JavaScript and TypeScript`);
     else if (!existsSync(resolve(dirname(file), parts[1] as string))) found.push(`${key}: no such file ${parts[1]}`);
     problems.push(...found);
     if (!parts || found.length > 0) return [];
@@ -215,7 +221,6 @@ function readGraphs(value: unknown, file: string, langgraph: boolean, problems: 
       file: resolve(dirname(file), parts[1] as string),
       export: parts[2] ?? "default",
       factory: factory === true,
-      ...(typeof description === "string" ? { description } : {}),
     };
   });
 }

@@ -53,7 +53,8 @@ export async function listen(handler: Fetch, address: Address): Promise<Listener
     }
     return await listenOnNode(handler, address);
   } catch (error) {
-    const taken = (error as { code?: unknown }).code === "EADDRINUSE" || (Deno && error instanceof Deno.errors.AddrInUse);
+    const taken =
+      (error as { code?: unknown }).code === "EADDRINUSE" || (Deno && error instanceof Deno.errors.AddrInUse);
     throw taken ? new PortTaken(address.port, { cause: error }) : error;
   }
 }

@@ -97,7 +97,6 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
   for (const [name, value] of headers) if (name !== "set-cookie") outgoing.setHeader(name, value);
   const cookies = response.headers.getSetCookie();
   if (cookies.length > 0) outgoing.setHeader("set-cookie", cookies);
-  if (!incoming.complete) outgoing.setHeader("connection", "close");
 
   if (!response.body || incoming.method === "HEAD") {
     outgoing.end();

@@ -1,6 +1,6 @@
 /** The page at `/`: what this is, which graphs it serves, and something to try. */
 
-const escape = (text: string): string => text.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
+const escaped = (text: string): string => text.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
 
 /** One plain HTML document without scripts or links to other hosts. */
 export function page(url: string, graphs: readonly string[]): string {
@@ -24,11 +24,11 @@ pre { padding: 1rem; overflow-x: auto; border: 1px solid #8888; border-radius: 6
 <h1>Greenroom</h1>
 <p>This server hosts agents behind the assistants, threads and runs API. It answers on this machine only.</p>
 <h2>Graphs</h2>
-<ul>${graphs.map((name) => `<li><code>${escape(name)}</code></li>`).join("")}</ul>
+<ul>${graphs.map((name) => `<li><code>${escaped(name)}</code></li>`).join("")}</ul>
 <h2>Try one</h2>
-<pre>${escape(curl)}</pre>
+<pre>${escaped(curl)}</pre>
 <p>Or point the SDK here:</p>
-<pre>${escape(sdk)}</pre>
+<pre>${escaped(sdk)}</pre>
 <p><a href="openapi.json">openapi.json</a> · <a href="info">info</a> · <a href="ok">ok</a></p>
 </html>
 `;

@@ -25,6 +25,9 @@ export const graph = new StateGraph(MessagesAnnotation)
   .addNode("think", think)
   .addNode("act", act)
   .addEdge(START, "think")
-  .addConditionalEdges("think", ({ messages }) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "act" : END), ["act", END])
+  .addConditionalEdges("think", ({ messages }) => ((messages.at(-1) as AIMessage).tool_calls?.length ? "act" : END), [
+    "act",
+    END,
+  ])
   .addEdge("act", "think")
   .compile();

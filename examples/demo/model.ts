@@ -1,7 +1,7 @@
 // A chat model that needs no key: it streams what a real one might answer.
 import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";
 import { BaseChatModel } from "@langchain/core/language_models/chat_models";
-import { AIMessage, AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
+import { AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
 import { ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
 
 function reply(messages: BaseMessage[]): AIMessageChunk[] {
@@ -16,16 +16,14 @@ function reply(messages: BaseMessage[]): AIMessageChunk[] {
   return text.split(/(?<= )/).map((content) => new AIMessageChunk({ content }));
 }
 
+type Run = CallbackManagerForLLMRun | undefined;
+
 export class DemoModel extends BaseChatModel {
   _llmType(): string {
     return "demo";
   }
 
-  override async *_streamResponseChunks(
-    messages: BaseMessage[],
-    _options: this["ParsedCallOptions"],
-    run?: CallbackManagerForLLMRun,
-  ): AsyncGenerator<ChatGenerationChunk> {
+  override async *_streamResponseChunks(messages: BaseMessage[], _: this["ParsedCallOptions"], run: Run) {
     for (const message of reply(messages)) {
       await new Promise((resolve) => setTimeout(resolve, 30));
       const chunk = new ChatGenerationChunk({ message, text: message.text });
@@ -34,8 +32,8 @@ export class DemoModel extends BaseChatModel {
     }
   }
 
-  override async _generate(messages: BaseMessage[]): Promise<ChatResult> {
-    const whole = reply(messages).reduce((sum, chunk) => sum.concat(chunk));
-    return { generations: [{ message: new AIMessage({ content: whole.text, tool_calls: whole.tool_calls ?? [] }), text: whole.text }] };
+  async _generate(messages: BaseMessage[]): Promise<ChatResult> {
+    const message = reply(messages).reduce((sum, chunk) => sum.concat(chunk));
+    return { generations: [{ message, text: message.text }] };
   }
 }

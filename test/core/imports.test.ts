@@ -40,6 +40,7 @@ describe("import rules", () => {
       ["examples/echo.ts", 'import { createService } from "../lib/mod.ts";'],
       ["lib/worker.ts", "const t = Date.now();"],
       ["lib/worker.ts", "const t = new Date().toISOString();"],
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program
       ["lib/worker.ts", "const t = `${new Date()}`;"],
       ["lib/worker.ts", "setTimeout(() => {}, 5);"],
       ["lib/worker.ts", "globalThis.setInterval(f, 5);"],
@@ -48,6 +49,7 @@ describe("import rules", () => {
       ["lib/worker.ts", "await fetch(url);"],
       ["lib/worker.ts", "const home = process.env.HOME;"],
       ["adapters/sql/runs.ts", "eb.ref(column).key(name)"],
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program
       ["adapters/sql/runs.ts", "eb.ref(column).at(`$.${name}`)"],
       ["adapters/sql/runs.ts", "sql.raw(text)"],
       ["adapters/sql/runs.ts", "sql.lit(value)"],
@@ -60,11 +62,18 @@ describe("import rules", () => {
       ["lib/service.ts", 'import * as v from "valibot";\nimport type { Runs } from "./runs.ts";'],
       ["lib/worker.ts", '// Date.now() is not used\nconst text = "setTimeout( Math.random process.env";'],
       ["lib/worker.ts", "const at = new Date(now).toISOString(); handler.fetch(request); this.#fetch(url);"],
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program
       ["lib/worker.ts", "const quote = /[\"'`]/g; const s = `a ${list.map((x) => `${x}`)} setTimeout`;"],
       ["lib/ambient.ts", "const now = () => Date.now();"],
       ["adapters/sql/runs.ts", 'eb.ref(column).at("last"); rows.at(-1); import("kysely");'],
-      ["adapters/standalone/bin.ts", 'import { join } from "node:path";\nimport { createHandler } from "../../server.ts";'],
-      ["examples/echo.ts", 'import { createService } from "greenroom";\nimport { bunSqlite } from "greenroom/bun-sqlite";'],
+      [
+        "adapters/standalone/bin.ts",
+        'import { join } from "node:path";\nimport { createHandler } from "../../server.ts";',
+      ],
+      [
+        "examples/echo.ts",
+        'import { createService } from "greenroom";\nimport { bunSqlite } from "greenroom/bun-sqlite";',
+      ],
     ];
     for (const [path, source] of allowed) assert.deepEqual(problemsOf(path, source), [], source);
   });
@@ -109,9 +118,15 @@ describe("the core", () => {
     try {
       const entry = join(folder, "entry.ts");
       const core = JSON.stringify(join(root, "lib/mod.ts"));
-      writeFileSync(entry, `import { createService, fromFunctions } from ${core};\nconsole.log(createService, fromFunctions);`);
+      writeFileSync(
+        entry,
+        `import { createService, fromFunctions } from ${core};\nconsole.log(createService, fromFunctions);`,
+      );
       const bun = join(root, "node_modules/.bin/bun");
-      const bundle = execFileSync(bun, ["build", "--minify", "--target=browser", entry], { cwd: root, encoding: "utf8" });
+      const bundle = execFileSync(bun, ["build", "--minify", "--target=browser", entry], {
+        cwd: root,
+        encoding: "utf8",
+      });
       const size = new TextEncoder().encode(bundle).length;
       assert.ok(size > 1_000 && size < 60_000, `${size} bytes`);
     } finally {

@@ -20,7 +20,8 @@ export function strip(source: string): { readonly code: string; readonly bare: s
   /** Copies a template's text from `at` up to its end or to the next `${`. */
   const template = (): void => {
     let end = at;
-    while (end < source.length && source[end] !== "`" && !source.startsWith("${", end)) end += source[end] === "\\" ? 2 : 1;
+    while (end < source.length && source[end] !== "`" && !source.startsWith("${", end))
+      end += source[end] === "\\" ? 2 : 1;
     literal(end);
     if (source[at] === "`") both("`");
     else {
@@ -85,13 +86,22 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^lib\/runs\.ts$/,
-    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|assistants|worker)\.ts$/,
+    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|kwargs|assistants|threads|worker)\.ts$/,
   },
   { files: /^lib\/(?:http\/parse|service)\.ts$/, may: /^lib\/|^valibot$/ },
   { files: /^lib\//, may: /^lib\// },
-  { files: /^adapters\/sql\//, may: /^adapters\/sql\/|^lib\/(?:storage|executor|ambient|errors|json)\.ts$|^kysely$|^node:(?:fs|path)$/ },
-  { files: /^adapters\/bun-sqlite\.ts$/, may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^bun:sqlite$|^node:(?:fs|path)$/ },
-  { files: /^adapters\/node-sqlite\.ts$/, may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^node:(?:sqlite|fs|path)$/ },
+  {
+    files: /^adapters\/sql\//,
+    may: /^adapters\/sql\/|^lib\/(?:storage|executor|ambient|errors|json)\.ts$|^kysely$|^node:(?:fs|path)$/,
+  },
+  {
+    files: /^adapters\/bun-sqlite\.ts$/,
+    may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^bun:sqlite$|^node:(?:fs|path)$/,
+  },
+  {
+    files: /^adapters\/node-sqlite\.ts$/,
+    may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^node:(?:sqlite|fs|path)$/,
+  },
   {
     files: /^adapters\/kysely\.ts$/,
     may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^kysely$|^kysely-bun-sqlite$|^bun:sqlite$/,
@@ -103,7 +113,10 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^adapters\/standalone\//, may: /^adapters\/|^lib\/mod\.ts$|^server\.ts$|^package\.json$|^node:/ },
   { files: /^server\.ts$/, may: /^lib\/|^itty-router$|^adapters\/standalone\/bin\.ts$/ },
   { files: /^examples\//, may: /^examples\/|^greenroom(?:\/|$)|^node:|^@langchain\/|^zod$|^kysely$/ },
-  { files: /^test\/suite\//, may: /^test\/suite\/|^lib\/|^adapters\/(?:sql\/|node-sqlite\.ts$|bun-sqlite\.ts$)|^server\.ts$|^node:/ },
+  {
+    files: /^test\/suite\//,
+    may: /^test\/suite\/|^lib\/|^adapters\/(?:sql\/|node-sqlite\.ts$|bun-sqlite\.ts$)|^server\.ts$|^node:/,
+  },
 ];
 
 /** Uses that would escape the clock, the randomness or the runtime a host or a test chose. */
@@ -119,7 +132,7 @@ const outside: readonly RegExp[] = [
 ];
 
 /** SQL text that is not a bound value or a checked identifier. */
-const injectable: readonly RegExp[] = [/\.(?:key|at)\(\s*(?!["']|-?\d+\s*\))/, /\bsql\s*\.\s*(?:raw|lit)\b/];
+const injectable: readonly RegExp[] = [/\.(?:key|at)\(\s*(?!["']|-?\d+\s*\))/, /\bsql\s*\.\s*(?:raw\b|lit\(\s*(?!["']|-?\d))/];
 
 /** What is wrong with one file, in words; empty when nothing is. `path` is relative to the root, with slashes. */
 export function problemsOf(path: string, source: string): string[] {

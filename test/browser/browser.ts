@@ -1,0 +1,103 @@
+/** A host application with a page, and a browser that visits it. */
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type BrowserContext, chromium } from "playwright-core";
+import { listen } from "../../adapters/standalone/listen.ts";
+import type { Service } from "../../lib/mod.ts";
+import { createHandler } from "../../server.ts";
+import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
+import { testService } from "../suite/kit.ts";
+
+const NAMES = ["chromium", "chromium-browser", "google-chrome"];
+
+/** Throws when there is none. */
+export function findChromium(path: string = process.env.PATH ?? ""): string {
+  for (const folder of path.split(delimiter)) {
+    for (const name of NAMES) if (existsSync(join(folder, name))) return join(folder, name);
+  }
+  throw new Error(`Chromium is missing: no ${NAMES.join(", ")} in PATH. On Debian or Ubuntu: apt-get install chromium`);
+}
+
+export interface Visitor extends AsyncDisposable {
+  readonly context: BrowserContext;
+}
+
+/** A browser with a profile of its own, which goes with it. */
+export async function openBrowser(): Promise<Visitor> {
+  const executablePath = findChromium();
+  const profile = mkdtempSync(join(tmpdir(), "greenroom-browser-"));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath,
+    headless: true,
+    args: [
+      "--headless",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+  });
+  context.setDefaultTimeout(20_000);
+  return {
+    context,
+    async [Symbol.asyncDispose]() {
+      await context.close();
+      rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+}
+
+/** The page's script as one file. */
+export function bundlePage(): string {
+  const bun = fileURLToPath(new URL("../../node_modules/.bin/bun", import.meta.url));
+  const page = fileURLToPath(new URL("page.ts", import.meta.url));
+  const define = 'process.env.NODE_ENV="production"';
+  return execFileSync(bun, ["build", page, "--target=browser", "--define", define], {
+    encoding: "utf8",
+    maxBuffer: 64 * 1024 * 1024,
+  });
+}
+
+export interface Host extends AsyncDisposable {
+  readonly service: Service;
+  readonly gates: Gates;
+  /** Serves the page at `/` and the API below `/agents`. */
+  readonly origin: string;
+  /** Serves the page alone. */
+  readonly elsewhere: string;
+}
+
+export async function openHost(script: string): Promise<Host> {
+  const gates = createGates();
+  const greenroom = await testService({ executor: testExecutor(gates) });
+  const api = createHandler(greenroom.service, { prefix: "/agents" });
+  const page = (request: Request): Response => {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/page.js") return new Response(script, { headers: { "content-type": "text/javascript" } });
+    const html = '<!doctype html><meta charset="utf-8"><title>Chat</title><script type="module" src="/page.js"></script>';
+    return new Response(pathname === "/" ? html : null, {
+      status: pathname === "/" ? 200 : 404,
+      headers: { "content-type": "text/html; charset=utf-8" },
+    });
+  };
+  const app = (request: Request): Response | Promise<Response> =>
+    new URL(request.url).pathname.startsWith("/agents/") ? api(request) : page(request);
+  const address = { hostname: "127.0.0.1", port: 0 };
+  const [main, other] = [await listen(app, address), await listen(page, address)];
+  return {
+    service: greenroom.service,
+    gates,
+    origin: `http://127.0.0.1:${main.port}`,
+    elsewhere: `http://127.0.0.1:${other.port}`,
+    async [Symbol.asyncDispose]() {
+      await Promise.all([main.close(), other.close()]);
+      await greenroom[Symbol.asyncDispose]();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+/** A small chat page on `useStream`, as an application would have it. The address says which assistant, API and thread. */
+import { useStream } from "langgraph-sdk-2/react";
+import { createElement as h, type ReactNode, useState } from "react";
+import { createRoot } from "react-dom/client";
+
+interface Message {
+  readonly type: string;
+  readonly id?: string;
+  readonly content: unknown;
+}
+
+const address = new URL(location.href);
+
+function remember(name: string, value: string): void {
+  address.searchParams.set(name, value);
+  history.replaceState(null, "", address);
+}
+
+function Chat(): ReactNode {
+  const [text, setText] = useState("");
+  const [threadId, setThreadId] = useState(address.searchParams.get("thread"));
+  const [run, setRun] = useState("");
+  const stream = useStream<{ messages: Message[] }>({
+    apiUrl: address.searchParams.get("api") ?? `${address.origin}/agents`,
+    assistantId: address.searchParams.get("assistant") ?? "agent",
+    threadId,
+    fetchStateHistory: true,
+    onThreadId(id) {
+      remember("thread", id);
+      setThreadId(id);
+    },
+    onCreated: ({ run_id }) => setRun(run_id),
+  });
+  const input = { messages: [{ type: "human", content: text }] };
+
+  const line = (message: Message, at: number): ReactNode => {
+    const about = stream.getMessagesMetadata(message as never, at);
+    const branches = about?.branchOptions ?? [];
+    const checkpoint = about?.firstSeenState?.parent_checkpoint;
+    return h(
+      "li",
+      { key: message.id ?? at, className: message.type },
+      h("span", { className: "text" }, String(message.content)),
+      message.type === "human" && checkpoint
+        ? h("button", { className: "edit", onClick: () => void stream.submit(input, { checkpoint }) }, "Edit")
+        : null,
+      branches.map((branch, n) =>
+        h("button", { key: branch, className: "branch", onClick: () => stream.setBranch(branch) }, `Version ${n + 1}`),
+      ),
+    );
+  };
+  const { interrupt } = stream;
+  return h(
+    "main",
+    { className: stream.isLoading || stream.isThreadLoading ? "loading" : "idle" },
+    h("ol", null, (stream.messages as Message[]).map(line)),
+    interrupt
+      ? h(
+          "div",
+          { id: "interrupt" },
+          (interrupt as { value?: { question?: string } }).value?.question,
+          h("button", { id: "yes", onClick: () => void stream.submit(undefined, { command: { resume: "yes" } }) }, "Yes"),
+        )
+      : null,
+    stream.error ? h("p", { role: "alert" }, String((stream.error as { message?: unknown }).message ?? stream.error)) : null,
+    h("output", { id: "run" }, run),
+    h("input", { id: "text", value: text, onChange: (event: { target: unknown }) => setText((event.target as HTMLInputElement).value) }),
+    h("button", { id: "send", onClick: () => void stream.submit(input) }, "Send"),
+    h("button", { id: "stop", onClick: () => void stream.stop() }, "Stop"),
+  );
+}
+
+createRoot(document.body.appendChild(document.createElement("div"))).render(h(Chat));

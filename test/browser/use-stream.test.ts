@@ -1,0 +1,178 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import type { Page } from "playwright-core";
+import { bundlePage, findChromium, type Host, openBrowser, openHost, type Visitor } from "./browser.ts";
+
+/** One visit to the page, with what tests do and see there. */
+class Visit {
+  readonly page: Page;
+  constructor(page: Page) {
+    this.page = page;
+  }
+
+  async open(url: string): Promise<void> {
+    await this.page.goto(url);
+    await this.idle();
+  }
+
+  async say(text: string): Promise<void> {
+    await this.page.fill("#text", text);
+    await this.page.click("#send");
+  }
+
+  /** Waits until the shown messages are these, in this order, and no others. */
+  async shows(...texts: string[]): Promise<void> {
+    const lines = this.page.locator("li .text");
+    await lines.nth(Math.max(0, texts.length - 1)).waitFor();
+    await this.page.waitForFunction((wanted) => {
+      const shown = Array.from(document.querySelectorAll("li .text"), (line) => line.textContent);
+      return JSON.stringify(shown) === wanted;
+    }, JSON.stringify(texts)).catch(async () => assert.deepEqual(await lines.allTextContents(), texts));
+  }
+
+  async idle(): Promise<void> {
+    await this.page.locator("main.idle").waitFor();
+  }
+}
+
+describe("useStream of SDK 2.0.0 in Chromium", () => {
+  let script = "";
+  let visitor: Visitor;
+  before(async () => {
+    script = bundlePage();
+    visitor = await openBrowser();
+  });
+  after(() => visitor[Symbol.asyncDispose]());
+
+  /** A fresh service and a fresh page; nothing may go wrong in the page that the test did not ask for. */
+  async function visit(test: (visit: Visit, host: Host) => Promise<void>): Promise<void> {
+    await using host = await openHost(script);
+    const page = await visitor.context.newPage();
+    const errors: string[] = [];
+    page.on("pageerror", (error) => errors.push(error.message));
+    try {
+      await test(new Visit(page), host);
+      assert.deepEqual(errors, []);
+    } finally {
+      await page.close();
+    }
+  }
+
+  it("shows tokens while they come, each message once, and the conversation after a reload", () =>
+    visit(async (visit, { origin, gates }) => {
+      await visit.open(`${origin}/?assistant=gated-chat`);
+      await visit.say("hello there");
+      await gates.reached("token 1");
+      await visit.shows("hello there", "You ");
+      gates.open("token 1");
+      await gates.reached("token 2");
+      await visit.shows("hello there", "You said: ");
+      gates.open("token 2", "token 3", "token 4");
+      await visit.idle();
+      await visit.shows("hello there", "You said: hello there");
+      await visit.say("more");
+      await visit.shows("hello there", "You said: hello there", "more", "You said: more");
+      await visit.idle();
+      await visit.page.reload();
+      await visit.idle();
+      await visit.shows("hello there", "You said: hello there", "more", "You said: more");
+    }));
+
+  for (const assistant of ["agent", "tokens", "chat"]) {
+    it(`shows a branch for each version of an edited message (${assistant})`, () =>
+      visit(async (visit, { origin }) => {
+        const { page } = visit;
+        await visit.open(`${origin}/?assistant=${assistant}`);
+        await visit.say("one");
+        await visit.shows("one", "You said: one");
+        await visit.idle();
+        await visit.say("two");
+        await visit.shows("one", "You said: one", "two", "You said: two");
+        await visit.idle();
+        await page.fill("#text", "three");
+        await page.locator("li.human .edit").nth(1).click();
+        await visit.shows("one", "You said: one", "three", "You said: three");
+        await visit.idle();
+        const branches = page.locator("li.human").nth(1).locator(".branch");
+        await branches.nth(1).waitFor();
+        assert.equal(await branches.count(), 2);
+        assert.equal(await page.locator("li.human").nth(0).locator(".branch").count(), 0);
+        await branches.nth(0).click();
+        await visit.shows("one", "You said: one", "two", "You said: two");
+        await page.locator("li.human").nth(1).locator(".branch").nth(1).click();
+        await visit.shows("one", "You said: one", "three", "You said: three");
+      }));
+  }
+
+  it("shows an interrupt, also after a reload, and goes on with the answer", () =>
+    visit(async (visit, { origin }) => {
+      await visit.open(`${origin}/?assistant=approval`);
+      await visit.say("book a seat");
+      const question = visit.page.locator("#interrupt");
+      await question.waitFor();
+      await visit.idle();
+      assert.match((await question.textContent()) ?? "", /Book seat 7A\?/);
+      await visit.shows("book a seat", "One moment.");
+      await visit.page.reload();
+      await question.waitFor();
+      assert.match((await question.textContent()) ?? "", /Book seat 7A\?/);
+      await visit.page.click("#yes");
+      await visit.shows("book a seat", "One moment.", "seat 7A is booked", "Done: seat 7A is booked");
+      await visit.idle();
+      assert.equal(await question.count(), 0);
+    }));
+
+  for (const assistant of ["fail", "failing"]) {
+    it(`shows the error of a failed run, also after a reload (${assistant})`, () =>
+      visit(async (visit, { origin }) => {
+        await visit.open(`${origin}/?assistant=${assistant}`);
+        await visit.say("hi");
+        const alert = visit.page.getByRole("alert");
+        await alert.waitFor();
+        assert.equal(await alert.textContent(), "boom happened");
+        await visit.page.reload();
+        await alert.waitFor();
+        assert.equal(await alert.textContent(), "boom happened");
+      }));
+  }
+
+  it("stops the run when the person does", () =>
+    visit(async (visit, { origin, service, gates }) => {
+      await visit.open(`${origin}/?assistant=gated-chat`);
+      await visit.say("hello");
+      await gates.reached("token 1");
+      const run_id = (await visit.page.locator("#run").textContent()) ?? "";
+      const thread_id = new URL(visit.page.url()).searchParams.get("thread") ?? "";
+      await visit.page.click("#stop");
+      await visit.idle();
+      await (await service.runs.join(thread_id, run_id)).result;
+      assert.equal((await service.runs.get(thread_id, run_id)).status, "interrupted");
+      gates.open("token 1", "token 2", "token 3");
+    }));
+
+  it("works from another origin, which can read where the run is", () =>
+    visit(async (visit, { origin, elsewhere, service }) => {
+      await visit.open(`${elsewhere}/?assistant=chat&api=${encodeURIComponent(`${origin}/agents`)}`);
+      await visit.say("hi");
+      await visit.shows("hi", "You said: hi");
+      await visit.idle();
+      const thread_id = new URL(visit.page.url()).searchParams.get("thread") ?? "";
+      const [run] = await service.runs.list(thread_id);
+      assert.equal(await visit.page.locator("#run").textContent(), run?.run_id);
+      const headers = await visit.page.evaluate(async (api) => {
+        const made = await fetch(`${api}/threads/search`, { method: "POST", body: "{}" });
+        const ran = await fetch(`${api}/runs/stream`, { method: "POST", body: '{"assistant_id":"agent","input":{"messages":"x"}}' });
+        await ran.text();
+        return [made.headers.get("x-pagination-total"), ran.headers.get("content-location"), ran.headers.get("location")];
+      }, `${origin}/agents`);
+      assert.equal(headers[0], "1");
+      assert.match(headers[1] ?? "", /^\/runs\/[0-9a-f-]{36}$/);
+      assert.equal(headers[2], `${headers[1]}/stream`);
+    }));
+});
+
+describe("without Chromium", () => {
+  it("says what is missing and how to get it", () => {
+    assert.throws(() => findChromium("/nowhere"), /Chromium is missing: no chromium, .* apt-get install chromium/);
+  });
+});

@@ -1,0 +1,458 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import {
+  combine,
+  ConfigError,
+  createService,
+  type Executor,
+  type ExecutorEvent,
+  type Frame,
+  type FunctionJob,
+  fromFunctions,
+  type Json,
+  type JsonObject,
+  type Service,
+  ServiceError,
+  type ServiceOptions,
+  type Storage,
+} from "../../lib/mod.ts";
+import { testClock, testIds, testService } from "../suite/kit.ts";
+
+const say = (content: string): JsonObject => ({ messages: [{ role: "user", content }] });
+const ask = (assistant_id: string, content = "hi"): { assistant_id: string; input: JsonObject } => ({
+  assistant_id,
+  input: say(content),
+});
+const contents = (values: Json): unknown[] =>
+  ((values as { messages?: { content: unknown }[] }).messages ?? []).map((message) => message.content);
+
+/** A gate that agents wait at until the test opens it. */
+function gate(): { readonly open: () => void; readonly passed: Promise<void>; readonly reached: Promise<void>; readonly reach: () => void } {
+  const [passed, reached] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  return { open: passed.resolve, passed: passed.promise, reach: reached.resolve, reached: reached.promise };
+}
+
+async function waited(service: Service, thread_id: string | null, request: Parameters<Service["runs"]["wait"]>[1]): Promise<Json> {
+  return await (await service.runs.wait(thread_id, request)).result;
+}
+
+/** Waits for a fact that no event tells, turn by turn of the event loop. */
+async function until(fact: () => Promise<boolean>): Promise<void> {
+  while (!(await fact())) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+describe("createService", () => {
+  it("names every problem of its options at once", async () => {
+    const options = {
+      executor: fromFunctions({ "a/b": async () => "x" }),
+      worker: { concurrency: -1, lease_ms: 1 },
+      deployment: { name: "no spaces here" },
+      webhooks: {},
+      nonsense: true,
+    } as unknown as ServiceOptions;
+    const error = await createService(options).then(() => null, (thrown: unknown) => thrown);
+    assert.ok(error instanceof ConfigError);
+    for (const key of ["storage", "a/b", "worker.concurrency", "worker.lease_ms", "deployment.name", "webhooks", "nonsense"]) {
+      assert.ok(error.problems.some((problem) => problem.includes(key)), `${key} in ${error.message}`);
+    }
+    assert.match(error.message, /webhooks: not built yet/);
+  });
+
+  it("refuses an executor without graphs and a graph hosted twice", async () => {
+    const storage = nodeSqlite(":memory:");
+    await assert.rejects(createService({ storage, executor: fromFunctions({}) }), /hosts no graph/);
+    const one = fromFunctions({ same: async () => "x" });
+    await assert.rejects(createService({ storage, executor: combine(one, one) }), /same is hosted twice/);
+    await storage.close();
+  });
+
+  it("runs two services on one executor and one storage without mixing them", async () => {
+    const storage = nodeSqlite(":memory:");
+    const executor = fromFunctions({ echo: async ({ messages }) => `${messages.length}` });
+    const [one, two] = await Promise.all(
+      ["one", "two"].map((name) => createService({ storage, executor, deployment: { name } })),
+    );
+    assert.ok(one && two);
+    const thread_id = crypto.randomUUID();
+    await one.threads.create({ thread_id });
+    await assert.rejects(two.threads.get(thread_id), { code: "not_found" });
+    await two.threads.create({ thread_id });
+    assert.deepEqual(contents(await waited(one, thread_id, ask("echo"))), ["hi", "1"]);
+    assert.equal((await two.threads.get(thread_id)).values, null);
+    assert.equal(await one.assistants.count(), 1);
+    await Promise.all([one.stop(0), two.stop(0)]);
+  });
+
+  it("uses the ids and the clock it is given", async () => {
+    const clock = testClock();
+    await using kit = await testService({ agents: { echo: async () => "ok" }, ambient: { ...clock, uuid: testIds() } });
+    const thread = await kit.service.threads.create();
+    assert.match(thread.thread_id, /^00000000-0000-4000-8000-/);
+    assert.equal(thread.created_at, "2026-01-01T00:00:00.000Z");
+    await clock.advance(90_000);
+    assert.deepEqual(contents(await waited(kit.service, thread.thread_id, ask("echo"))), ["hi", "ok"]);
+    assert.equal((await kit.service.threads.get(thread.thread_id)).updated_at, "2026-01-01T00:01:30.000Z");
+  });
+
+  it("gives each graph a default assistant with the id that clients expect", async () => {
+    await using kit = await testService({ agents: { agent: async () => "ok" } });
+    const assistant = await kit.service.assistants.get("agent");
+    assert.equal(assistant.assistant_id, "fe096781-5601-53d2-b2f6-0d3403f7e9ca");
+    assert.deepEqual(assistant.metadata, { created_by: "system" });
+    await assert.rejects(kit.service.assistants.delete("agent"), { code: "conflict" });
+  });
+});
+
+describe("runs", () => {
+  it("keeps the state of a thread and leaves three checkpoints a run", async () => {
+    await using kit = await testService({ agents: { count: async ({ messages }) => `seen ${messages.length}` } });
+    const { thread_id } = await kit.service.threads.create();
+    await waited(kit.service, thread_id, ask("count"));
+    assert.deepEqual(contents(await waited(kit.service, thread_id, ask("count", "again"))), ["hi", "seen 1", "again", "seen 3"]);
+    const history = await kit.service.threads.history(thread_id);
+    assert.deepEqual(history.map((state) => [state.next, contents(state.values).length, state.metadata?.["source"]]), [
+      [[], 4, "loop"],
+      [["count"], 3, "loop"],
+      [["__start__"], 2, "input"],
+      [[], 2, "loop"],
+      [["count"], 1, "loop"],
+      [["__start__"], 0, "input"],
+    ]);
+    for (const [i, state] of history.entries()) {
+      assert.equal(state.parent_checkpoint?.checkpoint_id, history[i + 1]?.checkpoint?.checkpoint_id);
+    }
+  });
+
+  it("forks from a checkpoint: the new turn does not see what came after it", async () => {
+    await using kit = await testService({ agents: { count: async ({ messages }) => `seen ${messages.length}` } });
+    const { thread_id } = await kit.service.threads.create();
+    await waited(kit.service, thread_id, ask("count"));
+    const [head] = await kit.service.threads.history(thread_id);
+    await waited(kit.service, thread_id, ask("count", "first"));
+    const checkpoint_id = head?.checkpoint?.checkpoint_id ?? "";
+    const forked = await waited(kit.service, thread_id, { ...ask("count", "second"), checkpoint: { checkpoint_id } });
+    assert.deepEqual(contents(forked), ["hi", "seen 1", "second", "seen 3"]);
+    const history = await kit.service.threads.history(thread_id);
+    const children = history.filter((state) => state.parent_checkpoint?.checkpoint_id === checkpoint_id);
+    assert.equal(children.length, 2, "two branches");
+    await assert.rejects(waited(kit.service, thread_id, { ...ask("count"), checkpoint_id: "nowhere" }), { code: "not_found" });
+  });
+
+  it("does not store a long conversation again with every turn", async () => {
+    const storage = nodeSqlite(":memory:");
+    let written = 0;
+    const counting: Storage = new Proxy(storage, {
+      get(target, name) {
+        const verb = Reflect.get(target, name) as (...args: unknown[]) => unknown;
+        return (...args: unknown[]) => {
+          if (name === "finishRun" || name === "saveProgress") written += JSON.stringify(args).length;
+          return verb.apply(target, args);
+        };
+      },
+    });
+    await using kit = await testService({ storage: counting, agents: { chat: async () => "y".repeat(200) } });
+    const { thread_id } = await kit.service.threads.create();
+    const bytes: number[] = [];
+    for (let turn = 0; turn < 120; turn++) {
+      const before = written;
+      await waited(kit.service, thread_id, ask("chat", "x".repeat(200)));
+      bytes.push(written - before);
+    }
+    const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
+    // A whole copy comes now and then; on the average a turn costs the same, early or late.
+    assert.ok(sum(bytes.slice(60)) < 3 * sum(bytes.slice(0, 60)), `${sum(bytes.slice(0, 60))} then ${sum(bytes.slice(60))}`);
+    assert.equal(contents((await kit.service.threads.get(thread_id)).values).length, 240);
+  });
+
+  it("enqueues on a busy thread in order, and rejects when asked to", async () => {
+    const first = gate();
+    const agents = {
+      async slow({ messages }: FunctionJob) {
+        if (messages.length === 1) {
+          first.reach();
+          await first.passed;
+        }
+        return `seen ${messages.length}`;
+      },
+    };
+    await using kit = await testService({ agents });
+    const { thread_id } = await kit.service.threads.create();
+    const running = await kit.service.runs.create(thread_id, ask("slow", "1"));
+    await first.reached;
+    const queued = [await kit.service.runs.create(thread_id, ask("slow", "2")), await kit.service.runs.create(thread_id, ask("slow", "3"))];
+    assert.equal((await kit.service.threads.get(thread_id)).status, "busy");
+    await assert.rejects(kit.service.runs.create(thread_id, { ...ask("slow"), multitask_strategy: "reject" }), (error: unknown) =>
+      error instanceof ServiceError && error.code === "conflict" && /already running a task/.test(error.message),
+    );
+    assert.deepEqual(await Promise.all(queued.map(async (run) => (await kit.service.runs.get(thread_id, run.run_id)).status)), ["pending", "pending"]);
+    first.open();
+    const last = await kit.service.runs.join(thread_id, queued[1]?.run_id ?? "");
+    assert.deepEqual(contents(await last.result), ["1", "seen 1", "2", "seen 3", "3", "seen 5"]);
+    assert.equal((await kit.service.runs.get(thread_id, running.run_id)).status, "success");
+    assert.equal((await kit.service.threads.get(thread_id)).status, "idle");
+  });
+
+  it("executes no more runs at once than it is told to", async () => {
+    let now = 0;
+    let most = 0;
+    const agents = {
+      async busy() {
+        most = Math.max(most, ++now);
+        await new Promise((resolve) => setTimeout(resolve, 2));
+        now--;
+        return "done";
+      },
+    };
+    await using kit = await testService({ agents, worker: { concurrency: 3 } });
+    await Promise.all(Array.from({ length: 20 }, () => waited(kit.service, null, ask("busy"))));
+    assert.equal(most, 3);
+  });
+
+  it("fails a run visibly and lives on", async () => {
+    const agents = {
+      boom: async () => {
+        throw new RangeError("too far");
+      },
+      garbage: async function* () {
+        yield 5;
+      },
+      ok: async () => "ok",
+    };
+    await using kit = await testService({ agents });
+    const { thread_id } = await kit.service.threads.create();
+    const { frames, run } = await kit.service.runs.stream(thread_id, ask("boom"));
+    const events: Frame[] = [];
+    for await (const frame of frames) events.push(frame);
+    assert.deepEqual(events.slice(-2).map((frame) => [frame.event, JSON.parse(frame.data)]), [
+      ["error", { error: "RangeError", message: "too far" }],
+      ["end", { run_id: run.run_id, status: "error" }],
+    ]);
+    assert.equal((await kit.service.runs.get(thread_id, run.run_id)).status, "error");
+    const thread = await kit.service.threads.get(thread_id);
+    assert.equal(thread.status, "error");
+    assert.deepEqual(thread.error, { error: "RangeError", message: "too far" });
+    assert.deepEqual(await waited(kit.service, thread_id, ask("boom")), { __error__: { error: "RangeError", message: "too far" } });
+    assert.ok("__error__" in ((await waited(kit.service, null, ask("garbage"))) as JsonObject));
+    const after = await waited(kit.service, thread_id, ask("ok"));
+    assert.equal(contents(after).at(-1), "ok");
+    assert.equal((await kit.service.threads.get(thread_id)).status, "idle");
+  });
+
+  it("fails only the run of an executor that yields something else", async () => {
+    const broken: Executor = {
+      graphs: () => [{ graph_id: "broken", checkpoints: "worker" }, { graph_id: "silent", checkpoints: "worker" }],
+      async *execute(job) {
+        if (job.graph_id === "broken") yield { type: "nonsense" } as unknown as ExecutorEvent;
+      },
+    };
+    await using kit = await testService({ executor: combine(broken, fromFunctions({ ok: async () => "ok" })) });
+    assert.ok("__error__" in ((await waited(kit.service, null, ask("broken"))) as JsonObject));
+    assert.ok("__error__" in ((await waited(kit.service, null, ask("silent"))) as JsonObject));
+    assert.deepEqual(contents(await waited(kit.service, null, ask("ok"))), ["hi", "ok"]);
+  });
+
+  it("has the final status in store when the stream says end", async () => {
+    await using kit = await testService({ agents: { ok: async () => "ok" } });
+    const { thread_id } = await kit.service.threads.create();
+    for (let i = 0; i < 20; i++) {
+      const { frames, run } = await kit.service.runs.stream(thread_id, ask("ok"));
+      for await (const frame of frames) {
+        if (frame.event !== "end") continue;
+        assert.equal((await kit.service.runs.get(thread_id, run.run_id)).status, "success");
+        assert.equal((await kit.service.threads.get(thread_id)).status, "idle");
+      }
+    }
+  });
+
+  it("interrupts the run of a reader that leaves, if it was asked to", async () => {
+    const here = gate();
+    let reason: unknown;
+    const agents = {
+      async *slow({ signal }: FunctionJob) {
+        yield { step: 1 };
+        here.reach();
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+        reason = signal.reason;
+        yield { step: 2 };
+      },
+    };
+    await using kit = await testService({ agents });
+    const { thread_id } = await kit.service.threads.create();
+    const { frames, run } = await kit.service.runs.stream(thread_id, { ...ask("slow"), on_disconnect: "cancel" });
+    for await (const frame of frames) {
+      if (frame.event !== "values" || !frame.data.includes("step")) continue;
+      await here.reached;
+      break;
+    }
+    await (await kit.service.runs.join(thread_id, run.run_id)).result;
+    assert.equal((await kit.service.runs.get(thread_id, run.run_id)).status, "interrupted");
+    assert.equal(reason, "cancelled");
+    const thread = await kit.service.threads.get(thread_id);
+    assert.equal(thread.error, null);
+    assert.notEqual(thread.status, "error");
+    assert.equal((thread.values as JsonObject)["step"] ?? 1, 1, "nothing after the stop");
+  });
+
+  it("goes on without its reader otherwise", async () => {
+    const here = gate();
+    const agents = {
+      async *slow() {
+        yield { step: 1 };
+        await here.passed;
+        yield { step: 2 };
+      },
+    };
+    await using kit = await testService({ agents });
+    const { thread_id } = await kit.service.threads.create();
+    const { frames, run } = await kit.service.runs.stream(thread_id, ask("slow"));
+    for await (const _ of frames) break;
+    here.open();
+    await (await kit.service.runs.join(thread_id, run.run_id)).result;
+    assert.equal((await kit.service.runs.get(thread_id, run.run_id)).status, "success");
+    assert.equal(((await kit.service.threads.get(thread_id)).values as JsonObject)["step"], 2);
+  });
+
+  it("stops what runs on a deleted thread and ends its readers", async () => {
+    const here = gate();
+    const agents = {
+      async slow({ signal }: FunctionJob) {
+        here.reach();
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+        return "late";
+      },
+    };
+    await using kit = await testService({ agents });
+    const { thread_id } = await kit.service.threads.create();
+    const running = await kit.service.runs.stream(thread_id, ask("slow"));
+    const waiting = await kit.service.runs.wait(thread_id, ask("slow"));
+    await here.reached;
+    await kit.service.threads.delete(thread_id);
+    const events: string[] = [];
+    for await (const frame of running.frames) events.push(frame.event);
+    assert.deepEqual(events.slice(-2), ["error", "end"]);
+    assert.ok("__error__" in ((await waiting.result) as JsonObject));
+    await assert.rejects(kit.service.threads.get(thread_id), { code: "not_found" });
+    await assert.rejects(kit.service.runs.get(thread_id, running.run.run_id), { code: "not_found" });
+  });
+
+  it("shows a stateless run's result to late joiners, and sweeps it afterwards", async () => {
+    const clock = testClock();
+    await using kit = await testService({ agents: { ok: async () => "ok" }, ambient: clock });
+    const run = await kit.service.runs.create(null, ask("ok"));
+    assert.deepEqual(contents(await (await kit.service.runs.join(run.thread_id, run.run_id)).result), ["hi", "ok"]);
+    await assert.rejects(kit.service.threads.get(run.thread_id), { code: "not_found" });
+    assert.equal(await kit.service.threads.count(), 0);
+    await clock.advance(70_000);
+    await until(async () => kit.service.runs.get(run.thread_id, run.run_id).then(() => false, () => true));
+    const kept = await kit.service.runs.create(null, { ...ask("ok"), on_completion: "keep" });
+    await (await kit.service.runs.join(kept.thread_id, kept.run_id)).result;
+    assert.deepEqual(contents((await kit.service.threads.get(kept.thread_id)).values), ["hi", "ok"]);
+  });
+
+  it("puts back what it executes when it stops, without charging the attempt", async () => {
+    const clock = testClock();
+    const storage = nodeSqlite(":memory:");
+    const kept: Storage = new Proxy(storage, {
+      get: (target, name) =>
+        name === "close" ? async () => {} : (Reflect.get(target, name) as (...args: unknown[]) => unknown).bind(target),
+    });
+    const here = gate();
+    let calls = 0;
+    const executor = fromFunctions({
+      async slow({ signal, attempt }) {
+        calls++;
+        if (calls > 1) return `attempt ${attempt}`;
+        here.reach();
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+        return "never";
+      },
+    });
+    const quiet = { log: () => {} };
+    const one = await createService({ storage: kept, executor, ambient: { ...clock, ...quiet } });
+    const { thread_id } = await one.threads.create();
+    const run = await one.runs.create(thread_id, ask("slow"));
+    await here.reached;
+    const stopping = one.stop(50);
+    await clock.advance(100);
+    await stopping;
+    const two = await createService({ storage: kept, executor, ambient: { ...clock, ...quiet } });
+    const joined = await two.runs.join(thread_id, run.run_id);
+    assert.deepEqual(contents(await joined.result), ["hi", "attempt 1"]);
+    await two.stop(0);
+    await storage.close();
+  });
+
+  it("takes up a dead worker's run when its lease is over, and gives up after three attempts", async () => {
+    const clock = testClock();
+    const storage = nodeSqlite(":memory:");
+    const scope = { deployment: "default" };
+    const ambient = { ...clock, log: () => {} };
+    const executor = fromFunctions({ ok: async ({ attempt }) => `attempt ${attempt}` });
+    const idle = await createService({ storage, executor, worker: { concurrency: 0 }, ambient });
+    // A worker that claims and dies.
+    const die = async (): Promise<void> => {
+      const terms = { token: crypto.randomUUID(), lease_until: clock.now() + 1_000, graph_ids: ["ok"], now: clock.now() };
+      assert.ok(await storage.claimRun(scope, terms));
+      await clock.advance(1_001);
+    };
+    const once = await idle.runs.create((await idle.threads.create()).thread_id, ask("ok"));
+    await die();
+    const twice = await createService({ storage, executor, worker: { concurrency: 1 }, ambient });
+    const { result } = await twice.runs.join(once.thread_id, once.run_id);
+    assert.deepEqual(contents(await result), ["hi", "attempt 2"]);
+    await twice.stop(0);
+    await idle.stop(0);
+
+    const other = nodeSqlite(":memory:");
+    const again = await createService({ storage: other, executor, worker: { concurrency: 0 }, ambient });
+    const doomed = await again.runs.create((await again.threads.create()).thread_id, ask("ok"));
+    const terms = (): Parameters<Storage["claimRun"]>[1] => ({
+      token: crypto.randomUUID(),
+      lease_until: clock.now() + 1_000,
+      graph_ids: ["ok"],
+      now: clock.now(),
+    });
+    for (let i = 0; i < 3; i++) {
+      assert.ok(await other.claimRun(scope, terms()));
+      await clock.advance(1_001);
+    }
+    const last = await createService({ storage: other, executor, ambient });
+    const failed = (await (await last.runs.join(doomed.thread_id, doomed.run_id)).result) as { __error__: JsonObject };
+    assert.equal(failed.__error__["error"], "AttemptsExhausted");
+    assert.equal((await last.threads.get(doomed.thread_id)).status, "error");
+    await last.stop(0);
+    await again.stop(0);
+  });
+
+  it("refuses with a clear text what is not built yet", async () => {
+    await using kit = await testService({ agents: { ok: async () => "ok" } });
+    const { thread_id } = await kit.service.threads.create();
+    for (const extra of [
+      { multitask_strategy: "interrupt" as const },
+      { multitask_strategy: "rollback" as const },
+      { after_seconds: 5 },
+      { webhook: "https://example.com/hook" },
+      { feedback_keys: ["score"] },
+    ]) {
+      await assert.rejects(kit.service.runs.create(thread_id, { ...ask("ok"), ...extra }), { code: "not_built", message: new RegExp(Object.keys(extra)[0] ?? "") });
+    }
+    assert.deepEqual(await kit.service.runs.list(thread_id), []);
+  });
+
+  it("uses the active version of an assistant, over the configuration of a thread's earlier runs", async () => {
+    const agents = { show: async ({ context, config }: FunctionJob) => ({ seen: [context, config.configurable["model"] ?? null] as Json }) };
+    await using kit = await testService({ agents });
+    const { assistants, threads } = kit.service;
+    const { assistant_id } = await assistants.create({ graph_id: "show", context: { tone: "dry" }, config: { configurable: { model: "one" } } });
+    const { thread_id } = await threads.create();
+    const seen = async (extra: object = {}): Promise<unknown> =>
+      ((await waited(kit.service, thread_id, { assistant_id, input: {}, ...extra })) as JsonObject)["seen"];
+    assert.deepEqual(await seen(), [{ tone: "dry" }, "one"]);
+    await assistants.update(assistant_id, { context: { tone: "warm" }, config: { configurable: { model: "two" } } });
+    assert.deepEqual(await seen(), [{ tone: "warm" }, "two"]);
+    await assistants.setLatest(assistant_id, 1);
+    assert.deepEqual(await seen({ context: { size: 1 } }), [{ tone: "dry", size: 1 }, "one"]);
+    await assert.rejects(seen({ context: { a: 1 }, config: { configurable: { a: 2 } } }), { code: "bad_request" });
+  });
+});

@@ -1,0 +1,172 @@
+/** A service that records what the handler asks of it, on a clock that the test moves. */
+import type { LogRecord } from "../../lib/ambient.ts";
+import { ServiceError } from "../../lib/errors.ts";
+import type { Json } from "../../lib/json.ts";
+import type { Frame, Run, RunStream, RunWait } from "../../lib/runs.ts";
+import type { Service, ServiceOptions } from "../../lib/service.ts";
+import { createHandler, type Handler, type HandlerOptions } from "../../server.ts";
+
+export const THREAD = "11111111-1111-4111-8111-111111111111";
+export const RUN = "22222222-2222-4222-8222-222222222222";
+export const ASSISTANT = "33333333-3333-4333-8333-333333333333";
+
+/** Frames that a test writes one by one, and what their reader did. */
+export class Tape {
+  readonly frames: Frame[] = [];
+  left = 0;
+  failure: Error | undefined;
+  #wake: (() => void) | undefined;
+
+  add(...frames: readonly Frame[]): void {
+    this.frames.push(...frames);
+    this.#wake?.();
+  }
+
+  fail(error: Error): void {
+    this.failure = error;
+    this.#wake?.();
+  }
+
+  stream(run: Run): RunStream {
+    const { frames } = this;
+    const gone = (): boolean => this.left > 0;
+    return {
+      run,
+      frames: {
+        take: () => frames.splice(0),
+        [Symbol.asyncIterator]: () => ({
+          next: async () => {
+            while (frames.length === 0 && !gone()) {
+              if (this.failure) throw this.failure;
+              await new Promise<void>((resolve) => {
+                this.#wake = resolve;
+              });
+            }
+            const value = gone() ? undefined : frames.shift();
+            return value ? { done: false, value } : { done: true, value: undefined };
+          },
+          return: async () => {
+            this.left++;
+            this.#wake?.();
+            return { done: true, value: undefined };
+          },
+        }),
+      },
+    };
+  }
+}
+
+export interface Fake {
+  readonly handler: Handler;
+  /** Sends a request; an object as body is sent as JSON. */
+  readonly send: (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Response>;
+  /** `[noun.method, ...arguments]` of each call. */
+  readonly calls: unknown[][];
+  readonly log: LogRecord[];
+  readonly tape: Tape;
+  readonly result: PromiseWithResolvers<Json>;
+  /** How often a reader of a result has left. */
+  readonly leaves: () => number;
+  /** How many timers wait. */
+  readonly timers: () => number;
+  /** Lets every waiting timer of at most `ms` fire. */
+  readonly elapse: (ms: number) => void;
+}
+
+export interface FakeOptions extends HandlerOptions {
+  readonly cors?: readonly string[];
+  readonly healthy?: boolean;
+  /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
+  readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
+}
+
+export function fake(options: FakeOptions = {}): Fake {
+  const calls: unknown[][] = [];
+  const log: LogRecord[] = [];
+  const tape = new Tape();
+  const result = Promise.withResolvers<Json>();
+  const timers = new Map<object, { ms: number; fn: () => void }>();
+  let leaves = 0;
+  let ids = 0;
+  const run = (thread_id: unknown): Run =>
+    ({ run_id: RUN, thread_id: thread_id ?? THREAD, assistant_id: ASSISTANT, status: "pending" }) as Run;
+  const wait = (thread_id: unknown): RunWait => ({
+    run: run(thread_id),
+    result: result.promise,
+    leave: () => leaves++,
+  });
+  const known: Record<string, (...args: unknown[]) => unknown> = {
+    "runs.create": run,
+    "runs.stream": (thread_id) => tape.stream(run(thread_id)),
+    "runs.joinStream": (thread_id) => tape.stream(run(thread_id)),
+    "runs.wait": wait,
+    "runs.join": wait,
+    "runs.list": (thread_id) => [run(thread_id)],
+    "assistants.search": () => ({ items: [{ assistant_id: ASSISTANT, name: "one", version: 3 }], total: 7, next: 1 }),
+    "assistants.count": () => 7,
+    "assistants.versions": () => [],
+    "threads.search": () => ({ items: [{ thread_id: THREAD }], total: 1, next: null }),
+    "threads.count": () => 1,
+    "threads.history": () => [],
+    ...options.answers,
+  };
+  const noun = (name: string): unknown =>
+    new Proxy(
+      {},
+      {
+        get:
+          (_target, method) =>
+          async (...args: unknown[]) => {
+            const key = `${name}.${String(method)}`;
+            calls.push([key, ...args]);
+            return known[key]?.(...args) ?? {};
+          },
+      },
+    );
+  const service = {
+    assistants: noun("assistants"),
+    threads: noun("threads"),
+    runs: noun("runs"),
+    options: { http: options.cors ? { cors: { allow_origins: options.cors } } : {} } as ServiceOptions,
+    ambient: {
+      now: () => 0,
+      timer(ms: number, fn: () => void) {
+        const key = {};
+        timers.set(key, { ms, fn });
+        return () => timers.delete(key);
+      },
+      defer: (fn: () => void) => fn(),
+      random: () => 0,
+      uuid: () => `id-${++ids}`,
+      log: (record: LogRecord) => log.push(record),
+    },
+    info: () => ({ version: "9.9.9", api_version: "0.0.0", flags: { assistants: true } }),
+    healthy: () => options.healthy ?? true,
+    stop: async () => {},
+  } as unknown as Service;
+  const handler = createHandler(service, options);
+  return {
+    handler,
+    calls,
+    log,
+    tape,
+    result,
+    leaves: () => leaves,
+    timers: () => timers.size,
+    elapse(ms) {
+      for (const [key, timer] of [...timers]) {
+        if (timer.ms > ms) continue;
+        timers.delete(key);
+        timer.fn();
+      }
+    },
+    send(method, path, body, headers) {
+      const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+      return handler(new Request(`http://127.0.0.1:2024${path}`, { method, body: text as string, headers }));
+    },
+  };
+}
+
+export const notFound = (): never => {
+  throw new ServiceError("not_found", "Thread not found");
+};

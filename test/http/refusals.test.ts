@@ -1,0 +1,245 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";
+
+const T = `/threads/${THREAD}`;
+const R = `${T}/runs/${RUN}`;
+const run = (fields: object): object => ({ assistant_id: "g", ...fields });
+const nested = (depth: number): string => `{"metadata":${"[".repeat(depth - 1)}${"]".repeat(depth - 1)}}`;
+
+/** method, path, body, status, a piece of the detail */
+const REFUSED: readonly (readonly [string, string, unknown, number, string])[] = [
+  ["POST", "/threads", "{", 400, "JSON"],
+  ["POST", "/threads", "{'a':1}", 400, "JSON"],
+  ["POST", "/threads", "[]", 422, "body: must be an object"],
+  ["POST", "/threads", "null", 422, "body: must be an object"],
+  ["POST", "/threads", '"text"', 422, "body: must be an object"],
+  ["POST", "/threads", { metadata: [] }, 422, "metadata: must be an object"],
+  ["POST", "/threads", { metadata: "x" }, 422, "metadata: must be an object"],
+  ["POST", "/threads", { thread_id: "x" }, 422, "thread_id: must be a UUID"],
+  ["POST", "/threads", { thread_id: 5 }, 422, "thread_id: must be a UUID"],
+  ["POST", "/threads", { if_exists: "maybe" }, 422, "if_exists: must be one of raise, do_nothing"],
+  ["POST", "/threads", { supersteps: [] }, 501, "supersteps"],
+  ["POST", "/threads", { ttl: { ttl: 5 } }, 501, "ttl"],
+  ["PATCH", T, { ttl: 5 }, 501, "ttl"],
+  ["POST", "/threads/search", { limit: 0 }, 422, "limit: must be between 1 and 1000"],
+  ["POST", "/threads/search", { limit: 1001 }, 422, "limit: must be between 1 and 1000"],
+  ["POST", "/threads/search", { limit: 1.5 }, 422, "limit: must be an integer"],
+  ["POST", "/threads/search", { limit: "10" }, 422, "limit: must be an integer"],
+  ["POST", "/threads/search", { offset: -1 }, 422, "offset: must be at least 0"],
+  ["POST", "/threads/search", { status: "sleeping" }, 422, "status: must be one of"],
+  ["POST", "/threads/search", { ids: ["x"] }, 422, "ids.0: must be a UUID"],
+  ["POST", "/threads/search", { ids: THREAD }, 422, "ids: must be a list"],
+  ["POST", "/threads/search", { sort_by: "name" }, 422, "sort_by: must be one of"],
+  ["POST", "/threads/search", { select: ["secret"] }, 422, "select.0: must be one of"],
+  ["POST", "/threads/search", { extract: { a: "values.a" } }, 501, "extract"],
+  ["POST", "/threads/count", { values: 1 }, 422, "values: must be an object"],
+  ["POST", "/assistants", undefined, 422, "graph_id: is required"],
+  ["POST", "/assistants", { graph_id: null }, 422, "graph_id: is required"],
+  ["POST", "/assistants", { graph_id: 1 }, 422, "graph_id: must be a string"],
+  ["POST", "/assistants", { graph_id: "" }, 422, "graph_id: must not be empty"],
+  ["POST", "/assistants", { graph_id: "g", name: "a\0b" }, 422, "name: must not contain U+0000"],
+  ["POST", "/assistants", '{"graph_id":"g","description":"\\ud800"}', 422, "description: must not contain"],
+  [
+    "POST",
+    "/assistants",
+    { graph_id: "g", config: { recursion_limit: "x" } },
+    422,
+    "config.recursion_limit: must be an integer",
+  ],
+  ["POST", "/assistants", { graph_id: "g", config: { tags: [1] } }, 422, "config.tags.0: must be a string"],
+  [
+    "POST",
+    "/assistants",
+    { graph_id: "g", config: { configurable: [] } },
+    422,
+    "config.configurable: must be an object",
+  ],
+  ["POST", "/assistants", { graph_id: "g", config: [] }, 422, "config: must be an object"],
+  ["POST", "/assistants/search", { limit: 1001 }, 422, "limit"],
+  ["POST", "/assistants/search", { select: ["nothing"] }, 422, "select.0"],
+  ["POST", `/assistants/${ASSISTANT}/latest`, undefined, 422, "version: is required"],
+  ["POST", `/assistants/${ASSISTANT}/latest`, { version: 0 }, 422, "version: must be at least 1"],
+  ["POST", `/assistants/${ASSISTANT}/latest?version=x`, undefined, 422, "version: must be an integer"],
+  ["GET", `/assistants/${ASSISTANT}/graph?xray=maybe`, undefined, 422, "xray"],
+  ["GET", `/assistants/${ASSISTANT}/subgraphs?recurse=maybe`, undefined, 422, "recurse: must be true or false"],
+  ["GET", "/assistants/a%2Fb", undefined, 422, "assistant_id"],
+  ["GET", "/assistants/a%5Cb", undefined, 422, "assistant_id"],
+  ["GET", "/assistants/a%00", undefined, 422, "assistant_id"],
+  ["GET", "/assistants/%ff", undefined, 422, "assistant_id"],
+  ["GET", `${T}/state/..%2F..`, undefined, 422, "checkpoint_id"],
+  ["GET", "/threads/x", undefined, 422, "thread_id: must be a UUID"],
+  ["PATCH", "/threads/x", {}, 422, "thread_id: must be a UUID"],
+  ["DELETE", "/threads/x", undefined, 422, "thread_id: must be a UUID"],
+  ["GET", "/threads/x/state", undefined, 422, "thread_id: must be a UUID"],
+  ["GET", `${T}/history?limit=0`, undefined, 422, "limit: must be between"],
+  ["GET", `${T}/history?limit=ten`, undefined, 422, "limit: must be an integer"],
+  ["POST", `${T}/history`, { before: 5 }, 422, "before: must be a checkpoint id"],
+  ["POST", `${T}/history`, { before: {} }, 422, "before"],
+  ["POST", `${T}/history`, { checkpoint: { checkpoint_id: "a\0" } }, 422, "checkpoint.checkpoint_id: must not contain"],
+  ["POST", `${T}/state/checkpoint`, {}, 422, "checkpoint: is required"],
+  ["POST", `${T}/state/checkpoint`, { checkpoint: "x" }, 422, "checkpoint: must be an object"],
+  ["POST", `${T}/runs`, {}, 422, "assistant_id: is required"],
+  ["POST", `${T}/runs`, { assistant_id: "a\0b" }, 422, "assistant_id: must not contain"],
+  ["POST", "/threads/x/runs", run({}), 422, "thread_id"],
+  ["POST", "/threads/x/runs/stream", run({}), 422, "thread_id"],
+  ["POST", "/runs", run({ stream_mode: "all" }), 422, "stream_mode: must be one of"],
+  ["POST", "/runs", run({ stream_mode: ["values", "all"] }), 422, "stream_mode"],
+  ["POST", "/runs", run({ stream_subgraphs: "yes" }), 422, "stream_subgraphs: must be true or false"],
+  ["POST", "/runs", run({ multitask_strategy: "steal" }), 422, "multitask_strategy: must be one of"],
+  ["POST", "/runs", run({ if_not_exists: "raise" }), 422, "if_not_exists: must be one of"],
+  ["POST", "/runs", run({ on_disconnect: "stop" }), 422, "on_disconnect: must be one of"],
+  ["POST", "/runs", run({ after_seconds: -1 }), 422, "after_seconds: must be at least 0"],
+  ["POST", "/runs", '{"assistant_id":"g","after_seconds":1e999}', 422, "after_seconds: must be finite"],
+  ["POST", "/runs", run({ after_seconds: "5" }), 422, "after_seconds: must be a number"],
+  ["POST", "/runs", run({ interrupt_before: "all" }), 422, 'interrupt_before: must be "*"'],
+  ["POST", "/runs", run({ interrupt_after: [1] }), 422, "interrupt_after"],
+  ["POST", "/runs", run({ durability: "never" }), 422, "durability: must be one of"],
+  ["POST", "/runs", run({ checkpoint_during: 1 }), 422, "checkpoint_during: must be true or false"],
+  ["POST", "/runs", run({ webhook: "" }), 422, "webhook: must not be empty"],
+  ["POST", "/runs", run({ webhook: "x".repeat(65_537) }), 422, "webhook: must be at most"],
+  ["POST", "/runs", run({ feedback_keys: "k" }), 422, "feedback_keys: must be a list"],
+  ["POST", "/runs", run({ command: "go" }), 422, "command: must be an object"],
+  ["POST", "/runs", run({ command: { goto: 5 } }), 422, "command.goto: must be"],
+  ["POST", "/runs", run({ command: { goto: [{ input: 1 }] } }), 422, "command.goto"],
+  ["POST", "/runs", run({ command: { update: "x" } }), 422, "command.update: must be"],
+  ["POST", "/runs", run({ config: { recursion_limit: 0 } }), 422, "config.recursion_limit: must be at least 1"],
+  ["POST", "/runs", run({ context: [] }), 422, "context: must be an object"],
+  ["POST", "/runs", run({ checkpoint: { checkpoint_ns: 5 } }), 422, "checkpoint.checkpoint_ns: must be a string"],
+  ["GET", `${T}/runs?limit=1001`, undefined, 422, "limit"],
+  ["GET", `${T}/runs?status=done`, undefined, 422, "status: must be one of"],
+  ["GET", `${T}/runs?select=run_id,secret`, undefined, 422, "select.1"],
+  ["GET", `${T}/runs/x`, undefined, 422, "run_id: must be a UUID"],
+  ["GET", "/runs/x/stream", undefined, 422, "run_id: must be a UUID"],
+  ["GET", `${R}/stream?stream_mode=all`, undefined, 422, "stream_mode.0: must be one of"],
+  ["GET", `${R}/join?cancel_on_disconnect=maybe`, undefined, 422, "cancel_on_disconnect: must be true or false"],
+  ["GET", "/nothing", undefined, 404, "nothing"],
+  ["GET", "/assistantsx", undefined, 404, "nothing"],
+  ["GET", "/openapiXjson", undefined, 404, "nothing"],
+];
+
+const NOT_BUILT: readonly (readonly [string, string])[] = [
+  ["POST", `${T}/state`],
+  ["POST", `${T}/copy`],
+  ["POST", "/threads/prune"],
+  ["GET", `${T}/stream`],
+  ["POST", `${T}/commands`],
+  ["POST", `${T}/stream/events`],
+  ["POST", "/runs/batch"],
+  ["POST", "/runs/cancel"],
+  ["POST", `${R}/cancel?wait=1`],
+  ["POST", "/runs/crons"],
+  ["POST", "/runs/crons/search"],
+  ["POST", "/runs/crons/count"],
+  ["GET", `/runs/crons/${RUN}`],
+  ["PATCH", `/runs/crons/${RUN}`],
+  ["DELETE", `/runs/crons/${RUN}`],
+  ["POST", `${T}/runs/crons`],
+  ["PUT", "/store/items"],
+  ["GET", "/store/items?namespace=a&key=k"],
+  ["DELETE", "/store/items"],
+  ["POST", "/store/items/search"],
+  ["POST", "/store/namespaces"],
+  ["GET", "/metrics"],
+  ["GET", "/api/v1/usage"],
+  ["POST", "/api/v1/feedback"],
+  ["POST", "/ui/g"],
+];
+
+async function detail(response: Response): Promise<string> {
+  assert.equal(response.headers.get("content-type"), "application/json");
+  const body = (await response.json()) as { detail: string };
+  assert.deepEqual(Object.keys(body), ["detail"]);
+  return body.detail;
+}
+
+describe("bad input", () => {
+  for (const [method, path, body, status, piece] of REFUSED) {
+    const sent = typeof body === "string" ? body : JSON.stringify(body);
+    it(`${method} ${path} ${sent?.slice(0, 70) ?? ""} → ${status}`, async () => {
+      const { send, calls } = fake();
+      const response = await send(method, path, body);
+      const text = await detail(response);
+      assert.equal(response.status, status, text);
+      assert.ok(text.includes(piece), text);
+      assert.deepEqual(calls, []);
+    });
+  }
+
+  it("nested deeper than 64 levels is refused before it is parsed", async () => {
+    const { send, calls } = fake();
+    assert.equal((await send("POST", "/threads", `{"metadata":{"a":${nested(62)}}}`)).status, 200);
+    assert.equal(calls.length, 1);
+    const refused = await send("POST", "/threads", nested(65));
+    assert.deepEqual([refused.status, await detail(refused)], [422, "body: must not nest deeper than 64 levels"]);
+    assert.equal((await send("POST", "/threads", "[".repeat(1_000_000))).status, 422);
+    const text = '{"metadata":{"a":"[[[[\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["}}';
+    assert.equal((await send("POST", "/threads", text)).status, 200);
+  });
+
+  it("larger than 10 MiB is refused, by its declared and by its counted length", async () => {
+    const { handler, calls } = fake();
+    const chunk = new Uint8Array(1024 * 1024).fill(32);
+    let chunks = 0;
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        chunks++;
+        controller.enqueue(chunk);
+      },
+    });
+    const streamed = new Request("http://x/threads", { method: "POST", body, duplex: "half" } as RequestInit);
+    assert.equal((await handler(streamed)).status, 413);
+    assert.ok(chunks < 20, `read ${chunks} MiB`);
+    const length = String(10 * 1024 * 1024 + 1);
+    const declared = new Request("http://x/threads", {
+      method: "POST",
+      body: "{}",
+      headers: { "content-length": length },
+    });
+    assert.equal((await handler(declared)).status, 413);
+    const understated = new Request("http://x/threads", {
+      method: "POST",
+      body: " ".repeat(10 * 1024 * 1024 + 1),
+      headers: { "content-length": "2" },
+    });
+    assert.equal((await handler(understated)).status, 413);
+    assert.deepEqual(calls, []);
+  });
+
+  it("that is not UTF-8 is refused", async () => {
+    const body = new Uint8Array([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]);
+    const response = await fake().handler(new Request("http://x/threads", { method: "POST", body }));
+    assert.equal(response.status, 400);
+  });
+
+  it("in Last-Event-ID is refused", async () => {
+    const response = await fake().send("GET", `${R}/stream`, undefined, { "last-event-id": "abc" });
+    assert.deepEqual([response.status, await detail(response)], [422, "Last-Event-ID: must be an integer"]);
+  });
+});
+
+describe("what is not built", () => {
+  for (const [method, path] of NOT_BUILT) {
+    it(`${method} ${path} → 501`, async () => {
+      const response = await fake().send(method, path, ["GET", "DELETE"].includes(method) ? undefined : {});
+      assert.equal(response.status, 501);
+      assert.match(await detail(response), /not built yet/);
+    });
+  }
+});
+
+describe("a wrong method", () => {
+  for (const [method, path, allow] of [
+    ["PUT", "/threads", "POST"],
+    ["GET", "/threads", "POST"],
+    ["DELETE", "/ok", "GET, HEAD"],
+    ["POST", T, "GET, PATCH, DELETE, HEAD"],
+    ["HEAD", "/runs", "POST"],
+    ["PUT", `${R}/join`, "GET, HEAD"],
+  ] as const) {
+    it(`${method} ${path} → 405`, async () => {
+      const response = await fake().send(method, path);
+      assert.deepEqual([response.status, response.headers.get("allow")], [405, allow]);
+    });
+  }
+});

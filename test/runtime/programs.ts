@@ -1,0 +1,83 @@
+/** Starts programs as processes of the runtime that runs the test, and waits for what they print. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import process from "node:process";
+
+export const root: string = resolve(import.meta.dirname, "../..");
+export const runtime: "bun" | "deno" | "node" = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
+
+/** A folder that is gone when its scope ends. */
+export function temporaryFolder(): { readonly path: string } & Disposable {
+  const path = mkdtempSync(join(tmpdir(), "greenroom-runtime-"));
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+export interface Program extends AsyncDisposable {
+  /** Both outputs so far. */
+  output(): string;
+  /** Resolves with the match once the output has one; rejects when the program ends first. */
+  printed(pattern: RegExp): Promise<RegExpExecArray>;
+  /** The exit code, or the signal's name. */
+  readonly ended: Promise<number | string>;
+  kill(signal: NodeJS.Signals): Promise<number | string>;
+}
+
+export interface ProgramOptions {
+  readonly cwd: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** The runtime's command; default: run a program. */
+  readonly command?: readonly string[];
+}
+
+/** Runs a TypeScript file; inside it `greenroom` means the sources of this checkout. */
+export function start(file: string, args: readonly string[], { cwd, env = {}, command }: ProgramOptions): Program {
+  const run = { bun: [], deno: ["run", "-A", "--no-check"], node: ["--no-warnings"] }[runtime];
+  const flags = [...(command ?? run), "--conditions=greenroom-source", join(root, file), ...args];
+  // NODE_TEST_CONTEXT would make a test that Node runs here believe it is a part of this one.
+  const foreign = /^(GREENROOM_.*|PORT|NODE_TEST_CONTEXT)$/;
+  const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !foreign.test(name)));
+  return watch(
+    spawn(process.execPath, flags, { cwd, env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] }),
+  );
+}
+
+function watch(child: ChildProcess): Program {
+  let output = "";
+  const waiting = new Set<() => void>();
+  const add = (bytes: Uint8Array): void => {
+    output += new TextDecoder().decode(bytes);
+    for (const look of waiting) look();
+  };
+  child.stdout?.on("data", add);
+  child.stderr?.on("data", add);
+  const ended = new Promise<number | string>((done) => {
+    child.on("close", (code, signal) => done(code ?? signal ?? "unknown"));
+  });
+  const kill = (signal: NodeJS.Signals): Promise<number | string> => {
+    // Not child.kill: on Deno it makes a clean exit look like an end by the signal.
+    if (child.exitCode === null && child.signalCode === null && child.pid) process.kill(child.pid, signal);
+    return ended;
+  };
+  return {
+    ended,
+    kill,
+    output: () => output,
+    printed: (pattern) =>
+      new Promise((found, failed) => {
+        const look = (): void => {
+          const match = pattern.exec(output);
+          if (!match) return;
+          waiting.delete(look);
+          found(match);
+        };
+        waiting.add(look);
+        look();
+        ended.then((code) => failed(new Error(`ended with ${code} before it printed ${pattern}:\n${output}`)));
+      }),
+    async [Symbol.asyncDispose]() {
+      await kill("SIGKILL");
+    },
+  };
+}

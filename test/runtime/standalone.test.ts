@@ -1,0 +1,250 @@
+import assert from "node:assert/strict";
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { Client } from "@langchain/langgraph-sdk";
+import { type Program, root, start, temporaryFolder } from "./programs.ts";
+
+const agents = `
+export async function* writer({ messages }) {
+  for (const word of ["You ", "have ", "said ", String(messages.filter((m) => m.type === "human").length)]) yield word;
+}
+export function plain({ messages, context }) {
+  return \`\${context.greeting ?? "Hello"}, \${messages.length}\`;
+}
+export const nothing = 5;
+export const home = () => process.env.FROM_ENV ?? "unset";
+`;
+
+/** A folder with a configuration and its agents. */
+function project(config: unknown, name = "greenroom.json"): ReturnType<typeof temporaryFolder> {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder.path, "src"));
+  writeFileSync(join(folder.path, "src/agents.ts"), agents);
+  writeFileSync(join(folder.path, name), typeof config === "string" ? config : JSON.stringify(config));
+  return folder;
+}
+
+const graphs = { writer: "./src/agents.ts:writer", plain: "./src/agents.ts:plain" };
+const serve = (cwd: string, args: readonly string[] = [], env: Record<string, string> = {}): Program =>
+  start("server.ts", ["--port", "0", ...args], { cwd, env });
+const urlOf = async (program: Program): Promise<string> =>
+  (await program.printed(/^Greenroom listening on (http:\/\/\S+)$/m))[1] as string;
+const human = (content: string): Record<string, unknown> => ({ messages: [{ role: "user", content }] });
+const contents = (values: unknown): string[] =>
+  (values as { messages: { content: string }[] }).messages.map(({ content }) => content);
+
+/** Sets headers that fetch does not let a caller set. */
+const statusFor = (url: string, headers: Record<string, string>): Promise<number | undefined> =>
+  new Promise((resolve, reject) => {
+    const sent = request(url, { headers }, (response) => {
+      response.resume();
+      response.on("end", () => resolve(response.statusCode));
+    });
+    sent.on("error", reject);
+    sent.end();
+  });
+
+describe("the stand-alone server", () => {
+  it("serves, is killed, and goes on with what was said", async () => {
+    using folder = project({ graphs });
+    const first = serve(folder.path);
+    let assistant_id: string;
+    let thread_id: string;
+    {
+      await using program = first;
+      const url = await urlOf(program);
+      assert.deepEqual(await (await fetch(`${url}/ok`)).json(), { ok: true });
+      assert.equal(
+        (await (await fetch(`${url}/info`)).json()).version,
+        JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version,
+      );
+      const page = await (await fetch(`${url}/`)).text();
+      assert.match(page, /<code>writer<\/code>/);
+      assert.ok(page.includes(`${url}/runs/stream`));
+
+      const client = new Client({ apiUrl: url });
+      const created = await client.assistants.create({ graphId: "plain", context: { greeting: "One" } });
+      assistant_id = created.assistant_id;
+      await client.assistants.update(assistant_id, { context: { greeting: "Two" } });
+      ({ thread_id } = await client.threads.create());
+      const tokens: string[] = [];
+      const input = human("first");
+      for await (const { event, data } of client.runs.stream(thread_id, "writer", {
+        input,
+        streamMode: "messages-tuple",
+      })) {
+        if (event === "messages") tokens.push(String(data[0].content));
+      }
+      assert.deepEqual(tokens.filter(Boolean), ["You ", "have ", "said ", "1"]);
+      assert.equal(await program.kill("SIGKILL"), "SIGKILL");
+    }
+    await using program = serve(folder.path);
+    const client = new Client({ apiUrl: await urlOf(program) });
+    const assistant = await client.assistants.get(assistant_id);
+    assert.deepEqual([assistant.version, assistant.context], [2, { greeting: "Two" }]);
+    const state = await client.threads.getState(thread_id);
+    assert.deepEqual(contents(state.values), ["first", "You have said 1"]);
+    assert.deepEqual(contents(await client.runs.wait(thread_id, "writer", { input: human("second") })), [
+      "first",
+      "You have said 1",
+      "second",
+      "You have said 2",
+    ]);
+    assert.equal(contents(await client.runs.wait(thread_id, assistant_id, { input: human("third") })).at(-1), "Two, 5");
+  });
+
+  it("stops cleanly on SIGTERM and SIGINT", async () => {
+    using folder = project({ graphs });
+    for (const signal of ["SIGTERM", "SIGINT"] as const) {
+      await using program = serve(folder.path);
+      const url = await urlOf(program);
+      await (await fetch(`${url}/ok`)).text();
+      assert.equal(await program.kill(signal), 0);
+      await assert.rejects(fetch(`${url}/ok`));
+    }
+  });
+
+  it("answers on this machine's names alone, and tells no foreign page", async () => {
+    using folder = project({
+      graphs,
+      http: { cors: { allow_origins: ["https://app.example"] }, disable_webhooks: true },
+    });
+    await using program = serve(folder.path);
+    const url = await urlOf(program);
+    assert.equal(await statusFor(`${url}/ok`, { host: "evil.example" }), 421);
+    assert.equal(await statusFor(`${url}/ok`, { host: `localhost:${new URL(url).port}` }), 200);
+    const allowed = async (origin: string): Promise<string | null> =>
+      (await fetch(`${url}/ok`, { headers: { origin } })).headers.get("access-control-allow-origin");
+    assert.equal(await allowed("https://evil.example"), null);
+    assert.equal(await allowed("https://app.example"), "https://app.example");
+    assert.equal(await allowed("http://localhost:3000"), "http://localhost:3000");
+  });
+
+  it("reads variables where no flag is given", async () => {
+    using folder = project({ graphs }, "other.json");
+    const env = {
+      GREENROOM_CONFIG: "other.json",
+      GREENROOM_DATABASE: "data/agents.db",
+      GREENROOM_WORKERS: "2",
+      GREENROOM_HOST: "localhost",
+      GREENROOM_PORT: "0",
+    };
+    await using program = start("server.ts", [], { cwd: folder.path, env });
+    assert.match(await urlOf(program), /^http:\/\/localhost:\d+$/);
+    assert.ok(readFileSync(join(folder.path, "data/agents.db")).length > 0);
+  });
+
+  it("refuses a port that is taken", async () => {
+    using folder = project({ graphs });
+    const other = createServer();
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    try {
+      const { port } = other.address() as { port: number };
+      await using program = start("server.ts", ["--port", String(port)], { cwd: folder.path });
+      assert.equal(await program.ended, 1);
+      assert.match(program.output(), new RegExp(`Port ${port} is taken`));
+    } finally {
+      await new Promise((resolve) => other.close(resolve));
+    }
+  });
+
+  it("takes the next free port by itself and says so", async () => {
+    using folder = project({ graphs });
+    await using one = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
+    const first = Number(new URL(await urlOf(one)).port);
+    await using two = start("server.ts", ["--database", ":memory:"], { cwd: folder.path });
+    const second = Number(new URL(await urlOf(two)).port);
+    assert.ok(first >= 2024 && second > first, `${first}, ${second}`);
+    assert.match(two.output(), new RegExp(`Port 2024 is taken, using ${second}`));
+  });
+
+  it("names every option it cannot use", async () => {
+    using folder = project({ graphs });
+    const args = ["--prot=1", "--workers", "many", "--database", "postgres://db/x", "--host", "0.0.0.0"];
+    await using program = start("server.ts", args, { cwd: folder.path, env: { GREENROOM_PORT: "70000" } });
+    assert.equal(await program.ended, 1);
+    for (const part of [
+      /--prot: unknown option/,
+      /--workers: many/,
+      /--database: postgres: .*not built/,
+      /--host: 0\.0\.0\.0/,
+      /GREENROOM_PORT: 70000/,
+    ]) {
+      assert.match(program.output(), part);
+    }
+  });
+
+  it("names every key it cannot use", async () => {
+    const broken: readonly (readonly [config: unknown, ...says: RegExp[]])[] = [
+      [
+        {
+          graphs: {
+            a: "./missing.ts:a",
+            b: "./src/agents.py:b",
+            c: 5,
+            d: { path: "./src/agents.ts:plain", kind: "x" },
+          },
+          worker: { concurency: 4 },
+          graph: {},
+        },
+        /graphs\.a: no such file/,
+        /graphs\.b: Python/,
+        /graphs\.c: not of the form/,
+        /graphs\.d\.kind: unknown key/,
+        /worker\.concurency: unknown key/,
+        /graph: unknown key/,
+      ],
+      [{ graphs, webhooks: { headers: {} } }, /webhooks: not built yet/],
+      [{ graphs: {} }, /graphs: names no graph/],
+      [{ graphs, worker: { concurrency: "many" } }, /worker\.concurrency/],
+      [
+        { graphs: { a: "./src/agents.ts:absent", b: "./src/agents.ts:nothing" } },
+        /graphs\.a: agents\.ts has no export absent/,
+        /graphs\.b: nothing is neither/,
+      ],
+      ["{", /cannot be read as JSON/],
+    ];
+    for (const [config, ...says] of broken) {
+      using folder = project(config);
+      await using program = serve(folder.path, ["--database", ":memory:"]);
+      assert.equal(await program.ended, 1);
+      for (const part of says) assert.match(program.output(), part);
+      assert.doesNotMatch(program.output(), /^\s+at /m);
+    }
+    using empty = temporaryFolder();
+    await using program = serve(empty.path);
+    assert.equal(await program.ended, 1);
+    assert.match(program.output(), /No greenroom\.json or langgraph\.json/);
+  });
+
+  it("reads a langgraph.json: graphs, factories and env; the rest is named", async () => {
+    using folder = project(
+      {
+        node_version: "22",
+        dependencies: ["."],
+        env: "./settings.env",
+        auth: { path: "./auth.ts:auth" },
+        store: { index: {} },
+        graphs: { writer: "./src/agents.ts:writer", approval: { path: "./src/approval.ts:graph" } },
+      },
+      "langgraph.json",
+    );
+    writeFileSync(join(folder.path, "settings.env"), "FROM_ENV=file\n");
+    for (const file of ["approval.ts", "model.ts"])
+      cpSync(join(root, "examples/demo", file), join(folder.path, "src", file));
+    // The user's own installation, beside the configuration.
+    symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
+    await using program = serve(folder.path, ["--database", ":memory:"]);
+    const client = new Client({ apiUrl: await urlOf(program) });
+    assert.match(program.output(), /langgraph\.json: without effect here: auth, store/);
+    const { thread_id } = await client.threads.create();
+    await client.runs.wait(thread_id, "approval", { input: human("Please refund 7 euros") });
+    const { tasks } = await client.threads.getState(thread_id);
+    assert.deepEqual(tasks[0]?.interrupts[0]?.value, { question: "Refund 7 euros?", answers: ["yes", "no"] });
+    const result = await client.runs.wait(thread_id, "approval", { command: { resume: "yes" } });
+    assert.equal(contents(result).at(-1), "Done: 7 euros are on their way.");
+  });
+});
