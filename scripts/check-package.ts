@@ -59,14 +59,19 @@ async function serves(command: string, args: readonly string[]): Promise<void> {
 }
 
 try {
-  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], ".")) as [{ filename: string }];
+  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], ".")) as [
+    { filename: string },
+  ];
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const beside = ["@langchain/core", "@langchain/langgraph"].map((name) => `${name}@${manifest.devDependencies[name]}`);
   run("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", `./${filename}`, ...beside], folder);
 
   mkdirSync(join(folder, "src"));
   for (const file of ["approval.ts", "model.ts"]) cpSync(join("examples/demo", file), join(folder, "src", file));
-  writeFileSync(join(folder, "langgraph.json"), '{ "node_version": "22", "graphs": { "agent": "./src/approval.ts:graph" } }\n');
+  writeFileSync(
+    join(folder, "langgraph.json"),
+    '{ "node_version": "22", "graphs": { "agent": "./src/approval.ts:graph" } }\n',
+  );
 
   const names = Object.keys(manifest.exports).filter((name) => !/bun-sqlite|kysely|json/.test(name));
   const imports = names.map((name) => `await import("greenroom${name.slice(1)}");`).join("\n");

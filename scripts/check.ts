@@ -8,13 +8,15 @@ const env = {
   PATH: `${resolve("node_modules/.bin")}${delimiter}${process.env.PATH}`,
   NO_COLOR: "1",
   DENO_NO_UPDATE_CHECK: "1",
+  DENO_CONDITIONS: "greenroom-source",
 };
 
 const checks: readonly (readonly [name: string, command: string])[] = [
-  ["format and lint", "biome ci --error-on-warnings ."],
+  ["format and lint", "biome ci --colors=off --diagnostic-level=warn --error-on-warnings ."],
   ["types", "tsc -p tsconfig.json"],
   ["types of the core, without any runtime's globals", "tsc -p tsconfig.lib.json"],
-  ["types on Deno", "deno check lib adapters server.ts test/suite"],
+  ["types of the examples", "tsc -p examples"],
+  ["types on Deno", "deno check lib adapters server.ts test/suite examples/deno.ts"],
   ["import rules and exports", "node --test test/core/imports.test.ts test/core/exports.test.ts"],
   ["package for JSR", "deno publish --dry-run --allow-dirty --quiet"],
   ["build", "node scripts/build.ts"],

@@ -56,15 +56,24 @@ const commands: Readonly<Record<string, (report: string) => string[]>> = {
   ],
 };
 
-/** Counts of a JUnit report. One that is missing or empty counts as one failure: the runner crashed. */
+/**
+ * Counts of a JUnit report. A group that Deno lists beside its tests (`group`, `group > test`) counts only when it failed by
+ * itself. A report that is missing or empty counts as one failure: the runner crashed.
+ */
 function count(report: string, exit: number | null): Outcome {
   const xml = existsSync(report) ? readFileSync(report, "utf8") : "";
-  let passed = 0;
-  let failed = 0;
-  for (const [, body = ""] of xml.matchAll(/<testcase(?:\s+[\w:-]+="[^"]*")*\s*(?:\/>|>([\s\S]*?)<\/testcase>)/g)) {
-    if (/<(?:failure|error|skipped)\b/.test(body)) failed += 1;
-    else passed += 1;
-  }
+  const cases = [...xml.matchAll(/<testcase((?:\s+[\w:-]+="[^"]*")*)\s*(?:\/>|>([\s\S]*?)<\/testcase>)/g)].map(
+    ([, attributes = "", body = ""]) => ({
+      name: /\sname="([^"]*)"/.exec(attributes)?.[1] ?? "",
+      failed: /<(?:failure|error|skipped)\b/.test(body),
+    }),
+  );
+  const tests = cases.filter(({ name, failed }) => {
+    const inside = cases.filter((other) => other.name.startsWith(`${name} &gt; `));
+    return inside.length === 0 || (failed && inside.every((other) => !other.failed));
+  });
+  const failed = tests.filter((test) => test.failed).length;
+  const passed = tests.length - failed;
   return { passed, failed: failed === 0 && (exit !== 0 || passed === 0) ? 1 : failed };
 }
 

@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Lease, Progress, SavedCheckpoint, Storage } from "../../lib/storage.ts";
-import { db, raw } from "./dialect.ts";
+import { db, raw, settled } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { isEmpty, matches } from "./labels.ts";
 import { shape, statement } from "./statement.ts";
@@ -109,16 +109,15 @@ function putOne(fence: Fence, checkpoint: SavedCheckpoint): SqlStatement[] {
 }
 
 const discards = (["checkpoints", "checkpoint_writes", "channel_values"] as const).map((table) =>
-  shape<Fence>((p) =>
-    raw(sql`delete from ${sql.table(table)}
-      where (deployment, thread_id) in (select r.deployment, r.thread_id ${fenced(p)})`),
+  shape<Fence & { thread_id: string }>((p) =>
+    raw(sql`delete from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
+      and exists (select 1 ${fenced(p)})`),
   ),
 );
 
 /** Statements that drop all checkpoints of the lease's thread. */
 export function discardProgress(deployment: string, lease: Lease): SqlStatement[] {
-  const fence: Fence = { deployment, run_id: lease.run_id, token: lease.token };
-  return discards.map((discard) => discard(fence));
+  return discards.map((discard) => discard({ deployment, ...lease }));
 }
 
 function columns({ type, data }: Payload): PayloadArgs {
@@ -135,8 +134,8 @@ type ThreadKey = { deployment: string; thread_id: string };
  * order then: it would read the whole thread's values and look for each among the few that are wanted.
  */
 function load(key: ThreadKey, picked: RawBuilder<unknown>): RawBuilder<unknown> {
-  return sql`with recursive picked as materialized (select * from checkpoints where deployment = ${key.deployment}
-      and thread_id = ${key.thread_id} and ${picked}),
+  return sql`with recursive picked as materialized (select * from checkpoints where deployment = ${settled(key.deployment)}
+      and thread_id = ${settled(key.thread_id)} and ${picked}),
     parts (ns, channel, version) as (
       select p.ns, v.key, v.value from picked p, json_each(p.versions) v
       union
@@ -165,11 +164,11 @@ const loadOne = shape<ThreadKey & { ns: string; checkpoint_id: string }>((p) =>
 );
 
 const loadNewest = shape<ThreadKey & { ns: string }>((p) =>
-  raw(load(p, sql`ns = ${p.ns} order by seq desc limit 1`)),
+  raw(load(p, sql`ns = ${settled(p.ns)} order by seq desc limit 1`)),
 );
 
 const loadNewestOfRun = shape<ThreadKey & { ns: string; run_id: string }>((p) =>
-  raw(load(p, sql`ns = ${p.ns} and run_id = ${p.run_id} order by seq desc limit 1`)),
+  raw(load(p, sql`ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)} order by seq desc limit 1`)),
 );
 
 /** The verbs that read checkpoints; runs write them. */
@@ -188,7 +187,7 @@ export function checkpointVerbs(driver: SqlDriver): Pick<Storage, "getCheckpoint
       const key = { deployment, thread_id };
       const conditions = [
         ...(ns === undefined ? [] : [sql`ns = ${ns}`]),
-        ...(before === undefined ? [] : [sql`seq < ${seqOf(key, before, ns)}`]),
+        ...(before === undefined ? [] : [sql`seq < ${seqOf(key, before)}`]),
       ];
       const newest = (count: number, more: readonly RawBuilder<unknown>[]): RawBuilder<unknown> =>
         sql`${sql.join([sql`true`, ...conditions, ...more], sql` and `)} order by seq desc limit ${count}`;
@@ -214,14 +213,14 @@ export function checkpointVerbs(driver: SqlDriver): Pick<Storage, "getCheckpoint
   };
 }
 
-function seqOf(key: ThreadKey, checkpoint_id: string, ns: string | undefined): RawBuilder<number> {
-  let select = db
+/** When a checkpoint was stored; of any namespace, because a subgraph's are asked for before one of the graph above. */
+function seqOf(key: ThreadKey, checkpoint_id: string): RawBuilder<number> {
+  const select = db
     .selectFrom("checkpoints")
     .select((eb) => eb.fn.min("seq").as("seq"))
     .where("deployment", "=", key.deployment)
     .where("thread_id", "=", key.thread_id)
     .where("checkpoint_id", "=", checkpoint_id);
-  if (ns !== undefined) select = select.where("ns", "=", ns);
   return sql<number>`(${select})`;
 }
 
@@ -304,7 +303,9 @@ function whole(part: LoadedRow, parts: ReadonlyMap<string, LoadedRow>): ChannelV
     if (!older) throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
     at = older;
   }
-  return { channel, version, type: part.type, data: `[${tails.reverse().join(",")}]` };
+  const data = `[${tails.reverse().join(",")}]`;
+  // What the oldest of them holds is the last whole copy.
+  return { channel, version, type: part.type, data, tail_length: data.length - (tails[0]?.length ?? 0) };
 }
 
 function textOf({ data, bytes }: LoadedRow): string {

@@ -29,6 +29,14 @@ export function raw(statement: RawBuilder<unknown>): Compilable {
   return { compile: () => statement.compile(db) };
 }
 
+/**
+ * A value to compare with in a statement that orders or takes a maximum. There SQLite 3.54 compiles the statement anew
+ * whenever a plain parameter is bound, which costs more than running it.
+ */
+export function settled<Value>(value: Value): RawBuilder<Value> {
+  return sql<Value>`(select ${value})`;
+}
+
 /** A subquery: the strings of a JSON array given as one parameter. */
 export function each(list: string): RawBuilder<string> {
   return sql<string>`(select value from json_each(${list}))`;

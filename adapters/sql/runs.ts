@@ -11,7 +11,7 @@ import type {
   Storage,
 } from "../../lib/storage.ts";
 import { discardProgress, putProgress } from "./checkpoints.ts";
-import { db, each, raw } from "./dialect.ts";
+import { db, each, raw, settled } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema.ts";
@@ -173,7 +173,7 @@ type Claim = { deployment: string; graph_ids: string; now: number };
  * both start.
  */
 const nextRun = (p: Claim): RawBuilder<string> => sql<string>`(select n.run_id from runs n
-  where n.deployment = ${p.deployment} and n.status = 'pending' and n.due_at <= ${p.now}
+  where n.deployment = ${settled(p.deployment)} and n.status = 'pending' and n.due_at <= ${p.now}
     and n.graph_id in ${each(p.graph_ids)}
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= ${p.now}))

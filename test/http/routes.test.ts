@@ -127,7 +127,7 @@ describe("routes", () => {
       const { send, calls, result } = fake();
       result.resolve({});
       const response = await send(method, path, body);
-      assert.ok(response.ok, await response.clone().text());
+      assert.ok(response.ok, String(response.status));
       assert.deepEqual(calls, [call]);
       await response.body?.cancel();
     });
@@ -166,7 +166,7 @@ describe("routes", () => {
   it("ignore values of on_completion they do not know", async () => {
     const { send, calls } = fake();
     await send("POST", "/runs", { assistant_id: "g", on_completion: "complete" });
-    assert.equal((calls[0]?.[2] as { on_completion?: string }).on_completion, undefined);
+    assert.equal((calls[0]![2] as { on_completion?: string }).on_completion, undefined);
   });
 
   it("hand user data on exactly as it was sent", async () => {
@@ -196,7 +196,7 @@ describe("routes", () => {
     it(`read the list ${list}`, async () => {
       const { send, calls } = fake();
       await (await send("GET", `${R}/stream?${list}`)).body?.cancel();
-      assert.deepEqual((calls[0]?.[3] as { modes: string[] }).modes, ["values", "updates"]);
+      assert.deepEqual((calls[0]![3] as { modes: string[] }).modes, ["values", "updates"]);
     });
   }
 
@@ -204,8 +204,8 @@ describe("routes", () => {
     const { send, calls } = fake();
     await (await send("GET", `${R}/stream?stream_mode=values`)).body?.cancel();
     await (await send("GET", `${R}/stream?stream_mode=`)).body?.cancel();
-    assert.deepEqual((calls[0]?.[3] as { modes: string[] }).modes, ["values"]);
-    assert.equal((calls[1]?.[3] as { modes?: string[] }).modes, undefined);
+    assert.deepEqual((calls[0]![3] as { modes: string[] }).modes, ["values"]);
+    assert.equal((calls[1]![3] as { modes?: string[] }).modes, undefined);
   });
 
   for (const [text, value] of Object.entries({
@@ -234,7 +234,7 @@ describe("routes", () => {
     it(`continue after Last-Event-ID ${sent}`, async () => {
       const { send, calls } = fake();
       await (await send("GET", `${R}/stream`, undefined, { "last-event-id": sent })).body?.cancel();
-      assert.equal((calls[0]?.[3] as { after?: number }).after, after);
+      assert.equal((calls[0]![3] as { after?: number }).after, after);
     });
   }
 
@@ -260,7 +260,7 @@ describe("routes", () => {
         accept: "text/event-stream",
       },
     );
-    const { configurable } = calls[0]?.[3] as { configurable: Record<string, string> };
+    const { configurable } = calls[0]![3] as { configurable: Record<string, string> };
     assert.deepEqual(configurable, {
       "user-agent": "test/1",
       "x-user-locale": "de",
@@ -384,7 +384,7 @@ describe("answers", () => {
     const response = await send("GET", T);
     assert.deepEqual([response.status, await response.json()], [500, { detail: "Internal server error" }]);
     assert.equal(response.headers.get("x-request-id"), log[0]?.request_id);
-    assert.equal((log[0]?.error as Error).message, "password of the database");
+    assert.equal((log[0]!.error as Error).message, "password of the database");
   });
 
   it("carry the service's own errors", async () => {

@@ -98,7 +98,7 @@ describe("a stream", () => {
     service.tape.fail(new Error("disk of host x"));
     await assert.rejects(chunk, (error: Error) => !error.message.includes("disk"));
     assert.equal(service.log[0]?.run_id, RUN);
-    assert.equal((service.log[0]?.error as Error).message, "disk of host x");
+    assert.equal((service.log[0]!.error as Error).message, "disk of host x");
     assert.equal(service.timers(), 0);
   });
 });
@@ -149,6 +149,6 @@ describe("a wait", () => {
     assert.deepEqual(await response.json(), {
       __error__: { error: "InternalServerError", message: "Internal server error" },
     });
-    assert.equal((service.log[0]?.error as Error).message, "disk of host x");
+    assert.equal((service.log[0]!.error as Error).message, "disk of host x");
   });
 });
