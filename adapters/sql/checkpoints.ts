@@ -5,6 +5,7 @@ import type { Lease, Progress, SavedCheckpoint, Storage } from "../../lib/storag
 import { db, raw, settled } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { isEmpty, matches } from "./labels.ts";
+import type { PayloadColumns, Tables } from "./schema.ts";
 import { shape, statement } from "./statement.ts";
 
 /** How many rows a filtered listing looks at before it asks for more. */
@@ -13,7 +14,7 @@ const FILTER_STEP = 200;
 // ------------------------------------------------------------------ writing
 
 type Fence = { deployment: string; run_id: string; token: string };
-type PayloadArgs = { type: string; data: string | null; bytes: Uint8Array | null };
+type PayloadArgs = Pick<PayloadColumns, keyof PayloadColumns>;
 
 // Every row comes from the run that the lease still holds: a lost lease selects nothing, so it writes nothing.
 const fenced = (p: Fence): RawBuilder<unknown> =>
@@ -128,47 +129,42 @@ function columns({ type, data }: Payload): PayloadArgs {
 
 type ThreadKey = { deployment: string; thread_id: string };
 
-/**
- * The picked checkpoints with all they need, as one read and so as of one moment: kind 0 are checkpoints, kind 1 the values
- * they name and what those extend, kind 2 pending writes. The joins are written `cross join` because SQLite keeps their
- * order then: it would read the whole thread's values and look for each among the few that are wanted.
- */
-function load(key: ThreadKey, picked: RawBuilder<unknown>): RawBuilder<unknown> {
-  return sql`with recursive picked as materialized (select * from checkpoints where deployment = ${settled(key.deployment)}
-      and thread_id = ${settled(key.thread_id)} and ${picked}),
-    parts (ns, channel, version) as (
-      select p.ns, v.key, v.value from picked p, json_each(p.versions) v
+const ofThread = (key: ThreadKey): RawBuilder<unknown> =>
+  sql`deployment = ${settled(key.deployment)} and thread_id = ${settled(key.thread_id)}`;
+
+const one = shape<ThreadKey & { ns: string; checkpoint_id: string }>((p) =>
+  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id}`),
+);
+
+const newest = shape<ThreadKey & { ns: string }>((p) =>
+  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} order by seq desc limit 1`),
+);
+
+const newestOfRun = shape<ThreadKey & { ns: string; run_id: string }>((p) =>
+  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)}
+    order by seq desc limit 1`),
+);
+
+// Both joins are written `cross join` because SQLite keeps their order then: it would read all of the thread's rows and
+// look for each among the few that are wanted.
+
+/** The values that `wanted` lists as [ns, channel, version], and all that they extend. */
+const valuesOf = shape<ThreadKey & { wanted: string }>((p) => {
+  const part = sql`c.deployment = ${settled(p.deployment)} and c.thread_id = ${settled(p.thread_id)}
+    and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
+  return raw(sql`with recursive parts (ns, channel, version) as (
+      select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(${p.wanted})
       union
       select c.ns, c.channel, c.extends_version from parts cross join channel_values c
-      where ${partIs(key)} and c.extends_version is not null)
-    select 0 as kind, seq, ns, checkpoint_id, type, data, bytes, parent_id, run_id, metadata, versions, created_at,
-      null as channel, null as version, null as extends_version, null as task_id, null as idx from picked
-    union all
-    select 1, null, c.ns, null, c.type, c.data, c.bytes, null, null, null, null, null,
-      c.channel, c.version, c.extends_version, null, null
-    from parts cross join channel_values c where ${partIs(key)}
-    union all
-    select 2, w.run_seq, w.ns, w.checkpoint_id, w.type, w.data, w.bytes, null, null, null, null, null,
-      w.channel, null, null, w.task_id, w.idx
-    from picked p cross join checkpoint_writes w where w.deployment = ${key.deployment}
-      and w.thread_id = ${key.thread_id} and w.ns = p.ns and w.checkpoint_id = p.checkpoint_id`;
-}
+      where ${part} and c.extends_version is not null)
+    select c.* from parts cross join channel_values c where ${part}`);
+});
 
-function partIs(key: ThreadKey): RawBuilder<unknown> {
-  return sql`c.deployment = ${key.deployment} and c.thread_id = ${key.thread_id} and c.ns = parts.ns
-    and c.channel = parts.channel and c.version = parts.version`;
-}
-
-const loadOne = shape<ThreadKey & { ns: string; checkpoint_id: string }>((p) =>
-  raw(load(p, sql`ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id}`)),
-);
-
-const loadNewest = shape<ThreadKey & { ns: string }>((p) =>
-  raw(load(p, sql`ns = ${settled(p.ns)} order by seq desc limit 1`)),
-);
-
-const loadNewestOfRun = shape<ThreadKey & { ns: string; run_id: string }>((p) =>
-  raw(load(p, sql`ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)} order by seq desc limit 1`)),
+/** The writes on the checkpoints that `wanted` lists as [ns, checkpoint_id], of every run. */
+const writesOf = shape<ThreadKey & { wanted: string }>((p) =>
+  raw(sql`select w.* from json_each(${p.wanted}) j cross join checkpoint_writes w
+    where w.deployment = ${settled(p.deployment)} and w.thread_id = ${settled(p.thread_id)}
+      and w.ns = json_extract(j.value, '$[0]') and w.checkpoint_id = json_extract(j.value, '$[1]')`),
 );
 
 /** The verbs that read checkpoints; runs write them. */
@@ -177,121 +173,107 @@ export function checkpointVerbs(driver: SqlDriver): Pick<Storage, "getCheckpoint
     async getCheckpoint({ deployment }, thread_id, { ns, checkpoint_id, run_id }) {
       const key = { deployment, thread_id, ns };
       let query: SqlStatement;
-      if (checkpoint_id !== undefined) query = loadOne({ ...key, checkpoint_id });
-      else if (run_id !== undefined) query = loadNewestOfRun({ ...key, run_id });
-      else query = loadNewest(key);
-      return assemble(await driver.read(query))[0] ?? null;
+      if (checkpoint_id !== undefined) query = one({ ...key, checkpoint_id });
+      else if (run_id !== undefined) query = newestOfRun({ ...key, run_id });
+      else query = newest(key);
+      return (await complete(driver, key, await driver.read(query)))[0] ?? null;
     },
 
     async listCheckpoints({ deployment }, thread_id, { ns, before, metadata, limit }) {
       const key = { deployment, thread_id };
-      const conditions = [
-        ...(ns === undefined ? [] : [sql`ns = ${ns}`]),
-        ...(before === undefined ? [] : [sql`seq < ${seqOf(key, before)}`]),
-      ];
-      const newest = (count: number, more: readonly RawBuilder<unknown>[]): RawBuilder<unknown> =>
-        sql`${sql.join([sql`true`, ...conditions, ...more], sql` and `)} order by seq desc limit ${count}`;
-      const picked = async (choice: RawBuilder<unknown>): Promise<StoredCheckpoint[]> =>
-        assemble(await driver.read(statement(raw(load(key, choice)))));
-      if (isEmpty(metadata)) return picked(newest(limit, []));
-
-      const seqs: number[] = [];
+      const read = (below: number, count: number): Promise<SqlRow[]> => {
+        let select = db
+          .selectFrom("checkpoints")
+          .selectAll()
+          .where("deployment", "=", deployment)
+          .where("thread_id", "=", thread_id)
+          .where("seq", "<", below)
+          .orderBy("seq", "desc")
+          .limit(count);
+        if (ns !== undefined) select = select.where("ns", "=", ns);
+        if (before !== undefined) select = select.where(sql<boolean>`seq < ${seqOf(key, before, ns)}`);
+        return driver.read(statement(select));
+      };
       let below = Number.MAX_SAFE_INTEGER;
-      while (seqs.length < limit) {
-        const step = await driver.read(
-          statement(
-            raw(sql`select seq, metadata from checkpoints where deployment = ${deployment} and thread_id = ${thread_id}
-              and ${newest(FILTER_STEP, [sql`seq < ${below}`])}`),
-          ),
-        );
-        for (const row of step) if (matches(row, metadata)) seqs.push(row.seq as number);
+      if (isEmpty(metadata)) return complete(driver, key, await read(below, limit));
+
+      const found: SqlRow[] = [];
+      while (found.length < limit) {
+        const step = await read(below, FILTER_STEP);
+        found.push(...step.filter((row) => matches(row, metadata)));
         if (step.length < FILTER_STEP) break;
         below = step.at(-1)?.seq as number;
       }
-      return picked(sql`seq in (select value from json_each(${JSON.stringify(seqs.slice(0, limit))}))`);
+      return complete(driver, key, found.slice(0, limit));
     },
   };
 }
 
-/** When a checkpoint was stored; of any namespace, because a subgraph's are asked for before one of the graph above. */
-function seqOf(key: ThreadKey, checkpoint_id: string): RawBuilder<number> {
-  const select = db
+/** The newest checkpoint of a name, whatever its namespace. */
+function seqOf(key: ThreadKey, checkpoint_id: string, ns: string | undefined): RawBuilder<number> {
+  let select = db
     .selectFrom("checkpoints")
-    .select((eb) => eb.fn.min("seq").as("seq"))
+    .select((eb) => eb.fn.max("seq").as("seq"))
     .where("deployment", "=", key.deployment)
     .where("thread_id", "=", key.thread_id)
     .where("checkpoint_id", "=", checkpoint_id);
+  if (ns !== undefined) select = select.where("ns", "=", ns);
   return sql<number>`(${select})`;
 }
 
-interface LoadedRow {
-  readonly kind: number;
-  readonly seq: number;
-  readonly ns: string;
-  readonly checkpoint_id: string;
-  readonly type: string;
-  readonly data: string | null;
-  readonly bytes: Uint8Array | null;
-  readonly parent_id: string | null;
-  readonly run_id: string | null;
-  readonly metadata: string;
-  readonly versions: string;
-  readonly created_at: number;
-  readonly channel: string;
-  readonly version: string;
-  readonly extends_version: string | null;
-  readonly task_id: string;
-  readonly idx: number;
+/** Checkpoints with their values and writes, in the order of the rows. */
+async function complete(driver: SqlDriver, key: ThreadKey, rows: readonly SqlRow[]): Promise<StoredCheckpoint[]> {
+  if (rows.length === 0) return [];
+  const checkpoints = (rows as unknown as readonly Tables["checkpoints"][]).map((row) => ({
+    ...row,
+    versions: JSON.parse(row.versions) as Record<string, string>,
+  }));
+  const values = checkpoints.flatMap(({ ns, versions }) => Object.entries(versions).map((entry) => [ns, ...entry]));
+  const places = checkpoints.map(({ ns, checkpoint_id }) => [ns, checkpoint_id]);
+  const [valueRows, writeRows] = await Promise.all([
+    values.length === 0 ? [] : driver.read(valuesOf({ ...key, wanted: JSON.stringify(values) })),
+    driver.read(writesOf({ ...key, wanted: JSON.stringify(places) })),
+  ]);
+  const parts = new Map<string, ValueRow>();
+  for (const row of valueRows as unknown as readonly ValueRow[]) parts.set(keyOf(row.ns, row.channel, row.version), row);
+  const writes = new Map<string, Map<string, WriteRow>>();
+  for (const row of writeRows as unknown as readonly WriteRow[]) {
+    const at = keyOf(row.ns, row.checkpoint_id);
+    const place = keyOf(row.task_id, row.idx);
+    const there = writes.get(at) ?? new Map<string, WriteRow>();
+    writes.set(at, there);
+    if ((there.get(place)?.run_seq ?? 0) < row.run_seq) there.set(place, row);
+  }
+  return checkpoints.map((row) => ({
+    ns: row.ns,
+    checkpoint_id: row.checkpoint_id,
+    parent_id: row.parent_id,
+    run_id: row.run_id,
+    payload: payloadOf(row),
+    metadata: JSON.parse(row.metadata) as JsonObject,
+    versions: row.versions,
+    values: Object.entries(row.versions).flatMap(([channel, version]) => {
+      const part = parts.get(keyOf(row.ns, channel, version));
+      return part ? [whole(part, parts)] : [];
+    }),
+    writes: [...(writes.get(keyOf(row.ns, row.checkpoint_id))?.values() ?? [])].map(toWrite).sort(byPlace),
+    created_at: row.created_at,
+  }));
 }
 
-/** Newest first. */
-function assemble(rows: readonly SqlRow[]): StoredCheckpoint[] {
-  const loaded = rows as unknown as readonly LoadedRow[];
-  const parts = new Map<string, LoadedRow>();
-  const writes = new Map<string, Map<string, LoadedRow>>();
-  for (const row of loaded) {
-    if (row.kind === 1) parts.set(keyOf(row.ns, row.channel, row.version), row);
-    if (row.kind === 2) {
-      const at = keyOf(row.ns, row.checkpoint_id);
-      const place = keyOf(row.task_id, row.idx);
-      const there = writes.get(at) ?? new Map<string, LoadedRow>();
-      writes.set(at, there);
-      if ((there.get(place)?.seq ?? 0) < row.seq) there.set(place, row);
-    }
-  }
-  return loaded
-    .filter((row) => row.kind === 0)
-    .sort((a, b) => b.seq - a.seq)
-    .map((row) => {
-      const versions = JSON.parse(row.versions) as Record<string, string>;
-      return {
-        ns: row.ns,
-        checkpoint_id: row.checkpoint_id,
-        parent_id: row.parent_id,
-        run_id: row.run_id,
-        payload: payloadOf(row),
-        metadata: JSON.parse(row.metadata) as JsonObject,
-        versions,
-        values: Object.keys(versions).flatMap((channel) => {
-          const part = parts.get(keyOf(row.ns, channel, versions[channel] as string));
-          return part ? [whole(part, parts)] : [];
-        }),
-        writes: [...(writes.get(keyOf(row.ns, row.checkpoint_id))?.values() ?? [])].map(toWrite).sort(byPlace),
-        created_at: row.created_at,
-      };
-    });
-}
+type ValueRow = Tables["channel_values"];
+type WriteRow = Tables["checkpoint_writes"];
 
 function keyOf(...names: readonly (string | number)[]): string {
   return JSON.stringify(names);
 }
 
-function payloadOf({ type, data, bytes }: LoadedRow): Payload {
+function payloadOf({ type, data, bytes }: PayloadColumns): Payload {
   return { type, data: data ?? (bytes as Uint8Array) };
 }
 
 /** A value with the older ones it extends put before it. */
-function whole(part: LoadedRow, parts: ReadonlyMap<string, LoadedRow>): ChannelValue {
+function whole(part: ValueRow, parts: ReadonlyMap<string, ValueRow>): ChannelValue {
   const { ns, channel, version } = part;
   if (part.extends_version === null) return { channel, version, ...payloadOf(part) };
   const tails: string[] = [];
@@ -308,11 +290,11 @@ function whole(part: LoadedRow, parts: ReadonlyMap<string, LoadedRow>): ChannelV
   return { channel, version, type: part.type, data, tail_length: data.length - (tails[0]?.length ?? 0) };
 }
 
-function textOf({ data, bytes }: LoadedRow): string {
+function textOf({ data, bytes }: PayloadColumns): string {
   return data ?? new TextDecoder().decode(bytes as Uint8Array);
 }
 
-function toWrite(row: LoadedRow): StoredWrite {
+function toWrite(row: WriteRow): StoredWrite {
   return { task_id: row.task_id, idx: row.idx, channel: row.channel, ...payloadOf(row) };
 }
 

@@ -57,9 +57,9 @@ type LabelArgs = { deployment: string; id: string; metadata: string };
 // the batch did not take effect and its labels must not either.
 const guards: Record<LabelKind, (p: LabelArgs) => RawBuilder<unknown>> = {
   assistant: (p) =>
-    sql`exists (select 1 from assistants where deployment = ${p.deployment} and assistant_id = ${p.id} and metadata = ${p.metadata})`,
+    sql`(select metadata from assistants where deployment = ${p.deployment} and assistant_id = ${p.id}) = ${p.metadata}`,
   thread: (p) =>
-    sql`exists (select 1 from threads where deployment = ${p.deployment} and thread_id = ${p.id} and metadata = ${p.metadata} and hidden = 0)`,
+    sql`(select metadata from threads where deployment = ${p.deployment} and thread_id = ${p.id} and hidden = 0) = ${p.metadata}`,
 };
 
 const clearOf = (kind: LabelKind): ((args: LabelArgs) => SqlStatement) =>

@@ -140,6 +140,17 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     .addEdge("two", END)
     .compile();
 
+  const inside = new StateGraph(answers)
+    .addNode("question", () => ({ second: interrupt("inner?") as string }))
+    .addEdge(START, "question")
+    .addEdge("question", END)
+    .compile();
+  const outer = new StateGraph(answers)
+    .addNode("inside", inside)
+    .addEdge(START, "inside")
+    .addEdge("inside", END)
+    .compile();
+
   const steps = Annotation.Root({
     steps: Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] }),
   });
@@ -192,6 +203,7 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     "gated-chat": chat(new FakeChatModel(echo, (token) => gates.pass(`token ${token}`))),
     approval,
     questions,
+    outer,
     family,
     waiting,
     failing,

@@ -121,6 +121,7 @@ export function sdkSuite(
       async [Symbol.asyncDispose]() {
         await close();
         await host[Symbol.asyncDispose]();
+        assert.deepEqual(host.log.filter((record) => record.level !== "info"), [], "nothing went wrong unseen");
       },
     };
   }
@@ -791,6 +792,134 @@ export function sdkSuite(
         await refused(client.runs.wait(id, graph, { input: human("x"), checkpointId: "nothing" }), 404, /checkpoint/);
       });
 
+      it("keeps every state of a long conversation, and of its branches", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await thread(client);
+        const said = (turn: string): string => `${turn} ${"and so on ".repeat(30)}`;
+        for (let turn = 1; turn <= 8; turn++) await client.runs.wait(id, graph, { input: human(said(`turn ${turn}`)) });
+        const history = await client.threads.getHistory(id, { limit: 100 });
+        assert.equal(history.length, 24);
+        const final = messagesOf(history[0]?.values);
+        assert.equal(final.length, 16);
+        history.forEach((state) => {
+          const messages = messagesOrNone(state.values);
+          assert.deepEqual(messages, final.slice(0, messages.length));
+        });
+        const middle = history.find((state) => messagesOrNone(state.values).length === 8 && state.next.length === 0);
+        const checkpointId = middle?.checkpoint.checkpoint_id as string;
+        await client.runs.wait(id, graph, { input: human(said("branch 1")), checkpointId });
+        const values = await client.runs.wait(id, graph, { input: human(said("branch 2")) });
+        assert.equal(messagesOf(values).length, 12);
+        assert.deepEqual(messagesOf(values).slice(0, 8), final.slice(0, 8));
+        assert.deepEqual(contents(values).slice(8), ["branch 1", "branch 2"].flatMap((turn) => [said(turn), `You said: ${said(turn)}`]));
+        assert.deepEqual(messagesOf((await client.threads.getState(id, history[0]?.checkpoint)).values), final);
+      });
+
+      it("takes messages however they are written", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const written = [
+          { role: "system", content: "be kind" },
+          { type: "human", content: "a", id: "mine" },
+          { role: "assistant", content: "b" },
+          { role: "user", content: [{ type: "text", text: "c" }] },
+          { type: "human", content: "d" },
+        ];
+        const values = await client.runs.wait(null, graph, { input: { messages: written } });
+        assert.deepEqual(messagesOf(values).map((message) => message.type), ["system", "human", "ai", "human", "human", "ai"]);
+        assert.equal(messagesOf(values)[1]?.id, "mine");
+        assert.deepEqual(messagesOf(values)[3]?.content as unknown, [{ type: "text", text: "c" }]);
+        assert.equal(contents(values).at(-1), "You said: d");
+        assert.equal(new Set(messagesOf(values).map((message) => message.id)).size, 6);
+      });
+
+      it("goes on with a resumable stream after the frame a reader has seen", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const id = await thread(client);
+        const run = await client.runs.create(id, wait, { input: human("gate"), streamMode: ["values", "custom"], streamResumable: true });
+        const seen: Frame[] = [];
+        for await (const frame of client.runs.joinStream(id, run.run_id, { lastEventId: "-1" })) {
+          seen.push(frame as Frame);
+          if (frame.event === "custom") break;
+        }
+        assert.deepEqual(names(seen), ["metadata", "values", "custom"]);
+        const lastEventId = seen[1]?.id as string;
+        gates.open("gate");
+        const rest = await collect(client.runs.joinStream(id, run.run_id, { lastEventId }));
+        assert.deepEqual(names(rest), ["custom", "values", "end"]);
+        assert.equal(rest[0]?.id, seen[2]?.id);
+      });
+
+      it("goes on when its reader leaves, or stops if it was asked to", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const id = await thread(client);
+        const leave = async (text: string, onDisconnect: "continue" | "cancel"): Promise<string> => {
+          const gone = new AbortController();
+          let run_id = "";
+          const input = { input: human(text), onDisconnect, signal: gone.signal };
+          try {
+            for await (const { event, data } of client.runs.stream(id, wait, input)) {
+              if (event !== "metadata") continue;
+              run_id = data.run_id;
+              await gates.reached(text);
+              gone.abort();
+            }
+          } catch (error) {
+            assert.ok(gone.signal.aborted, String(error));
+          }
+          return run_id;
+        };
+        const cancelled = await leave("stop me", "cancel");
+        await client.runs.join(id, cancelled);
+        assert.equal((await client.runs.get(id, cancelled)).status, "interrupted");
+        const going = await leave("let me", "continue");
+        assert.equal((await client.runs.get(id, going)).status, "running");
+        gates.open("let me");
+        assert.equal(contents(await client.runs.join(id, going)).at(-1), "waited for let me");
+        assert.equal((await client.runs.get(id, going)).status, "success");
+      });
+
+      it("ends the streams of a thread that is deleted", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const id = await thread(client);
+        const run = await client.runs.create(id, wait, { input: human("never") });
+        await gates.reached("never");
+        const reader = client.runs.joinStream(id, run.run_id, { lastEventId: "-1" });
+        assert.equal((await reader.next()).value?.event, "metadata");
+        const rest = collect(reader);
+        await client.threads.delete(id);
+        const frames = await rest;
+        assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
+        await refused(client.runs.get(id, run.run_id), 404, /not found/);
+        await refused(client.threads.get(id), 404, /not found/);
+      });
+
+      it("runs many at once, each with its own answer", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const texts = Array.from({ length: 25 }, (_, n) => `number ${n}`);
+        const values = await Promise.all(texts.map((text) => client.runs.wait(null, graph, { input: human(text) })));
+        assert.deepEqual(values.map((result) => contents(result)), texts.map((text) => [text, `You said: ${text}`]));
+        assert.equal(await client.threads.count(), 0);
+      });
+
+      it("stores checkpoints as the durability asks", async () => {
+        await using at = await bench();
+        const { client } = at;
+        for (const durability of ["sync", "async", "exit"] as const) {
+          const id = await thread(client);
+          const values = await client.runs.wait(id, graph, { input: human(durability), durability });
+          assert.deepEqual(contents(values), [durability, `You said: ${durability}`]);
+          assert.deepEqual((await client.threads.getState(id)).values, values);
+          const more = await client.runs.wait(id, graph, { input: human("more"), durability });
+          assert.equal(messagesOf(more).length, 4);
+        }
+      });
+
       it("creates the thread when asked, and refuses what does not exist", async () => {
         await using at = await bench();
         const { client } = at;
@@ -875,6 +1004,55 @@ export function sdkSuite(
       const values = await client.runs.wait(id, "questions", { command: { resume } });
       assert.deepEqual(values, { first: "answer to first?", second: "answer to second?" });
       assert.equal((await client.threads.get(id)).status, "idle");
+    });
+
+    it("the answer to one of two questions leaves the other open", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await thread(client);
+      const asked = (await client.runs.wait(id, "questions", { input: {} })) as unknown as JsonObject;
+      const [one, two] = (asked.__interrupt__ as { id: string; value: string }[]).toSorted((a, b) => (a.value < b.value ? -1 : 1));
+      assert.ok(one && two);
+      const half = (await client.runs.wait(id, "questions", { command: { resume: { [one.id]: "1" } } })) as unknown as JsonObject;
+      assert.deepEqual((half.__interrupt__ as { id: string }[]).map((open) => open.id), [two.id]);
+      const { status, interrupts } = await client.threads.get(id);
+      assert.equal(status, "interrupted");
+      assert.deepEqual(Object.values(interrupts).flat().map((open) => open.id), [two.id]);
+      const values = await client.runs.wait(id, "questions", { command: { resume: { [two.id]: "2" } } });
+      assert.deepEqual(values, { first: "1", second: "2" });
+    });
+
+    it("a subgraph asks, and shows where it stands", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await thread(client);
+      await client.runs.wait(id, "outer", { input: { first: "given" } });
+      const state = await client.threads.getState(id, undefined, { subgraphs: true });
+      assert.deepEqual(state.next, ["inside"]);
+      const [task] = state.tasks;
+      assert.deepEqual(task?.interrupts.map(({ value }) => value), ["inner?"]);
+      const inner = task?.state as unknown as { next: string[]; checkpoint: { checkpoint_ns: string } };
+      assert.deepEqual(inner.next, ["question"]);
+      assert.match(inner.checkpoint.checkpoint_ns, /^inside:/);
+      const history = await client.threads.getHistory(id, { checkpoint: { checkpoint_ns: inner.checkpoint.checkpoint_ns } });
+      assert.ok(history.length > 0);
+      assert.ok(history.every((past) => past.checkpoint.checkpoint_ns === inner.checkpoint.checkpoint_ns));
+      const values = await client.runs.wait(id, "outer", { command: { resume: "yes" } });
+      assert.deepEqual(values, { first: "given", second: "yes" });
+      assert.equal((await client.threads.get(id)).status, "idle");
+    });
+
+    it("false, 0 and an empty text are answers", async () => {
+      await using at = await bench();
+      const { client } = at;
+      for (const resume of [false, 0, "", { a: null }, ["x"]]) {
+        const asking = await thread(client);
+        await client.runs.wait(asking, "ask", { input: {} });
+        assert.deepEqual(await client.runs.wait(asking, "ask", { command: { resume } }), { answer: resume });
+        const graph = await thread(client);
+        await client.runs.wait(graph, "outer", { input: { first: "given" } });
+        assert.deepEqual(await client.runs.wait(graph, "outer", { command: { resume } }), { first: "given", second: resume });
+      }
     });
 
     it("a command may update the state and say where to go on", async () => {

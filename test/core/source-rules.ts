@@ -132,7 +132,10 @@ const outside: readonly RegExp[] = [
 ];
 
 /** SQL text that is not a bound value or a checked identifier. */
-const injectable: readonly RegExp[] = [/\.(?:key|at)\(\s*(?!["']|-?\d+\s*\))/, /\bsql\s*\.\s*(?:raw\b|lit\(\s*(?!["']|-?\d))/];
+const injectable: readonly RegExp[] = [
+  /\.(?:key|at)\(\s*(?!["']|-?\d+\s*\))/,
+  /\bsql\s*\.\s*(?:raw\b|lit\(\s*(?!["']|-?\d))/,
+];
 
 /** What is wrong with one file, in words; empty when nothing is. `path` is relative to the root, with slashes. */
 export function problemsOf(path: string, source: string): string[] {

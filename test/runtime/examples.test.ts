@@ -57,8 +57,7 @@ describe("examples", () => {
 
   it("agent.test.ts tests an agent in memory", async () => {
     const args = { bun: ["test"], deno: ["test", "-A", "--no-check"], node: ["--test"] }[runtime];
-    using folder = temporaryFolder();
-    await using program = start("examples/agent.test.ts", [], { cwd: folder.path, command: args });
+    await using program = start("examples/agent.test.ts", [], { cwd: root, command: args });
     assert.equal(await program.ended, 0, program.output());
     assert.match(program.output(), /\b1 pass|\bpass 1/);
   });

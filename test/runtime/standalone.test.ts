@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, root, start, temporaryFolder } from "./programs.ts";
+import { type Program, root, runtime, start, temporaryFolder } from "./programs.ts";
 
 const agents = `
 export async function* writer({ messages }) {
@@ -15,7 +15,17 @@ export function plain({ messages, context }) {
   return \`\${context.greeting ?? "Hello"}, \${messages.length}\`;
 }
 export const nothing = 5;
-export const home = () => process.env.FROM_ENV ?? "unset";
+export async function* home() {
+  yield process.env.FROM_ENV ?? "unset";
+}
+`;
+
+const made = `
+import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+const saying = (place) =>
+  new StateGraph(MessagesAnnotation).addNode("say", () => ({ messages: [{ type: "ai", content: place }] })).addEdge(START, "say");
+export const builder = saying("Nowhere");
+export const make = (config) => saying(config.configurable.place).compile();
 `;
 
 /** A folder with a configuration and its agents. */
@@ -228,11 +238,17 @@ describe("the stand-alone server", () => {
         env: "./settings.env",
         auth: { path: "./auth.ts:auth" },
         store: { index: {} },
-        graphs: { writer: "./src/agents.ts:writer", approval: { path: "./src/approval.ts:graph" } },
+        graphs: {
+          home: "./src/agents.ts:home",
+          approval: { path: "./src/approval.ts:graph" },
+          made: "./src/made.ts:make",
+          builder: "./src/made.ts:builder",
+        },
       },
       "langgraph.json",
     );
     writeFileSync(join(folder.path, "settings.env"), "FROM_ENV=file\n");
+    writeFileSync(join(folder.path, "src/made.ts"), made);
     for (const file of ["approval.ts", "model.ts"])
       cpSync(join(root, "examples/demo", file), join(folder.path, "src", file));
     // The user's own installation, beside the configuration.
@@ -240,11 +256,35 @@ describe("the stand-alone server", () => {
     await using program = serve(folder.path, ["--database", ":memory:"]);
     const client = new Client({ apiUrl: await urlOf(program) });
     assert.match(program.output(), /langgraph\.json: without effect here: auth, store/);
+    assert.equal(contents(await client.runs.wait(null, "home", { input: human("?") })).at(-1), "file");
+    const config = { configurable: { place: "Here" } };
+    assert.equal(contents(await client.runs.wait(null, "made", { input: human("?"), config })).at(-1), "Here");
+    assert.equal(contents(await client.runs.wait(null, "builder", { input: human("?") })).at(-1), "Nowhere");
     const { thread_id } = await client.threads.create();
     await client.runs.wait(thread_id, "approval", { input: human("Please refund 7 euros") });
     const { tasks } = await client.threads.getState(thread_id);
     assert.deepEqual(tasks[0]?.interrupts[0]?.value, { question: "Refund 7 euros?", answers: ["yes", "no"] });
     const result = await client.runs.wait(thread_id, "approval", { command: { resume: "yes" } });
     assert.equal(contents(result).at(-1), "Done: 7 euros are on their way.");
+  });
+
+  it("hosts a factory of a greenroom.json, and says who can run the TypeScript that Node cannot", async () => {
+    using folder = project({
+      graphs: { made: { path: "./src/made.ts:make", factory: true }, modern: "./src/modern.ts:modern" },
+    });
+    writeFileSync(join(folder.path, "src/made.ts"), made);
+    const modern = 'enum Word { Yes = "yes" }\nexport async function* modern() { yield Word.Yes; }\n';
+    writeFileSync(join(folder.path, "src/modern.ts"), modern);
+    symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
+    await using program = serve(folder.path, ["--database", ":memory:"]);
+    if (runtime === "node") {
+      assert.equal(await program.ended, 1);
+      assert.match(program.output(), /graphs\.modern: modern\.ts cannot be loaded: .*bunx --bun greenroom/s);
+      return;
+    }
+    const client = new Client({ apiUrl: await urlOf(program) });
+    const config = { configurable: { place: "Here" } };
+    assert.equal(contents(await client.runs.wait(null, "made", { input: human("?"), config })).at(-1), "Here");
+    assert.equal(contents(await client.runs.wait(null, "modern", { input: human("?") })).at(-1), "yes");
   });
 });

@@ -5,11 +5,11 @@ import type { ClaimedRun, Lease, Progress, Scope, Storage } from "../../lib/stor
 const WORKERS = 8;
 const CLIENTS = 12;
 /** Clients go on until so much has happened, and each at most so long. */
-const ATTEMPTS = 150;
+const ATTEMPTS = 250;
 const REFUSED = 20;
-const STEPS = 400;
+const STEPS = 600;
 const THREADS = 10;
-const LEASE_MS = 40;
+const LEASE_MS = 100;
 
 /** Repeatable randomness. */
 export function dice(seed: number): {
@@ -190,6 +190,8 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   const client = async (): Promise<void> => {
     for (let step = 0; step < STEPS && (attempts.length < ATTEMPTS || refused < REFUSED); step++) {
       now += below(4);
+      // Where a driver answers at once, nobody else would ever get a turn.
+      await turn();
       const thread_id = pick(threadIds);
       const roll = below(100);
       if (roll < 60) {

@@ -1,0 +1,143 @@
+// The load: closed loops of clients against a server of the deployment API that hosts the graphs `echo` and `tokens`.
+import { readFileSync } from "node:fs";
+import http from "node:http";
+
+const now = () => performance.now();
+const epoch = () => performance.timeOrigin + performance.now();
+const MAX_REQUESTS = 500_000;
+const TIMEOUT_MS = 60_000;
+
+/** Quantiles of a list of times in milliseconds. */
+export function quantiles(times) {
+  const sorted = times.toSorted((a, b) => a - b);
+  const at = (share) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)];
+  return { n: sorted.length, p50: at(0.5), p99: at(0.99) };
+}
+
+/** User and system time of a process so far. */
+export function cpuMs(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+export function rssMiB(pid) {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
+}
+
+let sent = 0;
+
+export function connect(base) {
+  const { hostname, port } = new URL(base);
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 128, maxFreeSockets: 128 });
+
+  function request(method, path, body, onChunk) {
+    if (++sent > MAX_REQUESTS) return Promise.reject(new Error("too many requests"));
+    const payload = body && Buffer.from(JSON.stringify(body));
+    const headers = payload ? { "content-type": "application/json", "content-length": payload.length } : {};
+    return new Promise((resolve, reject) => {
+      const call = http.request({ hostname, port, method, path, agent, headers }, (response) => {
+        const parts = [];
+        response.on("data", onChunk ?? ((chunk) => parts.push(chunk)));
+        response.on("error", reject);
+        response.on("end", () => {
+          const text = Buffer.concat(parts).toString();
+          if (response.statusCode < 400) resolve(text);
+          else reject(new Error(`${method} ${path}: ${response.statusCode} ${text.slice(0, 200)}`));
+        });
+      });
+      call.setTimeout(TIMEOUT_MS, () => call.destroy(new Error(`${method} ${path}: no answer`)));
+      call.on("error", reject);
+      call.end(payload);
+    });
+  }
+  const json = async (...args) => JSON.parse(await request(...args));
+  const run = (assistant_id) => ({ assistant_id, input: { messages: [{ role: "user", content: "hello" }] } });
+
+  /** A stateless run whose result is waited for. */
+  const wait = () => request("POST", "/runs/wait", run("echo"));
+
+  /** A thread, and a run on it whose result is waited for. */
+  async function fresh() {
+    const { thread_id } = await json("POST", "/threads", {});
+    const values = await json("POST", `/threads/${thread_id}/runs/wait`, run("echo"));
+    if (values.messages?.length !== 2) throw new Error(`a run came back without its result: ${JSON.stringify(values)}`);
+  }
+
+  /** `clients` loops, each sending its next operation when the last one is answered, for so long or so many. */
+  async function closedLoop(clients, seconds, operation, most = Number.POSITIVE_INFINITY) {
+    const times = [];
+    const ends = [];
+    const began = now();
+    let started = 0;
+    await Promise.all(
+      Array.from({ length: clients }, async () => {
+        while (now() - began < seconds * 1000 && started < most) {
+          started += 1;
+          const start = now();
+          await operation();
+          const end = now();
+          times.push(end - start);
+          ends.push(end - began);
+        }
+      }),
+    );
+    return { ...quantiles(times), per_s: times.length / ((now() - began) / 1000), ends };
+  }
+
+  /** One token stream: when its first event and its first token came. */
+  async function stream() {
+    const start = now();
+    let first;
+    let token;
+    let events = 0;
+    let rest = "";
+    await request("POST", "/runs/stream", { ...run("tokens"), stream_mode: ["messages-tuple"] }, (chunk) => {
+      first ??= now() - start;
+      const lines = (rest + chunk.toString("latin1")).split("\n");
+      rest = lines.pop();
+      for (const line of lines) {
+        if (!line.startsWith("event:")) continue;
+        events += 1;
+        if (line.startsWith("event: messages")) token ??= now() - start;
+      }
+    });
+    return { first, token, events };
+  }
+
+  async function streams(count) {
+    const start = now();
+    const all = await Promise.all(Array.from({ length: count }, stream));
+    return {
+      n: count,
+      per_s: all.reduce((sum, { events }) => sum + events, 0) / ((now() - start) / 1000),
+      first: quantiles(all.map(({ first }) => first)).p50,
+      token: quantiles(all.map(({ token }) => token)).p50,
+    };
+  }
+
+  /** When the first event of a stream comes, one stream at a time. */
+  async function oneStream(count) {
+    const all = [];
+    for (let i = 0; i < count; i += 1) all.push(await stream());
+    return quantiles(all.map(({ first }) => first)).p50;
+  }
+
+  /** Runs created in the background and joined: from create to the node's start, and to the result. */
+  async function background(count) {
+    const starts = [];
+    const joins = [];
+    for (let i = 0; i < count; i += 1) {
+      const { thread_id } = await json("POST", "/threads", {});
+      const created = epoch();
+      const { run_id } = await json("POST", `/threads/${thread_id}/runs`, run("echo"));
+      const joined = await request("GET", `/threads/${thread_id}/runs/${run_id}/join`);
+      joins.push(epoch() - created);
+      const [, at] = /\|(\d{13}\.\d+)/.exec(joined) ?? [];
+      if (!at) throw new Error(`joined a run without its result: ${joined.slice(0, 200)}`);
+      starts.push(Number(at) - created);
+    }
+    return { start: quantiles(starts), join: quantiles(joins) };
+  }
+
+  return { wait, fresh, closedLoop, streams, oneStream, background, request, close: () => agent.destroy() };
+}
