@@ -12,6 +12,7 @@ const { values: options } = parseArgs({
     quick: { type: "boolean", default: false },
     "no-peer": { type: "boolean", default: false },
     runtime: { type: "string", default: "bun" }, // of Greenroom and the limits; the peer runs on Node
+    workers: { type: "string", default: "100" }, // runs at once, of Greenroom and of the peer
     json: { type: "string" },
     only: { type: "string" }, // some of: echo,streams,background,start,memory
     profile: { type: "string" }, // a folder for CPU profiles of Greenroom
@@ -67,14 +68,14 @@ async function limits(what) {
 const commands = {
   greenroom: (folder) => greenroom("greenroom.json", folder),
   "greenroom without LangGraph": (folder) => greenroom("function.json", folder),
-  peer: () => ["node", join(peers, "langgraph-api.mjs")],
+  peer: () => ["node", join(peers, "langgraph-api.mjs"), options.workers],
   plain: () => [runtime, join(here, "plain-server.mjs")],
   "plain with LangGraph": () => [runtime, join(here, "plain-server.mjs"), "langgraph"],
 };
 function greenroom(config, folder) {
   const profile = options.profile ? ["--cpu-prof", "--cpu-prof-dir", options.profile] : [];
-  const database = join(folder, "greenroom.db");
-  return [runtime, ...profile, join(root, "server.ts"), "--config", join(peers, config), "--database", database, "--port", "0"];
+  const given = { config: join(peers, config), database: join(folder, "greenroom.db"), port: "0", workers: options.workers };
+  return [runtime, ...profile, join(root, "server.ts"), ...Object.entries(given).flatMap(([key, value]) => [`--${key}`, value])];
 }
 
 /** Starts a server in a folder of its own. Resolves when /ok has answered, with the time that took. */
@@ -219,7 +220,10 @@ if (parts.includes("start")) await starts();
 if (parts.includes("memory")) for (const name of withPeer ? ["greenroom", "peer"] : ["greenroom"]) await memory(name);
 load.push(loadavg()[0]);
 
-const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+function median(list) {
+  const sorted = list.toSorted((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+}
 const get = (figure, system) => figures[figure]?.[system];
 const limitOf = {
   // From the limits of the same round; `of(i)` reads round i of a limit.

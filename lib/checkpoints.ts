@@ -185,20 +185,30 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   };
 }
 
-/** A reader of what is stored; the root namespace without an id is `head`. */
+/** A reader of what is stored, for one request: it reads a checkpoint once. The root namespace without an id is `head`. */
 export function storedCheckpoints(
   storage: Storage,
   scope: Scope,
   thread_id: string,
   head: string | null,
 ): CheckpointReader {
+  const known = new Map<string, StoredCheckpoint>();
   return {
     async get({ ns, checkpoint_id }) {
       const id = checkpoint_id ?? (ns === "" ? head : undefined);
       if (id === null) return null;
-      return await storage.getCheckpoint(scope, thread_id, id === undefined ? { ns } : { ns, checkpoint_id: id });
+      const seen = id === undefined ? undefined : known.get(key(ns, id));
+      if (seen) return seen;
+      const stored = await storage.getCheckpoint(scope, thread_id, id === undefined ? { ns } : { ns, checkpoint_id: id });
+      if (stored) known.set(key(stored.ns, stored.checkpoint_id), stored);
+      return stored;
     },
-    list: (at) => listStored(storage, scope, thread_id, at),
+    async *list(at) {
+      for await (const stored of listStored(storage, scope, thread_id, at)) {
+        known.set(key(stored.ns, stored.checkpoint_id), stored);
+        yield stored;
+      }
+    },
   };
 }
 
@@ -378,9 +388,6 @@ export const recordedState: GraphState = {
   async get(at, checkpoints) {
     const stored = await checkpoints.get(at);
     return stored && threadState(at.thread_id, stored);
-  },
-  async *history(at, checkpoints, { limit, before, metadata }) {
-    for await (const stored of checkpoints.list({ ns: at.ns, before, limit, metadata })) yield threadState(at.thread_id, stored);
   },
   async schemas(graph_id) {
     const schemas = { input_schema: null, output_schema: null, state_schema: null, config_schema: null };

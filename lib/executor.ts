@@ -148,20 +148,11 @@ export interface WireCheckpoint {
   readonly checkpoint_map: JsonObject | null;
 }
 
-/** Which state is meant: a checkpoint of a thread, or without `checkpoint_id` the newest one of that namespace. */
+/** Names one state of a thread: that of a checkpoint, or without `checkpoint_id` the newest, with what is pending on it. */
 export interface StateRef {
   readonly thread_id: string;
-  readonly graph_id: string;
   readonly ns: string;
   readonly checkpoint_id?: string;
-}
-
-export interface HistoryOptions {
-  readonly limit: number;
-  /** A checkpoint id: only older ones. */
-  readonly before?: string;
-  /** Containment on the checkpoint's metadata. */
-  readonly metadata?: JsonObject;
 }
 
 export interface GraphSchemas {
@@ -185,10 +176,8 @@ export interface DrawnGraph {
 
 /** Reads of a graph whose executor writes its own checkpoints. */
 export interface GraphState {
-  /** Null when there is no such checkpoint. */
+  /** A state that this graph has written. Null when there is none. */
   get(at: StateRef, checkpoints: CheckpointReader, options: { readonly subgraphs: boolean }): Promise<ThreadState | null>;
-  /** Newest first. */
-  history(at: StateRef, checkpoints: CheckpointReader, options: HistoryOptions): AsyncIterable<ThreadState>;
   schemas(graph_id: string): Promise<GraphSchemas>;
   drawn(graph_id: string, xray: boolean | number): Promise<DrawnGraph>;
   /** Namespace → schemas of the subgraphs; `{}` when there are none. */

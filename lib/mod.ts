@@ -27,7 +27,6 @@ export type {
   GraphInfo,
   GraphSchemas,
   GraphState,
-  HistoryOptions,
   Interrupt,
   Job,
   NewCheckpoint,

@@ -3,7 +3,7 @@ import type { Ambient } from "./ambient.ts";
 import type { PageOf } from "./assistants.ts";
 import { recordedState, storedCheckpoints } from "./checkpoints.ts";
 import { ServiceError } from "./errors.ts";
-import type { Executor, GraphState, StateRef, ThreadState } from "./executor.ts";
+import type { CheckpointReader, Executor, StateRef, ThreadState } from "./executor.ts";
 import { contains, type Json, type JsonObject } from "./json.ts";
 import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "./storage.ts";
 
@@ -116,29 +116,28 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     return row;
   }
 
-  function stateOf(row: ThreadRow): GraphState {
-    const { graph_id } = row;
-    return (graph_id !== null && hosted.has(graph_id) ? executor.state?.(graph_id) : null) ?? recordedState;
-  }
-
-  const ref = (row: ThreadRow, ns: string, checkpoint_id?: string): StateRef => ({
-    thread_id: row.thread_id,
-    graph_id: row.graph_id ?? "",
-    ns,
-    ...(checkpoint_id === undefined ? {} : { checkpoint_id }),
-  });
-
   async function headOf(row: ThreadRow): Promise<string | null> {
     if (row.running === null) return row.head;
     const newest = await storage.getCheckpoint(scope, row.thread_id, { ns: "", run_id: row.running });
     return newest?.checkpoint_id ?? row.head;
   }
 
-  async function current(row: ThreadRow, subgraphs = false): Promise<ThreadState | null> {
-    const head = await headOf(row);
-    if (head === null) return null;
-    const reader = storedCheckpoints(storage, scope, row.thread_id, head);
-    return await stateOf(row).get(ref(row, "", head), reader, { subgraphs });
+  /** A thread may have been run by several graphs: each checkpoint is read by the one that wrote it. */
+  async function stateFrom(
+    at: StateRef,
+    reader: CheckpointReader,
+    subgraphs = false,
+  ): Promise<ThreadState | null> {
+    const stored = await reader.get(at);
+    if (!stored) return null;
+    const { graph_id } = stored.metadata;
+    const own = typeof graph_id === "string" && hosted.has(graph_id) ? executor.state?.(graph_id) : null;
+    return await (own ?? recordedState).get(at, reader, { subgraphs });
+  }
+
+  async function current(row: ThreadRow): Promise<ThreadState | null> {
+    const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
+    return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader);
   }
 
   async function toThread(row: ThreadRow): Promise<Thread> {
@@ -152,7 +151,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   ): Promise<ThreadState> {
     const row = await visible(thread_id);
     const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
-    const state = await stateOf(row).get(ref(row, checkpoint_ns, checkpoint_id), reader, { subgraphs });
+    const named = checkpoint_id === undefined ? {} : { checkpoint_id };
+    const state = await stateFrom({ thread_id: row.thread_id, ns: checkpoint_ns, ...named }, reader, subgraphs);
     if (state) return state;
     if (checkpoint_id === undefined) return EMPTY_STATE;
     throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
@@ -237,12 +237,12 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     stateAt,
     async history(thread_id, { limit = 10, before, metadata, checkpoint = {} } = {}) {
       const row = await visible(thread_id);
-      const head = await headOf(row);
-      if (head === null) return [];
-      const reader = storedCheckpoints(storage, scope, row.thread_id, head);
-      const at = ref(row, checkpoint.checkpoint_ns ?? "");
+      const reader = storedCheckpoints(storage, scope, row.thread_id, null);
       const states: ThreadState[] = [];
-      for await (const state of stateOf(row).history(at, reader, { limit, before, metadata })) states.push(state);
+      for await (const { ns, checkpoint_id } of reader.list({ ns: checkpoint.checkpoint_ns ?? "", limit, before, metadata })) {
+        const state = await stateFrom({ thread_id: row.thread_id, ns, checkpoint_id }, reader);
+        if (state) states.push(state);
+      }
       return states;
     },
   };

@@ -64,7 +64,6 @@ export interface Graph {
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
-  getStateHistory(config: GraphConfig, options: unknown): AsyncIterable<Snapshot>;
   getGraphAsync(config: unknown): Promise<{ toJSON(): unknown }>;
   getSubgraphsAsync(namespace?: string, recurse?: boolean): AsyncIterable<readonly [string, Graph]>;
 }

@@ -214,8 +214,10 @@ export class Saver {
     const named = (checkpoint_id: string): SaverConfig => ({
       configurable: { thread_id, checkpoint_ns: ns, checkpoint_id },
     });
+    const rest = this.values.read(stored.payload) as { v: number };
+    if (typeof rest?.v !== "number") throw new Error("The thread's state was written by another kind of graph");
     const checkpoint: Checkpoint = {
-      ...(this.values.read(stored.payload) as { v: number }),
+      ...rest,
       id: stored.checkpoint_id,
       channel_values: Object.fromEntries(stored.values.map((value) => [value.channel, this.values.read(value)])),
       channel_versions: Object.fromEntries(

@@ -1,12 +1,9 @@
 /** Reading the states of a graph, and what it looks like. */
 import type {
-  CheckpointReader,
   DrawnGraph,
   GraphSchemas,
   GraphState,
-  HistoryOptions,
   Interrupt,
-  StateRef,
   Task,
   ThreadState,
 } from "../../lib/executor.ts";
@@ -59,32 +56,12 @@ function errorText(error: unknown): string | null {
 type Load = (specifier: string) => Promise<unknown>;
 
 export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
-  async function over(at: StateRef, reader: CheckpointReader): Promise<Graph> {
-    const threads = onlyThread(at.thread_id, readOnly(reader));
-    return withSaver(await source.graph(noConfig), new Saver({ threads, serde: await serde() }));
-  }
   return {
-    async get(at, reader, { subgraphs }) {
-      const graph = await over(at, reader);
-      const { thread_id, ns, checkpoint_id } = at;
+    async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs }) {
+      const threads = onlyThread(thread_id, readOnly(reader));
+      const graph = withSaver(await source.graph(noConfig), new Saver({ threads, serde: await serde() }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
       return threadState(await graph.getState({ configurable: named }, { subgraphs }));
-    },
-    async *history(at: StateRef, reader: CheckpointReader, options: HistoryOptions) {
-      const graph = await over(at, reader);
-      const { limit, before, metadata } = options;
-      const snapshots = graph.getStateHistory(
-        { configurable: { thread_id: at.thread_id, checkpoint_ns: at.ns } },
-        {
-          limit,
-          ...(before === undefined ? {} : { before: { configurable: { checkpoint_id: before } } }),
-          ...(metadata === undefined ? {} : { filter: metadata }),
-        },
-      );
-      for await (const snapshot of snapshots) {
-        const state = threadState(snapshot);
-        if (state) yield state;
-      }
     },
     async schemas(graph_id) {
       return await schemasOf(graph_id, await source.graph(noConfig), load);

@@ -235,7 +235,8 @@ async function complete(driver: SqlDriver, key: ThreadKey, rows: readonly SqlRow
     driver.read(writesOf({ ...key, wanted: JSON.stringify(places) })),
   ]);
   const parts = new Map<string, ValueRow>();
-  for (const row of valueRows as unknown as readonly ValueRow[]) parts.set(keyOf(row.ns, row.channel, row.version), row);
+  for (const row of valueRows as unknown as readonly ValueRow[])
+    parts.set(keyOf(row.ns, row.channel, row.version), row);
   const writes = new Map<string, Map<string, WriteRow>>();
   for (const row of writeRows as unknown as readonly WriteRow[]) {
     const at = keyOf(row.ns, row.checkpoint_id);
@@ -278,16 +279,17 @@ function whole(part: ValueRow, parts: ReadonlyMap<string, ValueRow>): ChannelVal
   if (part.extends_version === null) return { channel, version, ...payloadOf(part) };
   const tails: string[] = [];
   for (let at = part; ; ) {
-    const items = textOf(at).trim().slice(1, -1).trim();
-    if (items) tails.push(items);
+    tails.push(textOf(at).trim().slice(1, -1).trim());
     if (at.extends_version === null) break;
     const older = parts.get(keyOf(ns, channel, at.extends_version));
-    if (!older) throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
+    if (!older)
+      throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
     at = older;
   }
-  const data = `[${tails.reverse().join(",")}]`;
-  // What the oldest of them holds is the last whole copy.
-  return { channel, version, type: part.type, data, tail_length: data.length - (tails[0]?.length ?? 0) };
+  // The oldest is the last whole copy.
+  const copied = tails.at(-1)?.length ?? 0;
+  const data = `[${tails.reverse().filter(Boolean).join(",")}]`;
+  return { channel, version, type: part.type, data, tail_length: data.length - copied };
 }
 
 function textOf({ data, bytes }: PayloadColumns): string {

@@ -64,14 +64,14 @@ const guards: Record<LabelKind, (p: LabelArgs) => RawBuilder<unknown>> = {
 
 const clearOf = (kind: LabelKind): ((args: LabelArgs) => SqlStatement) =>
   shape<LabelArgs>((p) =>
-    raw(sql`delete from labels where deployment = ${p.deployment} and kind = ${sql.lit(kind)} and row_id = ${p.id}
+    raw(sql`delete from labels where deployment = ${p.deployment} and kind = ${kind} and row_id = ${p.id}
       and ${guards[kind](p)}`),
   );
 
 const addTo = (kind: LabelKind): ((args: LabelArgs & { labels: string }) => SqlStatement) =>
   shape<LabelArgs & { labels: string }>((p) =>
     raw(sql`insert into labels (deployment, kind, row_id, path_hash, value_hash)
-      select ${p.deployment}, ${sql.lit(kind)}, ${p.id}, json_extract(value, '$[0]'), json_extract(value, '$[1]')
+      select ${p.deployment}, ${kind}, ${p.id}, json_extract(value, '$[0]'), json_extract(value, '$[1]')
       from json_each(${p.labels}) where ${guards[kind](p)} on conflict do nothing`),
   );
 

@@ -117,10 +117,7 @@ export function deleteThreadsOf(deployment: string, assistant_id: string): SqlSt
 /** The verbs on threads. */
 export function threadVerbs(
   driver: SqlDriver,
-): Pick<
-  Storage,
-  "createThread" | "getThread" | "searchThreads" | "countThreads" | "updateThread" | "deleteThread"
-> {
+): Pick<Storage, "createThread" | "getThread" | "searchThreads" | "countThreads" | "updateThread" | "deleteThread"> {
   const get = async (scope: Scope, thread_id: string): Promise<ThreadRow | null> => {
     const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }));
     return row ? toThread(row) : null;
@@ -199,10 +196,8 @@ export function threadVerbs(
 }
 
 function candidates(deployment: string, query: ThreadQuery): SelectQueryBuilder<Tables, "threads", object> {
-  let select = db
-    .selectFrom("threads")
-    .where("deployment", "=", deployment)
-    .where("hidden", "=", sql.lit(0));
+  // Written out, not bound: the indexes that serve searches hold visible threads alone.
+  let select = db.selectFrom("threads").where("deployment", "=", deployment).where(sql<boolean>`hidden = 0`);
   if (query.ids) select = select.where("thread_id", "in", each(JSON.stringify(query.ids)));
   if (query.status === "busy") select = select.where(sql<boolean>`${busy}`);
   else if (query.status) select = select.where("status", "=", query.status).where(sql<boolean>`not ${busy}`);

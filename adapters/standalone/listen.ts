@@ -1,4 +1,5 @@
 /** Listening on the runtime at hand. */
+import type { Socket } from "node:net";
 import { type Fetch, nodeServer } from "./node-http.ts";
 
 export interface Listener {
@@ -61,6 +62,13 @@ export async function listen(handler: Fetch, address: Address): Promise<Listener
 
 async function listenOnNode(handler: Fetch, { hostname, port }: Address): Promise<Listener> {
   const server = nodeServer(handler);
+  // Browsers open connections ahead of need; Node counts those that never had a request as busy.
+  const unused = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    unused.add(socket);
+    socket.once("close", () => unused.delete(socket));
+  });
+  server.on("request", ({ socket }) => unused.delete(socket));
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(port, hostname, resolve);
@@ -72,6 +80,7 @@ async function listenOnNode(handler: Fetch, { hostname, port }: Address): Promis
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeIdleConnections();
+        for (const socket of unused) socket.destroy();
       }),
   };
 }

@@ -19,12 +19,14 @@ export function sseBody(stream: RunStream, ambient: Ambient): ReadableStream<Uin
   const frames = stream.frames[Symbol.asyncIterator]();
   const heart = createHeart(ambient);
   let next: Promise<IteratorResult<Frame>> | undefined;
+  let gone = false;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         try {
           next ??= frames.next();
           const arrived = await Promise.race([next, heart.beat()]);
+          if (gone) return;
           let text = heart.due() ? ": heartbeat\n" : "";
           if (arrived) {
             next = undefined;
@@ -43,6 +45,7 @@ export function sseBody(stream: RunStream, ambient: Ambient): ReadableStream<Uin
         }
       },
       async cancel() {
+        gone = true;
         heart.stop();
         await frames.return?.();
       },

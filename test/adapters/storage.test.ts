@@ -1,9 +1,14 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { Kysely, SqliteDialect } from "kysely";
 import { fromKysely } from "../../adapters/kysely.ts";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { ConfigError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { nodeSqliteShim } from "./kysely-shim.ts";
@@ -12,6 +17,7 @@ const openers: Record<string, () => Storage> = {
   "node:sqlite": () => nodeSqlite(":memory:"),
   "kysely on its SqliteDialect"() {
     const database = new DatabaseSync(":memory:");
+    database.exec("pragma foreign_keys = on");
     const db = new Kysely({ dialect: new SqliteDialect({ database: nodeSqliteShim(database) }) });
     return hostOwned(fromKysely(db), () => db.destroy());
   },
@@ -44,3 +50,84 @@ function hostOwned(driver: Parameters<typeof sqlStorage>[0], destroy: () => Prom
 for (const [name, open] of Object.entries(openers)) {
   describe(`storage on ${name}`, () => storageSuite({ describe, it }, async () => open()));
 }
+
+describe("migrate refuses", () => {
+  /** Runs `prepare` on a new file, then expects the migration to end with a ConfigError of this text. */
+  const refuses = async (message: RegExp, prepare: (path: string) => Promise<void> | void): Promise<void> => {
+    const folder = await mkdtemp(join(tmpdir(), "greenroom-"));
+    const path = join(folder, "agents.db");
+    try {
+      await prepare(path);
+      const database = new DatabaseSync(path);
+      database.exec("pragma foreign_keys = on");
+      const db = new Kysely({ dialect: new SqliteDialect({ database: nodeSqliteShim(database) }) });
+      const storage = hostOwned(fromKysely(db), () => db.destroy());
+      try {
+        await assert.rejects(storage.migrate(), (error: unknown) => {
+          assert.ok(error instanceof ConfigError, String(error));
+          assert.match(error.message, message);
+          return true;
+        });
+      } finally {
+        await storage.close();
+      }
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  };
+  const migrated = async (path: string): Promise<void> => {
+    const storage = nodeSqlite(path);
+    await storage.migrate();
+    await storage.close();
+  };
+  const change = (path: string, sql: string): void => {
+    const database = new DatabaseSync(path);
+    database.exec(sql);
+    database.close();
+  };
+
+  it("a database of a newer version, naming both", () =>
+    refuses(/schema version 7, .* up to 1;/, async (path) => {
+      await migrated(path);
+      change(path, "insert into greenroom_schema (version) values (7)");
+    }));
+
+  it("tables of these names that others made", () =>
+    refuses(/tables named runs, threads|tables named threads, runs/, (path) => {
+      change(path, "create table threads (id integer); create table runs (id integer)");
+    }));
+
+  it("a database that lost a table", () =>
+    refuses(/lacks the tables checkpoint_writes;/, async (path) => {
+      await migrated(path);
+      change(path, "drop table checkpoint_writes");
+    }));
+
+  it("a damaged file", () =>
+    refuses(/damaged or not a database/, async (path) => {
+      await migrated(path);
+      await truncate(path, 5000);
+    }));
+
+  it("a file that is no database", () =>
+    refuses(/damaged or not a database/, (path) => writeFile(path, "name,age\nAda,36\n".repeat(100))));
+});
+
+it("several storages migrate one file at once, beside tables of the host", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "greenroom-"));
+  try {
+    const path = join(folder, "agents.db");
+    const database = new DatabaseSync(path);
+    database.exec("create table invoices (id integer)");
+    database.close();
+    const storages = [nodeSqlite(path), nodeSqlite(path), nodeSqlite(path)];
+    await Promise.all(storages.map((storage) => storage.migrate()));
+    const scope = { deployment: "d" };
+    const thread = { thread_id: "t", metadata: {}, config: {}, hidden: false };
+    assert.equal((await (storages[0] as Storage).createThread(scope, thread, 1)).kind, "created");
+    assert.equal((await (storages[2] as Storage).getThread(scope, "t"))?.thread_id, "t");
+    await Promise.all(storages.map((storage) => storage.close()));
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});

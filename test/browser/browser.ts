@@ -80,7 +80,8 @@ export async function openHost(script: string): Promise<Host> {
   const page = (request: Request): Response => {
     const { pathname } = new URL(request.url);
     if (pathname === "/page.js") return new Response(script, { headers: { "content-type": "text/javascript" } });
-    const html = '<!doctype html><meta charset="utf-8"><title>Chat</title><script type="module" src="/page.js"></script>';
+    const html =
+      '<!doctype html><meta charset="utf-8"><title>Chat</title><script type="module" src="/page.js"></script>';
     return new Response(pathname === "/" ? html : null, {
       status: pathname === "/" ? 200 : 404,
       headers: { "content-type": "text/html; charset=utf-8" },

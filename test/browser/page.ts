@@ -16,6 +16,11 @@ function remember(name: string, value: string): void {
   history.replaceState(null, "", address);
 }
 
+const button = (
+  label: string,
+  about: { readonly key?: string; readonly id?: string; readonly className?: string; readonly onClick: () => void },
+): ReactNode => h("button", { type: "button", ...about }, label);
+
 function Chat(): ReactNode {
   const [text, setText] = useState("");
   const [threadId, setThreadId] = useState(address.searchParams.get("thread"));
@@ -42,10 +47,10 @@ function Chat(): ReactNode {
       { key: message.id ?? at, className: message.type },
       h("span", { className: "text" }, String(message.content)),
       message.type === "human" && checkpoint
-        ? h("button", { className: "edit", onClick: () => void stream.submit(input, { checkpoint }) }, "Edit")
+        ? button("Edit", { className: "edit", onClick: () => void stream.submit(input, { checkpoint }) })
         : null,
       branches.map((branch, n) =>
-        h("button", { key: branch, className: "branch", onClick: () => stream.setBranch(branch) }, `Version ${n + 1}`),
+        button(`Version ${n + 1}`, { key: branch, className: "branch", onClick: () => stream.setBranch(branch) }),
       ),
     );
   };
@@ -59,14 +64,20 @@ function Chat(): ReactNode {
           "div",
           { id: "interrupt" },
           (interrupt as { value?: { question?: string } }).value?.question,
-          h("button", { id: "yes", onClick: () => void stream.submit(undefined, { command: { resume: "yes" } }) }, "Yes"),
+          button("Yes", { id: "yes", onClick: () => void stream.submit(undefined, { command: { resume: "yes" } }) }),
         )
       : null,
-    stream.error ? h("p", { role: "alert" }, String((stream.error as { message?: unknown }).message ?? stream.error)) : null,
+    stream.error
+      ? h("p", { role: "alert" }, String((stream.error as { message?: unknown }).message ?? stream.error))
+      : null,
     h("output", { id: "run" }, run),
-    h("input", { id: "text", value: text, onChange: (event: { target: unknown }) => setText((event.target as HTMLInputElement).value) }),
-    h("button", { id: "send", onClick: () => void stream.submit(input) }, "Send"),
-    h("button", { id: "stop", onClick: () => void stream.stop() }, "Stop"),
+    h("input", {
+      id: "text",
+      value: text,
+      onChange: (event: { target: unknown }) => setText((event.target as HTMLInputElement).value),
+    }),
+    button("Send", { id: "send", onClick: () => void stream.submit(input) }),
+    button("Stop", { id: "stop", onClick: () => void stream.stop() }),
   );
 }
 

@@ -24,10 +24,12 @@ class Visit {
   async shows(...texts: string[]): Promise<void> {
     const lines = this.page.locator("li .text");
     await lines.nth(Math.max(0, texts.length - 1)).waitFor();
-    await this.page.waitForFunction((wanted) => {
-      const shown = Array.from(document.querySelectorAll("li .text"), (line) => line.textContent);
-      return JSON.stringify(shown) === wanted;
-    }, JSON.stringify(texts)).catch(async () => assert.deepEqual(await lines.allTextContents(), texts));
+    await this.page
+      .waitForFunction((wanted) => {
+        const shown = Array.from(document.querySelectorAll("li .text"), (line) => line.textContent);
+        return JSON.stringify(shown) === wanted;
+      }, JSON.stringify(texts))
+      .catch(async () => assert.deepEqual(await lines.allTextContents(), texts));
   }
 
   async idle(): Promise<void> {
@@ -37,17 +39,17 @@ class Visit {
 
 describe("useStream of SDK 2.0.0 in Chromium", () => {
   let script = "";
-  let visitor: Visitor;
+  let visitor: Visitor | undefined;
   before(async () => {
     script = bundlePage();
     visitor = await openBrowser();
   });
-  after(() => visitor[Symbol.asyncDispose]());
+  after(() => visitor?.[Symbol.asyncDispose]());
 
   /** A fresh service and a fresh page; nothing may go wrong in the page that the test did not ask for. */
   async function visit(test: (visit: Visit, host: Host) => Promise<void>): Promise<void> {
     await using host = await openHost(script);
-    const page = await visitor.context.newPage();
+    const page = await (visitor as Visitor).context.newPage();
     const errors: string[] = [];
     page.on("pageerror", (error) => errors.push(error.message));
     try {
@@ -161,9 +163,16 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       assert.equal(await visit.page.locator("#run").textContent(), run?.run_id);
       const headers = await visit.page.evaluate(async (api) => {
         const made = await fetch(`${api}/threads/search`, { method: "POST", body: "{}" });
-        const ran = await fetch(`${api}/runs/stream`, { method: "POST", body: '{"assistant_id":"agent","input":{"messages":"x"}}' });
+        const ran = await fetch(`${api}/runs/stream`, {
+          method: "POST",
+          body: '{"assistant_id":"agent","input":{"messages":"x"}}',
+        });
         await ran.text();
-        return [made.headers.get("x-pagination-total"), ran.headers.get("content-location"), ran.headers.get("location")];
+        return [
+          made.headers.get("x-pagination-total"),
+          ran.headers.get("content-location"),
+          ran.headers.get("location"),
+        ];
       }, `${origin}/agents`);
       assert.equal(headers[0], "1");
       assert.match(headers[1] ?? "", /^\/runs\/[0-9a-f-]{36}$/);

@@ -53,7 +53,10 @@ export class FakeChatModel extends BaseChatModel {
   private readonly reply: (messages: readonly BaseMessage[]) => Reply;
   private readonly onToken: (token: number) => Promise<void>;
 
-  constructor(reply: (messages: readonly BaseMessage[]) => Reply, onToken = async (_token: number): Promise<void> => {}) {
+  constructor(
+    reply: (messages: readonly BaseMessage[]) => Reply,
+    onToken = async (_token: number): Promise<void> => {},
+  ) {
     super({});
     this.reply = reply;
     this.onToken = onToken;
@@ -91,7 +94,8 @@ export class FakeChatModel extends BaseChatModel {
   }
 }
 
-const said = (message: BaseMessage | undefined): string => (typeof message?.content === "string" ? message.content : "");
+const said = (message: BaseMessage | undefined): string =>
+  typeof message?.content === "string" ? message.content : "";
 const echo = (messages: readonly BaseMessage[]): Reply => ({ text: `You said: ${said(messages.at(-1))}` });
 
 /** Asks for a seat; once the tool has answered, says what became of it. */

@@ -1,8 +1,8 @@
 /** What a stock client may rely on, written once for every release of the SDK and every way to reach the service. */
 import assert from "node:assert/strict";
-import type { Client } from "langgraph-sdk-2";
-import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import type { Checkpoint, Client } from "langgraph-sdk-2";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";
 import { createGates, type Gates, testExecutor } from "./graphs.ts";
 
@@ -74,6 +74,10 @@ const contents = (values: unknown): string[] => messagesOf(values).map((message)
 const names = (frames: readonly Frame[]): string[] => frames.map((frame) => frame.event);
 const dataOf = (frames: readonly Frame[], event: string): JsonObject[] =>
   frames.filter((frame) => frame.event === event).map((frame) => frame.data as JsonObject);
+const tuplesOf = (frames: readonly Frame[]): [Message, JsonObject][] =>
+  frames.filter((frame) => frame.event === "messages").map((frame) => frame.data as [Message, JsonObject]);
+const interruptsOf = (values: unknown): { id: string; value: Json }[] =>
+  (values as { __interrupt__: { id: string; value: Json }[] }).__interrupt__;
 
 async function collect(stream: AsyncIterable<unknown>, each?: (frame: Frame) => unknown): Promise<Frame[]> {
   const frames: Frame[] = [];
@@ -121,7 +125,11 @@ export function sdkSuite(
       async [Symbol.asyncDispose]() {
         await close();
         await host[Symbol.asyncDispose]();
-        assert.deepEqual(host.log.filter((record) => record.level !== "info"), [], "nothing went wrong unseen");
+        assert.deepEqual(
+          host.log.filter((record) => record.level !== "info"),
+          [],
+          "nothing went wrong unseen",
+        );
       },
     };
   }
@@ -194,7 +202,10 @@ export function sdkSuite(
         ],
       );
       const page = await client.assistants.getVersions(id, { limit: 2, offset: 1 });
-      assert.deepEqual(page.map((version) => version.version), [3, 2]);
+      assert.deepEqual(
+        page.map((version) => version.version),
+        [3, 2],
+      );
 
       await client.assistants.delete(id);
       await refused(client.assistants.get(id), 404, /not found/);
@@ -210,15 +221,24 @@ export function sdkSuite(
       }
       const query = { metadata: { group: "greek" }, sortBy: "name", sortOrder: "asc" } as const;
       const first = await client.assistants.search({ ...query, limit: 2, includePagination: true });
-      assert.deepEqual(first.assistants.map((assistant) => assistant.assistant_id), made.slice(0, 2));
+      assert.deepEqual(
+        first.assistants.map((assistant) => assistant.assistant_id),
+        made.slice(0, 2),
+      );
       assert.equal(first.next, "2");
       const last = await client.assistants.search({ ...query, limit: 2, offset: 2, includePagination: true });
-      assert.deepEqual(last.assistants.map((assistant) => assistant.name), ["Gamma"]);
+      assert.deepEqual(
+        last.assistants.map((assistant) => assistant.name),
+        ["Gamma"],
+      );
       assert.equal(last.next, null);
       const selected = await client.assistants.search({ ...query, limit: 1, select: ["name", "version"] });
       assert.deepEqual(selected, [{ name: "Alpha", version: 1 }]);
       const nested = await client.assistants.search({ metadata: { nested: { label: "Beta" } } });
-      assert.deepEqual(nested.map((assistant) => assistant.name), ["Beta"]);
+      assert.deepEqual(
+        nested.map((assistant) => assistant.name),
+        ["Beta"],
+      );
       assert.equal(await client.assistants.count({ metadata: { group: "greek" } }), 3);
       assert.equal(await client.assistants.count({ graphId: "agent" }), 4);
       assert.equal(await client.assistants.count({ name: "ALPH" }), 1);
@@ -229,13 +249,10 @@ export function sdkSuite(
       const { client } = at;
       const drawn = await client.assistants.getGraph("chat");
       assert.deepEqual(drawn.nodes.map((node) => node.id).sort(), ["__end__", "__start__", "model"]);
-      assert.deepEqual(
-        drawn.edges.map((edge) => [edge.source, edge.target]).sort(),
-        [
-          ["__start__", "model"],
-          ["model", "__end__"],
-        ],
-      );
+      assert.deepEqual(drawn.edges.map((edge) => [edge.source, edge.target]).sort(), [
+        ["__start__", "model"],
+        ["model", "__end__"],
+      ]);
       const inside = await client.assistants.getGraph("family", { xray: true });
       assert.ok(inside.nodes.some((node) => String(node.id).includes("inner")));
       const simple = await client.assistants.getGraph("agent");
@@ -349,7 +366,10 @@ export function sdkSuite(
         const id = await thread(client);
         const values = await client.runs.wait(id, graph, { input: human("hi") });
         assert.deepEqual(contents(values), ["hi", "You said: hi"]);
-        assert.deepEqual(messagesOf(values).map((message) => message.type), ["human", "ai"]);
+        assert.deepEqual(
+          messagesOf(values).map((message) => message.type),
+          ["human", "ai"],
+        );
         assert.ok(messagesOf(values).every((message) => typeof message.id === "string" && message.id !== ""));
         const kept = await client.threads.get(id);
         assert.equal(kept.status, "idle");
@@ -369,7 +389,12 @@ export function sdkSuite(
         await client.runs.wait(id, graph, { input: human("two") });
         const history = await client.threads.getHistory(id);
         assert.deepEqual(
-          history.map((state) => [state.metadata?.source, state.metadata?.step, state.next, contentsOrNone(state.values)]),
+          history.map((state) => [
+            state.metadata?.source,
+            state.metadata?.step,
+            state.next,
+            contentsOrNone(state.values),
+          ]),
           [
             ["loop", 4, [], ["one", "You said: one", "two", "You said: two"]],
             ["loop", 3, [node], ["one", "You said: one", "two"]],
@@ -390,7 +415,10 @@ export function sdkSuite(
         assert.ok(third);
         assert.deepEqual(await client.threads.getState(id, ids[3]), third);
         assert.deepEqual(await client.threads.getState(id, third.checkpoint), third);
-        const page = await client.threads.getHistory(id, { limit: 2, before: { configurable: { checkpoint_id: ids[1] } } });
+        const page = await client.threads.getHistory(id, {
+          limit: 2,
+          before: { configurable: { checkpoint_id: ids[1] } },
+        });
         assert.deepEqual(page, history.slice(2, 4));
         assert.equal((await client.threads.getHistory(id, { metadata: { source: "input" } })).length, 2);
       });
@@ -399,7 +427,11 @@ export function sdkSuite(
         await using at = await bench();
         const { client } = at;
         const id = await thread(client);
-        const run = await client.runs.create(id, graph, { input: human("hi"), metadata: { mark: 1 }, streamMode: ["values", "updates"] });
+        const run = await client.runs.create(id, graph, {
+          input: human("hi"),
+          metadata: { mark: 1 },
+          streamMode: ["values", "updates"],
+        });
         assert.match(run.run_id, UUID);
         const { assistant_id } = await client.assistants.get(graph);
         assert.deepEqual([run.thread_id, run.assistant_id, run.multitask_strategy], [id, assistant_id, "enqueue"]);
@@ -413,7 +445,10 @@ export function sdkSuite(
         const later = await client.runs.create(id, graph, { input: human("more") });
         await client.runs.join(id, later.run_id);
         const listed = await client.runs.list(id);
-        assert.deepEqual(listed.map((one) => one.run_id), [later.run_id, run.run_id]);
+        assert.deepEqual(
+          listed.map((one) => one.run_id),
+          [later.run_id, run.run_id],
+        );
         assert.deepEqual(await client.runs.list(id, { limit: 1, offset: 1, select: ["run_id", "status"] }), [
           { run_id: run.run_id, status: "success" },
         ]);
@@ -421,7 +456,10 @@ export function sdkSuite(
         await client.runs.delete(id, run.run_id);
         await refused(client.runs.get(id, run.run_id), 404, /not found/);
         await refused(client.runs.join(id, run.run_id), 404, /not found/);
-        assert.deepEqual((await client.runs.list(id)).map((one) => one.run_id), [later.run_id]);
+        assert.deepEqual(
+          (await client.runs.list(id)).map((one) => one.run_id),
+          [later.run_id],
+        );
       });
 
       it("streams values by default: metadata first, end last, and then the run is over", async () => {
@@ -451,7 +489,10 @@ export function sdkSuite(
         assert.deepEqual(contents(early), ["hi"]);
         assert.deepEqual(final, (await client.threads.getState(id)).values);
         const ids = frames.map((frame) => Number(frame.id));
-        assert.deepEqual(ids, [...ids].sort((a, b) => a - b));
+        assert.deepEqual(
+          ids,
+          [...ids].sort((a, b) => a - b),
+        );
         assert.equal(new Set(ids).size, ids.length);
       });
 
@@ -463,7 +504,7 @@ export function sdkSuite(
           client.runs.stream(id, graph, { input: human("one two three"), streamMode: "messages-tuple" }),
         );
         assert.deepEqual([...new Set(names(frames))], ["metadata", "messages", "end"]);
-        const chunks = frames.filter((frame) => frame.event === "messages").map((frame) => frame.data as [Message, JsonObject]);
+        const chunks = tuplesOf(frames);
         const words = chunks.map(([chunk]) => chunk.content).filter((content) => content !== "");
         assert.deepEqual(words, ["You ", "said: ", "one ", "two ", "three"]);
         assert.ok(chunks.every(([chunk]) => chunk.type === "AIMessageChunk"));
@@ -478,20 +519,27 @@ export function sdkSuite(
         const { client } = at;
         const id = await thread(client);
         const frames = await collect(client.runs.stream(id, graph, { input: human("one"), streamMode: "messages" }));
-        assert.deepEqual([...new Set(names(frames))], [
-          "metadata",
-          "messages/metadata",
-          "messages/partial",
-          "messages/complete",
-          "end",
-        ]);
+        assert.deepEqual(
+          [...new Set(names(frames))],
+          ["metadata", "messages/metadata", "messages/partial", "messages/complete", "end"],
+        );
         const final = messagesOf((await client.threads.getState(id)).values).at(-1) as Message;
         assert.deepEqual(Object.keys(dataOf(frames, "messages/metadata")[0] ?? {}), [final.id]);
-        const partial = frames.filter((frame) => frame.event === "messages/partial").map((frame) => frame.data as [Message]);
-        assert.deepEqual([...new Set(partial.map(([message]) => message.content))], ["You ", "You said: ", "You said: one"]);
+        const partial = frames
+          .filter((frame) => frame.event === "messages/partial")
+          .map((frame) => frame.data as [Message]);
+        assert.deepEqual(
+          [...new Set(partial.map(([message]) => message.content))],
+          ["You ", "You said: ", "You said: one"],
+        );
         assert.ok(partial.every(([message]) => message.id === final.id && message.type === "ai"));
-        const complete = frames.filter((frame) => frame.event === "messages/complete").map((frame) => frame.data as [Message]);
-        assert.deepEqual(complete.map(([message]) => [message.id, message.content]), [[final.id, final.content]]);
+        const complete = frames
+          .filter((frame) => frame.event === "messages/complete")
+          .map((frame) => frame.data as [Message]);
+        assert.deepEqual(
+          complete.map(([message]) => [message.id, message.content]),
+          [[final.id, final.content]],
+        );
       });
 
       it("streams mode updates: what the node wrote", async () => {
@@ -521,7 +569,11 @@ export function sdkSuite(
         const history = (await client.threads.getHistory(id)).reverse();
         const checkpoints = dataOf(frames, "checkpoints");
         assert.deepEqual(
-          checkpoints.map(({ values, next, metadata }) => [contentsOrNone(values), next, (metadata as JsonObject).step]),
+          checkpoints.map(({ values, next, metadata }) => [
+            contentsOrNone(values),
+            next,
+            (metadata as JsonObject).step,
+          ]),
           history.map(({ values, next, metadata }) => [contentsOrNone(values), next, metadata?.step]),
         );
         const debug = dataOf(frames, "debug");
@@ -529,7 +581,9 @@ export function sdkSuite(
           debug.map(({ type }) => type),
           ["checkpoint", "checkpoint", "task", "task_result", "checkpoint"],
         );
-        assert.ok(debug.every(({ step, timestamp, payload }) => typeof step === "number" && !!timestamp && isObject(payload)));
+        assert.ok(
+          debug.every(({ step, timestamp, payload }) => typeof step === "number" && !!timestamp && isObject(payload)),
+        );
       });
 
       it("streams mode events: start, tokens and end", async () => {
@@ -554,19 +608,31 @@ export function sdkSuite(
         gates.open("x");
         const id = await thread(client);
         const custom = await collect(
-          client.runs.stream(id, wait, { input: human("x"), streamMode: ["custom", "updates"] as ["custom", "updates"] }),
+          client.runs.stream(id, wait, {
+            input: human("x"),
+            streamMode: ["custom", "updates"] as ["custom", "updates"],
+          }),
         );
         assert.deepEqual(names(custom), ["metadata", "custom", "updates", "end"]);
         assert.deepEqual(dataOf(custom, "custom"), [{ at: "x" }]);
         const all = await collect(client.runs.stream(id, graph, { input: human("y"), streamMode: [...ALL_MODES] }));
         const seen = new Set(names(all));
-        for (const mode of ["values", "updates", "messages", "messages/partial", "events", "tasks", "checkpoints", "debug"]) {
+        for (const mode of [
+          "values",
+          "updates",
+          "messages",
+          "messages/partial",
+          "events",
+          "tasks",
+          "checkpoints",
+          "debug",
+        ]) {
           assert.ok(seen.has(mode), mode);
         }
         assert.equal(names(all)[0], "metadata");
         assert.equal(names(all).at(-1), "end");
-        const [tuple] = all.find((frame) => frame.event === "messages")?.data as [Message];
-        assert.equal(tuple.id, messagesOf(dataOf(all, "values").at(-1)).at(-1)?.id);
+        const [first] = tuplesOf(all);
+        assert.equal(first?.[0].id, messagesOf(dataOf(all, "values").at(-1)).at(-1)?.id);
       });
 
       it("runs without a thread: nothing stays but the run's own result", async () => {
@@ -596,7 +662,9 @@ export function sdkSuite(
         await refused(client.threads.get(run.thread_id), 404, /not found/);
         assert.equal(await client.threads.count(), 0);
 
-        const kept = await collect(client.runs.stream(null, graph, { input: human("hi"), onCompletion: "keep" } as object));
+        const kept = await collect(
+          client.runs.stream(null, graph, { input: human("hi"), onCompletion: "keep" } as object),
+        );
         const { thread_id } = dataOf(kept, "metadata")[0] as { thread_id: string };
         assert.equal((await client.threads.get(thread_id)).status, "idle");
         assert.deepEqual(contents((await client.threads.getState(thread_id)).values), ["hi", "You said: hi"]);
@@ -624,7 +692,10 @@ export function sdkSuite(
         assert.deepEqual(names(await rest[1]), ["values", "updates", "values", "end"]);
         const after = await collect(client.runs.joinStream(id, run.run_id));
         assert.equal(after.at(-1)?.event, "end");
-        assert.equal((after.at(-1)?.data as JsonObject).status, "success");
+        assert.deepEqual(
+          dataOf(after, "end").map(({ status }) => status),
+          ["success"],
+        );
         await refused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
       });
 
@@ -705,8 +776,11 @@ export function sdkSuite(
         await using at = await bench();
         const { client } = at;
         const id = await thread(client);
-        const stopped = (await client.runs.wait(id, graph, { input: human("hi"), interruptBefore: [node] })) as unknown as JsonObject;
-        assert.deepEqual(stopped.__interrupt__, []);
+        const stopped = (await client.runs.wait(id, graph, {
+          input: human("hi"),
+          interruptBefore: [node],
+        })) as unknown as JsonObject;
+        assert.deepEqual(interruptsOf(stopped), []);
         assert.equal((await client.threads.get(id)).status, "interrupted");
         assert.deepEqual((await client.threads.getState(id)).next, [node]);
         const [run] = await client.runs.list(id);
@@ -715,7 +789,7 @@ export function sdkSuite(
         assert.deepEqual(contents(values), ["hi", "You said: hi"]);
         assert.equal((await client.threads.get(id)).status, "idle");
         const anywhere = await client.runs.wait(id, graph, { input: human("more"), interruptBefore: "*" });
-        assert.deepEqual((anywhere as unknown as JsonObject).__interrupt__, []);
+        assert.deepEqual(interruptsOf(anywhere), []);
       });
 
       it("ends a failing run as error, in every way to follow it", async () => {
@@ -751,15 +825,25 @@ export function sdkSuite(
           (await client.runs.create(id, wait, { input: human(text), multitaskStrategy: "enqueue" })).run_id;
         const runs = [await make("a"), await make("b"), await make("c")];
         await gates.reached("a");
-        await refused(client.runs.create(id, wait, { input: human("no"), multitaskStrategy: "reject" }), 409, /already running a task/);
+        await refused(
+          client.runs.create(id, wait, { input: human("no"), multitaskStrategy: "reject" }),
+          409,
+          /already running a task/,
+        );
         const statuses = await Promise.all(runs.map(async (run_id) => (await client.runs.get(id, run_id)).status));
         assert.deepEqual(statuses, ["running", "pending", "pending"]);
-        assert.deepEqual((await client.runs.list(id, { status: "pending" })).map((run) => run.run_id), [runs[2], runs[1]]);
+        assert.deepEqual(
+          (await client.runs.list(id, { status: "pending" })).map((run) => run.run_id),
+          [runs[2], runs[1]],
+        );
         await refused(client.runs.delete(id, runs[0] as string), 409, /running/);
         assert.equal((await client.threads.get(id)).status, "busy");
         gates.open("c", "b", "a");
         const values = await Promise.all(runs.map((run_id) => client.runs.join(id, run_id)));
-        assert.deepEqual(values.map((result) => messagesOf(result).length), [2, 4, 6]);
+        assert.deepEqual(
+          values.map((result) => messagesOf(result).length),
+          [2, 4, 6],
+        );
         assert.deepEqual(contents(values[2]), ["a", "waited for a", "b", "waited for b", "c", "waited for c"]);
         assert.equal((await client.threads.get(id)).status, "idle");
         const free = await client.runs.wait(id, graph, { input: human("now"), multitaskStrategy: "reject" });
@@ -774,7 +858,9 @@ export function sdkSuite(
         const before = await client.runs.wait(id, graph, { input: human("two") });
         const edited = messagesOf(before)[2] as Message;
         const history = await client.threads.getHistory(id);
-        const seen = history.findLast((state) => messagesOrNone(state.values).some((message) => message.id === edited.id));
+        const seen = history.findLast((state) =>
+          messagesOrNone(state.values).some((message) => message.id === edited.id),
+        );
         const from = seen?.parent_checkpoint;
         assert.ok(from?.checkpoint_id);
         const { thread_id: _, ...checkpoint } = from;
@@ -787,7 +873,10 @@ export function sdkSuite(
         assert.equal(children.length, 2);
         const left = history[0] as (typeof history)[number];
         assert.deepEqual((await client.threads.getState(id, left.checkpoint)).values, before);
-        const short = await client.runs.wait(id, graph, { input: human("four"), checkpointId: from.checkpoint_id as string });
+        const short = await client.runs.wait(id, graph, {
+          input: human("four"),
+          checkpointId: from.checkpoint_id as string,
+        });
         assert.deepEqual(contents(short), ["one", "You said: one", "four", "You said: four"]);
         await refused(client.runs.wait(id, graph, { input: human("x"), checkpointId: "nothing" }), 404, /checkpoint/);
       });
@@ -812,7 +901,10 @@ export function sdkSuite(
         const values = await client.runs.wait(id, graph, { input: human(said("branch 2")) });
         assert.equal(messagesOf(values).length, 12);
         assert.deepEqual(messagesOf(values).slice(0, 8), final.slice(0, 8));
-        assert.deepEqual(contents(values).slice(8), ["branch 1", "branch 2"].flatMap((turn) => [said(turn), `You said: ${said(turn)}`]));
+        assert.deepEqual(
+          contents(values).slice(8),
+          ["branch 1", "branch 2"].flatMap((turn) => [said(turn), `You said: ${said(turn)}`]),
+        );
         assert.deepEqual(messagesOf((await client.threads.getState(id, history[0]?.checkpoint)).values), final);
       });
 
@@ -827,7 +919,10 @@ export function sdkSuite(
           { type: "human", content: "d" },
         ];
         const values = await client.runs.wait(null, graph, { input: { messages: written } });
-        assert.deepEqual(messagesOf(values).map((message) => message.type), ["system", "human", "ai", "human", "human", "ai"]);
+        assert.deepEqual(
+          messagesOf(values).map((message) => message.type),
+          ["system", "human", "ai", "human", "human", "ai"],
+        );
         assert.equal(messagesOf(values)[1]?.id, "mine");
         assert.deepEqual(messagesOf(values)[3]?.content as unknown, [{ type: "text", text: "c" }]);
         assert.equal(contents(values).at(-1), "You said: d");
@@ -838,7 +933,11 @@ export function sdkSuite(
         await using at = await bench();
         const { client, gates } = at;
         const id = await thread(client);
-        const run = await client.runs.create(id, wait, { input: human("gate"), streamMode: ["values", "custom"], streamResumable: true });
+        const run = await client.runs.create(id, wait, {
+          input: human("gate"),
+          streamMode: ["values", "custom"],
+          streamResumable: true,
+        });
         const seen: Frame[] = [];
         for await (const frame of client.runs.joinStream(id, run.run_id, { lastEventId: "-1" })) {
           seen.push(frame as Frame);
@@ -903,7 +1002,10 @@ export function sdkSuite(
         const { client } = at;
         const texts = Array.from({ length: 25 }, (_, n) => `number ${n}`);
         const values = await Promise.all(texts.map((text) => client.runs.wait(null, graph, { input: human(text) })));
-        assert.deepEqual(values.map((result) => contents(result)), texts.map((text) => [text, `You said: ${text}`]));
+        assert.deepEqual(
+          values.map((result) => contents(result)),
+          texts.map((text) => [text, `You said: ${text}`]),
+        );
         assert.equal(await client.threads.count(), 0);
       });
 
@@ -925,7 +1027,11 @@ export function sdkSuite(
         const { client } = at;
         const id = "7f1c9c6e-3f5b-4f0a-9d59-3a2f5f0c0a02";
         await refused(client.runs.wait(id, graph, { input: human("hi") }), 404, /not found/);
-        const values = await client.runs.wait(id, graph, { input: human("hi"), ifNotExists: "create", metadata: { m: 1 } });
+        const values = await client.runs.wait(id, graph, {
+          input: human("hi"),
+          ifNotExists: "create",
+          metadata: { m: 1 },
+        });
         assert.deepEqual(contents(values), ["hi", "You said: hi"]);
         const { assistant_id } = await client.assistants.get(graph);
         assert.deepEqual((await client.threads.get(id)).metadata, { graph_id: graph, assistant_id, m: 1 });
@@ -947,18 +1053,21 @@ export function sdkSuite(
       await using at = await bench();
       const { client } = at;
       const id = await thread(client);
-      const asked = (await client.runs.wait(id, "ask", { input: { topic: "x" } })) as unknown as JsonObject;
-      const [question] = asked.__interrupt__ as { id: string; value: Json }[];
+      const asked = await client.runs.wait(id, "ask", { input: { topic: "x" } });
+      const [question] = interruptsOf(asked);
       assert.deepEqual(question?.value, { question: "ok?" });
       const paused = await client.threads.get(id);
       assert.equal(paused.status, "interrupted");
       assert.deepEqual(Object.values(paused.interrupts).flat(), [question]);
       const state = await client.threads.getState(id);
       assert.deepEqual(state.next, ["ask"]);
-      assert.deepEqual(state.tasks.flatMap((task) => task.interrupts), [question]);
+      assert.deepEqual(
+        state.tasks.flatMap((task) => task.interrupts),
+        [question],
+      );
       const [run] = await client.runs.list(id);
       assert.equal(run?.status, "success");
-      const values = (await client.runs.wait(id, "ask", { command: { resume: "sure" } })) as unknown as JsonObject;
+      const values = await client.runs.wait(id, "ask", { command: { resume: "sure" } });
       assert.deepEqual(values, { topic: "x", answer: "sure" });
       const done = await client.threads.get(id);
       assert.deepEqual([done.status, done.interrupts], ["idle", {}]);
@@ -972,22 +1081,38 @@ export function sdkSuite(
       const frames = await collect(client.runs.stream(id, "approval", { input: human("book a seat"), streamMode }));
       const interrupts = frames.filter((frame) => isObject(frame.data) && "__interrupt__" in frame.data);
       assert.deepEqual([...new Set(names(interrupts))].sort(), ["updates", "values"]);
-      const [question] = (interrupts[0]?.data as JsonObject).__interrupt__ as { id: string; value: JsonObject }[];
+      const [question] = interruptsOf(interrupts[0]?.data);
       assert.deepEqual(question?.value, { question: "Book seat 7A?", tool: "book" });
-      assert.deepEqual(dataOf(frames, "end").map(({ status }) => status), ["success"]);
+      assert.deepEqual(
+        dataOf(frames, "end").map(({ status }) => status),
+        ["success"],
+      );
       const paused = await client.threads.get(id);
       assert.equal(paused.status, "interrupted");
-      assert.deepEqual(Object.values(paused.interrupts).flat().map((one) => one.id), [question?.id]);
+      assert.deepEqual(
+        Object.values(paused.interrupts)
+          .flat()
+          .map((one) => one.id),
+        [question?.id],
+      );
       const state = await client.threads.getState(id);
       assert.deepEqual(state.next, ["approve"]);
       const call = messagesOf(state.values).at(-1);
       assert.deepEqual(call?.tool_calls, [{ name: "book", args: { seat: "7A" }, id: "call-1", type: "tool_call" }]);
-      const chunks = frames.filter((frame) => frame.event === "messages").map((frame) => (frame.data as [Message])[0]);
+      const chunks = tuplesOf(frames).map(([chunk]) => chunk);
       assert.deepEqual([...new Set(chunks.map((chunk) => chunk.id))], [call?.id]);
 
       const values = await client.runs.wait(id, "approval", { command: { resume: "yes" } });
-      assert.deepEqual(contents(values), ["book a seat", "One moment.", "seat 7A is booked", "Done: seat 7A is booked"]);
-      assert.deepEqual(messagesOf(values).map((message) => message.type), ["human", "ai", "tool", "ai"]);
+      assert.deepEqual(contents(values), [
+        "book a seat",
+        "One moment.",
+        "seat 7A is booked",
+        "Done: seat 7A is booked",
+      ]);
+      assert.deepEqual(
+        messagesOf(values).map((message) => message.type),
+        ["human", "ai", "tool", "ai"],
+      );
       assert.equal((await client.threads.get(id)).status, "idle");
     });
 
@@ -995,8 +1120,8 @@ export function sdkSuite(
       await using at = await bench();
       const { client } = at;
       const id = await thread(client);
-      const asked = (await client.runs.wait(id, "questions", { input: {} })) as unknown as JsonObject;
-      const open = asked.__interrupt__ as { id: string; value: string }[];
+      const asked = await client.runs.wait(id, "questions", { input: {} });
+      const open = interruptsOf(asked);
       assert.deepEqual(open.map(({ value }) => value).sort(), ["first?", "second?"]);
       const { interrupts } = await client.threads.get(id);
       assert.equal(Object.keys(interrupts).length, 2);
@@ -1010,14 +1135,24 @@ export function sdkSuite(
       await using at = await bench();
       const { client } = at;
       const id = await thread(client);
-      const asked = (await client.runs.wait(id, "questions", { input: {} })) as unknown as JsonObject;
-      const [one, two] = (asked.__interrupt__ as { id: string; value: string }[]).toSorted((a, b) => (a.value < b.value ? -1 : 1));
+      const asked = await client.runs.wait(id, "questions", { input: {} });
+      const [one, two] = interruptsOf(asked).toSorted((a, b) => String(a.value).localeCompare(String(b.value)));
       assert.ok(one && two);
-      const half = (await client.runs.wait(id, "questions", { command: { resume: { [one.id]: "1" } } })) as unknown as JsonObject;
-      assert.deepEqual((half.__interrupt__ as { id: string }[]).map((open) => open.id), [two.id]);
+      const half = (await client.runs.wait(id, "questions", {
+        command: { resume: { [one.id]: "1" } },
+      })) as unknown as JsonObject;
+      assert.deepEqual(
+        interruptsOf(half).map((open) => open.id),
+        [two.id],
+      );
       const { status, interrupts } = await client.threads.get(id);
       assert.equal(status, "interrupted");
-      assert.deepEqual(Object.values(interrupts).flat().map((open) => open.id), [two.id]);
+      assert.deepEqual(
+        Object.values(interrupts)
+          .flat()
+          .map((open) => open.id),
+        [two.id],
+      );
       const values = await client.runs.wait(id, "questions", { command: { resume: { [two.id]: "2" } } });
       assert.deepEqual(values, { first: "1", second: "2" });
     });
@@ -1030,16 +1165,51 @@ export function sdkSuite(
       const state = await client.threads.getState(id, undefined, { subgraphs: true });
       assert.deepEqual(state.next, ["inside"]);
       const [task] = state.tasks;
-      assert.deepEqual(task?.interrupts.map(({ value }) => value), ["inner?"]);
+      assert.deepEqual(
+        task?.interrupts.map(({ value }) => value),
+        ["inner?"],
+      );
       const inner = task?.state as unknown as { next: string[]; checkpoint: { checkpoint_ns: string } };
       assert.deepEqual(inner.next, ["question"]);
       assert.match(inner.checkpoint.checkpoint_ns, /^inside:/);
-      const history = await client.threads.getHistory(id, { checkpoint: { checkpoint_ns: inner.checkpoint.checkpoint_ns } });
+      const history = await client.threads.getHistory(id, {
+        checkpoint: { checkpoint_ns: inner.checkpoint.checkpoint_ns },
+      });
       assert.ok(history.length > 0);
       assert.ok(history.every((past) => past.checkpoint.checkpoint_ns === inner.checkpoint.checkpoint_ns));
       const values = await client.runs.wait(id, "outer", { command: { resume: "yes" } });
       assert.deepEqual(values, { first: "given", second: "yes" });
       assert.equal((await client.threads.get(id)).status, "idle");
+    });
+
+    it("an answer may name its checkpoint, and a function's question be answered again from there", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const asked = async (id: string): Promise<Omit<Checkpoint, "thread_id">> => {
+        const { thread_id: _, ...checkpoint } = (await client.threads.getState(id)).checkpoint;
+        return checkpoint;
+      };
+      const graph = await thread(client);
+      await client.runs.wait(graph, "approval", { input: human("book a seat") });
+      const values = await client.runs.wait(graph, "approval", {
+        command: { resume: "yes" },
+        checkpoint: await asked(graph),
+      });
+      assert.equal(contents(values).at(-1), "Done: seat 7A is booked");
+
+      // LangGraph itself keeps the first answer it was given at a checkpoint.
+      const id = await thread(client);
+      await client.runs.wait(id, "ask", { input: { topic: "x" } });
+      const checkpoint = await asked(id);
+      for (const resume of ["yes", "no"]) {
+        const answered = await client.runs.wait(id, "ask", { command: { resume }, checkpoint });
+        assert.deepEqual(answered, { topic: "x", answer: resume });
+        assert.deepEqual((await client.threads.getState(id)).values, answered);
+      }
+      assert.equal((await client.threads.get(id)).status, "idle");
+      const history = await client.threads.getHistory(id);
+      const children = history.filter((state) => state.parent_checkpoint?.checkpoint_id === checkpoint.checkpoint_id);
+      assert.equal(children.length, 2);
     });
 
     it("false, 0 and an empty text are answers", async () => {
@@ -1051,7 +1221,10 @@ export function sdkSuite(
         assert.deepEqual(await client.runs.wait(asking, "ask", { command: { resume } }), { answer: resume });
         const graph = await thread(client);
         await client.runs.wait(graph, "outer", { input: { first: "given" } });
-        assert.deepEqual(await client.runs.wait(graph, "outer", { command: { resume } }), { first: "given", second: resume });
+        assert.deepEqual(await client.runs.wait(graph, "outer", { command: { resume } }), {
+          first: "given",
+          second: resume,
+        });
       }
     });
 

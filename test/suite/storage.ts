@@ -1,6 +1,6 @@
 /** What every Storage must do. Run it on a new adapter: `storageSuite({ describe, it }, () => open())`. */
 import assert from "node:assert/strict";
-import type { NewCheckpoint } from "../../lib/executor.ts";
+import type { ChannelValue, NewCheckpoint } from "../../lib/executor.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type {
   AssistantContent,
@@ -322,7 +322,20 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   api.describe("filters on metadata", () => {
     test("agree with containment for hostile keys and values", async (storage) => {
       const { below, pick } = dice(7);
-      const names = ["a", "b", 'q"uote', "do.t", "$", "]", "[]", "nul\0", "é😀", "__proto__", "", "'; drop table threads; --"];
+      const names = [
+        "a",
+        "b",
+        'q"uote',
+        "do.t",
+        "$",
+        "]",
+        "[]",
+        "nul\0",
+        "é😀",
+        "__proto__",
+        "",
+        "'; drop table threads; --",
+      ];
       const scalars: Json[] = ["x", "y", "", 'q"', "nul\0", "1", 1, 0, -1.5, 1e21, true, false, null, "%", "_"];
       const value = (depth: number): Json => {
         const roll = below(10);
@@ -474,7 +487,9 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.deepEqual(await storage.createRun(here, again), { kind: "stale" });
       await storage.deleteAssistant(here, "a", { delete_threads: false });
       assert.deepEqual(await storage.createRun(here, again), { kind: "stale" });
-      assert.deepEqual(await storage.createRun(here, { ...again, run: newRun("u", "r1") }), { kind: "thread_not_found" });
+      assert.deepEqual(await storage.createRun(here, { ...again, run: newRun("u", "r1") }), {
+        kind: "thread_not_found",
+      });
       assert.equal(await storage.getRun(here, "r1"), null);
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
     });
@@ -492,7 +507,11 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.equal(await storage.countThreads(here, { metadata: { a: 1 } }), 0);
       assert.equal(await storage.countThreads(here, { metadata: { a: 2, b: [1] } }), 1);
       assert.equal((await aRun(storage, assistant, "t", "r2")).kind, "created");
-      assert.equal((await storage.getThread(here, "t"))?.revision, thread.revision, "a run without changes moves nothing");
+      assert.equal(
+        (await storage.getThread(here, "t"))?.revision,
+        thread.revision,
+        "a run without changes moves nothing",
+      );
     });
 
     test("accepts one of twenty concurrent reject runs", async (storage) => {
@@ -536,13 +555,30 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.deepEqual(order, ["t1", "t2", "u1", "t3", "u2"]);
     });
 
+    test("keeps a thread's order whatever the clocks and graphs of its runs", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      for (const [run_id, graph_id, now] of [
+        ["r1", "other", 1300],
+        ["r2", "echo", 1200],
+      ] as const) {
+        const asked = await request(storage, assistant, "t", run_id);
+        await storage.createRun(here, { ...asked, run: newRun("t", run_id, { graph_id }), now });
+      }
+      assert.equal(await storage.claimRun(here, claimTerms("w")), null, "r1 is first, and not for this worker");
+      const first = await storage.claimRun(here, { ...claimTerms("w"), graph_ids: ["other", "echo"] });
+      assert.equal(first?.run.run_id, "r1");
+    });
+
     test("gives each of many workers a thread of its own", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const thread of ["t", "u", "v"]) {
         await aThread(storage, thread);
         for (const n of [1, 2]) await aRun(storage, assistant, thread, `${thread}${n}`);
       }
-      const claims = await Promise.all(Array.from({ length: 8 }, (_, i) => storage.claimRun(here, claimTerms(`w${i}`))));
+      const claims = await Promise.all(
+        Array.from({ length: 8 }, (_, i) => storage.claimRun(here, claimTerms(`w${i}`))),
+      );
       const taken = claims.filter((claim) => claim !== null);
       assert.deepEqual(taken.map((claim) => claim.run.run_id).sort(), ["t1", "u1", "v1"]);
       for (const claim of taken) {
@@ -559,7 +595,10 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       await aRun(storage, assistant, "t", "r1");
       assert.equal(await storage.claimRun(here, { ...claimTerms("w"), graph_ids: [] }), null);
       assert.equal(await storage.claimRun(here, { ...claimTerms("w"), graph_ids: ["other"] }), null);
-      assert.equal((await storage.claimRun(here, { ...claimTerms("w"), graph_ids: ["other", "echo"] }))?.run.run_id, "r1");
+      assert.equal(
+        (await storage.claimRun(here, { ...claimTerms("w"), graph_ids: ["other", "echo"] }))?.run.run_id,
+        "r1",
+      );
     });
 
     test("takes over when the lease is over; the first worker writes nothing more", async (storage) => {
@@ -597,7 +636,11 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const second = (await storage.claimRun(here, { ...claimTerms("w2"), now: 5000 })) as ClaimedRun;
       assert.equal(second.resumed, false);
       await storage.saveProgress(here, second.lease, progress([checkpoint("c1", {})]), 5100);
-      const third = (await storage.claimRun(here, { ...claimTerms("w3"), now: 95000, lease_until: 99000 })) as ClaimedRun;
+      const third = (await storage.claimRun(here, {
+        ...claimTerms("w3"),
+        now: 95000,
+        lease_until: 99000,
+      })) as ClaimedRun;
       assert.equal(third.resumed, true);
       assert.equal(third.run.attempt, 3);
     });
@@ -734,7 +777,14 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
     test("deletes what does not run, and the state stays", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: progress([checkpoint("c1", { x: 1 })]) });
+      await finished(
+        storage,
+        assistant,
+        "t",
+        "r1",
+        { head: "c1" },
+        { progress: progress([checkpoint("c1", { x: 1 })]) },
+      );
       const { lease } = await claimed(storage, assistant, "t", "r2");
       await aRun(storage, assistant, "t", "r3");
       assert.equal(await storage.deleteRun(here, "u", "r1"), "not_found");
@@ -849,7 +899,11 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const lease = await aLease(storage);
       const all = Array.from({ length: 450 }, (_, i): SavedCheckpoint => {
         const made = checkpoint(`c${String(i).padStart(3, "0")}`, { i });
-        return { ...made, ns: i % 3 === 2 ? "sub" : "", metadata: { step: i, mod: [i % 5], deep: { even: i % 2 === 0 } } };
+        return {
+          ...made,
+          ns: i % 3 === 2 ? "sub" : "",
+          metadata: { step: i, mod: [i % 5], deep: { even: i % 2 === 0 } },
+        };
       });
       await storage.saveProgress(here, lease, progress(all), 1200);
       const list = async (query: Parameters<Storage["listCheckpoints"]>[2]) =>
@@ -901,6 +955,13 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
         const alone = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id });
         assert.deepEqual(alone?.values, values);
         assert.equal(alone?.values[0] && "extends_version" in alone.values[0], false);
+        const { data, tail_length = 0 } = values[0] as ChannelValue;
+        const alwaysWhole = checkpoint_id === "c1" || checkpoint_id === "c6";
+        assert.equal(
+          tail_length,
+          alwaysWhole ? 0 : data.length,
+          "what is not of the last whole copy, here an empty one",
+        );
       }
     });
 
@@ -1004,7 +1065,12 @@ function newRun(thread_id: string, run_id: string, options: Partial<NewRun> = {}
   };
 }
 
-async function request(storage: Storage, assistant: AssistantRow, thread_id: string, run_id: string): Promise<CreateRun> {
+async function request(
+  storage: Storage,
+  assistant: AssistantRow,
+  thread_id: string,
+  run_id: string,
+): Promise<CreateRun> {
   const thread = (await storage.getThread(here, thread_id)) as ThreadRow;
   return {
     run: newRun(thread_id, run_id),

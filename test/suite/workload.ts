@@ -82,7 +82,11 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   };
 
   /** A write with the lease: notes what was accepted, and what was not and so must never be seen. */
-  const fenced = async (attempt: Attempt, checkpoint_id: string | null, write: () => Promise<boolean>): Promise<boolean> => {
+  const fenced = async (
+    attempt: Attempt,
+    checkpoint_id: string | null,
+    write: () => Promise<boolean>,
+  ): Promise<boolean> => {
     const sent = ++order;
     const accepted = await write();
     if (accepted) attempt.accepted = Math.max(attempt.accepted, sent);
@@ -107,9 +111,7 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
         created_at: now,
       },
     ],
-    writes: [
-      { ns: "", checkpoint_id, task_id: "task", writes: [{ channel: "n", idx: 0, type: "json", data: '"w"' }] },
-    ],
+    writes: [{ ns: "", checkpoint_id, task_id: "task", writes: [{ channel: "n", idx: 0, type: "json", data: '"w"' }] }],
   });
 
   const end = async (lease: Lease, attempt: Attempt): Promise<boolean> => {
@@ -171,7 +173,16 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     const multitask_strategy = pick(["reject", "enqueue", "enqueue"] as const);
     const sent = ++order;
     const outcome = await storage.createRun(scope, {
-      run: { run_id, thread_id, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {}, multitask_strategy, temporary: false },
+      run: {
+        run_id,
+        thread_id,
+        assistant_id: "a",
+        graph_id: "g",
+        metadata: {},
+        kwargs: {},
+        multitask_strategy,
+        temporary: false,
+      },
       seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
       ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, hidden: false } }),
       ...(thread && chance(20) ? { update_thread: { metadata: { last: run_id }, config: {} } } : {}),
@@ -210,7 +221,12 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
       } else if (roll < 92) {
         await storage.updateThread(scope, thread_id, ({ metadata }) => ({ metadata: { ...metadata, step } }), now);
       } else {
-        const found = await storage.searchThreads(scope, { limit: 50, offset: 0, sort_by: "status", sort_order: "asc" });
+        const found = await storage.searchThreads(scope, {
+          limit: 50,
+          offset: 0,
+          sort_by: "status",
+          sort_order: "asc",
+        });
         assert.equal(found.rows.length, found.total);
       }
     }
@@ -222,7 +238,12 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   // Drain: whoever still held a lease is dead now.
   for (;;) {
     now += LEASE_MS;
-    const claim = await storage.claimRun(scope, { token: `d${++count}`, lease_until: now + LEASE_MS, graph_ids: ["g"], now });
+    const claim = await storage.claimRun(scope, {
+      token: `d${++count}`,
+      lease_until: now + LEASE_MS,
+      graph_ids: ["g"],
+      now,
+    });
     if (!claim) break;
     assert.equal(await end(claim.lease, begin(claim)), true);
   }
@@ -250,7 +271,12 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     }
   }
 
-  const threads = await storage.searchThreads(scope, { limit: 100, offset: 0, sort_by: "thread_id", sort_order: "asc" });
+  const threads = await storage.searchThreads(scope, {
+    limit: 100,
+    offset: 0,
+    sort_by: "thread_id",
+    sort_order: "asc",
+  });
   for (const thread of threads.rows) {
     const { thread_id } = thread;
     assert.ok(threadMade.has(thread_id), `${thread_id} is an orphan`);
@@ -262,7 +288,10 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     const firstClaims = runs
       .map((run) => attempts.find((attempt) => attempt.run_id === run.run_id)?.claimed)
       .filter((claim) => claim !== undefined);
-    assert.deepEqual(firstClaims, [...firstClaims].sort((a, b) => a - b));
+    assert.deepEqual(
+      firstClaims,
+      [...firstClaims].sort((a, b) => a - b),
+    );
 
     const checkpoints = await storage.listCheckpoints(scope, thread_id, { limit: 10_000 });
     const ids = new Set(checkpoints.map((checkpoint) => checkpoint.checkpoint_id));
