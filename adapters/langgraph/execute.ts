@@ -3,7 +3,7 @@ import type { Command, ExecutorEvent, Job, StreamMode } from "../../lib/executor
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Graph, type GraphConfig, withSaver } from "./graph.ts";
 import { isMessage, type Message } from "./json.ts";
-import { INTERRUPT, isReserved, JobSaver, onlyThread, type TaskWrite } from "./saver.ts";
+import { INTERRUPT, JobSaver, onlyThread, type TaskWrite } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
 import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
@@ -196,10 +196,7 @@ async function commandOf(command: Command, saver: JobSaver, options: GraphConfig
 async function answer(resume: Json, saver: JobSaver, options: GraphConfig): Promise<Json> {
   const tuple = await saver.getTuple(options);
   const writes: readonly TaskWrite[] = tuple?.pendingWrites ?? [];
-  const open = writes.find(
-    ([task_id, channel]) =>
-      channel === INTERRUPT && !writes.some((other) => other[0] === task_id && !isReserved(other[1])),
-  );
+  const open = writes.find(([, channel]) => channel === INTERRUPT);
   const { id } = (open?.[2] ?? {}) as { id?: string };
   return id === undefined ? resume : { [id]: resume };
 }
@@ -269,7 +266,7 @@ async function finalState(graph: Graph, saver: JobSaver, job: Job): Promise<Exec
   saver.settled = true;
   // Without an id LangGraph counts in what finished tasks of an interrupted step have written.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
-  const state = threadState(snapshot);
+  const state = await threadState(snapshot, saver);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
   const { values, next, tasks, checkpoint } = state;
   return { type: "state", values, next, tasks, checkpoint: { ns: "", checkpoint_id: checkpoint.checkpoint_id } };

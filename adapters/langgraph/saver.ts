@@ -235,7 +235,11 @@ export class Saver {
   }
 
   private writes(stored: StoredCheckpoint): TaskWrite[] {
-    return stored.writes.map((write) => [write.task_id, write.channel, this.values.read(write)]);
+    // LangGraph leaves the question of a task that was answered and has finished beside what the task wrote.
+    const finished = new Set(stored.writes.filter(({ channel }) => !isReserved(channel)).map(({ task_id }) => task_id));
+    return stored.writes
+      .filter(({ channel, task_id }) => channel !== INTERRUPT || !finished.has(task_id))
+      .map((write) => [write.task_id, write.channel, this.values.read(write)]);
   }
 
   /** Checkpoints before format 4 left their packets as writes of the parent. */

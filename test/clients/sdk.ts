@@ -637,7 +637,7 @@ export function sdkSuite(
 
       it("runs without a thread: nothing stays but the run's own result", async () => {
         await using at = await bench();
-        const { client, gates, requests } = at;
+        const { client, gates } = at;
         assert.deepEqual(contents(await client.runs.wait(null, graph, { input: human("hi") })), ["hi", "You said: hi"]);
         let created: { run_id: string; thread_id?: string } | undefined;
         const stream = client.runs.stream(null, graph, {
@@ -655,8 +655,9 @@ export function sdkSuite(
         const run = await client.runs.create(null, wait, { input: human("later") });
         assert.match(run.thread_id, UUID);
         await gates.reached("later");
-        const joining = collect(client.runs.joinStream(null, run.run_id));
-        while (!requests.includes(`GET /runs/${run.run_id}/stream`)) await new Promise((next) => setTimeout(next, 0));
+        const reader = client.runs.joinStream(null, run.run_id, { lastEventId: "-1" });
+        assert.equal((await reader.next()).value?.event, "metadata");
+        const joining = collect(reader);
         gates.open("later");
         assert.equal(names(await joining).at(-1), "end");
         await refused(client.threads.get(run.thread_id), 404, /not found/);
