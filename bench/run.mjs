@@ -25,14 +25,27 @@ const here = import.meta.dirname;
 const root = join(here, "..");
 const peers = join(here, "peers");
 const size = quick
-  ? { rounds: 2, peerRounds: 1, seconds: 1, background: 60, peerBackground: 8, runs: 3000, memorySeconds: 12, starts: 3 }
-  : { rounds: 5, peerRounds: 3, seconds: 2.5, background: 300, peerBackground: 20, runs: 10_000, memorySeconds: 60, starts: 7 };
+  ? { rounds: 2, peerRounds: 1, seconds: 1, background: 60, peerBackground: 6, runs: 3000, memorySeconds: 8, starts: 2 }
+  : {
+      rounds: 5,
+      peerRounds: 3,
+      seconds: 2.5,
+      background: 300,
+      peerBackground: 20,
+      runs: 10_000,
+      memorySeconds: 60,
+      starts: 7,
+    };
 const parts = (options.only ?? "echo,streams,background,start,memory").split(",");
 
 const withPeer = !options["no-peer"];
 if (withPeer && !existsSync(join(peers, "node_modules"))) {
   console.error("Installing the peer in bench/peers");
-  const { status } = spawnSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: peers, stdio: "inherit", timeout: 180_000 });
+  const { status } = spawnSync("npm", ["ci", "--no-audit", "--no-fund"], {
+    cwd: peers,
+    stdio: "inherit",
+    timeout: 180_000,
+  });
   if (status !== 0) throw new Error("The peer cannot be installed; leave it out with --no-peer");
 }
 
@@ -44,15 +57,30 @@ process.on("exit", () => {
   rmSync(scratch, { recursive: true, force: true });
 });
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
-setTimeout(() => process.exit((console.error("Took too long"), 1)), (quick ? 3 : 14) * 60_000).unref();
+const deadline = setTimeout(
+  () => {
+    console.error("Took too long");
+    process.exit(1);
+  },
+  (quick ? 4 : 15) * 60_000,
+);
+deadline.unref();
 
-const env = { ...process.env, NO_COLOR: "1", PATH: `${join(root, "node_modules/.bin")}${delimiter}${process.env.PATH}` };
+const env = {
+  ...process.env,
+  NO_COLOR: "1",
+  PATH: `${join(root, "node_modules/.bin")}${delimiter}${process.env.PATH}`,
+};
 function start(command, args, { cwd, output }) {
   const child = spawn(command, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
   children.add(child);
   let text = "";
-  child.stdout.on("data", (chunk) => output((text += chunk)));
-  child.stderr.on("data", (chunk) => (text += chunk));
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (chunk) => {
+      text += chunk;
+      output(text);
+    });
+  }
   const ended = new Promise((resolve) => child.on("close", (code) => resolve({ code, text })));
   ended.then(() => children.delete(child));
   return { child, ended };
@@ -74,8 +102,18 @@ const commands = {
 };
 function greenroom(config, folder) {
   const profile = options.profile ? ["--cpu-prof", "--cpu-prof-dir", options.profile] : [];
-  const given = { config: join(peers, config), database: join(folder, "greenroom.db"), port: "0", workers: options.workers };
-  return [runtime, ...profile, join(root, "server.ts"), ...Object.entries(given).flatMap(([key, value]) => [`--${key}`, value])];
+  const given = {
+    config: join(peers, config),
+    database: join(folder, "greenroom.db"),
+    port: "0",
+    workers: options.workers,
+  };
+  return [
+    runtime,
+    ...profile,
+    join(root, "server.ts"),
+    ...Object.entries(given).flatMap(([key, value]) => [`--${key}`, value]),
+  ];
 }
 
 /** Starts a server in a folder of its own. Resolves when /ok has answered, with the time that took. */
@@ -110,7 +148,11 @@ async function serve(name, folder = join(scratch, crypto.randomUUID())) {
 // figures[figure][system] is the list of what each round measured.
 const figures = {};
 function note(system, measured) {
-  for (const [figure, value] of Object.entries(measured)) ((figures[figure] ??= {})[system] ??= []).push(value);
+  for (const [figure, value] of Object.entries(measured)) {
+    figures[figure] ??= {};
+    figures[figure][system] ??= [];
+    figures[figure][system].push(value);
+  }
 }
 
 /** What `measure` says, and the CPU time of the server for each of its `n` operations. */
@@ -264,7 +306,15 @@ const rows = [
   ["12", "background: create to node start, p50", "start_ms", "ms", "<= 2"],
   ["12", "  the same, p99", "start_p99_ms", "ms", "<= 5 ms"],
   ["13", "create to joined with the result, p50", "join_ms", "ms", "<= 2"],
-  ["16", "process start to first /ok, no LangGraph", "started_ms", "ms", "<= 2.5", "plain", "greenroom without LangGraph"],
+  [
+    "16",
+    "process start to first /ok, no LangGraph",
+    "started_ms",
+    "ms",
+    "<= 2.5",
+    "plain",
+    "greenroom without LangGraph",
+  ],
   ["16", "  the same with LangGraph", "started_ms", "ms", "<= 160 ms", "plain with LangGraph"],
   ["17", "RSS idle, with LangGraph", "idle_MiB", "MiB", "<= 60 MiB", "plain with LangGraph"],
   ["17", "  growth over all runs of row 18", "grown_MiB", "MiB", "<= 25 MiB"],
@@ -284,13 +334,28 @@ for (const [row, what, figure, unit, target = "-", from, ours = "greenroom"] of 
   const ratios = mine.map((value, i) => value / bounds[i]).filter((value) => !Number.isNaN(value));
   const judged = absolute || ratios.length === 0 ? median(mine) : median(ratios);
   const met = sign === "<=" ? judged <= Number(bound) : judged >= Number(bound);
-  const spread = ratios.length ? `${show(median(ratios))} (${show(Math.min(...ratios))}..${show(Math.max(...ratios))})` : "-";
+  const spread = ratios.length
+    ? `${show(median(ratios))} (${show(Math.min(...ratios))}..${show(Math.max(...ratios))})`
+    : "-";
   const peer = get(figure, "peer");
   const cells = [peer ? median(peer) : undefined, bounds.length ? median(bounds) : undefined, median(mine)];
-  table.push([row, `${what}${unit && `, ${unit}`}`, ...cells.map(show), spread, target, sign ? (met ? "met" : "MISSED") : ""]);
+  table.push([
+    row,
+    `${what}${unit && `, ${unit}`}`,
+    ...cells.map(show),
+    spread,
+    target,
+    sign ? (met ? "met" : "MISSED") : "",
+  ]);
 }
 const widths = table[0].map((_, column) => Math.max(...table.map((line) => line[column].length)));
-for (const line of table) console.log(line.map((cell, column) => cell.padEnd(widths[column])).join("  ").trimEnd());
+for (const line of table)
+  console.log(
+    line
+      .map((cell, column) => cell.padEnd(widths[column]))
+      .join("  ")
+      .trimEnd(),
+  );
 
 const spread = (figure) => {
   const list = get(figure, "limit");

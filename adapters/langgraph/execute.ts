@@ -266,7 +266,7 @@ async function finalState(graph: Graph, saver: JobSaver, job: Job): Promise<Exec
   saver.settled = true;
   // Without an id LangGraph counts in what finished tasks of an interrupted step have written.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
-  const state = await threadState(snapshot, saver);
+  const state = threadState(snapshot);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
   const { values, next, tasks, checkpoint } = state;
   return { type: "state", values, next, tasks, checkpoint: { ns: "", checkpoint_id: checkpoint.checkpoint_id } };

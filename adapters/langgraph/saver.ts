@@ -67,7 +67,7 @@ const RESERVED: ReadonlyMap<string, number> = new Map([
   ["__resume__", -4],
 ]);
 
-export const isReserved = (channel: string): boolean => RESERVED.has(channel);
+const isReserved = (channel: string): boolean => RESERVED.has(channel);
 
 export class Saver {
   private readonly threads: Threads;

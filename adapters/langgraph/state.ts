@@ -9,16 +9,15 @@ import type {
 } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
-import { isReserved, onlyThread, readOnly, Saver } from "./saver.ts";
+import { onlyThread, readOnly, Saver } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
 
 /** A state as the wire shows it; null when there is no checkpoint. */
-export async function threadState(snapshot: Snapshot, saver: Saver): Promise<ThreadState | null> {
+export function threadState(snapshot: Snapshot): ThreadState | null {
   const checkpoint = wireCheckpoint(snapshot.config);
   if (!checkpoint || snapshot.createdAt === undefined) return null;
-  const answered = await answeredTasks(snapshot, saver);
-  const tasks = await Promise.all(snapshot.tasks.map((task) => wireTask(task, answered, saver)));
+  const tasks = snapshot.tasks.map(wireTask);
   const metadata = aboutWire(snapshot.metadata ?? null);
   return {
     values: toWire(snapshot.values),
@@ -32,21 +31,14 @@ export async function threadState(snapshot: Snapshot, saver: Saver): Promise<Thr
   };
 }
 
-/** Tasks that have their answer while others of the step still wait: LangGraph goes on showing their questions. */
-async function answeredTasks({ tasks, config }: Snapshot, saver: Saver): Promise<ReadonlySet<string>> {
-  const asked = tasks.length > 1 && tasks.some((task) => (task.interrupts?.length ?? 0) > 0);
-  const writes = (asked && (await saver.getTuple(config))?.pendingWrites) || [];
-  return new Set(writes.filter(([, channel]) => !isReserved(channel)).map(([task_id]) => task_id));
-}
-
-async function wireTask(task: SnapshotTask, answered: ReadonlySet<string>, saver: Saver): Promise<Task> {
-  const inner = task.state && "values" in task.state ? await threadState(task.state, saver) : null;
+function wireTask(task: SnapshotTask): Task {
+  const inner = task.state && "values" in task.state ? threadState(task.state) : null;
   return {
     id: task.id,
     name: task.name,
     path: aboutWire(task.path),
     error: errorText(task.error),
-    interrupts: answered.has(task.id) ? [] : (toWire(task.interrupts ?? []) as unknown as readonly Interrupt[]),
+    interrupts: toWire(task.interrupts ?? []) as unknown as readonly Interrupt[],
     checkpoint: inner
       ? (inner.checkpoint as Json)
       : taskCheckpoint(task.state && "values" in task.state ? task.state.config : task.state),
@@ -67,10 +59,9 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
   return {
     async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs }) {
       const threads = onlyThread(thread_id, readOnly(reader));
-      const saver = new Saver({ threads, serde: await serde() });
-      const graph = withSaver(await source.graph(noConfig), saver);
+      const graph = withSaver(await source.graph(noConfig), new Saver({ threads, serde: await serde() }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
-      return await threadState(await graph.getState({ configurable: named }, { subgraphs }), saver);
+      return threadState(await graph.getState({ configurable: named }, { subgraphs }));
     },
     async schemas(graph_id) {
       return await schemasOf(graph_id, await source.graph(noConfig), load);
