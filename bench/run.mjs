@@ -183,7 +183,7 @@ const measures = {
   async streams({ client, name, pid }) {
     await client.streams(4);
     const { per_s, first, token, cpu_ms } = await withCpu(pid, () => client.streams(100));
-    const one = await client.oneStream(name === "plain" ? 50 : quick ? 2 : 4);
+    const one = await client.oneStream(name === "plain" ? 50 : quick ? 3 : 5);
     return { events_per_s: per_s, stream_cpu_ms: cpu_ms, first_100_ms: first, token_100_ms: token, first_1_ms: one };
   },
   async background({ client, name }) {
@@ -213,10 +213,10 @@ async function round(number) {
     process.kill(servers[name].pid, "SIGSTOP");
   }
   for (const part of ["echo", "streams", "background"].filter((name) => parts.includes(name))) {
-    if (part === "background" && !parts.includes("echo")) note("limit", await limits("echo"));
-    if (part === "echo") note("limit", await limits("echo"));
-    if (part === "streams") note("limit", await limits("streams"));
-    if (part === "streams") await on(servers.plain, part);
+    if (part === "streams") {
+      note("limit", await limits("streams"));
+      await on(servers.plain, part);
+    } else if (part === "echo" || !parts.includes("echo")) note("limit", await limits("echo"));
     await on(servers.greenroom, part);
     if (servers.peer) await on(servers.peer, part);
   }
@@ -267,8 +267,8 @@ function median(list) {
   return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
 }
 const get = (figure, system) => figures[figure]?.[system];
+// How limits.mjs's figures of one round make up the limit of a row.
 const limitOf = {
-  // From the limits of the same round; `of(i)` reads round i of a limit.
   wait_ms: (of) => of("bare") + 2 * of("commit"),
   wait_per_s: (of) => of("bare_per_s"),
   wait_cpu_ms: (of) => of("bare_cpu_ms"),
@@ -281,15 +281,14 @@ const limitOf = {
   start_ms: (of) => of("start") + of("commit"),
   join_ms: (of) => of("saved") + 2 * of("commit"),
 };
-/** What the limit was in each round. */
-function limit(figure, system) {
-  if (system) return get(figure, system) ?? [];
+/** What the limit was in each round: what a server measured, or a formula. */
+function limit(figure, server) {
+  if (server) return get(figure, server) ?? [];
   const formula = limitOf[figure];
-  const needed = get("commit", "limit") ?? get("per_s", "limit") ?? [];
   if (!formula) return [];
-  return needed.map((_, i) => formula((name) => get(name, "limit")?.[i] ?? Number.NaN));
+  return Array.from({ length: rounds }, (_, i) => formula((name) => get(name, "limit")?.[i] ?? Number.NaN));
 }
-// [row, what, figure, unit, bound on ours/limit, or on ours when there is no limit, limit from a server, ours]
+// [row, what, figure, unit, target for ours/limit (with a unit: for ours), the server that is the limit, ours]
 const rows = [
   ["1", "/runs/wait echo, 1 client, p50", "wait_ms", "ms", "<= 2"],
   ["2", "/runs/wait echo, 64 clients", "wait_per_s", "/s", ">= 0.6"],

@@ -194,6 +194,11 @@ export interface ClaimedRun {
   readonly resumed: boolean;
 }
 
+/** `blocked`: runs are due, but each waits for its thread. `none`: no run is due. */
+export type ClaimOutcome =
+  | { readonly kind: "claimed"; readonly claimed: ClaimedRun }
+  | { readonly kind: "blocked" | "none" };
+
 export interface CreateRun {
   readonly run: NewRun;
   /** What the run was resolved from. If the assistant changed since, or the thread's metadata or config did, the outcome is `stale`. */
@@ -331,9 +336,9 @@ export interface Storage {
   createRun(scope: Scope, request: CreateRun): Promise<CreateRunOutcome>;
   /**
    * Takes the oldest pending run of a thread whose slot is free, oldest thread first. Runs whose lease is over are pending
-   * again first, and slots whose time is over are free. Null when there is none. At most one run of a thread is ever running.
+   * again first, and slots whose time is over are free. At most one run of a thread is ever running.
    */
-  claimRun(scope: Scope, request: ClaimRequest): Promise<ClaimedRun | null>;
+  claimRun(scope: Scope, request: ClaimRequest): Promise<ClaimOutcome>;
   /** Extends lease and slot. Null when the lease is lost; `cancelled` when somebody asked the run to stop. */
   renewLease(scope: Scope, lease: Lease, lease_until: number): Promise<{ readonly cancelled: boolean } | null>;
   /** False when the lease is lost: nothing was written. */

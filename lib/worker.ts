@@ -10,7 +10,7 @@ import type { Executor, ExecutorEvent, GraphInfo, Job, StreamMode } from "./exec
 import { isObject, type Json, type JsonObject } from "./json.ts";
 import { type JobRequest, readKwargs } from "./kwargs.ts";
 import { createMessageFrames } from "./messages.ts";
-import type { ClaimedRun, ClaimTerms, FinishRun, Progress, Scope, Storage, TerminalStatus } from "./storage.ts";
+import type { ClaimedRun, ClaimOutcome, ClaimTerms, FinishRun, Progress, Scope, Storage, TerminalStatus } from "./storage.ts";
 
 export interface WorkerOptions {
   readonly storage: Storage;
@@ -60,6 +60,8 @@ export function createWorker(options: WorkerOptions): Worker {
   let claiming: Promise<void> | null = null;
   // Runs may be waiting: nothing has said yet that none is.
   let backlog = true;
+  // Runs wait for others of their threads to end.
+  let blocked = false;
   let failingSince: number | null = null;
   let cancelPoll: () => void = () => {};
   let onIdle: (() => void) | undefined;
@@ -71,9 +73,9 @@ export function createWorker(options: WorkerOptions): Worker {
     while (backlog && room()) {
       backlog = false;
       reserved++;
-      let claimed: ClaimedRun | null;
+      let outcome: ClaimOutcome;
       try {
-        claimed = await storage.claimRun(scope, { ...terms(), graph_ids, now: ambient.now() });
+        outcome = await storage.claimRun(scope, { ...terms(), graph_ids, now: ambient.now() });
         failingSince = null;
       } catch (error) {
         failingSince ??= ambient.now();
@@ -84,9 +86,10 @@ export function createWorker(options: WorkerOptions): Worker {
       } finally {
         reserved--;
       }
-      if (!claimed) continue;
+      blocked = outcome.kind === "blocked";
+      if (outcome.kind !== "claimed") continue;
       backlog = true;
-      start(claimed);
+      start(outcome.claimed);
     }
   }
 
@@ -116,8 +119,8 @@ export function createWorker(options: WorkerOptions): Worker {
     executing.set(claimed.run.run_id, execution);
     void execution.run().finally(() => {
       executing.delete(claimed.run.run_id);
-      // The end of a run lets the next one of its thread start, and those that waited for a place.
-      wake();
+      // Its end frees its thread for the next one, and its place for those that waited for it.
+      if (blocked || backlog || claiming) wake();
       if (executing.size === 0) onIdle?.();
     });
   }

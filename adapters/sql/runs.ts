@@ -184,8 +184,11 @@ const nextRun = (p: Claim): RawBuilder<string> => sql<string>`(select n.run_id f
 const expired = (p: Claim): RawBuilder<unknown> =>
   sql`deployment = ${p.deployment} and status = 'running' and lease_until <= ${p.now}`;
 
-const anythingToClaim = shape<Claim>((p) =>
-  raw(sql`select 1 from runs where ${expired(p)} union all select 1 where ${nextRun(p)} is not null limit 1`),
+/** What a claim would find. */
+const outlook = shape<Claim>((p) =>
+  raw(sql`select case when exists (select 1 from runs where ${expired(p)}) or ${nextRun(p)} is not null then 'claimed'
+    when exists (select 1 from runs where deployment = ${p.deployment} and status = 'pending' and due_at <= ${p.now})
+    then 'blocked' else 'none' end as kind`),
 );
 
 const requeueExpired = shape<Claim>((p) =>
@@ -351,13 +354,16 @@ export function runVerbs(
     async claimRun({ deployment }, { graph_ids, now, token, lease_until }) {
       const claim = { deployment, graph_ids: JSON.stringify(graph_ids), now };
       // Asked before the write lock is: this is called after every run, and mostly there is nothing.
-      if ((await driver.read(anythingToClaim(claim))).length === 0) return null;
+      const [seen] = await driver.read(outlook(claim));
+      if (seen?.kind !== "claimed") return { kind: seen?.kind === "blocked" ? "blocked" : "none" };
       const [, leased, taken] = await driver.batch([
         requeueExpired(claim),
         leaseNext({ ...claim, token, lease_until }),
         takeSlot({ deployment, token, lease_until }),
       ]);
-      return leased?.[0] ? toClaim(leased[0], taken?.[0] as SqlRow) : null;
+      const claimed = leased?.[0] ? toClaim(leased[0], taken?.[0] as SqlRow) : null;
+      // Somebody else was faster: there may be more.
+      return claimed ? { kind: "claimed", claimed } : { kind: "blocked" };
     },
 
     async renewLease({ deployment }, lease, lease_until) {

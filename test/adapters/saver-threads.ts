@@ -67,8 +67,9 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
     now,
   });
   if (kind !== "created") throw new Error(`The run was not created: ${kind}`);
-  const claimed = await storage.claimRun(scope, { token: crypto.randomUUID(), lease_until, graph_ids: ["graph"], now });
-  if (claimed?.run.run_id !== run_id) throw new Error("The run was not claimed");
+  const outcome = await storage.claimRun(scope, { token: crypto.randomUUID(), lease_until, graph_ids: ["graph"], now });
+  if (outcome.kind !== "claimed" || outcome.claimed.run.run_id !== run_id) throw new Error("The run was not claimed");
+  const { lease } = outcome.claimed;
   const job: JobCheckpoints = jobCheckpoints({
     storage,
     scope,
@@ -80,7 +81,7 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
     now: () => Date.now(),
     onDirty: () => {},
     async save() {
-      if (!(await storage.saveProgress(scope, claimed.lease, job.take(), Date.now()))) job.lose();
+      if (!(await storage.saveProgress(scope, lease, job.take(), Date.now()))) job.lose();
     },
   });
   return job;

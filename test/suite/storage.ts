@@ -315,7 +315,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       await aThread(storage, "t");
       assert.deepEqual(await storage.listCheckpoints(here, "t", { limit: 10 }), []);
       assert.equal(await storage.countThreads(here, { metadata: { a: 1 } }), 0);
-      assert.equal(await storage.claimRun(here, claimTerms("late")), null);
+      assert.equal(await claimNext(storage, here, claimTerms("late")), null);
     });
   });
 
@@ -443,7 +443,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
         claim: { token: "token-r3", lease_until: 5000 },
       });
       assert.equal(third.kind === "created" && third.claimed, null, "r2 waits before it");
-      assert.equal((await storage.claimRun(here, claimTerms("next")))?.run.run_id, "r2");
+      assert.equal((await claimNext(storage, here, claimTerms("next")))?.run.run_id, "r2");
     });
 
     test("makes the thread in the same batch, once", async (storage) => {
@@ -530,6 +530,18 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   });
 
   api.describe("claimRun", () => {
+    test("says whether runs wait for their threads, or none is due", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const kind = async (now: number): Promise<string> =>
+        (await storage.claimRun(here, { token: `at ${now}`, lease_until: now + 5000, graph_ids: ["echo"], now })).kind;
+      assert.equal(await kind(2000), "none");
+      for (const run of ["t1", "t2"]) await storage.createRun(here, await request(storage, assistant, "t", run));
+      assert.equal(await kind(2001), "claimed");
+      assert.equal(await kind(2002), "blocked");
+      assert.equal(await kind(7001), "claimed", "the first lease is over");
+    });
+
     test("takes the oldest run of the thread due longest", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
@@ -547,7 +559,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       }
       const order: string[] = [];
       for (;;) {
-        const claim = await storage.claimRun(here, claimTerms(`token-${order.length}`));
+        const claim = await claimNext(storage, here, claimTerms(`token-${order.length}`));
         if (!claim) break;
         order.push(claim.run.run_id);
         await storage.finishRun(here, claim.lease, finish());
@@ -565,8 +577,8 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
         const asked = await request(storage, assistant, "t", run_id);
         await storage.createRun(here, { ...asked, run: newRun("t", run_id, { graph_id }), now });
       }
-      assert.equal(await storage.claimRun(here, claimTerms("w")), null, "r1 is first, and not for this worker");
-      const first = await storage.claimRun(here, { ...claimTerms("w"), graph_ids: ["other", "echo"] });
+      assert.equal(await claimNext(storage, here, claimTerms("w")), null, "r1 is first, and not for this worker");
+      const first = await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other", "echo"] });
       assert.equal(first?.run.run_id, "r1");
     });
 
@@ -577,7 +589,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
         for (const n of [1, 2]) await aRun(storage, assistant, thread, `${thread}${n}`);
       }
       const claims = await Promise.all(
-        Array.from({ length: 8 }, (_, i) => storage.claimRun(here, claimTerms(`w${i}`))),
+        Array.from({ length: 8 }, (_, i) => claimNext(storage, here, claimTerms(`w${i}`))),
       );
       const taken = claims.filter((claim) => claim !== null);
       assert.deepEqual(taken.map((claim) => claim.run.run_id).sort(), ["t1", "u1", "v1"]);
@@ -586,17 +598,17 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
         assert.deepEqual(claim.run, await storage.getRun(here, claim.run.run_id));
         assert.deepEqual(claim.thread, await storage.getThread(here, claim.run.thread_id));
       }
-      assert.equal(await storage.claimRun(here, claimTerms("more")), null);
+      assert.equal(await claimNext(storage, here, claimTerms("more")), null);
     });
 
     test("takes only runs of the graphs asked for", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await aRun(storage, assistant, "t", "r1");
-      assert.equal(await storage.claimRun(here, { ...claimTerms("w"), graph_ids: [] }), null);
-      assert.equal(await storage.claimRun(here, { ...claimTerms("w"), graph_ids: ["other"] }), null);
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w"), graph_ids: [] }), null);
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other"] }), null);
       assert.equal(
-        (await storage.claimRun(here, { ...claimTerms("w"), graph_ids: ["other", "echo"] }))?.run.run_id,
+        (await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other", "echo"] }))?.run.run_id,
         "r1",
       );
     });
@@ -605,10 +617,10 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");
-      assert.equal(await storage.claimRun(here, { ...claimTerms("w2"), now: 4999 }), null);
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 4999 }), null);
       assert.deepEqual(await storage.renewLease(here, lease, 7000), { cancelled: false });
-      assert.equal(await storage.claimRun(here, { ...claimTerms("w2"), now: 6999 }), null);
-      const second = (await storage.claimRun(here, { ...claimTerms("w2"), now: 7000 })) as ClaimedRun;
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 6999 }), null);
+      const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 7000 })) as ClaimedRun;
       assert.equal(second.run.run_id, "r1");
       assert.equal(second.run.attempt, 2);
       assert.equal(second.run.started_at, 1100);
@@ -623,7 +635,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       await storage.releaseSlot(here, lease);
       assert.deepEqual(await storage.listCheckpoints(here, "t", { limit: 10 }), []);
       assert.equal((await storage.getThread(here, "t"))?.running, "r1");
-      assert.equal(await storage.claimRun(here, { ...claimTerms("w3"), now: 7200 }), null, "the slot is still taken");
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w3"), now: 7200 }), null, "the slot is still taken");
       assert.equal(await storage.finishRun(here, second.lease, finish()), true);
     });
 
@@ -633,10 +645,10 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const first = await claimed(storage, assistant, "t", "r1");
       const inner = { ...checkpoint("s1", {}), ns: "sub" };
       await storage.saveProgress(here, first.lease, progress([inner]), 1200);
-      const second = (await storage.claimRun(here, { ...claimTerms("w2"), now: 5000 })) as ClaimedRun;
+      const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 5000 })) as ClaimedRun;
       assert.equal(second.resumed, false);
       await storage.saveProgress(here, second.lease, progress([checkpoint("c1", {})]), 5100);
-      const third = (await storage.claimRun(here, {
+      const third = (await claimNext(storage, here, {
         ...claimTerms("w3"),
         now: 95000,
         lease_until: 99000,
@@ -674,7 +686,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.equal(await storage.finishRun(here, lease, finish({ now: 4000 })), false, "a second end changes nothing");
       assert.equal(await storage.saveProgress(here, lease, progress([checkpoint("c2", {})]), 4000), false);
       assert.equal((await storage.getRun(here, "r1"))?.status, "interrupted");
-      const next = (await storage.claimRun(here, claimTerms("w2"))) as ClaimedRun;
+      const next = (await claimNext(storage, here, claimTerms("w2"))) as ClaimedRun;
       assert.equal(next.run.run_id, "r2");
       const rest = { status: "idle", interrupts: {}, error: null } as const;
       await storage.finishRun(here, next.lease, finish({ thread: { head: null, ...rest } }));
@@ -717,7 +729,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const run = await storage.getRun(here, "r1");
       assert.deepEqual([run?.status, run?.attempt], ["pending", 0]);
       assert.equal(await storage.saveProgress(here, lease, progress([checkpoint("c2", {})]), 1300), false);
-      const again = (await storage.claimRun(here, { ...claimTerms("w2"), now: 1300 })) as ClaimedRun;
+      const again = (await claimNext(storage, here, { ...claimTerms("w2"), now: 1300 })) as ClaimedRun;
       assert.deepEqual([again.run.run_id, again.run.attempt, again.resumed], ["r1", 1, true]);
     });
 
@@ -750,12 +762,12 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       const { lease } = await claimed(storage, assistant, "t", "r1");
       await storage.releaseSlot(here, lease);
       await aRun(storage, assistant, "t", "r2");
-      assert.equal(await storage.claimRun(here, claimTerms("w2")), null, "a running run keeps its slot");
+      assert.equal(await claimNext(storage, here, claimTerms("w2")), null, "a running run keeps its slot");
       await storage.finishRun(here, lease, finish());
-      await storage.claimRun(here, claimTerms("w2"));
+      await claimNext(storage, here, claimTerms("w2"));
       await storage.releaseSlot(here, lease);
       await aRun(storage, assistant, "t", "r3");
-      assert.equal(await storage.claimRun(here, claimTerms("w3")), null, "the slot is w2's");
+      assert.equal(await claimNext(storage, here, claimTerms("w3")), null, "the slot is w2's");
     });
   });
 
@@ -1002,7 +1014,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.equal(await storage.getCheckpoint(there, "t", { ns: "" }), null);
       assert.deepEqual(await storage.listCheckpoints(there, "t", { limit: 10 }), []);
       assert.equal(await storage.countThreads(there, { metadata: { at: "here" } }), 0);
-      assert.equal(await storage.claimRun(there, { ...claimTerms("w"), now: 90000, lease_until: 99000 }), null);
+      assert.equal(await claimNext(storage, there, { ...claimTerms("w"), now: 90000, lease_until: 99000 }), null);
       assert.equal(await storage.renewLease(there, lease, 99000), null);
       assert.equal(await storage.saveProgress(there, lease, progress([checkpoint("c2", {})]), 1200), false);
       assert.equal(await storage.finishRun(there, lease, finish()), false);
@@ -1109,6 +1121,12 @@ async function aLease(storage: Storage): Promise<Lease> {
   const assistant = await anAssistant(storage);
   await aThread(storage, "t");
   return (await claimed(storage, assistant, "t", "r1")).lease;
+}
+
+/** The claimed run, or null where there was none to claim. */
+async function claimNext(storage: Storage, ...args: Parameters<Storage["claimRun"]>): Promise<ClaimedRun | null> {
+  const outcome = await storage.claimRun(...args);
+  return outcome.kind === "claimed" ? outcome.claimed : null;
 }
 
 function claimTerms(token: string): Parameters<Storage["claimRun"]>[1] {

@@ -5,8 +5,8 @@ import type { ClaimedRun, Lease, Progress, Scope, Storage } from "../../lib/stor
 const WORKERS = 8;
 const CLIENTS = 12;
 /** Clients go on until so much has happened, and each at most so long. */
-const ATTEMPTS = 250;
-const REFUSED = 20;
+const ATTEMPTS = 120;
+const REFUSED = 15;
 const STEPS = 600;
 const THREADS = 10;
 const LEASE_MS = 100;
@@ -59,7 +59,7 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   const threadMade = new Set<string>();
   const stored = new Map<string, { readonly thread_id: string; readonly sent: number }>();
   const neverStored = new Set<string>();
-  const handed: ClaimedRun[] = [];
+  const claims: { readonly lease: Lease; readonly attempt: Attempt }[] = [];
 
   const { assistant } = await storage.createAssistant(
     scope,
@@ -72,13 +72,19 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     while (clientsLeft > 0 && !condition()) await turn();
   };
 
-  const begin = (claim: ClaimedRun): Attempt => {
+  /** Notes a claim as soon as it is answered, whenever the work on it starts. */
+  const begin = (claim: ClaimedRun): { readonly lease: Lease; readonly attempt: Attempt } => {
     const { run_id, thread_id } = claim.lease;
     assert.equal(claim.run.status, "running");
     assert.equal(claim.thread.running, run_id);
     const attempt: Attempt = { run_id, thread_id, claimed: ++order, accepted: 0 };
     attempts.push(attempt);
-    return attempt;
+    return { lease: claim.lease, attempt };
+  };
+
+  const claim = async (token: string): Promise<ReturnType<typeof begin> | null> => {
+    const outcome = await storage.claimRun(scope, { token, lease_until: now + LEASE_MS, graph_ids: ["g"], now });
+    return outcome.kind === "claimed" ? begin(outcome.claimed) : null;
   };
 
   /** A write with the lease: notes what was accepted, and what was not and so must never be seen. */
@@ -131,9 +137,7 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     return done;
   };
 
-  const work = async (claim: ClaimedRun): Promise<void> => {
-    const attempt = begin(claim);
-    const { lease } = claim;
+  const work = async (lease: Lease, attempt: Attempt): Promise<void> => {
     for (let step = below(4); step > 0; step--) {
       const id = `c${String(++count).padStart(8, "0")}`;
       const stalled = now;
@@ -154,15 +158,8 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
 
   const worker = async (): Promise<void> => {
     while (clientsLeft > 0) {
-      const claim =
-        handed.pop() ??
-        (await storage.claimRun(scope, {
-          token: `w${++count}`,
-          lease_until: now + LEASE_MS,
-          graph_ids: ["g"],
-          now,
-        }));
-      if (claim) await work(claim);
+      const taken = claims.pop() ?? (await claim(`w${++count}`));
+      if (taken) await work(taken.lease, taken.attempt);
       else await turn();
     }
   };
@@ -195,7 +192,7 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     }
     threadMade.add(thread_id);
     created.set(run_id, { thread_id, sent, deleted: false });
-    if (outcome.claimed) handed.push(outcome.claimed);
+    if (outcome.claimed) claims.push(begin(outcome.claimed));
   };
 
   const client = async (): Promise<void> => {
@@ -238,14 +235,9 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   // Drain: whoever still held a lease is dead now.
   for (;;) {
     now += LEASE_MS;
-    const claim = await storage.claimRun(scope, {
-      token: `d${++count}`,
-      lease_until: now + LEASE_MS,
-      graph_ids: ["g"],
-      now,
-    });
-    if (!claim) break;
-    assert.equal(await end(claim.lease, begin(claim)), true);
+    const taken = await claim(`d${++count}`);
+    if (!taken) break;
+    assert.equal(await end(taken.lease, taken.attempt), true);
   }
   const wasDeleted = (thread_id: string, sent: number): boolean => (threadDeleted.get(thread_id) ?? 0) > sent;
 
