@@ -3,14 +3,14 @@
 import http from "node:http";
 
 if (process.argv[2] === "langgraph") await import("./peers/graphs.mjs");
-const events = Array.from({ length: 200 }, (_, i) => `event: messages\ndata: {"i":${i}}\n\n`);
+const event = "event: metadata\ndata: {}\n\n";
 
 function listenOnBun() {
   const stream = () => {
     const encoder = new TextEncoder();
     const body = new ReadableStream({
       start(controller) {
-        for (const event of events) controller.enqueue(encoder.encode(event));
+        controller.enqueue(encoder.encode(event));
         controller.close();
       },
     });
@@ -33,8 +33,7 @@ async function listenOnNode() {
     const body = JSON.parse(Buffer.concat(parts).toString());
     if (request.url !== "/runs/stream") return response.end(JSON.stringify(body));
     response.writeHead(200, { "content-type": "text/event-stream" });
-    for (const event of events) response.write(event);
-    response.end();
+    response.end(event);
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   return server.address().port;

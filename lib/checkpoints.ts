@@ -157,7 +157,13 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       if (lost) throw new LeaseLost(options.run_id);
       if (items.length === 0) return;
       const name = key(at.ns, at.checkpoint_id);
-      ownWrites.set(name, overlay(ownWrites.get(name) ?? [], items.map((item) => ({ ...item, task_id }))));
+      ownWrites.set(
+        name,
+        overlay(
+          ownWrites.get(name) ?? [],
+          items.map((item) => ({ ...item, task_id })),
+        ),
+      );
       writes.push({ ...at, task_id, writes: items });
       for (const item of items) backlog += item.data.length;
       await queued();
@@ -199,7 +205,11 @@ export function storedCheckpoints(
       if (id === null) return null;
       const seen = id === undefined ? undefined : known.get(key(ns, id));
       if (seen) return seen;
-      const stored = await storage.getCheckpoint(scope, thread_id, id === undefined ? { ns } : { ns, checkpoint_id: id });
+      const stored = await storage.getCheckpoint(
+        scope,
+        thread_id,
+        id === undefined ? { ns } : { ns, checkpoint_id: id },
+      );
       if (stored) known.set(key(stored.ns, stored.checkpoint_id), stored);
       return stored;
     },

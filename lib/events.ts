@@ -107,7 +107,8 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
         size += data.length + FRAME_OVERHEAD;
         if (size > ring_size) {
           let cut = 0;
-          while (size > ring_size / 2 && cut < frames.length - 1) size -= (frames[cut++] as Frame).data.length + FRAME_OVERHEAD;
+          while (size > ring_size / 2 && cut < frames.length - 1)
+            size -= (frames[cut++] as Frame).data.length + FRAME_OVERHEAD;
           lostUpTo = (frames[cut - 1] as Frame).id as number;
           frames = frames.slice(cut);
         }

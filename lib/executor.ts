@@ -165,7 +165,12 @@ export interface GraphSchemas {
 }
 
 export interface DrawnGraph {
-  readonly nodes: readonly { readonly id: string; readonly type?: string; readonly data?: Json; readonly metadata?: Json }[];
+  readonly nodes: readonly {
+    readonly id: string;
+    readonly type?: string;
+    readonly data?: Json;
+    readonly metadata?: Json;
+  }[];
   readonly edges: readonly {
     readonly source: string;
     readonly target: string;
@@ -177,11 +182,19 @@ export interface DrawnGraph {
 /** Reads of a graph whose executor writes its own checkpoints. */
 export interface GraphState {
   /** A state that this graph has written. Null when there is none. */
-  get(at: StateRef, checkpoints: CheckpointReader, options: { readonly subgraphs: boolean }): Promise<ThreadState | null>;
+  get(
+    at: StateRef,
+    checkpoints: CheckpointReader,
+    options: { readonly subgraphs: boolean },
+  ): Promise<ThreadState | null>;
   schemas(graph_id: string): Promise<GraphSchemas>;
   drawn(graph_id: string, xray: boolean | number): Promise<DrawnGraph>;
   /** Namespace → schemas of the subgraphs; `{}` when there are none. */
-  subgraphs(graph_id: string, namespace: string | null, recurse: boolean): Promise<Readonly<Record<string, GraphSchemas>>>;
+  subgraphs(
+    graph_id: string,
+    namespace: string | null,
+    recurse: boolean,
+  ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
 /** Bytes or text as an executor encoded them. The store never looks inside, but may store a `json` array as its tail. */

@@ -71,7 +71,9 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
 }
 
 /** `goto` of a request as a list. */
-export function gotoList(goto: string | Send | readonly (string | Send)[] | null | undefined): readonly (string | Send)[] {
+export function gotoList(
+  goto: string | Send | readonly (string | Send)[] | null | undefined,
+): readonly (string | Send)[] {
   if (goto === null || goto === undefined) return [];
   return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
 }

@@ -45,7 +45,7 @@ export type {
 export { combine } from "./executor.ts";
 export { type AgentFunction, type FunctionJob, fromFunctions } from "./functions.ts";
 export type { Json, JsonObject } from "./json.ts";
-export type { Frame, FrameReader, Run, RunCreate, RunOrigin, Runs, RunStream, RunWait } from "./runs.ts";
+export type { Frame, FrameReader, Run, RunCreate, RunOrigin, RunStream, Runs, RunWait } from "./runs.ts";
 export { createService, type Service, type ServiceInfo, type ServiceOptions, VERSION } from "./service.ts";
 export type * from "./storage.ts";
 export type {

@@ -6,9 +6,18 @@ import type { Events, Frame, FrameReader, Outcome, Tape } from "./events.ts";
 import type { CheckpointRef, Executor, RunConfig, Send, StreamMode } from "./executor.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "./json.ts";
 import { gotoList, type JobRequest, writeKwargs } from "./kwargs.ts";
-import type { AssistantRow, CreateRun, MultitaskStrategy, RunRow, RunStatus, Scope, Storage, ThreadRow } from "./storage.ts";
+import type {
+  AssistantRow,
+  CreateRun,
+  MultitaskStrategy,
+  RunRow,
+  RunStatus,
+  Scope,
+  Storage,
+  ThreadRow,
+} from "./storage.ts";
 import type { ThreadDirectory } from "./threads.ts";
-import { endDeleted, waitResult, type Worker } from "./worker.ts";
+import { endDeleted, type Worker, waitResult } from "./worker.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
 export interface Run {
@@ -32,10 +41,18 @@ export interface RunCreate {
     readonly update?: Json;
     readonly goto?: string | Send | readonly (string | Send)[] | null;
   } | null;
-  readonly config?: { readonly tags?: readonly string[]; readonly recursion_limit?: number; readonly configurable?: JsonObject } | null;
+  readonly config?: {
+    readonly tags?: readonly string[];
+    readonly recursion_limit?: number;
+    readonly configurable?: JsonObject;
+  } | null;
   readonly context?: JsonObject | null;
   readonly metadata?: JsonObject | null;
-  readonly checkpoint?: { readonly checkpoint_id?: string | null; readonly checkpoint_ns?: string | null; readonly checkpoint_map?: JsonObject | null } | null;
+  readonly checkpoint?: {
+    readonly checkpoint_id?: string | null;
+    readonly checkpoint_ns?: string | null;
+    readonly checkpoint_map?: JsonObject | null;
+  } | null;
   readonly checkpoint_id?: string | null;
   readonly stream_mode?: StreamMode | readonly StreamMode[] | null;
   readonly stream_subgraphs?: boolean | null;
@@ -401,7 +418,9 @@ function changed(
   thread: ThreadRow,
   next: { metadata: JsonObject; config: JsonObject },
 ): Pick<CreateRun, "update_thread"> {
-  return sameJson(thread.metadata, next.metadata) && sameJson(thread.config, next.config) ? {} : { update_thread: next };
+  return sameJson(thread.metadata, next.metadata) && sameJson(thread.config, next.config)
+    ? {}
+    : { update_thread: next };
 }
 
 function jobRequest(

@@ -68,7 +68,9 @@ const SWEEP_ROWS = 500;
 const positive = v.pipe(v.number(), v.integer(), v.minValue(1));
 const Settings = v.object({
   deployment: v.optional(
-    v.object({ name: v.optional(v.pipe(v.string(), v.regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/, "use letters, digits, . _ -"))) }),
+    v.object({
+      name: v.optional(v.pipe(v.string(), v.regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/, "use letters, digits, . _ -"))),
+    }),
   ),
   worker: v.optional(
     v.object({
@@ -76,9 +78,7 @@ const Settings = v.object({
       lease_ms: v.optional(v.pipe(positive, v.minValue(1_000))),
     }),
   ),
-  http: v.optional(
-    v.object({ cors: v.optional(v.object({ allow_origins: v.optional(v.array(v.string())) })) }),
-  ),
+  http: v.optional(v.object({ cors: v.optional(v.object({ allow_origins: v.optional(v.array(v.string())) })) })),
 });
 
 /** Keys that no option has, at any depth. */
@@ -165,7 +165,10 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   let cancelSweep = (): void => {};
   async function sweep(): Promise<void> {
     try {
-      while (!stopped && (await storage.sweepTemporary(scope, ambient.now() - KEEP_TEMPORARY_MS, SWEEP_ROWS)) === SWEEP_ROWS) {
+      while (
+        !stopped &&
+        (await storage.sweepTemporary(scope, ambient.now() - KEEP_TEMPORARY_MS, SWEEP_ROWS)) === SWEEP_ROWS
+      ) {
         await new Promise<void>((resolve) => ambient.defer(resolve));
       }
     } catch (error) {

@@ -123,11 +123,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   }
 
   /** A thread may have been run by several graphs: each checkpoint is read by the one that wrote it. */
-  async function stateFrom(
-    at: StateRef,
-    reader: CheckpointReader,
-    subgraphs = false,
-  ): Promise<ThreadState | null> {
+  async function stateFrom(at: StateRef, reader: CheckpointReader, subgraphs = false): Promise<ThreadState | null> {
     const stored = await reader.get(at);
     if (!stored) return null;
     const { graph_id } = stored.metadata;
@@ -160,7 +156,15 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
 
   /** All rows that match `values` too, in order; values are read only after every other filter. */
   async function matching(query: ThreadSearch): Promise<{ row: ThreadRow; state: ThreadState | null }[]> {
-    const { values = {}, sort_by = "created_at", sort_order = "desc", select: _, limit: _limit, offset: _offset, ...filter } = query;
+    const {
+      values = {},
+      sort_by = "created_at",
+      sort_order = "desc",
+      select: _,
+      limit: _limit,
+      offset: _offset,
+      ...filter
+    } = query;
     const found: { row: ThreadRow; state: ThreadState | null }[] = [];
     for (let offset = 0; ; offset += BATCH) {
       const { rows } = await storage.searchThreads(scope, { ...filter, sort_by, sort_order, limit: BATCH, offset });
@@ -191,7 +195,9 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     get: async (thread_id) => toThread(await visible(thread_id)),
     async update(thread_id, patch) {
       await visible(thread_id);
-      const next = (thread: ThreadRow): { metadata: JsonObject } => ({ metadata: { ...thread.metadata, ...patch.metadata } });
+      const next = (thread: ThreadRow): { metadata: JsonObject } => ({
+        metadata: { ...thread.metadata, ...patch.metadata },
+      });
       const row = await storage.updateThread(scope, thread_id.toLowerCase(), next, ambient.now());
       if (!row) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
       return await toThread(row);
@@ -239,7 +245,12 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const row = await visible(thread_id);
       const reader = storedCheckpoints(storage, scope, row.thread_id, null);
       const states: ThreadState[] = [];
-      for await (const { ns, checkpoint_id } of reader.list({ ns: checkpoint.checkpoint_ns ?? "", limit, before, metadata })) {
+      for await (const { ns, checkpoint_id } of reader.list({
+        ns: checkpoint.checkpoint_ns ?? "",
+        limit,
+        before,
+        metadata,
+      })) {
         const state = await stateFrom({ thread_id: row.thread_id, ns, checkpoint_id }, reader);
         if (state) states.push(state);
       }

@@ -10,7 +10,16 @@ import type { Executor, ExecutorEvent, GraphInfo, Job, StreamMode } from "./exec
 import { isObject, type Json, type JsonObject } from "./json.ts";
 import { type JobRequest, readKwargs } from "./kwargs.ts";
 import { createMessageFrames } from "./messages.ts";
-import type { ClaimedRun, ClaimOutcome, ClaimTerms, FinishRun, Progress, Scope, Storage, TerminalStatus } from "./storage.ts";
+import type {
+  ClaimedRun,
+  ClaimOutcome,
+  ClaimTerms,
+  FinishRun,
+  Progress,
+  Scope,
+  Storage,
+  TerminalStatus,
+} from "./storage.ts";
 
 export interface WorkerOptions {
   readonly storage: Storage;
@@ -51,7 +60,7 @@ const BUSY_MS = 4;
 const MAX_ATTEMPTS = 3;
 
 export function createWorker(options: WorkerOptions): Worker {
-  const { storage, scope, executor, events, ambient, concurrency, lease_ms } = options;
+  const { storage, scope, executor, ambient, concurrency, lease_ms } = options;
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   const graph_ids = [...graphs.keys()];
   const executing = new Map<string, Execution>();
@@ -287,7 +296,9 @@ class Execution {
     const { run } = this.claimed;
     const attempts = this.graph.max_attempts ?? MAX_ATTEMPTS;
     if (run.attempt > attempts) {
-      throw Object.assign(new Error(`The run was started ${attempts} times and never reached its end`), { name: "AttemptsExhausted" });
+      throw Object.assign(new Error(`The run was started ${attempts} times and never reached its end`), {
+        name: "AttemptsExhausted",
+      });
     }
     const job = this.job();
     if (this.graph.checkpoints === "worker") this.recorder = stateRecorder(ambient, this.checkpoints, job);
@@ -355,7 +366,12 @@ class Execution {
   }
 
   private showDebug(type: string, payload: JsonObject): void {
-    this.show("debug", { step: this.step, timestamp: new Date(this.options.ambient.now()).toISOString(), type, payload });
+    this.show("debug", {
+      step: this.step,
+      timestamp: new Date(this.options.ambient.now()).toISOString(),
+      type,
+      payload,
+    });
   }
 
   private show(event: string, data: Json): void {
@@ -404,7 +420,8 @@ class Execution {
 
   /** Stores what is dirty; one save at a time. A store that fails keeps the data for the next one. */
   private save(): Promise<void> {
-    if (this.saving) return this.saving.then(() => (this.checkpoints.dirty() && !this.reason ? this.save() : undefined));
+    if (this.saving)
+      return this.saving.then(() => (this.checkpoints.dirty() && !this.reason ? this.save() : undefined));
     this.saveTimer?.();
     this.saveTimer = null;
     this.saving = this.store(this.checkpoints.take()).finally(() => {
@@ -422,7 +439,12 @@ class Execution {
         if (!kept) this.stop("lease_lost");
         return;
       } catch (error) {
-        ambient.log({ level: "error", message: "progress could not be stored", run_id: this.claimed.run.run_id, error });
+        ambient.log({
+          level: "error",
+          message: "progress could not be stored",
+          run_id: this.claimed.run.run_id,
+          error,
+        });
         await new Promise<void>((resolve) => void ambient.timer(RETRY_MS, resolve));
       }
     }
@@ -446,7 +468,13 @@ class Execution {
     const interrupts: [string, Json][] = (last?.tasks ?? [])
       .filter((task) => task.interrupts.length > 0)
       .map((task) => [task.id, task.interrupts as unknown as Json]);
-    const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, interrupts.flatMap(([, list]) => list as Json[]));
+    const result: Json = error
+      ? { __error__: error }
+      : waitResult(
+          last?.values ?? {},
+          next,
+          interrupts.flatMap(([, list]) => list as Json[]),
+        );
     const finish: FinishRun = {
       status,
       error,
@@ -500,7 +528,10 @@ function isLeaseLost(error: unknown): boolean {
 }
 
 function errorBody(error: unknown): JsonObject {
-  const { name, message } = (typeof error === "object" && error !== null ? error : {}) as { name?: unknown; message?: unknown };
+  const { name, message } = (typeof error === "object" && error !== null ? error : {}) as {
+    name?: unknown;
+    message?: unknown;
+  };
   return {
     error: typeof name === "string" && name !== "" ? name : "Error",
     message: typeof message === "string" ? message : typeof error === "string" ? error : "The graph failed",

@@ -25,7 +25,16 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
   const content = { graph_id: "g", name: "g", description: null, config: {}, context: {}, metadata: {} };
   const { assistant } = await storage.createAssistant(scope, { assistant_id, ...content }, NOW);
   const outcome = await storage.createRun(scope, {
-    run: { run_id, thread_id, assistant_id, graph_id: "g", metadata: {}, kwargs: {}, multitask_strategy: "enqueue", temporary: false },
+    run: {
+      run_id,
+      thread_id,
+      assistant_id,
+      graph_id: "g",
+      metadata: {},
+      kwargs: {},
+      multitask_strategy: "enqueue",
+      temporary: false,
+    },
     seen: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: {}, config: {}, hidden: false },
     claim: { token: crypto.randomUUID(), lease_until: NOW + 10_000 },
@@ -54,7 +63,12 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
   return { storage, claimed, job, store, [Symbol.asyncDispose]: () => storage.close() };
 }
 
-function checkpoint(id: number, messages: readonly string[], parent: number | null, fields: Partial<NewCheckpoint> = {}): NewCheckpoint {
+function checkpoint(
+  id: number,
+  messages: readonly string[],
+  parent: number | null,
+  fields: Partial<NewCheckpoint> = {},
+): NewCheckpoint {
   const name = (n: number): string => `1f000000-0000-6000-8000-${n.toString().padStart(12, "0")}`;
   return {
     ns: "",
@@ -134,7 +148,11 @@ describe("checkpoints of a job", () => {
     await job.put(checkpoint(2, [long, "ab"], 1));
     await job.put(checkpoint(3, [long], 2));
     await store();
-    for (const [id, expected] of [[1, [long, "a"]], [2, [long, "ab"]], [3, [long]]] as const) {
+    for (const [id, expected] of [
+      [1, [long, "a"]],
+      [2, [long, "ab"]],
+      [3, [long]],
+    ] as const) {
       const { checkpoint_id } = checkpoint(id, [], null);
       const stored = await storage.getCheckpoint(scope, claimed.run.thread_id, { ns: "", checkpoint_id });
       assert.equal(stored?.values[0]?.data, JSON.stringify(expected));
@@ -147,7 +165,10 @@ describe("checkpoints of a job", () => {
     await job.put(checkpoint(1, ["a"], null));
     await storage.deleteThread(scope, claimed.run.thread_id);
     await assert.rejects(job.put(checkpoint(2, ["a", "b"], 1)), LeaseLost);
-    await assert.rejects(job.putWrites({ ns: "", checkpoint_id: "x" }, "t", [{ channel: "c", idx: 0, type: "json", data: "1" }]), LeaseLost);
+    await assert.rejects(
+      job.putWrites({ ns: "", checkpoint_id: "x" }, "t", [{ channel: "c", idx: 0, type: "json", data: "1" }]),
+      LeaseLost,
+    );
   });
 
   it("makes ids that sort by time and never below the head", () => {

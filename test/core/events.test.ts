@@ -43,7 +43,10 @@ describe("events", () => {
     tape.end({ status: "error", result: { __error__: { error: "E", message: "m" } } });
     tape.publish("values", "2");
     tape.end({ status: "success", result: {} });
-    assert.deepEqual((await collect(tape.read(0))).map((frame) => frame.event), ["end"]);
+    assert.deepEqual(
+      (await collect(tape.read(0))).map((frame) => frame.event),
+      ["end"],
+    );
     assert.equal((await tape.ended()).status, "error");
   });
 
@@ -53,7 +56,10 @@ describe("events", () => {
     assert.deepEqual(reader.take(), []);
     tape.publish("a", "1");
     tape.publish("b", "2");
-    assert.deepEqual(reader.take().map((frame) => frame.event), ["a", "b"]);
+    assert.deepEqual(
+      reader.take().map((frame) => frame.event),
+      ["a", "b"],
+    );
     assert.deepEqual(reader.take(), []);
   });
 
@@ -79,7 +85,10 @@ describe("events", () => {
     tape.startAt(5);
     tape.publish("end", "3");
     tape.end({ status: "success", result: {} });
-    assert.deepEqual((await collect(tape.read(0))).map((frame) => frame.id), [1, 2 ** 32 + 1, 2 ** 32 + 2]);
+    assert.deepEqual(
+      (await collect(tape.read(0))).map((frame) => frame.id),
+      [1, 2 ** 32 + 1, 2 ** 32 + 2],
+    );
   });
 
   it("says once when a reader leaves before the end, and never after it", async () => {

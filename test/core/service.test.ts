@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import {
-  combine,
   ConfigError,
+  combine,
   createService,
   type Executor,
   type ExecutorEvent,
@@ -28,12 +28,21 @@ const contents = (values: Json): unknown[] =>
   ((values as { messages?: { content: unknown }[] }).messages ?? []).map((message) => message.content);
 
 /** A gate that agents wait at until the test opens it. */
-function gate(): { readonly open: () => void; readonly passed: Promise<void>; readonly reached: Promise<void>; readonly reach: () => void } {
+function gate(): {
+  readonly open: () => void;
+  readonly passed: Promise<void>;
+  readonly reached: Promise<void>;
+  readonly reach: () => void;
+} {
   const [passed, reached] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   return { open: passed.resolve, passed: passed.promise, reach: reached.resolve, reached: reached.promise };
 }
 
-async function waited(service: Service, thread_id: string | null, request: Parameters<Service["runs"]["wait"]>[1]): Promise<Json> {
+async function waited(
+  service: Service,
+  thread_id: string | null,
+  request: Parameters<Service["runs"]["wait"]>[1],
+): Promise<Json> {
   return await (await service.runs.wait(thread_id, request)).result;
 }
 
@@ -51,10 +60,24 @@ describe("createService", () => {
       webhooks: {},
       nonsense: true,
     } as unknown as ServiceOptions;
-    const error = await createService(options).then(() => null, (thrown: unknown) => thrown);
+    const error = await createService(options).then(
+      () => null,
+      (thrown: unknown) => thrown,
+    );
     assert.ok(error instanceof ConfigError);
-    for (const key of ["storage", "a/b", "worker.concurrency", "worker.lease_ms", "deployment.name", "webhooks", "nonsense"]) {
-      assert.ok(error.problems.some((problem) => problem.includes(key)), `${key} in ${error.message}`);
+    for (const key of [
+      "storage",
+      "a/b",
+      "worker.concurrency",
+      "worker.lease_ms",
+      "deployment.name",
+      "webhooks",
+      "nonsense",
+    ]) {
+      assert.ok(
+        error.problems.some((problem) => problem.includes(key)),
+        `${key} in ${error.message}`,
+      );
     }
     assert.match(error.message, /webhooks: not built yet/);
   });
@@ -109,16 +132,24 @@ describe("runs", () => {
     await using kit = await testService({ agents: { count: async ({ messages }) => `seen ${messages.length}` } });
     const { thread_id } = await kit.service.threads.create();
     await waited(kit.service, thread_id, ask("count"));
-    assert.deepEqual(contents(await waited(kit.service, thread_id, ask("count", "again"))), ["hi", "seen 1", "again", "seen 3"]);
-    const history = await kit.service.threads.history(thread_id);
-    assert.deepEqual(history.map((state) => [state.next, contents(state.values).length, state.metadata?.["source"]]), [
-      [[], 4, "loop"],
-      [["count"], 3, "loop"],
-      [["__start__"], 2, "input"],
-      [[], 2, "loop"],
-      [["count"], 1, "loop"],
-      [["__start__"], 0, "input"],
+    assert.deepEqual(contents(await waited(kit.service, thread_id, ask("count", "again"))), [
+      "hi",
+      "seen 1",
+      "again",
+      "seen 3",
     ]);
+    const history = await kit.service.threads.history(thread_id);
+    assert.deepEqual(
+      history.map((state) => [state.next, contents(state.values).length, state.metadata?.["source"]]),
+      [
+        [[], 4, "loop"],
+        [["count"], 3, "loop"],
+        [["__start__"], 2, "input"],
+        [[], 2, "loop"],
+        [["count"], 1, "loop"],
+        [["__start__"], 0, "input"],
+      ],
+    );
     for (const [i, state] of history.entries()) {
       assert.equal(state.parent_checkpoint?.checkpoint_id, history[i + 1]?.checkpoint?.checkpoint_id);
     }
@@ -136,7 +167,9 @@ describe("runs", () => {
     const history = await kit.service.threads.history(thread_id);
     const children = history.filter((state) => state.parent_checkpoint?.checkpoint_id === checkpoint_id);
     assert.equal(children.length, 2, "two branches");
-    await assert.rejects(waited(kit.service, thread_id, { ...ask("count"), checkpoint_id: "nowhere" }), { code: "not_found" });
+    await assert.rejects(waited(kit.service, thread_id, { ...ask("count"), checkpoint_id: "nowhere" }), {
+      code: "not_found",
+    });
   });
 
   it("does not store a long conversation again with every turn", async () => {
@@ -161,7 +194,10 @@ describe("runs", () => {
     }
     const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
     // A whole copy comes now and then; on the average a turn costs the same, early or late.
-    assert.ok(sum(bytes.slice(60)) < 3 * sum(bytes.slice(0, 60)), `${sum(bytes.slice(0, 60))} then ${sum(bytes.slice(60))}`);
+    assert.ok(
+      sum(bytes.slice(60)) < 3 * sum(bytes.slice(0, 60)),
+      `${sum(bytes.slice(0, 60))} then ${sum(bytes.slice(60))}`,
+    );
     assert.equal(contents((await kit.service.threads.get(thread_id)).values).length, 240);
   });
 
@@ -180,12 +216,20 @@ describe("runs", () => {
     const { thread_id } = await kit.service.threads.create();
     const running = await kit.service.runs.create(thread_id, ask("slow", "1"));
     await first.reached;
-    const queued = [await kit.service.runs.create(thread_id, ask("slow", "2")), await kit.service.runs.create(thread_id, ask("slow", "3"))];
+    const queued = [
+      await kit.service.runs.create(thread_id, ask("slow", "2")),
+      await kit.service.runs.create(thread_id, ask("slow", "3")),
+    ];
     assert.equal((await kit.service.threads.get(thread_id)).status, "busy");
-    await assert.rejects(kit.service.runs.create(thread_id, { ...ask("slow"), multitask_strategy: "reject" }), (error: unknown) =>
-      error instanceof ServiceError && error.code === "conflict" && /already running a task/.test(error.message),
+    await assert.rejects(
+      kit.service.runs.create(thread_id, { ...ask("slow"), multitask_strategy: "reject" }),
+      (error: unknown) =>
+        error instanceof ServiceError && error.code === "conflict" && /already running a task/.test(error.message),
     );
-    assert.deepEqual(await Promise.all(queued.map(async (run) => (await kit.service.runs.get(thread_id, run.run_id)).status)), ["pending", "pending"]);
+    assert.deepEqual(
+      await Promise.all(queued.map(async (run) => (await kit.service.runs.get(thread_id, run.run_id)).status)),
+      ["pending", "pending"],
+    );
     first.open();
     const last = await kit.service.runs.join(thread_id, queued[1]?.run_id ?? "");
     assert.deepEqual(contents(await last.result), ["1", "seen 1", "2", "seen 3", "3", "seen 5"]);
@@ -224,15 +268,20 @@ describe("runs", () => {
     const { frames, run } = await kit.service.runs.stream(thread_id, ask("boom"));
     const events: Frame[] = [];
     for await (const frame of frames) events.push(frame);
-    assert.deepEqual(events.slice(-2).map((frame) => [frame.event, JSON.parse(frame.data)]), [
-      ["error", { error: "RangeError", message: "too far" }],
-      ["end", { run_id: run.run_id, status: "error" }],
-    ]);
+    assert.deepEqual(
+      events.slice(-2).map((frame) => [frame.event, JSON.parse(frame.data)]),
+      [
+        ["error", { error: "RangeError", message: "too far" }],
+        ["end", { run_id: run.run_id, status: "error" }],
+      ],
+    );
     assert.equal((await kit.service.runs.get(thread_id, run.run_id)).status, "error");
     const thread = await kit.service.threads.get(thread_id);
     assert.equal(thread.status, "error");
     assert.deepEqual(thread.error, { error: "RangeError", message: "too far" });
-    assert.deepEqual(await waited(kit.service, thread_id, ask("boom")), { __error__: { error: "RangeError", message: "too far" } });
+    assert.deepEqual(await waited(kit.service, thread_id, ask("boom")), {
+      __error__: { error: "RangeError", message: "too far" },
+    });
     assert.ok("__error__" in ((await waited(kit.service, null, ask("garbage"))) as JsonObject));
     const after = await waited(kit.service, thread_id, ask("ok"));
     assert.equal(contents(after).at(-1), "ok");
@@ -241,7 +290,10 @@ describe("runs", () => {
 
   it("fails only the run of an executor that yields something else", async () => {
     const broken: Executor = {
-      graphs: () => [{ graph_id: "broken", checkpoints: "worker" }, { graph_id: "silent", checkpoints: "worker" }],
+      graphs: () => [
+        { graph_id: "broken", checkpoints: "worker" },
+        { graph_id: "silent", checkpoints: "worker" },
+      ],
       async *execute(job) {
         if (job.graph_id === "broken") yield { type: "nonsense" } as unknown as ExecutorEvent;
       },
@@ -344,7 +396,12 @@ describe("runs", () => {
     await assert.rejects(kit.service.threads.get(run.thread_id), { code: "not_found" });
     assert.equal(await kit.service.threads.count(), 0);
     await clock.advance(70_000);
-    await until(async () => kit.service.runs.get(run.thread_id, run.run_id).then(() => false, () => true));
+    await until(async () =>
+      kit.service.runs.get(run.thread_id, run.run_id).then(
+        () => false,
+        () => true,
+      ),
+    );
     const kept = await kit.service.runs.create(null, { ...ask("ok"), on_completion: "keep" });
     await (await kit.service.runs.join(kept.thread_id, kept.run_id)).result;
     assert.deepEqual(contents((await kit.service.threads.get(kept.thread_id)).values), ["hi", "ok"]);
@@ -392,7 +449,12 @@ describe("runs", () => {
     const idle = await createService({ storage, executor, worker: { concurrency: 0 }, ambient });
     // A worker that claims and dies.
     const die = async (): Promise<void> => {
-      const terms = { token: crypto.randomUUID(), lease_until: clock.now() + 1_000, graph_ids: ["ok"], now: clock.now() };
+      const terms = {
+        token: crypto.randomUUID(),
+        lease_until: clock.now() + 1_000,
+        graph_ids: ["ok"],
+        now: clock.now(),
+      };
       assert.equal((await storage.claimRun(scope, terms)).kind, "claimed");
       await clock.advance(1_001);
     };
@@ -435,16 +497,27 @@ describe("runs", () => {
       { webhook: "https://example.com/hook" },
       { feedback_keys: ["score"] },
     ]) {
-      await assert.rejects(kit.service.runs.create(thread_id, { ...ask("ok"), ...extra }), { code: "not_built", message: new RegExp(Object.keys(extra)[0] ?? "") });
+      await assert.rejects(kit.service.runs.create(thread_id, { ...ask("ok"), ...extra }), {
+        code: "not_built",
+        message: new RegExp(Object.keys(extra)[0] ?? ""),
+      });
     }
     assert.deepEqual(await kit.service.runs.list(thread_id), []);
   });
 
   it("uses the active version of an assistant, over the configuration of a thread's earlier runs", async () => {
-    const agents = { show: async ({ context, config }: FunctionJob) => ({ seen: [context, config.configurable["model"] ?? null] as Json }) };
+    const agents = {
+      show: async ({ context, config }: FunctionJob) => ({
+        seen: [context, config.configurable["model"] ?? null] as Json,
+      }),
+    };
     await using kit = await testService({ agents });
     const { assistants, threads } = kit.service;
-    const { assistant_id } = await assistants.create({ graph_id: "show", context: { tone: "dry" }, config: { configurable: { model: "one" } } });
+    const { assistant_id } = await assistants.create({
+      graph_id: "show",
+      context: { tone: "dry" },
+      config: { configurable: { model: "one" } },
+    });
     const { thread_id } = await threads.create();
     const seen = async (extra: object = {}): Promise<unknown> =>
       ((await waited(kit.service, thread_id, { assistant_id, input: {}, ...extra })) as JsonObject)["seen"];

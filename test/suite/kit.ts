@@ -30,7 +30,9 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
     async advance(ms) {
       const until = time + ms;
       while (true) {
-        const due = [...timers].filter(([, timer]) => timer.at <= until).sort(([a, x], [b, y]) => x.at - y.at || a - b)[0];
+        const due = [...timers]
+          .filter(([, timer]) => timer.at <= until)
+          .sort(([a, x], [b, y]) => x.at - y.at || a - b)[0];
         if (!due) break;
         timers.delete(due[0]);
         time = Math.max(time, due[1].at);
