@@ -1,12 +1,5 @@
 /** Reading the states of a graph, and what it looks like. */
-import type {
-  DrawnGraph,
-  GraphSchemas,
-  GraphState,
-  Interrupt,
-  Task,
-  ThreadState,
-} from "../../lib/executor.ts";
+import type { DrawnGraph, GraphSchemas, GraphState, Interrupt, Task, ThreadState } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
 import { onlyThread, readOnly, Saver } from "./saver.ts";
