@@ -41,7 +41,7 @@ const parts = (options.only ?? "echo,streams,background,start,memory").split(","
 const withPeer = !options["no-peer"];
 if (withPeer && !existsSync(join(peers, "node_modules"))) {
   console.error("Installing the peer in bench/peers");
-  const { status } = spawnSync("npm", ["ci", "--no-audit", "--no-fund"], {
+  const { status } = spawnSync("npm", ["install", "--no-package-lock", "--no-audit", "--no-fund"], {
     cwd: peers,
     stdio: "inherit",
     timeout: 180_000,
@@ -163,11 +163,12 @@ async function withCpu(pid, measure) {
 }
 
 const measures = {
-  async echo({ client, pid }) {
-    await client.closedLoop(16, quick ? 1 : 1.5, client.wait);
+  async echo({ client, pid, name }) {
+    const warm = name === "peer" ? 100 : 1500; // the JIT settles after about a thousand runs
+    await client.closedLoop(16, 8, client.wait, warm);
     const wait = await client.closedLoop(1, size.seconds, client.wait);
     const waitMany = await withCpu(pid, () => client.closedLoop(64, size.seconds, client.wait));
-    await client.closedLoop(16, 0.5, client.fresh);
+    await client.closedLoop(16, 8, client.fresh, warm / 2);
     const fresh = await client.closedLoop(1, size.seconds, client.fresh);
     const freshMany = await withCpu(pid, () => client.closedLoop(64, size.seconds, client.fresh));
     return {
@@ -181,7 +182,7 @@ const measures = {
     };
   },
   async streams({ client, name, pid }) {
-    await client.streams(4);
+    await client.streams(30);
     const { per_s, first, token, cpu_ms } = await withCpu(pid, () => client.streams(100));
     const one = await client.oneStream(name === "plain" ? 50 : quick ? 3 : 5);
     return { events_per_s: per_s, stream_cpu_ms: cpu_ms, first_100_ms: first, token_100_ms: token, first_1_ms: one };

@@ -95,7 +95,9 @@ export interface Assistants {
 
 /** What the other nouns use of assistants. */
 export interface AssistantDirectory extends Assistants {
-  /** The active configuration; errors: not_found. */
+  /** The active configuration as it was when last looked at: whoever writes by it must be told when it is stale. Errors: not_found. */
+  recall(id: string): Promise<AssistantRow>;
+  /** The active configuration as it is now; errors: not_found. */
   resolve(id: string): Promise<AssistantRow>;
   /** One assistant per graph, made at start-up and never changed by it again. */
   ensureDefaults(): Promise<void>;
@@ -107,6 +109,9 @@ export interface AssistantOptions {
   readonly executor: Executor;
   readonly ambient: Ambient;
 }
+
+/** How many assistants are remembered between runs. */
+const RECALLED = 1_000;
 
 export function createAssistants(options: AssistantOptions): AssistantDirectory {
   const { storage, scope, executor, ambient } = options;
@@ -123,9 +128,18 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     return id.toLowerCase();
   }
 
+  // The latest known rows of assistants that runs use.
+  const recalled = new Map<string, AssistantRow>();
+
   async function resolve(id: string): Promise<AssistantRow> {
-    const row = await storage.getAssistant(scope, await idOf(id));
-    if (!row) throw notFound(id);
+    const assistant_id = await idOf(id);
+    const row = await storage.getAssistant(scope, assistant_id);
+    if (!row) {
+      recalled.delete(assistant_id);
+      throw notFound(id);
+    }
+    if (recalled.size >= RECALLED && !recalled.has(assistant_id)) recalled.clear();
+    recalled.set(assistant_id, row);
     return row;
   }
 
@@ -136,6 +150,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
 
   return {
     resolve,
+    recall: async (id) => recalled.get(await idOf(id)) ?? (await resolve(id)),
     async ensureDefaults() {
       for (const { graph_id } of graphs.values()) {
         const row = { assistant_id: await idOf(graph_id), graph_id, name: graph_id, description: null };

@@ -143,37 +143,23 @@ export function createRuns(options: RunOptions): Runs {
 
   async function begin(thread_id: string | null, request: RunCreate, origin: RunOrigin): Promise<RunRow> {
     refuseUnbuilt(request);
-    const assistant = await assistants.resolve(request.assistant_id);
-    if (!hosted.has(assistant.graph_id)) throw new ServiceError("not_found", `Graph ${assistant.graph_id} not found`);
-    if (thread_id === null) return await createStateless(assistant, request, origin);
-    const id = thread_id.toLowerCase();
     const from = checkpointOf(request);
+    if (thread_id === null) refuseState(request, from);
+    const id = thread_id?.toLowerCase() ?? ambient.uuid();
+    const temporary = thread_id === null && request.on_completion !== "keep";
+    let assistant = await assistants.recall(request.assistant_id);
     while (true) {
-      const thread = await storage.getThread(scope, id);
-      if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
+      if (!hosted.has(assistant.graph_id)) throw new ServiceError("not_found", `Graph ${assistant.graph_id} not found`);
+      const thread = thread_id === null ? null : await storage.getThread(scope, id);
+      if (thread_id !== null && (thread?.hidden || (!thread && request.if_not_exists !== "create"))) {
         throw new ServiceError("not_found", `Thread ${thread_id} not found`);
       }
       if (from && !(await storage.getCheckpoint(scope, id, from))) {
         throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
       }
-      const run = await create(assistant, thread, id, false, request, origin);
+      const run = await create(assistant, thread, id, temporary, request, origin);
       if (run) return run;
-    }
-  }
-
-  async function createStateless(assistant: AssistantRow, request: RunCreate, origin: RunOrigin): Promise<RunRow> {
-    if (request.command?.resume !== undefined) {
-      throw new ServiceError("bad_request", "command.resume needs a thread: a stateless run has nothing to resume");
-    }
-    if (checkpointOf(request)) {
-      throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
-    }
-    const temporary = request.on_completion !== "keep";
-    let latest = assistant;
-    while (true) {
-      const run = await create(latest, null, ambient.uuid(), temporary, request, origin);
-      if (run) return run;
-      latest = await assistants.resolve(request.assistant_id);
+      assistant = await assistants.resolve(request.assistant_id);
     }
   }
 
@@ -199,7 +185,10 @@ export function createRuns(options: RunOptions): Runs {
         assistant_id,
         graph_id,
         metadata,
-        kwargs: writeKwargs(jobRequest(assistant, config, request, { ...own, run_id, thread_id }), temporary),
+        kwargs: writeKwargs(
+          jobRequest(assistant, config, request, { ...own, run_id, thread_id }, temporary),
+          temporary,
+        ),
         multitask_strategy: strategy,
         temporary,
       },
@@ -397,6 +386,16 @@ function refuseUnbuilt(request: RunCreate): void {
   if (unbuilt.length > 0) throw new ServiceError("not_built", `Not built yet: ${unbuilt.join(", ")}`);
 }
 
+/** A stateless run has no state to go on from. */
+function refuseState(request: RunCreate, from: CheckpointRef | null): void {
+  if (request.command?.resume !== undefined) {
+    throw new ServiceError("bad_request", "command.resume needs a thread: a stateless run has nothing to resume");
+  }
+  if (from) {
+    throw new ServiceError("bad_request", "checkpoint needs a thread: a stateless run has no state to start from");
+  }
+}
+
 function checkpointOf({ checkpoint, checkpoint_id }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
   return id ? { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id } : null;
@@ -428,6 +427,7 @@ function jobRequest(
   config: JsonObject,
   request: RunCreate,
   ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
+  temporary: boolean,
 ): JobRequest {
   const given = isObject(request.config?.configurable) ? request.config.configurable : {};
   const context = request.context ?? {};
@@ -468,7 +468,8 @@ function jobRequest(
     resumable: request.stream_resumable ?? false,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
-    durability: request.durability ?? (request.checkpoint_during === false ? "exit" : "async"),
+    // Nobody reads a temporary run's steps: unless the request asks for them, a later attempt starts anew.
+    durability: request.durability ?? ((request.checkpoint_during ?? !temporary) ? "async" : "exit"),
   };
 }
 

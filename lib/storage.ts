@@ -251,7 +251,7 @@ export interface FinishRun {
   readonly result: Json;
   /** What was not saved before; with `discard` there is none. */
   readonly progress: Progress;
-  /** Drop the thread's checkpoints (a temporary run). */
+  /** Drop the thread's checkpoints: a temporary run that has stored some. */
   readonly discard: boolean;
   /** The thread's rest after this run. `head` null keeps the present one. */
   readonly thread: {

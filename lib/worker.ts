@@ -198,6 +198,7 @@ class Execution {
   private saveTimer: (() => void) | null = null;
   private giveUp: (() => void) | null = null;
   private step = -1;
+  private saved = false;
 
   constructor(options: WorkerOptions, graph: GraphInfo, claimed: ClaimedRun) {
     const { run, thread } = claimed;
@@ -239,6 +240,8 @@ class Execution {
     try {
       if (run.attempt > 1) this.tape.startAt((run.attempt - 1) * 2 ** 32 + 1);
       this.show("metadata", { run_id: run.run_id, attempt: run.attempt, thread_id: run.thread_id });
+      // Readers get it before the graph starts, however long its first step keeps the event loop.
+      await new Promise<void>((resolve) => ambient.defer(resolve));
       let failure: unknown;
       try {
         await this.execute();
@@ -435,6 +438,7 @@ class Execution {
     const { ambient, storage, scope } = this.options;
     while (this.reason !== "lease_lost") {
       try {
+        this.saved = true;
         const kept = await storage.saveProgress(scope, this.claimed.lease, progress, ambient.now());
         if (!kept) this.stop("lease_lost");
         return;
@@ -480,7 +484,7 @@ class Execution {
       error,
       result: run.temporary ? result : null,
       progress: run.temporary ? { checkpoints: [], writes: [] } : progress,
-      discard: run.temporary,
+      discard: run.temporary && (this.saved || run.attempt > 1),
       thread: {
         head: (error ? null : last?.checkpoint?.checkpoint_id) ?? this.checkpoints.root(),
         status: error ? "error" : next.length > 0 ? "interrupted" : "idle",

@@ -528,4 +528,25 @@ describe("runs", () => {
     assert.deepEqual(await seen({ context: { size: 1 } }), [{ tone: "dry", size: 1 }, "one"]);
     await assert.rejects(seen({ context: { a: 1 }, config: { configurable: { a: 2 } } }), { code: "bad_request" });
   });
+
+  it("runs what another process has made of an assistant meanwhile", async () => {
+    const storage = nodeSqlite(":memory:");
+    const executor = fromFunctions({ show: async ({ context }) => ({ seen: context as JsonObject }) });
+    const ambient = { log: () => {} };
+    const [one, two] = [
+      await createService({ storage, executor, ambient }),
+      await createService({ storage, executor, ambient }),
+    ];
+    const { assistant_id } = await one.assistants.create({ graph_id: "show", context: { a: 1 } });
+    const seen = async (thread_id: string | null): Promise<Json> =>
+      ((await waited(one, thread_id, { assistant_id, input: {} })) as JsonObject)["seen"] ?? null;
+    const { thread_id } = await one.threads.create();
+    assert.deepEqual([await seen(null), await seen(thread_id)], [{ a: 1 }, { a: 1 }]);
+    await two.assistants.update(assistant_id, { context: { a: 2 } });
+    assert.deepEqual([await seen(null), await seen(thread_id)], [{ a: 2 }, { a: 2 }]);
+    await two.assistants.delete(assistant_id);
+    await assert.rejects(seen(null), { code: "not_found" });
+    await assert.rejects(seen(thread_id), { code: "not_found" });
+    await Promise.all([one.stop(0), two.stop(0)]);
+  });
 });
