@@ -4,7 +4,7 @@ import { ServiceError } from "./lib/errors.ts";
 import { createGate } from "./lib/http/gate.ts";
 import openapi from "./lib/http/openapi.json" with { type: "json" };
 import * as parse from "./lib/http/parse.ts";
-import { empty, errorResponse, type HeaderValues, json, paged, selected } from "./lib/http/respond.ts";
+import { empty, errorResponse, type HeaderValues, json, paged, selected, selectedState } from "./lib/http/respond.ts";
 import { sseBody, waitBody } from "./lib/http/sse.ts";
 import type { RunOrigin, RunStream, RunWait } from "./lib/runs.ts";
 import type { Service } from "./lib/service.ts";
@@ -136,23 +136,29 @@ function routeTable(service: Service, { prefix = "", page }: HandlerOptions): Ro
     .post("/threads", async (call) =>
       json(await threads.create(built(await body(call, parse.threadCreate), "supersteps", "ttl"))),
     )
-    .get("/threads/:thread_id/state", async (call) =>
-      json(await threads.state(threadId(call), query(call, parse.stateQuery))),
-    )
+    .get("/threads/:thread_id/state", async (call) => {
+      const { select, ...options } = query(call, parse.stateQuery);
+      return json(selectedState(await threads.state(threadId(call), options), select));
+    })
     .post("/threads/:thread_id/state/checkpoint", async (call) => {
-      const { checkpoint, ...options } = await body(call, parse.stateAt);
-      return json(await threads.stateAt(threadId(call), checkpoint, options));
+      const { checkpoint, select, ...options } = await body(call, parse.stateAt);
+      return json(selectedState(await threads.stateAt(threadId(call), checkpoint, options), select));
     })
     .get("/threads/:thread_id/state/:checkpoint_id", async (call) => {
       const checkpoint_id = segment(call, "checkpoint_id");
-      return json(await threads.stateAt(threadId(call), { checkpoint_id }, query(call, parse.stateQuery)));
+      const { select, ...options } = query(call, parse.stateQuery);
+      return json(selectedState(await threads.stateAt(threadId(call), { checkpoint_id }, options), select));
     })
-    .get("/threads/:thread_id/history", async (call) =>
-      json(await threads.history(threadId(call), query(call, parse.historyQuery))),
-    )
-    .post("/threads/:thread_id/history", async (call) =>
-      json(await threads.history(threadId(call), await body(call, parse.historySearch))),
-    )
+    .get("/threads/:thread_id/history", async (call) => {
+      const { select, ...search } = query(call, parse.historyQuery);
+      const states = await threads.history(threadId(call), search);
+      return json(states.map((state) => selectedState(state, select)));
+    })
+    .post("/threads/:thread_id/history", async (call) => {
+      const { select, ...search } = await body(call, parse.historySearch);
+      const states = await threads.history(threadId(call), search);
+      return json(states.map((state) => selectedState(state, select)));
+    })
     .get("/threads/:thread_id", async (call) => json(await threads.get(threadId(call))))
     .patch("/threads/:thread_id", async (call) => {
       const thread = await threads.update(threadId(call), built(await body(call, parse.threadPatch), "ttl"));

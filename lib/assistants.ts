@@ -3,7 +3,7 @@ import type { Ambient } from "./ambient.ts";
 import { recordedState } from "./checkpoints.ts";
 import { ServiceError } from "./errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "./executor.ts";
-import type { JsonObject } from "./json.ts";
+import { isObject, type Json, type JsonObject, sameJson } from "./json.ts";
 import type { AssistantRow, AssistantSort, Scope, Storage } from "./storage.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
@@ -71,11 +71,11 @@ export interface PageOf<Item> {
 
 /** Every method takes an assistant's UUID or, for a graph's default assistant, the graph id. */
 export interface Assistants {
-  /** Errors: not_found (graph), conflict (id exists). */
+  /** Errors: not_found (graph), conflict (id exists), bad_request. */
   create(request: AssistantCreate): Promise<Assistant>;
   /** Errors: not_found. */
   get(id: string): Promise<Assistant>;
-  /** Makes a new version and activates it. Errors: not_found. */
+  /** Makes a new version and activates it. Errors: not_found, bad_request. */
   update(id: string, patch: AssistantPatch): Promise<Assistant>;
   /** Errors: not_found; conflict for a default assistant. */
   delete(id: string, options?: { readonly delete_threads?: boolean }): Promise<void>;
@@ -160,6 +160,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     },
     async create(request) {
       const { graph_id } = request;
+      refuseTwoValues(request.config?.configurable, request.context);
       if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
       const outcome = await storage.createAssistant(
         scope,
@@ -185,6 +186,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
         throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
       }
       const { config, context } = patch;
+      refuseTwoValues(config?.configurable, context);
       const configured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
         scope,
@@ -244,6 +246,16 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse);
     },
   };
+}
+
+/** Graphs read either of the two: what one request says in both must be the same. Errors: bad_request. */
+export function refuseTwoValues(configurable: Json | undefined, context: JsonObject | undefined): void {
+  if (!isObject(configurable)) return;
+  for (const [name, value] of Object.entries(context ?? {})) {
+    if (Object.hasOwn(configurable, name) && !sameJson(configurable[name] as Json, value)) {
+      throw new ServiceError("bad_request", `${name} has two values: in config.configurable and in context`);
+    }
+  }
 }
 
 function notFound(id: string): ServiceError {

@@ -334,7 +334,14 @@ export function stateRecorder(
         ns: "",
         checkpoint_id,
         parent_id: previous?.checkpoint_id ?? null,
-        payload: { type: "json", data: JSON.stringify({ next: event.next, tasks: event.tasks }) },
+        payload: {
+          type: "json",
+          data: JSON.stringify({
+            next: event.next,
+            tasks: event.tasks,
+            ...(isObject(event.values) ? {} : { whole: true }),
+          }),
+        },
         metadata,
         versions: Object.fromEntries(versions),
         values,
@@ -363,11 +370,12 @@ export function stateRecorder(
 /** The channel of a state that is not an object. */
 const ROOT = "__root__";
 
-function valuesOf(stored: StoredCheckpoint): Json {
+/** `whole`: the state is not an object but the one value. */
+function valuesOf(stored: StoredCheckpoint, whole: boolean): Json {
   const read = (value: ChannelValue): Json =>
     value.type === "json" && typeof value.data === "string" ? (JSON.parse(value.data) as Json) : null;
   const only = stored.values[0];
-  if (only?.channel === ROOT && stored.values.length === 1) return read(only);
+  if (whole && only) return read(only);
   return Object.fromEntries(stored.values.map((value) => [value.channel, read(value)]));
 }
 
@@ -377,12 +385,17 @@ export function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpo
 
 function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
   const rest = stored.payload.type === "json" ? (JSON.parse(String(stored.payload.data)) as Json) : {};
-  const { next = [], tasks = [] } = (isObject(rest) ? rest : {}) as unknown as {
+  const {
+    next = [],
+    tasks = [],
+    whole = false,
+  } = (isObject(rest) ? rest : {}) as unknown as {
     next?: readonly string[];
     tasks?: readonly Task[];
+    whole?: boolean;
   };
   return {
-    values: valuesOf(stored),
+    values: valuesOf(stored, whole),
     next,
     tasks,
     metadata: stored.metadata,

@@ -46,6 +46,15 @@ export interface Tape {
 export interface EventsOptions {
   /** What one run's ring holds at the most, in characters. Default 4 Mi. */
   readonly ring_size?: number;
+  /** How long an ended run is kept for late readers. Default 60,000. */
+  readonly keep_ms?: number;
+  /** What ended runs take together at the most, in bytes, roughly. Default 2 Mi. */
+  readonly keep_size?: number;
+}
+
+export interface EventsOptions {
+  /** What one run's ring holds at the most, in characters. Default 4 Mi. */
+  readonly ring_size?: number;
   /** How long the ring of an ended run is kept for late readers. Default 60,000. */
   readonly keep_ms?: number;
   /** What the rings of ended runs hold together at the most, in characters. Default 8 Mi. */
@@ -61,16 +70,20 @@ export interface Events {
 }
 
 const FRAME_OVERHEAD = 64;
+/** What an ended run takes beside its frames and its result. */
+const TAPE_OVERHEAD = 1024;
 
 export function createEvents(ambient: Ambient, options: EventsOptions = {}): Events {
-  const { ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 8 * 1024 * 1024 } = options;
-  const tapes = new Map<string, Tape>();
+  const { ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
+  const tapes = new Map<string, RunTape>();
   // Ended tapes, oldest first; bounded by age and size, so that memory does not follow the number of runs.
-  const kept: { run_id: string; until: number; size: number }[] = [];
+  const kept: { readonly run_id: string; readonly until: number; readonly size: number }[] = [];
   let keptSize = 0;
 
-  function drop(): void {
+  function keep(run_id: string, size: number): void {
     const now = ambient.now();
+    kept.push({ run_id, until: now + keep_ms, size });
+    keptSize += size;
     let count = 0;
     for (const entry of kept) {
       if (entry.until > now && keptSize <= keep_size) break;
@@ -81,126 +94,11 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
     if (count > 0) kept.splice(0, count);
   }
 
-  function createTape(run_id: string): Tape {
-    let frames: Frame[] = [];
-    let size = 0;
-    let lastId = 0;
-    let lostUpTo = 0;
-    let outcome: Outcome | undefined;
-    let waiting: (() => void)[] = [];
-    const wake = (): void => {
-      const woken = waiting;
-      waiting = [];
-      for (const resume of woken) resume();
-    };
-    const tape: Tape = {
-      live: false,
-      get outcome() {
-        return outcome;
-      },
-      startAt(id) {
-        lastId = Math.max(lastId, id - 1);
-      },
-      publish(event, data) {
-        if (outcome) return;
-        frames.push({ id: ++lastId, event, data });
-        size += data.length + FRAME_OVERHEAD;
-        if (size > ring_size) {
-          let cut = 0;
-          while (size > ring_size / 2 && cut < frames.length - 1)
-            size -= (frames[cut++] as Frame).data.length + FRAME_OVERHEAD;
-          lostUpTo = (frames[cut - 1] as Frame).id as number;
-          frames = frames.slice(cut);
-        }
-        wake();
-      },
-      end(how) {
-        if (outcome) return;
-        outcome = how;
-        wake();
-        const cost = size + JSON.stringify(how.result ?? null).length + 4 * FRAME_OVERHEAD;
-        kept.push({ run_id, until: ambient.now() + keep_ms, size: cost });
-        keptSize += cost;
-        drop();
-      },
-      async ended() {
-        while (!outcome) await new Promise<void>((resolve) => waiting.push(resolve));
-        return outcome;
-      },
-      read(after, onLeave) {
-        let cursor = after;
-        let left = false;
-        let resumeMine: (() => void) | undefined;
-        const indexAfter = (): number => {
-          let low = 0;
-          let high = frames.length;
-          while (low < high) {
-            const middle = (low + high) >> 1;
-            if (((frames[middle] as Frame).id as number) > cursor) high = middle;
-            else low = middle + 1;
-          }
-          return low;
-        };
-        // A reader behind the ring is told so; a gap is never silent.
-        const gap = (): Frame | undefined => {
-          if (cursor >= lostUpTo) return undefined;
-          cursor = lostUpTo;
-          return { id: null, event: "metadata", data: JSON.stringify({ run_id, missing_before: lostUpTo + 1 }) };
-        };
-        const next = (): Frame | undefined => {
-          const missing = gap();
-          if (missing) return missing;
-          const frame = frames[indexAfter()];
-          if (frame) cursor = frame.id as number;
-          return frame;
-        };
-        const leave = (): void => {
-          if (left) return;
-          left = true;
-          resumeMine?.();
-          if (!outcome) onLeave?.();
-        };
-        return {
-          take() {
-            if (left) return [];
-            const missing = gap();
-            const ready = frames.slice(indexAfter());
-            const last = ready.at(-1);
-            if (last) cursor = last.id as number;
-            return missing ? [missing, ...ready] : ready;
-          },
-          [Symbol.asyncIterator]() {
-            return {
-              async next() {
-                while (!left) {
-                  const frame = next();
-                  if (frame) return { done: false, value: frame };
-                  if (outcome) break;
-                  await new Promise<void>((resolve) => {
-                    resumeMine = resolve;
-                    waiting.push(resolve);
-                  });
-                }
-                left = true;
-                return { done: true, value: undefined };
-              },
-              async return() {
-                leave();
-                return { done: true, value: undefined };
-              },
-            };
-          },
-        };
-      },
-    };
-    return tape;
-  }
-
   return {
     tape(run_id) {
       let tape = tapes.get(run_id);
       if (!tape) {
-        tape = createTape(run_id);
+        tape = new RunTape(run_id, ring_size, keep);
         tapes.set(run_id, tape);
       }
       return tape;
@@ -211,4 +109,143 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
       tapes.clear();
     },
   };
+}
+
+type Step = IteratorResult<Frame, undefined>;
+
+// A class, because hundreds of ended tapes are kept: one made of closures takes several times as much.
+class RunTape implements Tape {
+  live = false;
+  outcome: Outcome | undefined;
+  readonly #run_id: string;
+  readonly #ringSize: number;
+  readonly #onEnd: (run_id: string, size: number) => void;
+  #frames: Frame[] = [];
+  #size = 0;
+  #lastId = 0;
+  #lostUpTo = 0;
+  // Readers that wait for a frame; each says whether it got what it waits for.
+  #waiting: (() => boolean)[] = [];
+  #ending: ((outcome: Outcome) => void)[] = [];
+
+  constructor(run_id: string, ringSize: number, onEnd: (run_id: string, size: number) => void) {
+    this.#run_id = run_id;
+    this.#ringSize = ringSize;
+    this.#onEnd = onEnd;
+  }
+
+  startAt(id: number): void {
+    this.#lastId = Math.max(this.#lastId, id - 1);
+  }
+
+  publish(event: string, data: string): void {
+    if (this.outcome) return;
+    this.#frames.push({ id: ++this.#lastId, event, data });
+    this.#size += data.length + FRAME_OVERHEAD;
+    if (this.#size > this.#ringSize) this.#cut();
+    this.#wake();
+  }
+
+  end(outcome: Outcome): void {
+    if (this.outcome) return;
+    this.outcome = outcome;
+    this.#wake();
+    for (const resolve of this.#ending) resolve(outcome);
+    this.#ending = [];
+    this.#onEnd(this.#run_id, this.#size + weightOf(outcome.result) + TAPE_OVERHEAD);
+  }
+
+  async ended(): Promise<Outcome> {
+    return this.outcome ?? new Promise<Outcome>((resolve) => this.#ending.push(resolve));
+  }
+
+  read(after: number, onLeave?: () => void): FrameReader {
+    let cursor = after;
+    let left = false;
+    // A reader behind the ring is told so; a gap is never silent.
+    const gap = (): Frame | undefined => {
+      if (cursor >= this.#lostUpTo) return undefined;
+      cursor = this.#lostUpTo;
+      return {
+        id: null,
+        event: "metadata",
+        data: JSON.stringify({ run_id: this.#run_id, missing_before: cursor + 1 }),
+      };
+    };
+    const step = (): Step | undefined => {
+      const frame = left ? undefined : (gap() ?? this.#frames[this.#indexAfter(cursor)]);
+      cursor = frame?.id ?? cursor;
+      if (frame) return { done: false, value: frame };
+      left ||= this.outcome !== undefined;
+      return left ? { done: true, value: undefined } : undefined;
+    };
+    const take = (): Frame[] => {
+      if (left) return [];
+      const missing = gap();
+      const ready = this.#frames.slice(this.#indexAfter(cursor));
+      cursor = ready.at(-1)?.id ?? cursor;
+      return missing ? [missing, ...ready] : ready;
+    };
+    const leave = (): void => {
+      if (left) return;
+      left = true;
+      this.#wake();
+      if (!this.outcome) onLeave?.();
+    };
+    const iterator = {
+      next: async (): Promise<Step> =>
+        step() ??
+        new Promise<Step>((resolve) => {
+          this.#waiting.push(() => {
+            const arrived = step();
+            if (arrived) resolve(arrived);
+            return arrived !== undefined;
+          });
+        }),
+      return: async (): Promise<Step> => {
+        leave();
+        return { done: true, value: undefined };
+      },
+    };
+    return { take, [Symbol.asyncIterator]: () => iterator };
+  }
+
+  #wake(): void {
+    if (this.#waiting.length > 0) this.#waiting = this.#waiting.filter((resume) => !resume());
+  }
+
+  /** Drops the older half of what the ring holds, but never the newest frame. */
+  #cut(): void {
+    let count = 0;
+    for (const { data } of this.#frames.slice(0, -1)) {
+      if (this.#size <= this.#ringSize / 2) break;
+      this.#size -= data.length + FRAME_OVERHEAD;
+      count++;
+    }
+    this.#lostUpTo = this.#frames[count - 1]?.id ?? this.#lostUpTo;
+    this.#frames = this.#frames.slice(count);
+  }
+
+  #indexAfter(cursor: number): number {
+    let low = 0;
+    let high = this.#frames.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (((this.#frames[middle] as Frame).id as number) > cursor) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+}
+
+/** About how many bytes a value takes in memory. */
+function weightOf(value: Json): number {
+  let bytes = 0;
+  const parts: Json[] = [value];
+  for (const part of parts) {
+    bytes += 32;
+    if (typeof part === "string") bytes += part.length;
+    else if (typeof part === "object" && part !== null) for (const inner of Object.values(part)) parts.push(inner);
+  }
+  return bytes;
 }

@@ -1,7 +1,7 @@
 /** Hosts plain functions as graphs of one node: state, messages, tokens, interrupts and stream modes around what they yield. */
 import { systemAmbient } from "./ambient.ts";
 import { ConfigError } from "./errors.ts";
-import type { Executor, ExecutorEvent, Interrupt, Job, StreamMode, Task } from "./executor.ts";
+import type { Executor, ExecutorEvent, Interrupt, Job, Payload, StreamMode, Task } from "./executor.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 import { coerceMessages, reduceMessages } from "./messages.ts";
 
@@ -121,12 +121,12 @@ async function readHead(job: Job): Promise<Head> {
     if (job.from && !job.resumed) throw new Error(`There is no checkpoint ${job.from.checkpoint_id}`);
     return { values: {}, next: [], tasks: [], step: -2 };
   }
-  const read = ({ type, data }: { readonly type: string; readonly data: string | Uint8Array }): Json => {
-    if (type !== "json" || typeof data !== "string")
-      throw new Error("The thread's state was written by another kind of graph");
-    return JSON.parse(data) as Json;
+  const foreign = (): never => {
+    throw new Error("The thread's state was written by another kind of graph");
   };
-  const { next = [], tasks = [] } = read(stored.payload) as unknown as Partial<Head>;
+  const read = ({ type, data }: Payload): Json =>
+    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : foreign();
+  const { next = foreign(), tasks = [] } = read(stored.payload) as unknown as Partial<Head>;
   return {
     values: Object.fromEntries(stored.values.map((value) => [value.channel, read(value)])),
     next,

@@ -1,6 +1,6 @@
 /** Runs: executions of an assistant, on a thread or without one. */
 import type { Ambient } from "./ambient.ts";
-import type { AssistantDirectory } from "./assistants.ts";
+import { type AssistantDirectory, refuseTwoValues } from "./assistants.ts";
 import { ServiceError } from "./errors.ts";
 import type { Events, Frame, FrameReader, Outcome, Tape } from "./events.ts";
 import type { CheckpointRef, Executor, RunConfig, Send, StreamMode } from "./executor.ts";
@@ -302,7 +302,8 @@ export function createRuns(options: RunOptions): Runs {
 
   return {
     async create(thread_id, request, origin = {}) {
-      return toRun(await begin(thread_id, request, origin));
+      // As it was created: an idle worker may have taken it in the same moment.
+      return { ...toRun(await begin(thread_id, request, origin)), status: "pending" };
     },
     async stream(thread_id, request, origin = {}) {
       const run = await begin(thread_id, request, origin);
@@ -339,7 +340,7 @@ export function createRuns(options: RunOptions): Runs {
       const run = await find(thread_id, run_id);
       const tape = await follow(run);
       const frames = tape.read(after, leave(run, cancel_on_disconnect));
-      return { run: toRun(run), frames: modes ? onlyModes(frames, modes) : frames };
+      return { run: toRun(run), frames: joined(frames, tape, run.run_id, modes ?? []) };
     },
   };
 }
@@ -347,6 +348,8 @@ export function createRuns(options: RunOptions): Runs {
 const isTerminal = (status: RunStatus): boolean => status !== "pending" && status !== "running";
 
 function endTape(tape: Tape, run: RunRow, result: Json): void {
+  // Above everything that its attempts have shown, here or elsewhere.
+  tape.startAt(run.attempt * 2 ** 32 + 1);
   if (run.error) tape.publish("error", JSON.stringify(run.error));
   tape.publish("end", JSON.stringify({ run_id: run.run_id, status: run.status }));
   tape.end({ status: run.status as Outcome["status"], result });
@@ -360,18 +363,39 @@ function endUnstarted(tape: Tape, run_id: string): void {
 /** Frames that every reader gets, whatever modes it asked for. */
 const ALWAYS = new Set(["metadata", "error", "feedback", "end"]);
 
-function onlyModes(frames: FrameReader, modes: readonly StreamMode[]): FrameReader {
+/**
+ * The frames of these modes, all without any, and the end also for a reader that has seen it: clients take an empty stream
+ * for a broken one. Not a generator: that would leave its source only with the next frame.
+ */
+function joined(frames: FrameReader, tape: Tape, run_id: string, modes: readonly StreamMode[]): FrameReader {
+  const source = frames[Symbol.asyncIterator]();
+  let ended = false;
   const wanted = ({ event }: Frame): boolean => {
+    ended ||= event === "end";
     const name = event.split("|", 1)[0] as string;
-    if (ALWAYS.has(name)) return true;
+    if (modes.length === 0 || ALWAYS.has(name)) return true;
     if (name.startsWith("messages/")) return modes.includes("messages");
     return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));
   };
   return {
     take: () => frames.take().filter(wanted),
-    async *[Symbol.asyncIterator]() {
-      for await (const frame of frames) if (wanted(frame)) yield frame;
-    },
+    [Symbol.asyncIterator]: () => ({
+      async next() {
+        while (true) {
+          const { done, value } = await source.next();
+          if (!done && !wanted(value)) continue;
+          if (!done) return { done, value };
+          const status = ended ? "gone" : (tape.outcome?.status ?? "gone");
+          if (status === "gone") return { done, value: undefined };
+          ended = true;
+          return { done: false, value: { id: null, event: "end", data: JSON.stringify({ run_id, status }) } };
+        }
+      },
+      async return() {
+        await source.return?.();
+        return { done: true, value: undefined };
+      },
+    }),
   };
 }
 
@@ -396,19 +420,35 @@ function refuseState(request: RunCreate, from: CheckpointRef | null): void {
   }
 }
 
-function checkpointOf({ checkpoint, checkpoint_id }: RunCreate): CheckpointRef | null {
+/** Where the request starts from: clients name it in `checkpoint`, in `checkpoint_id`, or in `config.configurable`. */
+function checkpointOf({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
-  return id ? { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id } : null;
+  if (id) return { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id };
+  const { checkpoint_id: named, checkpoint_ns } = config?.configurable ?? {};
+  if (typeof named !== "string" || named === "") return null;
+  return { ns: typeof checkpoint_ns === "string" ? checkpoint_ns : "", checkpoint_id: named };
 }
+
+/** What names one run or one state is no part of a configuration. */
+const PLACES = new Set([
+  "checkpoint_id",
+  "checkpoint_ns",
+  "checkpoint_map",
+  "thread_id",
+  "run_id",
+  "graph_id",
+  "assistant_id",
+]);
 
 /** What the thread keeps: its own configuration under the request's. The assistant's stays with its versions. */
 function requestConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
   const before = thread?.config ?? {};
+  const own = isObject(configurable) ? Object.entries(configurable).filter(([key]) => !PLACES.has(key)) : [];
   const merged = {
     ...(isObject(before["configurable"]) ? before["configurable"] : {}),
     ...origin.configurable,
-    ...(isObject(configurable) ? configurable : {}),
+    ...Object.fromEntries(own),
   };
   return { ...before, ...rest, ...(Object.keys(merged).length > 0 ? { configurable: merged } : {}) };
 }
@@ -429,13 +469,8 @@ function jobRequest(
   ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
   temporary: boolean,
 ): JobRequest {
-  const given = isObject(request.config?.configurable) ? request.config.configurable : {};
   const context = request.context ?? {};
-  for (const [name, value] of Object.entries(context)) {
-    if (Object.hasOwn(given, name) && !sameJson(given[name] as Json, value)) {
-      throw new ServiceError("bad_request", `${name} has two values: in config.configurable and in context`);
-    }
-  }
+  refuseTwoValues(request.config?.configurable, context);
   const { configurable: assistantConfigurable, ...assistantConfig } = assistant.config;
   const { configurable, ...rest } = config;
   const { resume, update, goto } = request.command ?? {};

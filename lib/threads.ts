@@ -128,12 +128,29 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     if (!stored) return null;
     const { graph_id } = stored.metadata;
     const own = typeof graph_id === "string" && hosted.has(graph_id) ? executor.state?.(graph_id) : null;
-    return await (own ?? recordedState).get(at, reader, { subgraphs });
+    const graph = own ?? recordedState;
+    try {
+      return await graph.get(at, reader, { subgraphs });
+    } catch (error) {
+      if (at.checkpoint_id !== undefined) throw error;
+      // A graph may fail on what its last step has left to be applied. Asked for by its id, a state is read without that.
+      return await graph.get({ ...at, checkpoint_id: stored.checkpoint_id }, reader, { subgraphs });
+    }
   }
 
   async function current(row: ThreadRow): Promise<ThreadState | null> {
     const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
     return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader);
+  }
+
+  /** For searches: one thread that its graph cannot read does not hide the others. */
+  async function readable(row: ThreadRow): Promise<ThreadState | null> {
+    try {
+      return await current(row);
+    } catch (error) {
+      ambient.log({ level: "error", message: "a thread's state could not be read", thread_id: row.thread_id, error });
+      return null;
+    }
   }
 
   async function toThread(row: ThreadRow): Promise<Thread> {
@@ -169,7 +186,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     for (let offset = 0; ; offset += BATCH) {
       const { rows } = await storage.searchThreads(scope, { ...filter, sort_by, sort_order, limit: BATCH, offset });
       for (const row of rows) {
-        const state = await current(row);
+        const state = await readable(row);
         if (contains(state?.values ?? null, values)) found.push({ row, state });
       }
       if (rows.length < BATCH) return found;
@@ -220,7 +237,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", select, values, ...filter } = query;
       const wanted = (name: string): boolean => !select || select.includes(name);
       const pick = async (row: ThreadRow, state?: ThreadState | null): Promise<Partial<Thread>> => {
-        const known = state === undefined && wanted("values") ? await current(row) : state;
+        const known = state === undefined && wanted("values") ? await readable(row) : state;
         const thread: Thread = { ...withoutState(row), values: known?.values ?? null };
         return select ? Object.fromEntries(Object.entries(thread).filter(([name]) => wanted(name))) : thread;
       };

@@ -457,9 +457,9 @@ class Execution {
   private async finish(failure: unknown): Promise<void> {
     const { ambient, storage, scope } = this.options;
     const { run, lease } = this.claimed;
-    const progress = this.checkpoints.take();
     const cancelled = this.reason === "cancelled";
-    const last = this.last;
+    const last = this.last ?? (cancelled ? await this.reached() : null);
+    const progress = this.checkpoints.take();
     const error: JsonObject | null = cancelled
       ? null
       : failure !== undefined
@@ -501,6 +501,16 @@ class Execution {
     if (error) this.show("error", error);
     this.show("end", { run_id: run.run_id, status });
     this.tape.end({ status, result });
+  }
+
+  /** Where a run was stopped whose executor writes its own checkpoints. */
+  private async reached(): Promise<StateEvent | null> {
+    const { thread_id, graph_id } = this.claimed.run;
+    const checkpoint_id = this.checkpoints.root();
+    if (checkpoint_id === null) return null;
+    const reader = this.options.executor.state?.(graph_id);
+    const state = await reader?.get({ thread_id, ns: "" }, this.checkpoints, { subgraphs: false }).catch(() => null);
+    return state ? { ...state, type: "state", checkpoint: { ns: "", checkpoint_id } } : null;
   }
 
   /** The executor of a run that is not ours any more has settled: its thread may go on. */

@@ -1,7 +1,8 @@
 /** One attempt of a run on a compiled graph. */
-import type { Command, ExecutorEvent, Job, StreamMode } from "../../lib/executor.ts";
+import type { Command, ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { type Graph, type GraphConfig, withSaver } from "./graph.ts";
+import { type Graph, type GraphConfig, type GraphSource, withSaver } from "./graph.ts";
+import { heldCheckpoints, heldValues } from "./held.ts";
 import { isMessage, type Message } from "./json.ts";
 import { INTERRUPT, JobSaver, onlyThread, type TaskWrite } from "./saver.ts";
 import type { Serde } from "./serde.ts";
@@ -11,20 +12,31 @@ import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 /** Loads a module of the user's LangGraph. */
 export type Load = (specifier: string) => Promise<unknown>;
 
+/** What an executor was made of. */
+export interface Host {
+  /** Throws when there is no such graph. */
+  source(graph_id: string): GraphSource;
+  serde(): Promise<Serde>;
+  readonly load: Load;
+}
+
 export async function* execute(
-  host: Graph,
-  serde: Serde,
-  load: Load,
+  { source, serde, load }: Host,
   job: Job,
   signal: AbortSignal,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
+  const { configurable } = job.config;
+  const hosted = await source(job.graph_id).graph({ configurable, metadata: job.metadata, context: job.context });
+  const stored = await serde();
   signal.throwIfAborted();
   const stop = new AbortController();
-  const saver = new JobSaver(
-    { threads: onlyThread(job.thread_id, job.checkpoints), serde, metadata: job.metadata },
-    (error) => stop.abort(error),
+  // Nobody reads these checkpoints after the run: they need not outlive it.
+  const held = job.temporary && job.durability === "exit" && !job.resumed;
+  const threads = onlyThread(job.thread_id, held ? heldCheckpoints() : job.checkpoints);
+  const saver = new JobSaver({ threads, serde: held ? heldValues : stored, metadata: job.metadata }, (error) =>
+    stop.abort(error),
   );
-  const graph = withSaver(host, saver);
+  const graph = withSaver(hosted, saver);
   let values: unknown;
   let shownValues: Json | undefined;
   let interrupted = false;
@@ -66,13 +78,13 @@ export async function* execute(
     }
     ended = true;
     if (saver.failure !== undefined) throw saver.failure;
-    if (interrupted || saver.interrupted || values === undefined || saver.head === null) {
-      yield await finalState(graph, saver, job);
-    } else {
-      // Nothing is left to do and the last values are known: no state needs to be put together from the checkpoint.
-      const checkpoint = { ns: "", checkpoint_id: saver.head };
-      yield { type: "state", values: shownValues ?? toWire(values), next: [], tasks: [], checkpoint };
-    }
+    const state =
+      interrupted || saver.interrupted || values === undefined || saver.head === null
+        ? await storedState(graph, saver, job)
+        : // Nothing is left to do and the last values are known: no state needs to be put together from the checkpoint.
+          stateEvent(shownValues ?? toWire(values), [], [], saver.head);
+    const { checkpoint: _checkpoint, ...unstored } = state;
+    yield held ? unstored : state;
   } catch (error) {
     throw saver.failure ?? error;
   } finally {
@@ -262,12 +274,17 @@ function frameData({ mode, payload }: Chunk): Json | undefined {
 const isCheckpoint = (payload: unknown): payload is object =>
   isObject(payload as Json) && "config" in (payload as object);
 
-async function finalState(graph: Graph, saver: JobSaver, job: Job): Promise<ExecutorEvent> {
+type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
+
+async function storedState(graph: Graph, saver: JobSaver, job: Job): Promise<StateEvent> {
   saver.settled = true;
   // Without an id LangGraph counts in what finished tasks of an interrupted step have written.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const state = threadState(snapshot);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");
-  const { values, next, tasks, checkpoint } = state;
-  return { type: "state", values, next, tasks, checkpoint: { ns: "", checkpoint_id: checkpoint.checkpoint_id } };
+  return stateEvent(state.values, state.next, state.tasks, state.checkpoint.checkpoint_id);
+}
+
+function stateEvent(values: Json, next: readonly string[], tasks: readonly Task[], checkpoint_id: string): StateEvent {
+  return { type: "state", values, next, tasks, checkpoint: { ns: "", checkpoint_id } };
 }

@@ -27,7 +27,7 @@ export function toJson(value: unknown, form: Form): Json | undefined {
     const json = Array.isArray(item)
       ? list(item)
       : isPlain(item)
-        ? form.plain(object(item))
+        ? form.plain(object(item as Record<string, unknown>))
         : form.instance(item, inner);
     open.pop();
     return json;
@@ -41,15 +41,17 @@ export function toJson(value: unknown, form: Form): Json | undefined {
     }
     return copy ?? (items as Json[]);
   };
-  const object = (fields: object): JsonObject => {
-    const entries: [string, Json][] = [];
-    let same = true;
-    for (const [key, field] of Object.entries(fields)) {
-      const json = inner(field);
-      same &&= json === field && json !== undefined;
-      if (json !== undefined) entries.push([key, json]);
+  const object = (fields: Readonly<Record<string, unknown>>): JsonObject => {
+    const keys = Object.keys(fields);
+    let copy: [string, Json][] | undefined;
+    for (const [at, key] of keys.entries()) {
+      const json = inner(fields[key]);
+      if (!copy && (json === undefined || json !== fields[key])) {
+        copy = keys.slice(0, at).map((before) => [before, fields[before] as Json]);
+      }
+      if (copy && json !== undefined) copy.push([key, json]);
     }
-    return same ? (fields as JsonObject) : Object.fromEntries(entries);
+    return copy ? Object.fromEntries(copy) : (fields as JsonObject);
   };
   return inner(value);
 }
@@ -79,9 +81,13 @@ export function isChunk(message: Message): boolean {
 }
 
 /** What a message holds, `type` first. */
-export function messageFields(message: Message): Record<string, unknown> {
-  const { type, ...rest } = Object.fromEntries(ownFields(message)) as Record<string, unknown>;
-  return { type: message.getType?.() ?? type, ...rest };
+export function messageJson(message: Message, inner: Inner): JsonObject {
+  const fields: [string, Json][] = [["type", inner(message.getType?.() ?? message.type) ?? null]];
+  for (const [key, field] of ownFields(message)) {
+    const json = key === "type" ? undefined : inner(field);
+    if (json !== undefined) fields.push([key, json]);
+  }
+  return Object.fromEntries(fields);
 }
 
 /** The content of any other class instance: what its `toJSON` gives, or its fields. */

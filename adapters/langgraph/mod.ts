@@ -1,5 +1,5 @@
 /** An executor for compiled LangGraph.js graphs. LangGraph itself is the user's; nothing of it is imported here. */
-import type { Executor, GraphInfo, Job } from "../../lib/executor.ts";
+import type { Executor, GraphInfo } from "../../lib/executor.ts";
 import { execute } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
@@ -56,11 +56,7 @@ export function langgraph(
   };
   return {
     graphs: () => infos,
-    async *execute(job: Job, signal: AbortSignal) {
-      const { config, metadata, context } = job;
-      const graph = await source(job.graph_id).graph({ configurable: config.configurable, metadata, context });
-      yield* execute(graph, await serde(), load, job, signal);
-    },
+    execute: (job, signal) => execute({ source, serde, load }, job, signal),
     state: (graph_id) => graphState(source(graph_id), serde, load),
   };
 }

@@ -2,9 +2,14 @@
  * A checkpoint saver of LangGraph over our checkpoints. It has the shape of LangGraph's `BaseCheckpointSaver` without
  * being derived from it: the graph's copy of LangGraph is the user's, and asks for the methods only.
  */
-import type { CheckpointHandle, CheckpointReader, PendingWrite, StoredCheckpoint } from "../../lib/executor.ts";
+import type {
+  CheckpointHandle,
+  CheckpointReader,
+  Payload,
+  PendingWrite,
+  StoredCheckpoint,
+} from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Serde } from "./serde.ts";
 import { aboutWire } from "./wire.ts";
 
 export interface SaverConfig {
@@ -49,9 +54,16 @@ export interface Threads {
   delete(thread_id: string): Promise<void>;
 }
 
+/** How values are kept. */
+export interface Values {
+  /** Throws for what cannot be kept; `where` names the value in the error. */
+  write(value: unknown, where: string): Payload;
+  read(payload: Payload): unknown;
+}
+
 export interface SaverOptions {
   readonly threads: Threads;
-  readonly serde: Serde;
+  readonly serde: Values;
   /** Added to the metadata of every checkpoint. */
   readonly metadata?: JsonObject;
 }
@@ -71,7 +83,7 @@ const isReserved = (channel: string): boolean => RESERVED.has(channel);
 
 export class Saver {
   private readonly threads: Threads;
-  private readonly values: Serde;
+  private readonly values: Values;
   private readonly metadata: JsonObject;
   private readonly branch: number = Math.floor(Math.random() * 1e12) / 1e12;
 
@@ -349,12 +361,18 @@ export function readOnly(reader: CheckpointReader): CheckpointHandle {
   return { get: (at) => reader.get(at), list: (at) => reader.list(at), put: refuse, putWrites: refuse };
 }
 
-function place(config: SaverConfig): { thread_id?: string; ns: string; checkpoint_id?: string } {
+interface Place {
+  readonly thread_id: string | undefined;
+  readonly ns: string;
+  readonly checkpoint_id: string | undefined;
+}
+
+function place(config: SaverConfig): Place {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {
-    ...(thread_id === undefined || thread_id === null ? {} : { thread_id: String(thread_id) }),
+    thread_id: thread_id === undefined || thread_id === null ? undefined : String(thread_id),
     ns: String(checkpoint_ns ?? ""),
-    ...(checkpoint_id ? { checkpoint_id: String(checkpoint_id) } : {}),
+    checkpoint_id: checkpoint_id ? String(checkpoint_id) : undefined,
   };
 }
 

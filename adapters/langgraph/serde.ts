@@ -4,7 +4,7 @@
  */
 import type { Payload } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { type Form, fromBase64, instanceFields, isChunk, isMessage, messageFields, toBase64, toJson } from "./json.ts";
+import { type Form, fromBase64, instanceFields, isChunk, isMessage, messageJson, toBase64, toJson } from "./json.ts";
 
 const TAG = "$lg";
 
@@ -22,7 +22,7 @@ const stored: Form = {
   },
   instance(value, inner) {
     const tag = (kind: string, content: unknown): JsonObject => tagged(kind, inner(content) ?? null);
-    if (isMessage(value)) return tag(isChunk(value) ? "chunk" : "message", messageFields(value));
+    if (isMessage(value)) return tagged(isChunk(value) ? "chunk" : "message", messageJson(value, inner));
     if (value instanceof Date) return tag("date", value.getTime());
     if (value instanceof Uint8Array) return tag("bytes", toBase64(value));
     if (value instanceof Map) return tag("map", [...value]);

@@ -8,13 +8,13 @@ import {
   isChunk,
   isMessage,
   type Message,
-  messageFields,
+  messageJson,
   toBase64,
   toJson,
 } from "./json.ts";
 
 function instance(value: object, inner: Inner): Json | undefined {
-  if (isMessage(value)) return inner(messageFields(value));
+  if (isMessage(value)) return messageJson(value, inner);
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
   if (value instanceof Map) return inner(Object.fromEntries(value));
   if (value instanceof Set) return inner([...value]);

@@ -1,118 +1,127 @@
 import { type RawBuilder, sql } from "kysely";
 import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Lease, Progress, SavedCheckpoint, Storage } from "../../lib/storage.ts";
+import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage } from "../../lib/storage.ts";
 import { db, raw, settled } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema.ts";
-import { shape, statement } from "./statement.ts";
+import { shape, shapeOfRows, statement } from "./statement.ts";
 
 /** How many rows a filtered listing looks at before it asks for more. */
 const FILTER_STEP = 200;
 
 // ------------------------------------------------------------------ writing
 
-type Fence = { deployment: string; run_id: string; token: string };
 type PayloadArgs = Pick<PayloadColumns, keyof PayloadColumns>;
 
-// Every row comes from the run that the lease still holds: a lost lease selects nothing, so it writes nothing.
-const fenced = (p: Fence): RawBuilder<unknown> =>
-  sql`from runs r where r.run_id = ${p.run_id} and r.deployment = ${p.deployment} and r.lease_token = ${p.token}
-    and r.status = 'running'`;
+/** What a lease says of its run. */
+export type Held = { deployment: string; thread_id: string; run_id: string; token: string };
 
-const putCheckpoint = shape<
-  Fence &
-    PayloadArgs & {
-      ns: string;
-      checkpoint_id: string;
-      parent_id: string | null;
-      metadata: string;
-      versions: string;
-      created_at: number;
-    }
->((p) =>
-  raw(sql`insert into checkpoints (deployment, thread_id, ns, checkpoint_id, seq, run_id, parent_id, type, data, bytes,
+/** True for the run that the lease still holds. */
+export const held = (p: Held): RawBuilder<boolean> =>
+  sql<boolean>`deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
+    and run_id = ${settled(p.run_id)} and lease_token = ${settled(p.token)} and status = 'running'`;
+
+// The fence of everything below: a lost lease selects nothing, so it writes nothing.
+const whileHeld = (p: Held): RawBuilder<boolean> => sql<boolean>`exists (select 1 from runs where ${held(p)})`;
+
+type CheckpointArgs = PayloadArgs & {
+  ns: string;
+  checkpoint_id: string;
+  parent_id: string | null;
+  metadata: string;
+  versions: string;
+  created_at: number;
+};
+
+// The greatest `seq` is the one before the statement, for all of its rows.
+const putCheckpoints = shapeOfRows<Held, CheckpointArgs>((p, rows) =>
+  raw(sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
       metadata, versions, created_at)
-    select r.deployment, r.thread_id, ${p.ns}, ${p.checkpoint_id},
-      coalesce((select max(c.seq) from checkpoints c
-        where c.deployment = r.deployment and c.thread_id = r.thread_id), 0) + 1,
-      r.run_id, ${p.parent_id}, ${p.type}, ${p.data}, ${p.bytes}, ${p.metadata}, ${p.versions}, ${p.created_at}
-    ${fenced(p)}
+    select ${p.deployment}, ${p.thread_id}, ${p.run_id},
+      v.column1 + coalesce((select max(seq) from checkpoints
+        where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}), 0),
+      v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
+    from (values ${sql.join(
+      rows.map(
+        (row, i) => sql`(${i + 1}, ${row.ns}, ${row.checkpoint_id}, ${row.parent_id}, ${row.type}, ${row.data},
+          ${row.bytes}, ${row.metadata}, ${row.versions}, ${row.created_at})`,
+      ),
+    )}) as v
+    where ${whileHeld(p)}
     on conflict (deployment, thread_id, ns, checkpoint_id) do update set run_id = excluded.run_id,
       parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at`),
 );
 
-const putValue = shape<
-  Fence & PayloadArgs & { ns: string; channel: string; version: string; extends_version: string | null }
->((p) =>
-  raw(sql`insert into channel_values (deployment, thread_id, ns, channel, version, run_id, type, data, bytes, extends_version)
-    select r.deployment, r.thread_id, ${p.ns}, ${p.channel}, ${p.version}, r.run_id, ${p.type}, ${p.data}, ${p.bytes},
-      ${p.extends_version}
-    ${fenced(p)}
+type ValueArgs = PayloadArgs & { ns: string; channel: string; version: string; extends_version: string | null };
+
+const putValues = shapeOfRows<Held, ValueArgs>((p, rows) =>
+  raw(sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
+    select ${p.deployment}, ${p.thread_id}, ${p.run_id}, v.*
+    from (values ${sql.join(
+      rows.map(
+        (row) => sql`(${row.ns}, ${row.channel}, ${row.version}, ${row.type}, ${row.data}, ${row.bytes},
+          ${row.extends_version})`,
+      ),
+    )}) as v
+    where ${whileHeld(p)}
     on conflict (deployment, thread_id, ns, channel, version) do update set run_id = excluded.run_id, type = excluded.type,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version`),
 );
 
-const putWrite = shape<
-  Fence & PayloadArgs & { ns: string; checkpoint_id: string; task_id: string; idx: number; channel: string }
->((p) =>
-  raw(sql`insert into checkpoint_writes (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id, run_seq, channel,
+type WriteArgs = PayloadArgs & { ns: string; checkpoint_id: string; task_id: string; idx: number; channel: string };
+
+const putWrites = shapeOfRows<Held, WriteArgs>((p, rows) =>
+  raw(sql`insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
       type, data, bytes)
-    select r.deployment, r.thread_id, ${p.ns}, ${p.checkpoint_id}, ${p.task_id}, ${p.idx}, r.run_id, r.seq, ${p.channel},
-      ${p.type}, ${p.data}, ${p.bytes}
-    ${fenced(p)}
+    select ${p.deployment}, ${p.thread_id}, ${p.run_id}, (select seq from runs where run_id = ${settled(p.run_id)}), v.*
+    from (values ${sql.join(
+      rows.map(
+        (row) => sql`(${row.ns}, ${row.checkpoint_id}, ${row.task_id}, ${row.idx}, ${row.channel}, ${row.type},
+          ${row.data}, ${row.bytes})`,
+      ),
+    )}) as v
+    where ${whileHeld(p)}
     on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
       channel = excluded.channel, type = excluded.type, data = excluded.data, bytes = excluded.bytes`),
 );
 
 /** Statements that store progress while the run is still the lease's, and nothing else. */
-export function putProgress(deployment: string, lease: Lease, progress: Progress): SqlStatement[] {
-  const fence: Fence = { deployment, run_id: lease.run_id, token: lease.token };
-  const statements: SqlStatement[] = [];
-  for (const checkpoint of progress.checkpoints) {
-    statements.push(...putOne(fence, checkpoint));
-  }
-  for (const { ns, checkpoint_id, task_id, writes } of progress.writes) {
-    for (const write of writes) {
-      const { channel, idx } = write;
-      statements.push(putWrite({ ...fence, ...columns(write), ns, checkpoint_id, task_id, idx, channel }));
-    }
-  }
-  return statements;
-}
-
-function putOne(fence: Fence, checkpoint: SavedCheckpoint): SqlStatement[] {
-  const { ns, checkpoint_id, parent_id, created_at } = checkpoint;
+export function putProgress(deployment: string, lease: Lease, { checkpoints, writes }: Progress): SqlStatement[] {
+  const fence: Held = { deployment, ...lease };
   return [
-    ...checkpoint.values.map((value) =>
-      putValue({
-        ...fence,
-        ...columns(value),
-        ns,
-        channel: value.channel,
-        version: value.version,
-        extends_version: value.extends_version ?? null,
-      }),
-    ),
-    putCheckpoint({
-      ...fence,
-      ...columns(checkpoint.payload),
-      ns,
-      checkpoint_id,
-      parent_id,
-      metadata: JSON.stringify(checkpoint.metadata),
-      versions: JSON.stringify(checkpoint.versions),
-      created_at,
-    }),
+    ...putValues(fence, checkpoints.flatMap(toValueArgs)),
+    ...putCheckpoints(fence, checkpoints.map(toCheckpointArgs)),
+    ...putWrites(fence, writes.flatMap(toWriteArgs)),
   ];
 }
 
+function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
+  return values.map((value) => {
+    const { channel, version, extends_version = null } = value;
+    return { ...columns(value), ns, channel, version, extends_version };
+  });
+}
+
+function toCheckpointArgs(checkpoint: SavedCheckpoint): CheckpointArgs {
+  const { ns, checkpoint_id, parent_id, payload, created_at } = checkpoint;
+  const [metadata, versions] = [JSON.stringify(checkpoint.metadata), JSON.stringify(checkpoint.versions)];
+  return { ...columns(payload), ns, checkpoint_id, parent_id, metadata, versions, created_at };
+}
+
+function toWriteArgs({ ns, checkpoint_id, task_id, writes }: NewWrites): WriteArgs[] {
+  return writes.map((write) => {
+    const { channel, idx } = write;
+    return { ...columns(write), ns, checkpoint_id, task_id, idx, channel };
+  });
+}
+
 const discards = (["checkpoints", "checkpoint_writes", "channel_values"] as const).map((table) =>
-  shape<Fence & { thread_id: string }>((p) =>
+  shape<Held>((p) =>
     raw(sql`delete from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
-      and exists (select 1 ${fenced(p)})`),
+      and ${whileHeld(p)}`),
   ),
 );
 

@@ -30,8 +30,8 @@ export function raw(statement: RawBuilder<unknown>): Compilable {
 }
 
 /**
- * A value to compare with in a statement that joins, orders or takes a maximum. There SQLite 3.54 compiles the statement
- * anew whenever a plain parameter is bound, which costs more than running it.
+ * A value to compare with in a statement that joins, orders, takes a maximum or selects from rows it lists itself. There
+ * SQLite 3.54 compiles the statement anew whenever a plain parameter is bound, which costs more than running it.
  */
 export function settled<Value>(value: Value): RawBuilder<Value> {
   return sql<Value>`(select ${value})`;

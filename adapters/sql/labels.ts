@@ -5,9 +5,9 @@
 import { type RawBuilder, sql } from "kysely";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page } from "../../lib/storage.ts";
-import { raw } from "./dialect.ts";
+import { raw, settled } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
-import { shape } from "./statement.ts";
+import { shape, shapeOfRows } from "./statement.ts";
 
 /** What has labels. */
 export type LabelKind = "assistant" | "thread";
@@ -52,43 +52,51 @@ function hash(text: string): number {
 }
 
 type LabelArgs = { deployment: string; id: string; metadata: string };
+type LabelRow = { path: number; value: number };
 
 // A row's labels follow from its metadata alone. So the guard is the metadata itself: where it is not what this batch wrote,
 // the batch did not take effect and its labels must not either.
 const guards: Record<LabelKind, (p: LabelArgs) => RawBuilder<unknown>> = {
   assistant: (p) =>
-    sql`(select metadata from assistants where deployment = ${p.deployment} and assistant_id = ${p.id}) = ${p.metadata}`,
+    sql`(select metadata from assistants where deployment = ${settled(p.deployment)}
+      and assistant_id = ${settled(p.id)}) = ${settled(p.metadata)}`,
   thread: (p) =>
-    sql`(select metadata from threads where deployment = ${p.deployment} and thread_id = ${p.id} and hidden = 0) = ${p.metadata}`,
+    sql`(select metadata from threads where deployment = ${settled(p.deployment)}
+      and thread_id = ${settled(p.id)} and hidden = 0) = ${settled(p.metadata)}`,
 };
 
-const clearOf = (kind: LabelKind): ((args: LabelArgs) => SqlStatement) =>
-  shape<LabelArgs>((p) =>
-    raw(sql`delete from labels where deployment = ${p.deployment} and kind = ${kind} and row_id = ${p.id}
-      and ${guards[kind](p)}`),
-  );
-
-const addTo = (kind: LabelKind): ((args: LabelArgs & { labels: string }) => SqlStatement) =>
+const trimOf = (kind: LabelKind): ((args: LabelArgs & { labels: string }) => SqlStatement) =>
   shape<LabelArgs & { labels: string }>((p) =>
-    raw(sql`insert into labels (deployment, kind, row_id, path_hash, value_hash)
-      select ${p.deployment}, ${kind}, ${p.id}, json_extract(value, '$[0]'), json_extract(value, '$[1]')
-      from json_each(${p.labels}) where ${guards[kind](p)} on conflict do nothing`),
+    raw(sql`delete from labels where deployment = ${settled(p.deployment)} and kind = ${settled(kind)}
+      and row_id = ${settled(p.id)} and ${guards[kind](p)}
+      and (path_hash, value_hash) not in
+        (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(${settled(p.labels)}))`),
   );
 
-const clear = { assistant: clearOf("assistant"), thread: clearOf("thread") };
+const addTo = (kind: LabelKind): ((args: LabelArgs, labels: readonly LabelRow[]) => SqlStatement[]) =>
+  shapeOfRows<LabelArgs, LabelRow>((p, labels) =>
+    raw(sql`insert into labels (deployment, kind, row_id, path_hash, value_hash)
+      select ${p.deployment}, ${kind}, ${p.id}, v.*
+      from (values ${sql.join(labels.map((label) => sql`(${label.path}, ${label.value})`))}) as v
+      where ${guards[kind](p)} on conflict do nothing`),
+  );
+
+const trim = { assistant: trimOf("assistant"), thread: trimOf("thread") };
 const add = { assistant: addTo("assistant"), thread: addTo("thread") };
 
 /** Labels of a row that the same batch has inserted before; none where that row was there already. */
 export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
-  const labels = labelsOf(metadata);
-  if (labels.length === 0) return [];
-  return [add[kind]({ deployment, id, metadata: JSON.stringify(metadata), labels: JSON.stringify(labels) })];
+  const rows = labelsOf(metadata).map(([path, value]) => ({ path, value }));
+  return add[kind]({ deployment, id, metadata: JSON.stringify(metadata) }, rows);
 }
 
-/** Replaces the labels of a row whose metadata the same batch has written before. */
+/** Makes these the labels of a row whose metadata the same batch has written before. */
 export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
-  const text = JSON.stringify(metadata);
-  return [clear[kind]({ deployment, id, metadata: text }), ...addLabels(kind, deployment, id, metadata)];
+  const labels = JSON.stringify(labelsOf(metadata));
+  return [
+    trim[kind]({ deployment, id, metadata: JSON.stringify(metadata), labels }),
+    ...addLabels(kind, deployment, id, metadata),
+  ];
 }
 
 /** Conditions on `id` that every row with this metadata meets. */

@@ -10,7 +10,7 @@ import type {
   RunStatus,
   Storage,
 } from "../../lib/storage.ts";
-import { discardProgress, putProgress } from "./checkpoints.ts";
+import { discardProgress, type Held, held, putProgress } from "./checkpoints.ts";
 import { db, each, raw, settled } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
@@ -99,13 +99,11 @@ const insertRun = shape<{
       ${claimed(sql`1`, sql`0`)}, ${p.now}, ${claimed(sql`${p.token}`, sql`null`)},
       ${claimed(sql`${p.lease_until}`, sql`null`)}, 0, 0, ${p.now}, ${p.now}, ${claimed(sql`${p.now}`, sql`null`)}
     from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}
-    returning *`);
+    returning status, attempt, started_at, lease_token`);
 });
 
-/** Why there is no such run. */
-const explainRefusal = shape<{ deployment: string; thread_id: string; run_id: string }>((p) =>
-  raw(sql`select ${busy} as busy from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}
-    and not exists (select 1 from runs where run_id = ${p.run_id})`),
+const isBusy = shape<{ deployment: string; thread_id: string }>((p) =>
+  raw(sql`select ${busy} as busy from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`),
 );
 
 async function createRun(driver: SqlDriver, deployment: string, request: CreateRun): Promise<CreateRunOutcome> {
@@ -136,29 +134,29 @@ async function createRun(driver: SqlDriver, deployment: string, request: CreateR
     );
     if (update) statements.push(...replaceLabels("thread", deployment, thread_id, update.metadata));
   }
-  statements.push(
-    insertRun({
-      deployment,
-      thread_id,
-      run_id,
-      assistant_id,
-      graph_id,
-      metadata: JSON.stringify(run.metadata),
-      kwargs: JSON.stringify(run.kwargs),
-      multitask_strategy: run.multitask_strategy,
-      temporary: run.temporary ? 1 : 0,
-      token,
-      lease_until,
-      now,
-    }),
-    explainRefusal({ deployment, thread_id, run_id }),
-  );
+  const columns = {
+    run_id,
+    deployment,
+    thread_id,
+    assistant_id,
+    graph_id,
+    metadata: JSON.stringify(run.metadata),
+    kwargs: JSON.stringify(run.kwargs),
+    multitask_strategy: run.multitask_strategy,
+    temporary: run.temporary ? 1 : 0,
+  };
+  statements.push(insertRun({ ...columns, token, lease_until, now }));
 
   const results = await driver.batch(statements);
-  const [created] = results.at(-2) as SqlRow[];
-  if (created) return { kind: "created", run: toRun(created), claimed: toClaim(created, results[0]?.[0] as SqlRow) };
+  const [inserted] = results.at(-1) as SqlRow[];
+  if (inserted) {
+    const times = { created_at: now, updated_at: now, ended_at: null };
+    const created = { ...columns, ...times, ...inserted, error: null, result: null, saved: 0 };
+    return { kind: "created", run: toRun(created), claimed: toClaim(created, results[0]?.[0] as SqlRow) };
+  }
   if (seen.thread_revision === null) return { kind: "stale" };
-  const [thread] = results.at(-1) as SqlRow[];
+  // What stood in the way may be gone by now: then it is stale, and the caller looks again.
+  const [thread] = await driver.read(isBusy({ deployment, thread_id }));
   if (!thread) return { kind: "thread_not_found" };
   return { kind: run.multitask_strategy === "reject" && thread.busy ? "thread_busy" : "stale" };
 }
@@ -178,7 +176,9 @@ const nextRun = (p: Claim): RawBuilder<string> => sql<string>`(select n.run_id f
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= ${p.now}))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.ended_at is null and (e.status = 'running' or (e.seq < n.seq and e.due_at <= ${p.now})))
+      and e.status = 'running')
+    and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
+      and e.status = 'pending' and e.seq < n.seq and e.due_at <= ${p.now})
   order by n.due_at, n.seq limit 1)`;
 
 const expired = (p: Claim): RawBuilder<unknown> =>
@@ -209,12 +209,6 @@ const takeSlot = shape<{ deployment: string; token: string; lease_until: number 
 );
 
 // -------------------------------------------------------------------- lease
-
-type Held = { deployment: string; thread_id: string; run_id: string; token: string };
-
-const held = (p: Held): RawBuilder<boolean> =>
-  sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
-    and lease_token = ${p.token} and status = 'running'`;
 
 const extendSlot = shape<Held & { lease_until: number }>((p) =>
   raw(sql`update threads set slot_until = ${p.lease_until}
@@ -495,5 +489,5 @@ function toClaim(run: SqlRow, thread: SqlRow): ClaimedRun | null {
   const { run_id, thread_id, status, lease_token, saved } = run as unknown as Tables["runs"];
   if (status !== "running") return null;
   const lease: Lease = { run_id, thread_id, token: lease_token as string };
-  return { lease, run: toRun(run), thread: toThread({ ...thread, running: run_id, busy: 1 }), resumed: saved === 1 };
+  return { lease, run: toRun(run), thread: toThread({ ...thread, running: run_id, waiting: 0 }), resumed: saved === 1 };
 }

@@ -214,7 +214,7 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
         )`,
         "create unique index runs_order on runs (deployment, thread_id, seq)",
         "create unique index runs_running on runs (deployment, thread_id) where status = 'running'",
-        "create index runs_active on runs (deployment, thread_id, seq) where ended_at is null",
+        "create index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",
         "create index runs_pending on runs (deployment, due_at, seq) where status = 'pending'",
         "create index runs_temporary on runs (deployment, ended_at) where temporary = 1 and ended_at is not null",
         `create table checkpoints (
@@ -245,7 +245,7 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           deployment text not null, kind text not null check (kind in ('assistant', 'thread')), row_id text not null,
           path_hash bigint not null, value_hash bigint not null,
           primary key (deployment, kind, row_id, path_hash, value_hash)
-        )`,
+        ) without rowid`,
         "create index labels_value on labels (deployment, kind, path_hash, value_hash, row_id)",
       ],
     },

@@ -9,12 +9,14 @@ import { shape, statement } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
 
-/** True for a thread with a pending or running run. */
-export const busy: RawBuilder<number> = sql<number>`exists (select 1 from runs r
-  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.ended_at is null)`;
-
 const running = sql<string | null>`(select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
+
+const waiting = sql<number>`exists (select 1 from runs r
+  where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'pending')`;
+
+/** True for a thread with a pending or running run. */
+export const busy: RawBuilder<number> = sql<number>`(${running} is not null or ${waiting})`;
 
 const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.status end`;
 
@@ -43,14 +45,14 @@ const insertThread = shape<Key & { metadata: string; config: string; hidden: num
       run_count: 0,
     })
     .onConflict((conflict) => conflict.doNothing())
-    .returning("thread_id"),
+    .returningAll(),
 );
 
 const getThread = shape<Key>((p) =>
   db
     .selectFrom("threads")
     .selectAll()
-    .select([running.as("running"), busy.as("busy")])
+    .select([running.as("running"), waiting.as("waiting")])
     .where("deployment", "=", p.deployment)
     .where("thread_id", "=", p.thread_id),
 );
@@ -63,7 +65,7 @@ const updateMetadata = shape<Key & { metadata: string; seen: number; now: number
     .where("thread_id", "=", p.thread_id)
     .where("revision", "=", p.seen)
     .returningAll()
-    .returning([running.as("running"), busy.as("busy")]),
+    .returning([running.as("running"), waiting.as("waiting")]),
 );
 
 const deleteThread = shape<Key>((p) =>
@@ -123,21 +125,25 @@ export function threadVerbs(
     return row ? toThread(row) : null;
   };
   return {
-    async createThread({ deployment }, thread, now) {
-      const { thread_id } = thread;
-      const results = await driver.batch([
-        insertThread({
-          deployment,
-          thread_id,
-          metadata: JSON.stringify(thread.metadata),
-          config: JSON.stringify(thread.config),
-          hidden: thread.hidden ? 1 : 0,
-          now,
-        }),
-        ...(thread.hidden ? [] : addLabels("thread", deployment, thread_id, thread.metadata)),
-        getThread({ deployment, thread_id }),
-      ]);
-      return { kind: results[0]?.length ? "created" : "exists", thread: toThread(results.at(-1)?.[0] as SqlRow) };
+    async createThread(scope, thread, now) {
+      const { deployment } = scope;
+      const { thread_id, metadata, hidden } = thread;
+      const insert = insertThread({
+        deployment,
+        thread_id,
+        metadata: JSON.stringify(metadata),
+        config: JSON.stringify(thread.config),
+        hidden: hidden ? 1 : 0,
+        now,
+      });
+      const labels = hidden ? [] : addLabels("thread", deployment, thread_id, metadata);
+      for (;;) {
+        const [inserted] = await driver.batch([insert, ...labels]);
+        if (inserted?.[0]) return { kind: "created", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
+        const there = await get(scope, thread_id);
+        // Null when it was deleted meanwhile.
+        if (there) return { kind: "exists", thread: there };
+      }
     },
 
     getThread: get,
@@ -150,7 +156,7 @@ export function threadVerbs(
         (page) => {
           let select = candidates(deployment, query)
             .selectAll()
-            .select([running.as("running"), busy.as("busy")])
+            .select([running.as("running"), waiting.as("waiting")])
             .orderBy(query.sort_by === "status" ? effectiveStatus : sql.ref(query.sort_by), query.sort_order)
             .orderBy("thread_id", query.sort_order);
           if (page) select = select.limit(page.limit).offset(page.offset);
@@ -207,9 +213,9 @@ function candidates(deployment: string, query: ThreadQuery): SelectQueryBuilder<
   return select;
 }
 
-/** A thread row with what was asked for beside it: `running` and `busy`. */
+/** A thread row with what was asked for beside it: `running` and `waiting`. */
 export function toThread(row: SqlRow): ThreadRow {
-  const stored = row as unknown as Tables["threads"] & { running: string | null; busy: number };
+  const stored = row as unknown as Tables["threads"] & { running: string | null; waiting: number };
   return {
     thread_id: stored.thread_id,
     created_at: stored.created_at,
@@ -218,7 +224,7 @@ export function toThread(row: SqlRow): ThreadRow {
     metadata: JSON.parse(stored.metadata) as JsonObject,
     config: JSON.parse(stored.config) as JsonObject,
     graph_id: stored.graph_id,
-    status: stored.busy ? "busy" : (stored.status as ThreadRest),
+    status: stored.running !== null || stored.waiting ? "busy" : (stored.status as ThreadRest),
     head: stored.head,
     interrupts: JSON.parse(stored.interrupts) as JsonObject,
     error: stored.error === null ? null : (JSON.parse(stored.error) as Json),

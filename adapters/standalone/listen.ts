@@ -1,6 +1,6 @@
 /** Listening on the runtime at hand. */
 import type { Socket } from "node:net";
-import { type Fetch, nodeServer } from "./node-http.ts";
+import type { Fetch } from "./node-http.ts";
 
 export interface Listener {
   readonly port: number;
@@ -61,6 +61,8 @@ export async function listen(handler: Fetch, address: Address): Promise<Listener
 }
 
 async function listenOnNode(handler: Fetch, { hostname, port }: Address): Promise<Listener> {
+  // Loaded here because it takes as long as the rest of the start on the other runtimes, which have no use for it.
+  const { nodeServer } = await import("./node-http.ts");
   const server = nodeServer(handler);
   // Browsers open connections ahead of need; Node counts those that never had a request as busy.
   const unused = new Set<Socket>();

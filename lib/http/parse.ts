@@ -149,6 +149,13 @@ const RUN_FIELDS = [
   "langsmith_session_name",
   "cancel_reason",
 ] as const;
+const STATE_FIELDS = /^(values|next|tasks|metadata|created_at|checkpoint|parent_checkpoint|interrupts)$|^values\../;
+const stateSelect = v.optional(
+  v.array(
+    v.pipe(v.string("must be a string"), v.regex(STATE_FIELDS, "must be a field of a state or values.<key>")),
+    "must be a list",
+  ),
+);
 
 // ------------------------------------------------------------------- bodies
 
@@ -246,10 +253,17 @@ export const threadSearch: Fields<ThreadSearch & { readonly extract?: Json }> = 
   extract: v.optional(json),
 });
 
+/** How a state is read, and which of its fields are answered; of values also single ones. */
+interface StateOptions {
+  readonly subgraphs?: boolean;
+  readonly select?: readonly string[];
+}
+
 /** POST /threads/{thread_id}/state/checkpoint */
-export const stateAt: Fields<{ readonly checkpoint: CheckpointSelector; readonly subgraphs?: boolean }> = v.object({
+export const stateAt: Fields<{ readonly checkpoint: CheckpointSelector } & StateOptions> = v.object({
   checkpoint,
   subgraphs: v.optional(flag),
+  select: stateSelect,
 });
 
 /** `before` comes as a checkpoint id, as a checkpoint, or as a config that names one. */
@@ -266,11 +280,12 @@ const before = v.pipe(
 );
 
 /** POST /threads/{thread_id}/history */
-export const historySearch: Fields<HistoryQuery> = v.object({
+export const historySearch: Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
   limit: page.limit,
   before: v.optional(before),
   metadata: v.optional(anyObject),
   checkpoint: v.optional(checkpoint),
+  select: stateSelect,
 });
 
 /** Every call that creates a run */
@@ -340,12 +355,15 @@ export const drawing: Fields<{ readonly xray?: boolean | number }> = v.object({
 export const subgraphSearch: Fields<{ readonly recurse?: boolean }> = v.object({ recurse: v.optional(flag) });
 
 /** GET of a state */
-export const stateQuery: Fields<{ readonly subgraphs?: boolean }> = v.object({ subgraphs: v.optional(flag) });
+export const stateQuery: Fields<StateOptions> = v.object({ subgraphs: v.optional(flag), select: stateSelect });
 
 /** GET /threads/{thread_id}/history */
-export const historyQuery: Fields<{ readonly limit?: number; readonly before?: string }> = v.object({
+export const historyQuery: Fields<
+  { readonly limit?: number; readonly before?: string } & Pick<StateOptions, "select">
+> = v.object({
   limit: page.limit,
   before: v.optional(name),
+  select: stateSelect,
 });
 
 /** GET /threads/{thread_id}/runs */
@@ -466,11 +484,21 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject): Output {
     if (value !== null && value !== undefined) given[key] = value;
   }
   const result = v.safeParse(schema, given, { abortEarly: true });
-  if (result.success) return result.output;
+  if (result.success) {
+    const beyond = Object.keys(given).find((key) => !isFiniteJson(given[key]));
+    if (beyond === undefined) return result.output;
+    throw new ServiceError("invalid", `${beyond}: must not contain numbers beyond the range of a double`);
+  }
   const issue = result.issues[0];
   const path = v.getDotPath(issue) ?? "body";
   const missing = issue.path?.at(-1)?.value === undefined;
   throw new ServiceError("invalid", `${path}: ${missing ? "is required" : issue.message}`);
+}
+
+/** JSON can write 1e999, but it is read as Infinity and would be written as null. */
+function isFiniteJson(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
+  return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
 }
 
 async function readBytes(request: Request): Promise<Uint8Array> {

@@ -1,6 +1,8 @@
 /** Values to wire: JSON answers, errors, pagination headers. */
 import type { PageOf } from "../assistants.ts";
 import { type ErrorCode, ServiceError } from "../errors.ts";
+import type { ThreadState } from "../executor.ts";
+import { isObject } from "../json.ts";
 
 const STATUS: Readonly<Record<ErrorCode, number>> = {
   bad_request: 400,
@@ -41,6 +43,15 @@ export function paged<Item extends object>(page: PageOf<Item>, select?: readonly
 export function selected(items: readonly object[], select?: readonly string[]): readonly object[] {
   if (!select) return items;
   return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => select.includes(key))));
+}
+
+/** A state with only the fields in `select`, which may also name single values, as `values.messages`. */
+export function selectedState(state: ThreadState, select?: readonly string[]): object {
+  if (!select) return state;
+  const values = isObject(state.values) ? Object.entries(state.values) : [];
+  const some = Object.fromEntries(values.filter(([key]) => select.includes(`values.${key}`)));
+  const named = select.some((field) => field.startsWith("values.")) ? { values: some } : {};
+  return { ...named, ...selected([state], select)[0] };
 }
 
 /** The answer to an error. Only the text of a ServiceError is meant for callers. */

@@ -131,3 +131,30 @@ it("several storages migrate one file at once, beside tables of the host", async
     await rm(folder, { recursive: true });
   }
 });
+
+it("keeps no label of metadata that is gone or was refused", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "greenroom-"));
+  try {
+    const path = join(folder, "agents.db");
+    const storage = nodeSqlite(path);
+    await storage.migrate();
+    const scope = { deployment: "d" };
+    const labels = (): unknown => {
+      const database = new DatabaseSync(path);
+      const row = database.prepare("select count(*) as count from labels").get();
+      database.close();
+      return row?.count;
+    };
+    const thread = { thread_id: "t", metadata: { a: 1, b: 2, c: 3 }, config: {}, hidden: false };
+    await storage.createThread(scope, thread, 1);
+    await storage.createThread(scope, { ...thread, metadata: { x: 1, y: 2 } }, 2);
+    assert.equal(labels(), 3);
+    await storage.updateThread(scope, "t", () => ({ metadata: { b: 2, c: 4 } }), 3);
+    assert.equal(labels(), 2);
+    await storage.deleteThread(scope, "t");
+    assert.equal(labels(), 0);
+    await storage.close();
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});

@@ -77,6 +77,42 @@ describe("events", () => {
     assert.ok(rest.length < 30, "the ring is bounded");
   });
 
+  it("keeps a first frame that is larger than the ring", async () => {
+    const tape = eventsAt(testClock(), { ring_size: 100 }).tape(RUN);
+    tape.publish("values", "x".repeat(1_000));
+    tape.end({ status: "success", result: {} });
+    assert.deepEqual(
+      (await collect(tape.read(0))).map((frame) => frame.id),
+      [1],
+    );
+  });
+
+  it("lets a reader that is ahead wait, and others go on", async () => {
+    const tape = eventsAt(testClock()).tape(RUN);
+    tape.publish("a", "1");
+    const ahead = collect(tape.read(2));
+    const behind = tape.read(1)[Symbol.asyncIterator]();
+    const waiting = behind.next();
+    tape.publish("b", "2");
+    assert.equal((await waiting).value?.event, "b");
+    tape.publish("c", "3");
+    tape.end({ status: "success", result: {} });
+    assert.deepEqual(
+      (await ahead).map((frame) => frame.event),
+      ["c"],
+    );
+    assert.equal((await behind.next()).value?.event, "c");
+    assert.equal((await behind.next()).done, true);
+  });
+
+  it("tells everybody who waits for the end, and who asks later", async () => {
+    const tape = eventsAt(testClock()).tape(RUN);
+    const waiting = [tape.ended(), tape.ended()];
+    tape.publish("end", "1");
+    tape.end({ status: "success", result: { a: 1 } });
+    for (const outcome of [...waiting, tape.ended()]) assert.deepEqual((await outcome).result, { a: 1 });
+  });
+
   it("numbers a later attempt above every earlier one", async () => {
     const tape = eventsAt(testClock()).tape(RUN);
     tape.publish("metadata", "1");
@@ -107,9 +143,18 @@ describe("events", () => {
     assert.equal(left, 1);
   });
 
+  it("counts what ended runs resulted in", () => {
+    const events = eventsAt(testClock(), { keep_size: 10_000 });
+    for (const run_id of ["one", "two"]) {
+      events.tape(run_id).end({ status: "success", result: { deep: [{ text: "x".repeat(6_000) }] } });
+    }
+    assert.equal(events.find("one"), undefined);
+    assert.ok(events.find("two"));
+  });
+
   it("forgets ended runs by age and by size, never open ones", async () => {
     const clock = testClock();
-    const events = eventsAt(clock, { keep_ms: 1_000, keep_size: 3_000 });
+    const events = eventsAt(clock, { keep_ms: 1_000, keep_size: 6_000 });
     const name = (i: number): string => `run-${i}`;
     const open = events.tape("open");
     for (let i = 0; i < 10; i++) {

@@ -103,6 +103,10 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^node:(?:sqlite|fs|path)$/,
   },
   {
+    files: /^adapters\/libsql\.ts$/,
+    may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^@libsql\/client$|^node:(?:fs|path)$/,
+  },
+  {
     files: /^adapters\/kysely\.ts$/,
     may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^kysely$|^kysely-bun-sqlite$|^bun:sqlite$/,
   },

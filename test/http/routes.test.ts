@@ -314,6 +314,24 @@ describe("answers", () => {
     assert.deepEqual(await runs.json(), [{ run_id: RUN }]);
   });
 
+  it("hold the selected fields of a state, and single ones of its values", async () => {
+    const state = { values: { a: 1, "b.c": 2, ["__proto__"]: 3 }, next: [], tasks: [], metadata: { step: 1 } };
+    const get = (): unknown => state;
+    const { send } = fake({
+      answers: { "threads.state": get, "threads.stateAt": get, "threads.history": () => [state] },
+    });
+    const read = async (method: string, path: string, body?: unknown): Promise<unknown> =>
+      (await send(method, T + path, body)).json();
+    assert.deepEqual(await read("GET", "/state"), JSON.parse(JSON.stringify(state)));
+    assert.deepEqual(await read("GET", "/state?select=next&select=metadata"), { next: [], metadata: { step: 1 } });
+    assert.deepEqual(await read("GET", "/state?select=next,values.b.c"), { next: [], values: { "b.c": 2 } });
+    assert.deepEqual(await read("GET", '/state/c?select=["values.a","values"]'), { values: state.values });
+    assert.deepEqual(await read("GET", "/history?select=values.nothing"), [{ values: {} }]);
+    assert.deepEqual(await read("POST", "/history", { select: ["next"] }), [{ next: [] }]);
+    const checkpoint = { checkpoint_id: "c" };
+    assert.deepEqual(await read("POST", "/state/checkpoint", { checkpoint, select: ["tasks"] }), { tasks: [] });
+  });
+
   it("are 204 where there is nothing to say", async () => {
     const { send } = fake();
     for (const [method, path, headers] of [

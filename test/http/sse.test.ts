@@ -79,6 +79,21 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
+  it("keeps what comes after a beat until it is asked for", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    const beat = reader.next();
+    service.elapse(5_000);
+    assert.equal(await beat, ": heartbeat\n");
+    service.tape.add({ id: 1, event: "values", data: "1" });
+    // The wait that began before the beat has taken the first frame by now.
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    service.tape.add({ id: 2, event: "values", data: "2" });
+    assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\nid: 2\nevent: values\ndata: 2\n\n");
+    await reader.cancel();
+    assert.equal(service.timers(), 0);
+  });
+
   it("tells the service once when its reader leaves", async () => {
     const service = fake();
     const reader = await open(service, STREAM);

@@ -204,6 +204,31 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   });
 
   api.describe("threads", () => {
+    test("finds a thread by what its metadata is, not by what it was", async (storage) => {
+      const keys = (from: number, to: number): JsonObject =>
+        Object.fromEntries(Array.from({ length: to - from }, (_, i) => [`key${from + i}`, from + i]));
+      await aThread(storage, "t", keys(0, 20));
+      await aThread(storage, "other", keys(0, 5));
+      const found = async (metadata: JsonObject): Promise<string> => {
+        const query = { metadata, limit: 9, offset: 0, sort_by: "thread_id", sort_order: "asc" } as const;
+        return (await storage.searchThreads(here, query)).rows.map((row) => row.thread_id).join();
+      };
+      assert.equal(await found({ key19: 19 }), "t");
+      const assistant = await anAssistant(storage);
+      await storage.updateThread(here, "t", () => ({ metadata: keys(10, 31) }), 2000);
+      const held = async () => [await found({ key4: 4 }), await found({ key10: 10 }), await found(keys(21, 31))];
+      assert.deepEqual(await held(), ["other", "t", "t"]);
+      const seen = (await storage.getThread(here, "t")) as ThreadRow;
+      const update_thread = { metadata: { ...keys(3, 5), key10: 10 }, config: {} };
+      const plan = await request(storage, assistant, "t", "r1");
+      assert.equal((await storage.createRun(here, { ...plan, update_thread })).kind, "created");
+      assert.deepEqual(await held(), ["other,t", "t", ""]);
+      assert.notEqual((await storage.getThread(here, "t"))?.revision, seen.revision);
+      const late = { ...plan, run: newRun("t", "r2"), update_thread: { metadata: keys(21, 31), config: {} } };
+      assert.equal((await storage.createRun(here, late)).kind, "stale");
+      assert.deepEqual(await held(), ["other,t", "t", ""]);
+    });
+
     test("creates once, and shows the existing one after", async (storage) => {
       const made = { thread_id: "t", metadata: { a: 1 }, config: { b: 2 }, hidden: false };
       const first = await storage.createThread(here, made, 1000);
@@ -939,6 +964,51 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
         "with values and writes",
       );
       assert.equal(stored?.values[0]?.data, "9");
+    });
+
+    test("keep everything of a long run that was saved in few calls, in its order", async (storage) => {
+      const lease = await aLease(storage);
+      const bytes = (n: number) => new Uint8Array([n, 0, 255]);
+      const saved = Array.from({ length: 40 }, (_, i): SavedCheckpoint => {
+        const [a, b] = [`${i % 3 ? i : i - 1}`, `${i}`];
+        return {
+          ...checkpoint(`c${String(i).padStart(2, "0")}`, {}),
+          versions: { a, b },
+          values: [
+            { channel: "a", version: `${i}`, type: "json", data: `"\\u0000 ${i}"` },
+            { channel: "b", version: b, type: "raw", data: bytes(i) },
+          ],
+        };
+      });
+      const written = saved.map(({ checkpoint_id }, i) => write(checkpoint_id, "task", i, i));
+      assert.equal(
+        await storage.saveProgress(here, lease, progress(saved.slice(0, 21), written.slice(0, 21)), 1200),
+        true,
+      );
+      const lost = { ...lease, token: "another" };
+      assert.equal(await storage.saveProgress(here, lost, progress(saved.slice(21), written.slice(21)), 1200), false);
+      assert.equal((await storage.listCheckpoints(here, "t", { limit: 50 })).length, 21);
+      assert.equal(await storage.saveProgress(here, lease, progress(saved.slice(21), written.slice(21)), 1200), true);
+      const all = await storage.listCheckpoints(here, "t", { limit: 50 });
+      assert.deepEqual(
+        all.map((row) => row.checkpoint_id),
+        saved.map((row) => row.checkpoint_id).reverse(),
+      );
+      for (const [i, { values, writes }] of all.toReversed().entries()) {
+        const a = i % 3 ? i : i - 1;
+        assert.deepEqual(
+          values.filter((value) => value.channel === "a").map((value) => value.data),
+          a < 0 ? [] : [`"\\u0000 ${a}"`],
+        );
+        assert.deepEqual(
+          values.filter((value) => value.channel === "b").map((value) => [...(value.data as Uint8Array)]),
+          [[...bytes(i)]],
+        );
+        assert.deepEqual(
+          writes.map((one) => [one.idx, one.data]),
+          [[i, `${i}`]],
+        );
+      }
     });
 
     test("put tails back on what they extend", async (storage) => {

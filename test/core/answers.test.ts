@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import {
+  combine,
+  createService,
+  type Executor,
+  type Frame,
+  type FrameReader,
+  fromFunctions,
+  type GraphState,
+  type JsonObject,
+  type Storage,
+} from "../../lib/mod.ts";
+import { testService } from "../suite/kit.ts";
+
+async function read(frames: FrameReader): Promise<Frame[]> {
+  const all: Frame[] = [];
+  for await (const frame of frames) all.push(frame);
+  return all;
+}
+
+/** A graph whose state can be read only by a checkpoint's id, or not at all. */
+function fragile(graph_id: string, byId: boolean): Executor {
+  const own = fromFunctions({ [graph_id]: async () => ({ done: true }) });
+  const state: Partial<GraphState> = {
+    async get({ thread_id, checkpoint_id }, reader) {
+      const stored = checkpoint_id !== undefined && byId ? await reader.get({ ns: "", checkpoint_id }) : null;
+      if (!stored) throw new TypeError("what is to be applied cannot be");
+      return {
+        values: { read: "by id" },
+        next: [],
+        tasks: [],
+        metadata: stored.metadata,
+        created_at: new Date(stored.created_at).toISOString(),
+        checkpoint: { thread_id, checkpoint_ns: "", checkpoint_id: stored.checkpoint_id, checkpoint_map: null },
+        parent_checkpoint: null,
+        interrupts: [],
+      };
+    },
+  };
+  return { ...own, state: () => state as GraphState };
+}
+
+describe("a run as it was created", () => {
+  it("is pending, even when a worker has taken it already", async () => {
+    await using kit = await testService({ agents: { ok: async () => "ok" } });
+    const { thread_id } = await kit.service.threads.create();
+    for (const at of [thread_id, null]) {
+      const run = await kit.service.runs.create(at, { assistant_id: "ok" });
+      assert.equal(run.status, "pending");
+      await (await kit.service.runs.join(run.thread_id, run.run_id)).result;
+      assert.equal((await kit.service.runs.get(run.thread_id, run.run_id)).status, "success");
+    }
+  });
+});
+
+describe("a configuration that says two things", () => {
+  it("is refused in an assistant as in a run", async () => {
+    await using kit = await testService({ agents: { ok: async () => "ok" } });
+    const { assistants, runs } = kit.service;
+    const both = { config: { configurable: { model: "a", same: [1] } }, context: { model: "b", same: [1] } };
+    const refusal = { code: "bad_request", message: /^model has two values/ };
+    await assert.rejects(assistants.create({ graph_id: "ok", ...both }), refusal);
+    await assert.rejects(assistants.update("ok", both), refusal);
+    await assert.rejects(runs.create(null, { assistant_id: "ok", ...both }), refusal);
+    const agreed = { config: both.config, context: { model: "a", other: 1 } };
+    assert.deepEqual((await assistants.create({ graph_id: "ok", ...agreed })).context, agreed.context);
+    // What another version said is no part of the request.
+    await assistants.update("ok", { config: both.config });
+    assert.deepEqual((await assistants.update("ok", { context: both.context })).config, {});
+  });
+});
+
+describe("a checkpoint to start from", () => {
+  it("may be named in each of the ways clients have, and is not kept by the thread", async () => {
+    await using kit = await testService({ agents: { log: async () => null } });
+    const { threads, runs } = kit.service;
+    const { thread_id } = await threads.create();
+    const turn = async (input: JsonObject, more: object = {}): Promise<unknown> =>
+      (await runs.wait(thread_id, { assistant_id: "log", input, ...more })).result;
+    await turn({ a: 1 });
+    const checkpoint_id = (await threads.state(thread_id)).checkpoint?.checkpoint_id as string;
+    for (const named of [
+      { checkpoint: { checkpoint_id, checkpoint_ns: "", checkpoint_map: null } },
+      { checkpoint_id },
+      { config: { configurable: { checkpoint_id, checkpoint_ns: "", thread_id: "other", own: 1 } } },
+    ]) {
+      await turn({ b: 2 });
+      assert.deepEqual(await turn({ c: 3 }, named), { a: 1, c: 3 });
+    }
+    assert.deepEqual((await threads.get(thread_id)).config, { configurable: { own: 1 } });
+    assert.deepEqual(await turn({ d: 4 }), { a: 1, c: 3, d: 4 });
+    const unknown = { config: { configurable: { checkpoint_id: "none" } } };
+    await assert.rejects(turn({}, unknown), { code: "not_found", message: /no checkpoint none/ });
+    await assert.rejects(runs.create(null, { assistant_id: "log", ...unknown }), { code: "bad_request" });
+  });
+});
+
+describe("joining a stream", () => {
+  it("that is over always ends, wherever the reader was", async () => {
+    const storage = nodeSqlite(":memory:");
+    const kept: Storage = new Proxy(storage, {
+      get: (target, name) =>
+        name === "close" ? async () => {} : (Reflect.get(target, name) as (...args: unknown[]) => unknown).bind(target),
+    });
+    const executor = fromFunctions({
+      ok: async () => "ok",
+      broken: async () => {
+        throw new RangeError("too far");
+      },
+    });
+    const options = { storage: kept, executor, ambient: { log: () => {} } };
+    const one = await createService(options);
+    const { thread_id } = await one.threads.create();
+    const ended: { run_id: string; expected: string[] }[] = [];
+    for (const [assistant_id, expected] of [
+      ["ok", ["end"]],
+      ["broken", ["error", "end"]],
+    ] as const) {
+      const { run, frames } = await one.runs.stream(thread_id, { assistant_id });
+      const last = (await read(frames)).at(-1) as Frame;
+      ended.push({ run_id: run.run_id, expected: [...expected] });
+      for (const after of [last.id as number, 999]) {
+        const again = await read((await one.runs.joinStream(thread_id, run.run_id, { after })).frames);
+        assert.deepEqual(
+          again.map(({ event, data }) => [event, data]),
+          [["end", last.data]],
+        );
+      }
+    }
+    await one.stop(0);
+    const two = await createService(options);
+    for (const { run_id, expected } of ended) {
+      const frames = await read((await two.runs.joinStream(thread_id, run_id, { after: 7 })).frames);
+      assert.deepEqual(
+        frames.map(({ event }) => event),
+        expected,
+      );
+      assert.ok(frames.every(({ id }) => (id as number) > 7));
+    }
+    await two.stop(0);
+    await storage.close();
+  });
+
+  it("with some of its modes is left at once, also while nothing comes", async () => {
+    const here = Promise.withResolvers<void>();
+    const agents = {
+      async slow({ signal }: { signal: AbortSignal }) {
+        here.resolve();
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+      },
+    };
+    await using kit = await testService({ agents });
+    const { thread_id } = await kit.service.threads.create();
+    const { run_id } = await kit.service.runs.create(thread_id, { assistant_id: "slow" });
+    await here.promise;
+    const asked = { modes: ["updates"] as const, cancel_on_disconnect: true };
+    const reader = (await kit.service.runs.joinStream(thread_id, run_id, asked)).frames[Symbol.asyncIterator]();
+    assert.equal((await reader.next()).value.event, "metadata");
+    const next = reader.next();
+    await reader.return?.();
+    assert.equal((await next).done, true);
+    await (await kit.service.runs.join(thread_id, run_id)).result;
+    assert.equal((await kit.service.runs.get(thread_id, run_id)).status, "interrupted");
+  });
+});
+
+describe("a thread whose graph cannot read it", () => {
+  it("is read by its checkpoint's id, and hides no other thread in a search", async () => {
+    const executor = combine(fragile("newest", true), fragile("never", false), fromFunctions({ ok: async () => "ok" }));
+    await using kit = await testService({ executor });
+    const { threads, runs } = kit.service;
+    const ids: string[] = [];
+    for (const assistant_id of ["newest", "never", "ok"]) {
+      const { thread_id } = await threads.create();
+      await (await runs.wait(thread_id, { assistant_id, input: { a: 1 } })).result;
+      ids.push(thread_id);
+    }
+    const [newest, never, ok] = ids as [string, string, string];
+    assert.deepEqual((await threads.get(newest)).values, { read: "by id" });
+    assert.deepEqual((await threads.state(newest)).values, { read: "by id" });
+    await assert.rejects(threads.state(never), TypeError);
+    const { items } = await threads.search();
+    assert.deepEqual(new Set(items.map(({ thread_id }) => thread_id)), new Set(ids));
+    assert.equal(items.find(({ thread_id }) => thread_id === never)?.values, null);
+    assert.ok(kit.log.some(({ message }) => message === "a thread's state could not be read"));
+    assert.deepEqual(
+      (await threads.search({ values: { a: 1 } })).items.map(({ thread_id }) => thread_id),
+      [ok],
+    );
+  });
+});
+
+describe("a state", () => {
+  it("with the key __root__ comes back as it was, and one that is no object does too", async () => {
+    const bare: Executor = {
+      graphs: () => [{ graph_id: "bare", checkpoints: "worker" }],
+      async *execute() {
+        yield { type: "state", values: ["a", "list"], next: [], tasks: [] };
+      },
+    };
+    await using kit = await testService({ executor: combine(bare, fromFunctions({ none: async () => null })) });
+    const { threads, runs } = kit.service;
+    for (const [assistant_id, input, values] of [
+      ["none", { __root__: 1 }, { __root__: 1 }],
+      ["bare", {}, ["a", "list"]],
+    ] as const) {
+      const { thread_id } = await threads.create();
+      assert.deepEqual(await (await runs.wait(thread_id, { assistant_id, input: input as JsonObject })).result, values);
+      assert.deepEqual((await threads.state(thread_id)).values, values);
+      assert.deepEqual((await threads.history(thread_id))[0]?.values, values);
+    }
+  });
+});
