@@ -1,0 +1,312 @@
+/** libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server. */
+import { mkdirSync } from "node:fs";
+import { dirname } from "node:path";
+import { type Client, createClient, LibsqlError, type ResultSet, type Value } from "@libsql/client";
+import type { Storage } from "../lib/storage.ts";
+import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./sql/driver.ts";
+import { sqlStorage } from "./sql/mod.ts";
+import { isLocked, LOCK_WAIT_MS, lockDelay, lockedTooLong, systemTimer } from "./sql/sqlite-writer.ts";
+
+export interface LibsqlOptions {
+  /** `file:agents.db`, `:memory:`, or a server: `libsql:`, `https:`, `http:`, `wss:`, `ws:`. */
+  readonly url: string;
+  /** What the server asks for. */
+  readonly authToken?: string;
+  /** The server of which the file at `url` becomes a replica: batches go to the server, reads to the file. */
+  readonly syncUrl?: string;
+  /** How far a replica's reads may be behind the batches of other processes; default 1000. Its own are always seen. */
+  readonly sync_interval_ms?: number;
+  /** Calls `fn` once after `ms`; for a simulation. */
+  readonly timer?: (ms: number, fn: () => void) => () => void;
+  /** Milliseconds since 1970; for a simulation. */
+  readonly now?: () => number;
+}
+
+/**
+ * A Storage in the libSQL database at `options`, or at the URL alone. A file is created with its folder when missing, and
+ * what a verb has answered survives a crash and a power failure; on a server that is the server's promise. Throws an Error
+ * for options that cannot be; a database that cannot be used is an Error of the first verb. Neither shows a token.
+ */
+export function libsql(options: LibsqlOptions | string): Storage {
+  return sqlStorage(libsqlDriver(options));
+}
+
+/**
+ * The driver below `libsql`. A batch takes one round trip to a server. Where text is read only up to U+0000 (files, memory,
+ * replicas), such text is refused.
+ */
+export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
+  const place = placeOf(typeof options === "string" ? { url: options } : options);
+  const { local, timer, now, sync_interval_ms } = place;
+  const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer(ms, resolve));
+  const answering = new Set<Promise<unknown>>();
+  let opening: Promise<Clients> | undefined;
+  let closing: Promise<void> | undefined;
+  let last: Promise<unknown> = Promise.resolve();
+  // Of a replica: how many batches there were, and how many of them its file has.
+  let written = 0;
+  let synced = 0;
+  let synced_at = Number.NEGATIVE_INFINITY;
+  let syncing: Promise<void> | undefined;
+
+  /** Opens at the first call, and again at the next one after that failed. */
+  const clients = async (): Promise<Clients> => {
+    opening ??= patiently(() => open(place)).catch((error: unknown) => {
+      opening = undefined;
+      throw error;
+    });
+    return await opening;
+  };
+
+  /** Waiting for another connection's lock inside SQLite would freeze the event loop. */
+  const patiently = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    let waited_ms = 0;
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isLocked(error)) throw error;
+        if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong(`the database ${place.shown}`, error);
+        waited_ms += lockDelay(tries);
+        await wait(lockDelay(tries));
+      }
+    }
+  };
+
+  const answer = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    if (closing) throw new Error(`The database ${place.shown} is closed.`);
+    const answered = work();
+    answering.add(answered);
+    try {
+      return await answered;
+    } catch (error) {
+      throw explained(place, error);
+    } finally {
+      answering.delete(answered);
+    }
+  };
+
+  const write = async (statements: readonly BoundStatement[]): Promise<SqlRow[][]> => {
+    const { writing } = await clients();
+    try {
+      // A batch that met a lock has been rolled back as a whole: it may be sent again.
+      return (await patiently(() => writing.batch([...statements], "write"))).map(rowsOf);
+    } finally {
+      // Also after an error: a lost connection leaves open whether the batch took effect.
+      written += 1;
+    }
+  };
+
+  /** One local writer after the other: a batch that waits for a lock keeps its place. */
+  const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    const turn = last.then(work);
+    last = turn.catch(() => {});
+    return await turn;
+  };
+
+  const catchUp = async (replica: Client): Promise<void> => {
+    const [batches, time] = [written, now()];
+    await replica.sync();
+    [synced, synced_at] = [batches, time];
+  };
+
+  /** Until a replica has every batch that had been answered when it was called, and those of others that are old enough. */
+  const fresh = async ({ reading, replica }: Clients): Promise<void> => {
+    if (!replica) return;
+    if (now() - synced_at >= sync_interval_ms) written += 1;
+    const wanted = written;
+    while (synced < wanted) {
+      syncing ??= catchUp(reading).finally(() => {
+        syncing = undefined;
+      });
+      await syncing;
+    }
+  };
+
+  return {
+    dialect: "sqlite",
+    batch: (statements) =>
+      answer(async () => {
+        const bound = statements.map((statement) => bind(place, statement));
+        return local ? await inTurn(() => write(bound)) : await write(bound);
+      }),
+    read: (statement) =>
+      answer(async () => {
+        const bound = bind(place, statement);
+        const opened = await clients();
+        await fresh(opened);
+        return rowsOf(await patiently(() => opened.reading.execute(bound)));
+      }),
+    close() {
+      closing ??= Promise.allSettled(answering).then(async () => {
+        const opened = await opening?.catch(() => undefined);
+        for (const client of new Set(opened ? [opened.reading, opened.writing] : [])) client.close();
+      });
+      return closing;
+    },
+  };
+}
+
+interface Clients {
+  readonly reading: Client;
+  readonly writing: Client;
+  readonly replica: boolean;
+}
+
+interface Address {
+  readonly url: string;
+  readonly authToken: string | undefined;
+}
+
+/** Where the database is, proven and without secrets where it is shown. */
+interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" | "timer" | "now">> {
+  /** Undefined for a server. */
+  readonly file: string | undefined;
+  /** Undefined without one. */
+  readonly server: Address | undefined;
+  readonly local: boolean;
+  readonly shown: string;
+  /** The options that an Error about the server names. */
+  readonly setting: "url" | "syncUrl";
+}
+
+function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place {
+  const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
+  const setting = file === undefined ? "url" : "syncUrl";
+  if (file === undefined && syncUrl !== undefined) throw new Error("libSQL: syncUrl needs a `file:` url beside it.");
+  if (file !== undefined && inMemory(file) && syncUrl !== undefined) {
+    throw new Error("libSQL: a replica is a file; syncUrl cannot go with a url in memory.");
+  }
+  const remote = file === undefined ? url : syncUrl;
+  const server = remote === undefined ? undefined : addressOf(setting, remote, authToken);
+  return {
+    file,
+    server,
+    local: server === undefined,
+    shown: server?.url ?? url,
+    setting,
+    sync_interval_ms: options.sync_interval_ms ?? 1_000,
+    timer: options.timer ?? systemTimer,
+    now: options.now ?? Date.now,
+  };
+}
+
+/** The URL and the token apart. The URL is not shown before it is known to hold no secret. */
+function addressOf(setting: string, text: string, authToken: string | undefined): Address {
+  if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
+    throw new Error(`libSQL: ${setting} is none of :memory:, file:…, libsql://…, https://…, http://…, wss://… and ws://…`);
+  }
+  const url = new URL(text);
+  if (url.username || url.password) {
+    throw new Error(`libSQL: ${setting} holds a user name or password; give a token as authToken instead.`);
+  }
+  const token = authToken ?? url.searchParams.get("authToken") ?? undefined;
+  url.searchParams.delete("authToken");
+  // The runtime would show the whole header in its own error.
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) {
+    throw new Error("libSQL: authToken is empty or has characters that no token has.");
+  }
+  return { url: url.href, authToken: token };
+}
+
+const inMemory = (url: string): boolean => /^(?:file:)?:memory:/.test(url);
+
+async function open(place: Place): Promise<Clients> {
+  const made: Client[] = [];
+  const connect = (...config: Parameters<typeof createClient>): Client => {
+    const client = createClient(...config);
+    made.push(client);
+    return client;
+  };
+  try {
+    const { file, server } = place;
+    if (file !== undefined && !inMemory(file)) mkdirSync(dirname(pathOf(file)), { recursive: true });
+    if (server === undefined) {
+      // With a second connection pragmas would hold on one of them only.
+      const client = connect({ url: file as string, concurrency: 1 });
+      await configure(client);
+      return { reading: client, writing: client, replica: false };
+    }
+    const writing = connect({ ...server });
+    await proveForeignKeys(writing);
+    if (file === undefined) return { reading: writing, writing, replica: false };
+    // Batches do not go through the replica: it sends each statement alone, and the event loop stands still meanwhile.
+    const reading = connect({ url: file, syncUrl: server.url, authToken: server.authToken });
+    return { reading, writing, replica: true };
+  } catch (error) {
+    for (const client of made) client.close();
+    if (isLocked(error)) throw error;
+    throw place.local ? unusable(place, error) : error;
+  }
+}
+
+/** `file:agents.db`, `file:/data/agents.db` and `file:///data/agents.db`, as the client reads them. */
+function pathOf(url: string): string {
+  return decodeURIComponent(url.replace(/^file:(?:\/\/(?:localhost)?(?=\/))?/, "").replace(/[?#].*$/s, ""));
+}
+
+async function configure(client: Client): Promise<void> {
+  const mode = (await client.execute("pragma journal_mode = wal")).rows[0]?.[0];
+  if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
+  for (const sql of [
+    "pragma busy_timeout = 0",
+    "pragma synchronous = full",
+    "pragma foreign_keys = on",
+    "pragma trusted_schema = off",
+    "pragma journal_size_limit = 67108864",
+  ]) {
+    await client.execute(sql);
+  }
+}
+
+/** Deleting a thread or an assistant takes its rows along by foreign keys; a server may have been told to ignore them. */
+async function proveForeignKeys(client: Client): Promise<void> {
+  if ((await client.execute("pragma foreign_keys")).rows[0]?.[0] !== 1) {
+    throw new LibsqlError("the server does not enforce foreign keys", "FOREIGN_KEYS_OFF");
+  }
+}
+
+type BoundStatement = { sql: string; args: (bigint | SqlValue)[] };
+
+/** Throws for a value that the client would change on the way, or that would end its connection. */
+function bind(place: Place, { sql, args }: SqlStatement): BoundStatement {
+  return {
+    sql,
+    args: args.map((value) => {
+      // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
+      if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
+      if (typeof value === "string") {
+        if (place.file !== undefined && value.includes("\0")) {
+          throw new Error("libSQL cannot read text with U+0000 back from a file or memory: it was not stored.");
+        }
+        return value.toWellFormed();
+      }
+      if (value === null || value instanceof Uint8Array || Number.isFinite(value)) return value;
+      throw new TypeError(`${typeof value === "number" ? value : `A ${typeof value}`} is not an SqlValue: ${sql}`);
+    }),
+  };
+}
+
+function rowsOf({ columns, rows }: ResultSet): SqlRow[] {
+  return rows.map((row) => Object.fromEntries(columns.map((name, at) => [name, sqlValue(row[at] as Value)])));
+}
+
+function sqlValue(value: Value): SqlValue {
+  return value instanceof ArrayBuffer ? new Uint8Array(value) : (value as SqlValue);
+}
+
+/** Errors of SQL as they are; for those of the way to the server, what to look at. */
+function explained({ server, shown, setting }: Place, error: unknown): unknown {
+  if (server === undefined) return error;
+  const { code = "", message } = error as { code?: unknown; message: string };
+  if (/HTTP status 40[13]\b/.test(message) || /^AUTH_/.test(String(code))) {
+    const problem = server.authToken === undefined ? "asks for a token" : "refuses the token";
+    return new Error(`The database server ${shown} ${problem}: check authToken.`, { cause: error });
+  }
+  return error;
+}
+
+function unusable({ shown }: Place, error: unknown): Error {
+  const problem = error instanceof Error ? error.message : String(error);
+  return new Error(`Cannot use the database ${shown}: ${problem}.`, { cause: error });
+}
