@@ -1,5 +1,5 @@
 /** libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server. */
-import { mkdirSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Client, createClient, LibsqlError, type ResultSet, type Value } from "@libsql/client";
 import type { Storage } from "../lib/storage.ts";
@@ -65,7 +65,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       try {
         return await work();
       } catch (error) {
-        if (!isLocked(error)) throw error;
+        if (!isLocked(error)) throw explained(place, error);
         if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong(`the database ${place.shown}`, error);
         waited_ms += lockDelay(tries);
         await wait(lockDelay(tries));
@@ -79,8 +79,6 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     answering.add(answered);
     try {
       return await answered;
-    } catch (error) {
-      throw explained(place, error);
     } finally {
       answering.delete(answered);
     }
@@ -104,19 +102,21 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     return await turn;
   };
 
-  const catchUp = async (replica: Client): Promise<void> => {
+  const catchUp = async ({ reading, writing }: Clients): Promise<void> => {
     const [batches, time] = [written, now()];
-    await replica.sync();
+    // The event loop stands still during sync(), three seconds when the server cannot be reached.
+    await patiently(() => writing.execute("select 1"));
+    await patiently(() => reading.sync());
     [synced, synced_at] = [batches, time];
   };
 
   /** Until a replica has every batch that had been answered when it was called, and those of others that are old enough. */
-  const fresh = async ({ reading, replica }: Clients): Promise<void> => {
-    if (!replica) return;
+  const fresh = async (opened: Clients): Promise<void> => {
+    if (!opened.replica) return;
     if (now() - synced_at >= sync_interval_ms) written += 1;
     const wanted = written;
     while (synced < wanted) {
-      syncing ??= catchUp(reading).finally(() => {
+      syncing ??= catchUp(opened).finally(() => {
         syncing = undefined;
       });
       await syncing;
@@ -125,22 +125,25 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   return {
     dialect: "sqlite",
-    batch: (statements) =>
-      answer(async () => {
-        const bound = statements.map((statement) => bind(place, statement));
-        return local ? await inTurn(() => write(bound)) : await write(bound);
-      }),
-    read: (statement) =>
-      answer(async () => {
-        const bound = bind(place, statement);
+    async batch(statements) {
+      const bound = statements.map((statement) => bind(place, statement));
+      return await answer(() => (local ? inTurn(() => write(bound)) : write(bound)));
+    },
+    async read(statement) {
+      const bound = bind(place, statement);
+      return await answer(async () => {
         const opened = await clients();
         await fresh(opened);
         return rowsOf(await patiently(() => opened.reading.execute(bound)));
-      }),
+      });
+    },
     close() {
       closing ??= Promise.allSettled(answering).then(async () => {
         const opened = await opening?.catch(() => undefined);
-        for (const client of new Set(opened ? [opened.reading, opened.writing] : [])) client.close();
+        if (!opened) return;
+        // The connection itself ends with its last statement's collection: the file is complete before that.
+        if (local) await opened.writing.execute("pragma wal_checkpoint(truncate)").catch(() => {});
+        for (const client of new Set([opened.reading, opened.writing])) client.close();
       });
       return closing;
     },
@@ -167,7 +170,7 @@ interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" | "timer
   readonly local: boolean;
   readonly shown: string;
   /** The options that an Error about the server names. */
-  readonly setting: "url" | "syncUrl";
+  readonly setting: string;
 }
 
 function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place {
@@ -184,7 +187,7 @@ function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place 
     server,
     local: server === undefined,
     shown: server?.url ?? url,
-    setting,
+    setting: file === undefined ? setting : "url and syncUrl",
     sync_interval_ms: options.sync_interval_ms ?? 1_000,
     timer: options.timer ?? systemTimer,
     now: options.now ?? Date.now,
@@ -194,7 +197,9 @@ function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place 
 /** The URL and the token apart. The URL is not shown before it is known to hold no secret. */
 function addressOf(setting: string, text: string, authToken: string | undefined): Address {
   if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
-    throw new Error(`libSQL: ${setting} is none of :memory:, file:…, libsql://…, https://…, http://…, wss://… and ws://…`);
+    throw new Error(
+      `libSQL: ${setting} is none of :memory:, file:…, libsql://…, https://…, http://…, wss://… and ws://…`,
+    );
   }
   const url = new URL(text);
   if (url.username || url.password) {
@@ -220,7 +225,12 @@ async function open(place: Place): Promise<Clients> {
   };
   try {
     const { file, server } = place;
-    if (file !== undefined && !inMemory(file)) mkdirSync(dirname(pathOf(file)), { recursive: true });
+    if (file !== undefined && !inMemory(file)) {
+      const path = pathOf(file);
+      mkdirSync(dirname(path), { recursive: true });
+      // SQLite opens a file that it may not write without saying so.
+      if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+    }
     if (server === undefined) {
       // With a second connection pragmas would hold on one of them only.
       const client = connect({ url: file as string, concurrency: 1 });
@@ -262,7 +272,7 @@ async function configure(client: Client): Promise<void> {
 /** Deleting a thread or an assistant takes its rows along by foreign keys; a server may have been told to ignore them. */
 async function proveForeignKeys(client: Client): Promise<void> {
   if ((await client.execute("pragma foreign_keys")).rows[0]?.[0] !== 1) {
-    throw new LibsqlError("the server does not enforce foreign keys", "FOREIGN_KEYS_OFF");
+    throw new Error("it does not enforce foreign keys");
   }
 }
 
@@ -297,16 +307,20 @@ function sqlValue(value: Value): SqlValue {
 
 /** Errors of SQL as they are; for those of the way to the server, what to look at. */
 function explained({ server, shown, setting }: Place, error: unknown): unknown {
-  if (server === undefined) return error;
-  const { code = "", message } = error as { code?: unknown; message: string };
-  if (/HTTP status 40[13]\b/.test(message) || /^AUTH_/.test(String(code))) {
+  if (server === undefined || error instanceof RangeError) return error;
+  const { message, cause } = error as Error;
+  const code = error instanceof LibsqlError ? error.code : "";
+  if (/^AUTH_/.test(code) || /HTTP status 40[13]\b/.test(message)) {
     const problem = server.authToken === undefined ? "asks for a token" : "refuses the token";
     return new Error(`The database server ${shown} ${problem}: check authToken.`, { cause: error });
   }
-  return error;
+  if (error instanceof LibsqlError && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
+  const problem = cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
+  return new Error(`Cannot use the database server ${shown} (${problem}): check ${setting}.`, { cause: error });
 }
 
 function unusable({ shown }: Place, error: unknown): Error {
   const problem = error instanceof Error ? error.message : String(error);
-  return new Error(`Cannot use the database ${shown}: ${problem}.`, { cause: error });
+  const remedy = "Make sure that it is a database on a local disk that this process may read and write.";
+  return new Error(`Cannot use the database ${shown}: ${problem}. ${remedy}`, { cause: error });
 }

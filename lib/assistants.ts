@@ -152,11 +152,14 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     resolve,
     recall: async (id) => recalled.get(await idOf(id)) ?? (await resolve(id)),
     async ensureDefaults() {
-      for (const { graph_id } of graphs.values()) {
-        const row = { assistant_id: await idOf(graph_id), graph_id, name: graph_id, description: null };
+      const ensure = async (graph_id: string): Promise<void> => {
+        const assistant_id = await idOf(graph_id);
+        if (await storage.getAssistant(scope, assistant_id)) return;
+        const named = { assistant_id, graph_id, name: graph_id, description: null };
         const content = { config: {}, context: {}, metadata: { created_by: "system" } };
-        await storage.createAssistant(scope, { ...row, ...content }, ambient.now());
-      }
+        await storage.createAssistant(scope, { ...named, ...content }, ambient.now());
+      };
+      await Promise.all([...graphs.keys()].map(ensure));
     },
     async create(request) {
       const { graph_id } = request;

@@ -68,6 +68,8 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   let checkpoints: SavedCheckpoint[] = [];
   let writes: NewWrites[] = [];
   let unsavedOrder: string[] = [];
+  // What the last save took: it may be on its way, so only this job can read it.
+  let taken: string[] = [];
   let backlog = 0;
   let lastRoot: string | null = null;
   let lost = false;
@@ -170,13 +172,17 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     },
     take() {
       const progress = { checkpoints, writes };
-      for (const name of unsavedOrder) {
+      const isNewest = (name: string): boolean => {
         const [ns, id] = name.split("\u0000") as [string, string];
-        if (newest.get(ns) !== id) {
-          known.delete(name);
-          ownWrites.delete(name);
-        }
+        return newest.get(ns) === id;
+      };
+      // One save follows the other: what the last one took is stored.
+      for (const name of taken) {
+        if (isNewest(name)) continue;
+        known.delete(name);
+        ownWrites.delete(name);
       }
+      taken = [...taken.filter(isNewest), ...unsavedOrder];
       checkpoints = [];
       writes = [];
       unsavedOrder = [];

@@ -17,7 +17,7 @@ import type {
   ThreadRow,
 } from "./storage.ts";
 import type { ThreadDirectory } from "./threads.ts";
-import { endDeleted, type Worker, waitResult } from "./worker.ts";
+import { endDeleted, firstId, type Worker, waitResult } from "./worker.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
 export interface Run {
@@ -123,6 +123,12 @@ export interface Runs {
   ): Promise<RunStream>;
 }
 
+/** What the worker uses of runs. */
+export interface RunDirectory extends Runs {
+  /** Ends the tape of a run that nobody executes here, when its row says so. */
+  watch(run_id: string, tape: Tape): void;
+}
+
 export interface RunOptions {
   readonly storage: Storage;
   readonly scope: Scope;
@@ -137,7 +143,7 @@ export interface RunOptions {
 /** How often a reader of a run that executes elsewhere looks whether it has ended. */
 const WATCH_MS = 1_000;
 
-export function createRuns(options: RunOptions): Runs {
+export function createRuns(options: RunOptions): RunDirectory {
   const { storage, scope, ambient, events, worker, assistants, threads } = options;
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
 
@@ -245,6 +251,8 @@ export function createRuns(options: RunOptions): Runs {
   async function interrupt(run: RunRow): Promise<void> {
     if (worker.cancel(run.run_id, "cancelled")) return;
     const outcome = await storage.cancelRun(scope, run.thread_id, run.run_id, ambient.now());
+    // It may have been claimed here meanwhile.
+    if (outcome?.kind === "flagged") worker.cancel(run.run_id, "cancelled");
     const tape = events.find(run.run_id);
     if (outcome?.kind === "ended" && tape) endUnstarted(tape, run.run_id);
   }
@@ -257,20 +265,21 @@ export function createRuns(options: RunOptions): Runs {
   };
 
   /** Ends the tape of a run that nobody executes here, when its row says so. */
-  function watch(run: RunRow, tape: Tape): void {
+  function watch(run_id: string, tape: Tape): void {
     ambient.timer(WATCH_MS, async () => {
-      if (tape.outcome) return;
-      if (!tape.live) {
-        try {
-          const row = await storage.getRun(scope, run.run_id);
-          if (!row) endDeleted(tape, run.run_id);
-          else if (isTerminal(row.status)) endTape(tape, row, await storedResult(row));
-        } catch (error) {
-          ambient.log({ level: "warn", message: "a run could not be watched", run_id: run.run_id, error });
-        }
+      try {
+        if (!tape.outcome && !tape.live) await look(run_id, tape);
+      } catch (error) {
+        ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
       }
-      watch(run, tape);
+      if (!tape.outcome) watch(run_id, tape);
     });
+  }
+
+  async function look(run_id: string, tape: Tape): Promise<void> {
+    const row = await storage.getRun(scope, run_id);
+    if (!row) endDeleted(tape, run_id);
+    else if (isTerminal(row.status)) endTape(tape, row, await storedResult(row));
   }
 
   /** The tape of a run, ended already when the run is over. */
@@ -279,10 +288,11 @@ export function createRuns(options: RunOptions): Runs {
     if (known) return known;
     // The row may be older than the end of the run: what counts is the row once the tape is there.
     const tape = events.tape(run.run_id);
-    const row = await storage.getRun(scope, run.run_id);
-    if (!row) endDeleted(tape, run.run_id);
-    else if (isTerminal(row.status)) endTape(tape, row, await storedResult(row));
-    else if (!tape.live) watch(run, tape);
+    try {
+      await look(run.run_id, tape);
+    } finally {
+      if (!tape.outcome) watch(run.run_id, tape);
+    }
     return tape;
   }
 
@@ -291,8 +301,14 @@ export function createRuns(options: RunOptions): Runs {
     if (run.error) return { __error__: run.error };
     if (run.temporary) return run.result ?? {};
     const thread = await storage.getThread(scope, run.thread_id);
-    const state = thread && (await threads.current(thread));
-    return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[]) : {};
+    try {
+      const state = thread && (await threads.current(thread));
+      return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[]) : {};
+    } catch (error) {
+      // The graph cannot read its state any more; the run has ended all the same.
+      ambient.log({ level: "error", message: "a state could not be read", run_id: run.run_id, error });
+      return { __error__: { error: "StateUnreadable", message: "The state could not be read" } };
+    }
   }
 
   async function result(tape: Tape): Promise<Json> {
@@ -301,6 +317,7 @@ export function createRuns(options: RunOptions): Runs {
   }
 
   return {
+    watch,
     async create(thread_id, request, origin = {}) {
       // As it was created: an idle worker may have taken it in the same moment.
       return { ...toRun(await begin(thread_id, request, origin)), status: "pending" };
@@ -349,7 +366,7 @@ const isTerminal = (status: RunStatus): boolean => status !== "pending" && statu
 
 function endTape(tape: Tape, run: RunRow, result: Json): void {
   // Above everything that its attempts have shown, here or elsewhere.
-  tape.startAt(run.attempt * 2 ** 32 + 1);
+  tape.startAt(firstId(run.claims));
   if (run.error) tape.publish("error", JSON.stringify(run.error));
   tape.publish("end", JSON.stringify({ run_id: run.run_id, status: run.status }));
   tape.end({ status: run.status as Outcome["status"], result });

@@ -6,7 +6,7 @@ import { ConfigError } from "./errors.ts";
 import { createEvents } from "./events.ts";
 import type { Executor } from "./executor.ts";
 import { isObject } from "./json.ts";
-import { createRuns, type Runs } from "./runs.ts";
+import { createRuns, type RunDirectory, type Runs } from "./runs.ts";
 import type { Storage } from "./storage.ts";
 import { createThreads, type Threads } from "./threads.ts";
 import { createWorker, endDeleted } from "./worker.ts";
@@ -136,6 +136,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const events = createEvents(ambient);
   const assistants = createAssistants({ storage, scope, executor, ambient });
   await assistants.ensureDefaults();
+  let runs: RunDirectory;
   const worker = createWorker({
     storage,
     scope,
@@ -144,6 +145,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     ambient,
     concurrency: options.worker?.concurrency ?? 10,
     lease_ms: options.worker?.lease_ms ?? 10_000,
+    onLeft: (run_id, tape) => runs.watch(run_id, tape),
   });
   const threads = createThreads({
     storage,
@@ -158,7 +160,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       }
     },
   });
-  const runs = createRuns({ storage, scope, executor, ambient, events, worker, assistants, threads });
+  runs = createRuns({ storage, scope, executor, ambient, events, worker, assistants, threads });
 
   let stopped: Promise<void> | null = null;
   let sweeping: Promise<void> = Promise.resolve();

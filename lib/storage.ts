@@ -145,6 +145,8 @@ export interface RunRow {
   readonly multitask_strategy: MultitaskStrategy;
   /** 0 before the first claim. */
   readonly attempt: number;
+  /** How often it was claimed: attempts, and those that a shut-down took back. */
+  readonly claims: number;
   /** A stateless run whose checkpoints go when it ends. */
   readonly temporary: boolean;
   readonly started_at: number | null;
@@ -192,6 +194,8 @@ export interface ClaimedRun {
   readonly thread: ThreadRow;
   /** This run has stored a root checkpoint in an earlier attempt. */
   readonly resumed: boolean;
+  /** Somebody asked the run to stop before it was claimed: its last owner died or shut down. */
+  readonly cancelled: boolean;
 }
 
 /** `blocked`: runs are due, but each waits for its thread. `none`: no run is due. */

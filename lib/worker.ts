@@ -29,6 +29,8 @@ export interface WorkerOptions {
   readonly ambient: Ambient;
   readonly concurrency: number;
   readonly lease_ms: number;
+  /** A run is not executed here any more and has not ended: readers of its tape wait for whoever has it now. */
+  onLeft(run_id: string, tape: Tape): void;
 }
 
 export interface Worker {
@@ -38,7 +40,7 @@ export interface Worker {
   reserve(): ClaimTerms | null;
   start(claimed: ClaimedRun): void;
   release(): void;
-  /** Stops a run that executes here. False when it does not execute here. */
+  /** Stops a run that executes here. False when it does not, or stops for another reason already. */
   cancel(run_id: string, reason: StopReason): boolean;
   /** False when claiming has failed for a while. */
   healthy(): boolean;
@@ -55,15 +57,16 @@ const RETRY_MS = 500;
 /** How long an executor may take to settle after its signal was aborted. */
 const ABANDON_MS = 5_000;
 const UNHEALTHY_MS = 10_000;
-/** How long events may be handled without letting the event loop turn. */
+/** How long, and how many events may be handled without letting the event loop turn. */
 const BUSY_MS = 4;
+const BUSY_EVENTS = 256;
 const MAX_ATTEMPTS = 3;
 
 export function createWorker(options: WorkerOptions): Worker {
   const { storage, scope, executor, ambient, concurrency, lease_ms } = options;
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   const graph_ids = [...graphs.keys()];
-  const executing = new Map<string, Execution>();
+  const executing = new Set<Execution>();
   let reserved = 0;
   let stopping = false;
   let claiming: Promise<void> | null = null;
@@ -84,6 +87,8 @@ export function createWorker(options: WorkerOptions): Worker {
       reserved++;
       let outcome: ClaimOutcome;
       try {
+        // A blocked event loop or a machine that slept is no reason to execute a run twice.
+        await Promise.all([...executing].map((execution) => execution.renewOverdue()));
         outcome = await storage.claimRun(scope, { ...terms(), graph_ids, now: ambient.now() });
         failingSince = null;
       } catch (error) {
@@ -125,12 +130,14 @@ export function createWorker(options: WorkerOptions): Worker {
   function start(claimed: ClaimedRun): void {
     const graph = graphs.get(claimed.run.graph_id) as GraphInfo;
     const execution = new Execution(options, graph, claimed);
-    executing.set(claimed.run.run_id, execution);
+    executing.add(execution);
+    if (claimed.cancelled) execution.stop("cancelled");
+    if (stopping) execution.stop("shutting_down");
     void execution.run().finally(() => {
-      executing.delete(claimed.run.run_id);
+      executing.delete(execution);
       // Its end frees its thread for the next one, and its place for those that waited for it.
       if (blocked || backlog || claiming) wake();
-      if (executing.size === 0) onIdle?.();
+      if (executing.size + reserved === 0) onIdle?.();
     });
   }
 
@@ -153,23 +160,24 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     release() {
       reserved--;
+      // Runs that found no place because of this one.
+      if (backlog) wake();
+      if (executing.size + reserved === 0) onIdle?.();
     },
     cancel(run_id, reason) {
-      const execution = executing.get(run_id);
-      execution?.stop(reason);
-      return execution !== undefined;
+      return [...executing].some((execution) => execution.run_id === run_id && execution.stop(reason));
     },
     healthy: () => failingSince === null || ambient.now() - failingSince < UNHEALTHY_MS,
     async stop(grace_ms) {
       stopping = true;
       cancelPoll();
       await claiming;
-      if (executing.size === 0) return;
+      if (executing.size + reserved === 0) return;
       const idle = new Promise<void>((resolve) => {
         onIdle = resolve;
       });
       const cancelGrace = ambient.timer(grace_ms, () => {
-        for (const execution of executing.values()) execution.stop("shutting_down");
+        for (const execution of executing) execution.stop("shutting_down");
       });
       await idle;
       cancelGrace();
@@ -197,6 +205,8 @@ class Execution {
   private saving: Promise<void> | null = null;
   private saveTimer: (() => void) | null = null;
   private giveUp: (() => void) | null = null;
+  private abandoned = false;
+  private leaseUntil: number;
   private step = -1;
   private saved = false;
 
@@ -205,6 +215,7 @@ class Execution {
     this.options = options;
     this.graph = graph;
     this.claimed = claimed;
+    this.leaseUntil = run.updated_at + options.lease_ms;
     this.tape = options.events.tape(run.run_id);
     this.tape.live = true;
     this.request = readKwargs(run.kwargs);
@@ -223,13 +234,26 @@ class Execution {
     });
   }
 
-  stop(reason: StopReason): void {
-    if (this.reason) return;
+  get run_id(): string {
+    return this.claimed.run.run_id;
+  }
+
+  /** True when the run stops for this reason. A lost lease comes before every other: nothing may be written then. */
+  stop(reason: StopReason): boolean {
+    if (this.reason && (reason !== "lease_lost" || this.reason === reason)) return this.reason === reason;
     this.reason = reason;
     if (reason === "lease_lost") this.checkpoints.lose();
     this.abort.abort(reason);
     // An executor that ignores its signal must not hold its place for ever.
-    this.options.ambient.timer(ABANDON_MS, () => this.giveUp?.());
+    this.options.ambient.timer(ABANDON_MS, () => {
+      this.abandoned = true;
+      this.giveUp?.();
+    });
+    return true;
+  }
+
+  async renewOverdue(): Promise<void> {
+    if (this.options.ambient.now() >= this.leaseUntil) await this.renew();
   }
 
   /** Never rejects: whatever goes wrong ends in the run's status or, when the lease is lost, in nothing. */
@@ -238,7 +262,7 @@ class Execution {
     const { run, lease } = this.claimed;
     const stopHeartbeat = this.heartbeat();
     try {
-      if (run.attempt > 1) this.tape.startAt((run.attempt - 1) * 2 ** 32 + 1);
+      this.tape.startAt(firstId(run.claims - 1));
       this.show("metadata", { run_id: run.run_id, attempt: run.attempt, thread_id: run.thread_id });
       // Readers get it before the graph starts, however long its first step keeps the event loop.
       await new Promise<void>((resolve) => ambient.defer(resolve));
@@ -251,7 +275,6 @@ class Execution {
       this.saveTimer?.();
       await this.saving;
       if (isLeaseLost(failure)) this.stop("lease_lost");
-      stopHeartbeat();
       if (this.reason === "lease_lost") {
         await this.settle();
       } else if (this.reason === "shutting_down") {
@@ -266,22 +289,19 @@ class Execution {
     } finally {
       stopHeartbeat();
       this.saveTimer?.();
+      // An abandoned executor has nowhere to write.
+      this.checkpoints.lose();
       this.tape.live = false;
+      if (!this.tape.outcome) this.options.onLeft(run.run_id, this.tape);
     }
   }
 
   private heartbeat(): () => void {
-    const { ambient, storage, scope, lease_ms } = this.options;
+    const { ambient, lease_ms } = this.options;
     let stopped = false;
     let cancelTimer = (): void => {};
     const beat = async (): Promise<void> => {
-      try {
-        const renewed = await storage.renewLease(scope, this.claimed.lease, ambient.now() + lease_ms);
-        if (!stopped && !renewed) this.stop("lease_lost");
-        else if (!stopped && renewed?.cancelled) this.stop("cancelled");
-      } catch (error) {
-        ambient.log({ level: "warn", message: "a lease was not renewed", run_id: this.claimed.run.run_id, error });
-      }
+      await this.renew();
       if (!stopped) schedule();
     };
     const schedule = (): void => {
@@ -294,7 +314,21 @@ class Execution {
     };
   }
 
+  private async renew(): Promise<void> {
+    const { ambient, storage, scope, lease_ms } = this.options;
+    const until = ambient.now() + lease_ms;
+    try {
+      const renewed = await storage.renewLease(scope, this.claimed.lease, until);
+      if (!renewed) this.stop("lease_lost");
+      else if (renewed.cancelled) this.stop("cancelled");
+      this.leaseUntil = until;
+    } catch (error) {
+      ambient.log({ level: "warn", message: "a lease was not renewed", run_id: this.run_id, error });
+    }
+  }
+
   private async execute(): Promise<void> {
+    if (this.reason) return;
     const { ambient, executor } = this.options;
     const { run } = this.claimed;
     const attempts = this.graph.max_attempts ?? MAX_ATTEMPTS;
@@ -307,11 +341,12 @@ class Execution {
     if (this.graph.checkpoints === "worker") this.recorder = stateRecorder(ambient, this.checkpoints, job);
     const iterator = executor.execute(job, this.abort.signal)[Symbol.asyncIterator]();
     let turnedAt = ambient.now();
+    let taken = 0;
     while (true) {
       const next = await this.pull(iterator);
       if (next === ABANDONED || next.done) break;
       await this.take(next.value);
-      if (ambient.now() - turnedAt >= BUSY_MS) {
+      if (++taken % BUSY_EVENTS === 0 || ambient.now() - turnedAt >= BUSY_MS) {
         // Bytes leave only when the event loop turns.
         await new Promise<void>((resolve) => ambient.defer(resolve));
         turnedAt = ambient.now();
@@ -324,9 +359,10 @@ class Execution {
     return new Promise((resolve, reject) => {
       this.giveUp = () => {
         resolve(ABANDONED);
-        iterator.return?.().catch(() => {});
+        (async () => iterator.return?.())().catch(() => {});
       };
-      iterator.next().then(resolve, reject);
+      if (this.abandoned) this.giveUp();
+      else iterator.next().then(resolve, reject);
     });
   }
 
@@ -334,8 +370,10 @@ class Execution {
     if (event.type === "stream") {
       this.showStream(event);
     } else if (event.type === "state") {
+      // What comes after the stop is not stored, and so it is not where the run got to.
+      if (this.recorder && this.reason) return;
       this.last = event;
-      if (this.recorder && !this.reason) {
+      if (this.recorder) {
         const recorded = await this.recorder.record(event);
         this.step = recorded.step;
         this.last = { ...event, checkpoint: recorded.ref };
@@ -378,7 +416,7 @@ class Execution {
   }
 
   private show(event: string, data: Json): void {
-    this.tape.publish(event, JSON.stringify(data));
+    this.tape.publish(event, JSON.stringify(data) ?? "null");
   }
 
   private job(): Job {
@@ -436,19 +474,26 @@ class Execution {
 
   private async store(progress: Progress): Promise<void> {
     const { ambient, storage, scope } = this.options;
-    while (this.reason !== "lease_lost") {
+    this.saved = true;
+    try {
+      const kept = await this.insist(() => storage.saveProgress(scope, this.claimed.lease, progress, ambient.now()));
+      if (!kept) this.stop("lease_lost");
+    } catch {
+      // What comes after it cannot be stored without it: the run is left to be taken up again.
+      this.stop("lease_lost");
+    }
+  }
+
+  /** Asks a store that fails again, for as long as a lease lasts and the run is not to stop. */
+  private async insist<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+    const { ambient, lease_ms } = this.options;
+    const until = ambient.now() + lease_ms;
+    while (true) {
       try {
-        this.saved = true;
-        const kept = await storage.saveProgress(scope, this.claimed.lease, progress, ambient.now());
-        if (!kept) this.stop("lease_lost");
-        return;
+        return await ask();
       } catch (error) {
-        ambient.log({
-          level: "error",
-          message: "progress could not be stored",
-          run_id: this.claimed.run.run_id,
-          error,
-        });
+        ambient.log({ level: "error", message: "a run could not be stored", run_id: this.run_id, error });
+        if (this.reason === "lease_lost" || this.reason === "shutting_down" || ambient.now() >= until) throw error;
         await new Promise<void>((resolve) => void ambient.timer(RETRY_MS, resolve));
       }
     }
@@ -484,16 +529,16 @@ class Execution {
       error,
       result: run.temporary ? result : null,
       progress: run.temporary ? { checkpoints: [], writes: [] } : progress,
-      discard: run.temporary && (this.saved || run.attempt > 1),
+      discard: run.temporary && (this.saved || this.claimed.resumed),
       thread: {
-        head: (error ? null : last?.checkpoint?.checkpoint_id) ?? this.checkpoints.root(),
+        head: (error ? null : last?.checkpoint?.checkpoint_id) ?? (await this.reachedCheckpoint()),
         status: error ? "error" : next.length > 0 ? "interrupted" : "idle",
         interrupts: Object.fromEntries(interrupts),
         error,
       },
       now: ambient.now(),
     };
-    const finished = await storage.finishRun(scope, lease, finish);
+    const finished = await this.insist(() => storage.finishRun(scope, lease, finish));
     if (!finished) {
       await this.settle();
       return;
@@ -503,10 +548,17 @@ class Execution {
     this.tape.end({ status, result });
   }
 
+  /** The newest root checkpoint of the run, from this attempt or an earlier one. */
+  private async reachedCheckpoint(): Promise<string | null> {
+    const own = this.checkpoints.root();
+    if (own !== null || !this.claimed.resumed) return own;
+    return (await this.checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+  }
+
   /** Where a run was stopped whose executor writes its own checkpoints. */
   private async reached(): Promise<StateEvent | null> {
     const { thread_id, graph_id } = this.claimed.run;
-    const checkpoint_id = this.checkpoints.root();
+    const checkpoint_id = await this.reachedCheckpoint();
     if (checkpoint_id === null) return null;
     const reader = this.options.executor.state?.(graph_id);
     const state = await reader?.get({ thread_id, ns: "" }, this.checkpoints, { subgraphs: false }).catch(() => null);
@@ -521,6 +573,11 @@ class Execution {
     await storage.releaseSlot(scope, lease);
     if (!(await storage.getRun(scope, run.run_id))) endDeleted(this.tape, run.run_id);
   }
+}
+
+/** Where the frame ids of the claim after this many begin: above those of all before it. */
+export function firstId(claims: number): number {
+  return claims * 2 ** 32 + 1;
 }
 
 /** Tells the readers of a run whose row is gone. */

@@ -92,14 +92,14 @@ const insertRun = shape<{
   const claimed = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>): RawBuilder<unknown> =>
     sql`case when slot_token = ${p.token} then ${then} else ${otherwise} end`;
   return raw(sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
-      multitask_strategy, temporary, attempt, due_at, lease_token, lease_until, cancelled, saved, created_at, updated_at,
+      multitask_strategy, temporary, attempt, claims, due_at, lease_token, lease_until, cancelled, saved, created_at, updated_at,
       started_at)
     select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
       ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
-      ${claimed(sql`1`, sql`0`)}, ${p.now}, ${claimed(sql`${p.token}`, sql`null`)},
+      ${claimed(sql`1`, sql`0`)}, ${claimed(sql`1`, sql`0`)}, ${p.now}, ${claimed(sql`${p.token}`, sql`null`)},
       ${claimed(sql`${p.lease_until}`, sql`null`)}, 0, 0, ${p.now}, ${p.now}, ${claimed(sql`${p.now}`, sql`null`)}
     from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}
-    returning status, attempt, started_at, lease_token`);
+    returning status, attempt, claims, started_at, lease_token`);
 });
 
 const isBusy = shape<{ deployment: string; thread_id: string }>((p) =>
@@ -198,7 +198,7 @@ const requeueExpired = shape<Claim>((p) =>
 
 const leaseNext = shape<Claim & { token: string; lease_until: number }>((p) =>
   raw(sql`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
-      attempt = attempt + 1, started_at = coalesce(started_at, ${p.now}), updated_at = ${p.now}
+      attempt = attempt + 1, claims = claims + 1, started_at = coalesce(started_at, ${p.now}), updated_at = ${p.now}
     where run_id = ${nextRun(p)} returning *`),
 );
 
@@ -476,6 +476,7 @@ function toRun(row: SqlRow): RunRow {
     kwargs: JSON.parse(stored.kwargs) as JsonObject,
     multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
     attempt: stored.attempt,
+    claims: stored.claims,
     temporary: stored.temporary === 1,
     started_at: stored.started_at,
     ended_at: stored.ended_at,
@@ -486,8 +487,9 @@ function toRun(row: SqlRow): RunRow {
 
 /** The claim that a run's row shows; null while it is not running. */
 function toClaim(run: SqlRow, thread: SqlRow): ClaimedRun | null {
-  const { run_id, thread_id, status, lease_token, saved } = run as unknown as Tables["runs"];
+  const { run_id, thread_id, status, lease_token, saved, cancelled } = run as unknown as Tables["runs"];
   if (status !== "running") return null;
   const lease: Lease = { run_id, thread_id, token: lease_token as string };
-  return { lease, run: toRun(run), thread: toThread({ ...thread, running: run_id, waiting: 0 }), resumed: saved === 1 };
+  const held = toThread({ ...thread, running: run_id, waiting: 0 });
+  return { lease, run: toRun(run), thread: held, resumed: saved === 1, cancelled: cancelled === 1 };
 }

@@ -65,6 +65,7 @@ export interface RunTable {
   multitask_strategy: string;
   temporary: number;
   attempt: number;
+  claims: number;
   due_at: number;
   lease_token: string | null;
   lease_until: number | null;
@@ -202,7 +203,7 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           metadata text not null, kwargs text not null,
           multitask_strategy text not null
             check (multitask_strategy in ('reject', 'enqueue', 'interrupt', 'rollback')),
-          temporary integer not null check (temporary in (0, 1)), attempt integer not null check (attempt >= 0),
+          temporary integer not null check (temporary in (0, 1)), attempt integer not null check (attempt >= 0), claims integer not null check (claims >= attempt),
           due_at bigint not null, lease_token text, lease_until bigint,
           cancelled integer not null check (cancelled in (0, 1)), saved integer not null check (saved in (0, 1)),
           error text, result text,

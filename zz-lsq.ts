@@ -1,0 +1,12 @@
+import { libsqlDriver } from "./adapters/libsql.ts"; import { sqlStorage } from "./adapters/sql/mod.ts"; import { startSqld, sqldProgram } from "./test/adapters/sqld.ts"; import { runWorkload } from "./test/suite/workload.ts";
+const s = await startSqld(sqldProgram!);
+const d = libsqlDriver(process.argv[2] === "ws" ? s.url.replace("http","ws") : s.url);
+let b = 0, r = 0, open = 0, slow = 0, errs: Record<string, number> = {};
+const timed = async (p: Promise<any>) => { open++; const t = performance.now(); try { return await p; } catch (e: any) { errs[e.message.slice(0,90)] = (errs[e.message.slice(0,90)] ?? 0) + 1; throw e; } finally { open--; slow = Math.max(slow, performance.now() - t); } };
+const st = sqlStorage({ ...d, batch: (x) => (b++, timed(d.batch(x))), read: (x) => (r++, timed(d.read(x))) });
+await st.migrate();
+const i = setInterval(() => console.log({ b, r, open, slow: slow | 0, errs }), 1000);
+const stop = setTimeout(() => { console.log("timeout"); process.exit(1) }, 15000);
+const t = performance.now();
+await runWorkload(st, 1).then(() => console.log("done", performance.now() - t, { b, r, slow, errs }), (e) => console.log("FAILED", e.message, { b, r, open, errs }));
+clearInterval(i); clearTimeout(stop); await d.close(); await s.stop(); process.exit(0);
