@@ -32,7 +32,7 @@ export function libsql(options: LibsqlOptions | string): Storage {
 }
 
 /**
- * The driver below `libsql`. A batch takes one round trip to a server. Where text is read only up to U+0000 (files, memory,
+ * The driver below `libsql`. A batch takes one round trip to a server, one after the other. Where text is read only up to U+0000 (files, memory,
  * replicas), such text is refused.
  */
 export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
@@ -95,7 +95,10 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     }
   };
 
-  /** One local writer after the other: a batch that waits for a lock keeps its place. */
+  /**
+   * One batch after the other. There is one writer anyway; a server that has many waiting lets them wait for seconds, and
+   * a batch that waits for a file's lock keeps its place.
+   */
   const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     const turn = last.then(work);
     last = turn.catch(() => {});
@@ -127,7 +130,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     dialect: "sqlite",
     async batch(statements) {
       const bound = statements.map((statement) => bind(place, statement));
-      return await answer(() => (local ? inTurn(() => write(bound)) : write(bound)));
+      return await answer(() => inTurn(() => write(bound)));
     },
     async read(statement) {
       const bound = bind(place, statement);

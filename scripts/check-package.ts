@@ -63,7 +63,9 @@ try {
     { filename: string },
   ];
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
-  const beside = ["@langchain/core", "@langchain/langgraph"].map((name) => `${name}@${manifest.devDependencies[name]}`);
+  const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
+    (name) => `${name}@${manifest.devDependencies[name]}`,
+  );
   run("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", `./${filename}`, ...beside], folder);
 
   mkdirSync(join(folder, "src"));

@@ -11,7 +11,7 @@ import type {
 } from "../../lib/storage.ts";
 import { db, includes, raw } from "./dialect.ts";
 import type { SqlDriver, SqlRow } from "./driver.ts";
-import { addLabels, isEmpty, matches, narrowing, replaceLabels, searchRows } from "./labels.ts";
+import { addLabels, countRows, isEmpty, matches, narrowing, replaceLabels, searchRows } from "./labels.ts";
 import type { Tables } from "./schema.ts";
 import { shape, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
@@ -175,14 +175,13 @@ export function assistantVerbs(
       return { rows: rows.map(toAssistant), total };
     },
 
-    async countAssistants({ deployment }, query) {
-      if (isEmpty(query.metadata)) {
-        const count = candidates(deployment, query).select(sql<number>`count(*)`.as("total"));
-        return Number((await driver.read(statement(count)))[0]?.total);
-      }
-      const rows = await driver.read(statement(candidates(deployment, query).select("metadata")));
-      return rows.filter((row) => matches(row, query.metadata)).length;
-    },
+    countAssistants: ({ deployment }, query) =>
+      countRows(
+        driver,
+        query.metadata,
+        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
+        () => statement(candidates(deployment, query).select("metadata")),
+      ),
 
     async updateAssistant(scope, assistant_id, next, now) {
       const { deployment } = scope;

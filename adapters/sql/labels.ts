@@ -141,3 +141,14 @@ export async function searchRows(
   const found = (await driver.read(rows(null))).filter((row) => matches(row, filter));
   return { rows: found.slice(page.offset, page.offset + page.limit), total: found.length };
 }
+
+/** How many rows match. `count` counts the candidates; `metadata` reads theirs, where the filter has to decide. */
+export async function countRows(
+  driver: SqlDriver,
+  filter: JsonObject | undefined,
+  count: () => SqlStatement,
+  metadata: () => SqlStatement,
+): Promise<number> {
+  if (isEmpty(filter)) return Number((await driver.read(count()))[0]?.total);
+  return (await driver.read(metadata())).filter((row) => matches(row, filter)).length;
+}

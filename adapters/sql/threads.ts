@@ -3,7 +3,7 @@ import type { Json, JsonObject } from "../../lib/json.ts";
 import type { Scope, Storage, ThreadQuery, ThreadRest, ThreadRow } from "../../lib/storage.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
-import { addLabels, isEmpty, type Label, labelsOf, matches, narrowing, replaceLabels, searchRows } from "./labels.ts";
+import { addLabels, countRows, type Label, labelsOf, narrowing, replaceLabels, searchRows } from "./labels.ts";
 import type { Tables } from "./schema.ts";
 import { shape, statement } from "./statement.ts";
 
@@ -167,14 +167,13 @@ export function threadVerbs(
       return { rows: rows.map(toThread), total };
     },
 
-    async countThreads({ deployment }, query) {
-      if (isEmpty(query.metadata)) {
-        const count = candidates(deployment, query).select(sql<number>`count(*)`.as("total"));
-        return Number((await driver.read(statement(count)))[0]?.total);
-      }
-      const rows = await driver.read(statement(candidates(deployment, query).select("metadata")));
-      return rows.filter((row) => matches(row, query.metadata)).length;
-    },
+    countThreads: ({ deployment }, query) =>
+      countRows(
+        driver,
+        query.metadata,
+        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
+        () => statement(candidates(deployment, query).select("metadata")),
+      ),
 
     async updateThread(scope, thread_id, next, now) {
       const { deployment } = scope;

@@ -16,14 +16,12 @@ function reply(messages: BaseMessage[]): AIMessageChunk[] {
   return text.split(/(?<= )/).map((content) => new AIMessageChunk({ content }));
 }
 
-type Run = CallbackManagerForLLMRun | undefined;
-
 export class DemoModel extends BaseChatModel {
   _llmType(): string {
     return "demo";
   }
 
-  override async *_streamResponseChunks(messages: BaseMessage[], _: this["ParsedCallOptions"], run: Run) {
+  override async *_streamResponseChunks(messages: BaseMessage[], _: object, run?: CallbackManagerForLLMRun) {
     for (const message of reply(messages)) {
       await new Promise((resolve) => setTimeout(resolve, 30));
       const chunk = new ChatGenerationChunk({ message, text: message.text });

@@ -305,10 +305,13 @@ function remoteTests(program: string): void {
       });
       after(() => server.stop());
 
-      storageSuite({ describe, it }, async () => {
-        await empty(server.url);
-        return libsql(url());
-      });
+      // Above the driver there is no difference.
+      if (scheme === "http") {
+        storageSuite({ describe, it }, async () => {
+          await empty(server.url);
+          return libsql(url());
+        });
+      }
       driverTests(async () => {
         await empty(server.url);
         return libsqlDriver(url());
