@@ -33,6 +33,8 @@ export interface Tape {
   readonly outcome: Outcome | undefined;
   /** Somebody in this process executes the run: frames will come. */
   live: boolean;
+  /** Somebody reads the frames, or is about to. */
+  watched: boolean;
   /** The next frame gets this id, or a higher one. */
   startAt(id: number): void;
   publish(event: string, data: string): void;
@@ -116,6 +118,7 @@ type Step = IteratorResult<Frame, undefined>;
 // A class, because hundreds of ended tapes are kept: one made of closures takes several times as much.
 class RunTape implements Tape {
   live = false;
+  watched = false;
   outcome: Outcome | undefined;
   readonly #run_id: string;
   readonly #ringSize: number;
@@ -160,6 +163,7 @@ class RunTape implements Tape {
   }
 
   read(after: number, onLeave?: () => void): FrameReader {
+    this.watched = true;
     let cursor = after;
     let left = false;
     // A reader behind the ring is told so; a gap is never silent.

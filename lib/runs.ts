@@ -147,7 +147,12 @@ export function createRuns(options: RunOptions): RunDirectory {
   const { storage, scope, ambient, events, worker, assistants, threads } = options;
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
 
-  async function begin(thread_id: string | null, request: RunCreate, origin: RunOrigin): Promise<RunRow> {
+  async function begin(
+    thread_id: string | null,
+    request: RunCreate,
+    origin: RunOrigin,
+    watched = false,
+  ): Promise<RunRow> {
     refuseUnbuilt(request);
     const from = checkpointOf(request);
     if (thread_id === null) refuseState(request, from);
@@ -163,7 +168,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       if (from && !(await storage.getCheckpoint(scope, id, from))) {
         throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
       }
-      const run = await create(assistant, thread, id, temporary, request, origin);
+      const run = await create(assistant, thread, id, temporary, request, origin, watched);
       if (run) return run;
       assistant = await assistants.resolve(request.assistant_id);
     }
@@ -177,6 +182,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     temporary: boolean,
     request: RunCreate,
     origin: RunOrigin,
+    watched: boolean,
   ): Promise<RunRow | null> {
     const run_id = ambient.uuid();
     const { assistant_id, graph_id } = assistant;
@@ -219,6 +225,7 @@ export function createRuns(options: RunOptions): RunDirectory {
         case "created":
           if (outcome.claimed) {
             started = true;
+            if (watched) events.tape(run_id).watched = true;
             worker.start(outcome.claimed);
           } else {
             worker.wake();
@@ -323,7 +330,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       return { ...toRun(await begin(thread_id, request, origin)), status: "pending" };
     },
     async stream(thread_id, request, origin = {}) {
-      const run = await begin(thread_id, request, origin);
+      const run = await begin(thread_id, request, origin, true);
       const tape = await follow(run);
       return { run: toRun(run), frames: tape.read(0, leave(run, request.on_disconnect === "cancel")) };
     },

@@ -265,7 +265,7 @@ class Execution {
       this.tape.startAt(firstId(run.claims - 1));
       this.show("metadata", { run_id: run.run_id, attempt: run.attempt, thread_id: run.thread_id });
       // Readers get it before the graph starts, however long its first step keeps the event loop.
-      await new Promise<void>((resolve) => ambient.defer(resolve));
+      if (this.tape.watched) await new Promise<void>((resolve) => ambient.defer(resolve));
       let failure: unknown;
       try {
         await this.execute();
