@@ -2,6 +2,7 @@
 import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Client, createClient, LibsqlError, type ResultSet, type Value } from "@libsql/client";
+import { ConfigError } from "../lib/errors.ts";
 import type { Storage } from "../lib/storage.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./sql/driver.ts";
 import { sqlStorage } from "./sql/mod.ts";
@@ -24,7 +25,7 @@ export interface LibsqlOptions {
 
 /**
  * A Storage in the libSQL database at `options`, or at the URL alone. A file is created with its folder when missing, and
- * what a verb has answered survives a crash and a power failure; on a server that is the server's promise. Throws an Error
+ * what a verb has answered survives a crash and a power failure; on a server that is the server's promise. Throws ConfigError
  * for options that cannot be; a database that cannot be used is an Error of the first verb. Neither shows a token.
  */
 export function libsql(options: LibsqlOptions | string): Storage {
@@ -59,11 +60,11 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   };
 
   /** Waiting for another connection's lock inside SQLite would freeze the event loop. */
-  const patiently = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  const patiently = async <Result>(work: (tries: number) => Promise<Result>): Promise<Result> => {
     let waited_ms = 0;
     for (let tries = 0; ; tries += 1) {
       try {
-        return await work();
+        return await work(tries);
       } catch (error) {
         if (!isLocked(error)) throw explained(place, error);
         if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong(`the database ${place.shown}`, error);
@@ -86,9 +87,22 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   const write = async (statements: readonly BoundStatement[]): Promise<SqlRow[][]> => {
     const { writing } = await clients();
+    const attempt = async (tries: number): Promise<ResultSet[]> => {
+      if (local && tries > 0) await writing.executeMultiple("begin immediate; rollback");
+      try {
+        return await writing.batch([...statements], "write");
+      } catch (error) {
+        if (local && isLocked(error)) {
+          // The client leaves the refused `begin` unfinished, and that connection could commit nothing more.
+          await writing.reconnect();
+          await configure(writing);
+        }
+        throw error;
+      }
+    };
     try {
       // A batch that met a lock has been rolled back as a whole: it may be sent again.
-      return (await patiently(() => writing.batch([...statements], "write"))).map(rowsOf);
+      return (await patiently(attempt)).map(rowsOf);
     } finally {
       // Also after an error: a lost connection leaves open whether the batch took effect.
       written += 1;
@@ -179,9 +193,10 @@ interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" | "timer
 function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place {
   const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
   const setting = file === undefined ? "url" : "syncUrl";
-  if (file === undefined && syncUrl !== undefined) throw new Error("libSQL: syncUrl needs a `file:` url beside it.");
+  if (file === undefined && syncUrl !== undefined)
+    throw new ConfigError(["libSQL: syncUrl needs a `file:` url beside it."]);
   if (file !== undefined && inMemory(file) && syncUrl !== undefined) {
-    throw new Error("libSQL: a replica is a file; syncUrl cannot go with a url in memory.");
+    throw new ConfigError(["libSQL: a replica is a file; syncUrl cannot go with a url in memory."]);
   }
   const remote = file === undefined ? url : syncUrl;
   const server = remote === undefined ? undefined : addressOf(setting, remote, authToken);
@@ -200,19 +215,19 @@ function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place 
 /** The URL and the token apart. The URL is not shown before it is known to hold no secret. */
 function addressOf(setting: string, text: string, authToken: string | undefined): Address {
   if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
-    throw new Error(
+    throw new ConfigError([
       `libSQL: ${setting} is none of :memory:, file:…, libsql://…, https://…, http://…, wss://… and ws://…`,
-    );
+    ]);
   }
   const url = new URL(text);
   if (url.username || url.password) {
-    throw new Error(`libSQL: ${setting} holds a user name or password; give a token as authToken instead.`);
+    throw new ConfigError([`libSQL: ${setting} holds a user name or password; give a token as authToken instead.`]);
   }
   const token = authToken ?? url.searchParams.get("authToken") ?? undefined;
   url.searchParams.delete("authToken");
   // The runtime would show the whole header in its own error.
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) {
-    throw new Error("libSQL: authToken is empty or has characters that no token has.");
+    throw new ConfigError(["libSQL: authToken is empty or has characters that no token has."]);
   }
   return { url: url.href, authToken: token };
 }
@@ -235,10 +250,15 @@ async function open(place: Place): Promise<Clients> {
       if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
     }
     if (server === undefined) {
-      // With a second connection pragmas would hold on one of them only.
-      const client = connect({ url: file as string, concurrency: 1 });
-      await configure(client);
-      return { reading: client, writing: client, replica: false };
+      // A client with a second connection would have pragmas on one of them only.
+      const config = { url: file as string, concurrency: 1 };
+      const writing = connect(config);
+      await configure(writing);
+      if (inMemory(config.url)) return { reading: writing, writing, replica: false };
+      const reading = connect(config);
+      await configure(reading);
+      await reading.execute("pragma query_only = on");
+      return { reading, writing, replica: false };
     }
     const writing = connect({ ...server });
     await proveForeignKeys(writing);
@@ -319,7 +339,9 @@ function explained({ server, shown, setting }: Place, error: unknown): unknown {
   }
   if (error instanceof LibsqlError && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
   const problem = cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
-  return new Error(`Cannot use the database server ${shown} (${problem}): check ${setting}.`, { cause: error });
+  // Some WebSockets do not tell why the server closed them.
+  const look = /closed with code/.test(message) ? `${setting} and authToken` : setting;
+  return new Error(`Cannot use the database server ${shown} (${problem}): check ${look}.`, { cause: error });
 }
 
 function unusable({ shown }: Place, error: unknown): Error {

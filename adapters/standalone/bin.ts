@@ -6,7 +6,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { ConfigError, createService, type Storage, VERSION } from "../../lib/mod.ts";
 import { createHandler } from "../../server.ts";
-import { type CommandOptions, readCommand, readConfig, usage } from "./config.ts";
+import { type CommandOptions, isLibsql, readCommand, readConfig, usage } from "./config.ts";
 import { loadGraphs } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
 import type { Fetch } from "./node-http.ts";
@@ -71,7 +71,8 @@ async function serve(options: CommandOptions): Promise<void> {
 
   url = `http://${urlHost(options.host)}:${listener.port}`;
   console.log(`Graphs: ${graphs.join(", ")} (${name})`);
-  console.log(`Database: ${options.database}`);
+  // A URL may carry a token after the question mark.
+  console.log(`Database: ${isLibsql(options.database) ? options.database.replace(/\?.*$/s, "") : options.database}`);
   console.log(`API: ${url}/openapi.json`);
   console.log(`Greenroom listening on ${url}`);
 }
@@ -79,6 +80,15 @@ async function serve(options: CommandOptions): Promise<void> {
 const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 
 async function openStorage(database: string): Promise<Storage> {
+  if (isLibsql(database)) {
+    const { libsql } = await import("../libsql.ts").catch((error: unknown) => {
+      throw new ConfigError([
+        `--database: a libSQL URL needs the package @libsql/client (${(error as Error).message})`,
+      ]);
+    });
+    const authToken = process.env.GREENROOM_DATABASE_TOKEN;
+    return libsql({ url: database, ...(authToken ? { authToken } : {}) });
+  }
   if ("Bun" in globalThis) return (await import("../bun-sqlite.ts")).bunSqlite(database);
   const { nodeSqlite } = await import("../node-sqlite.ts").catch((error: unknown) => {
     if ((error as { code?: unknown }).code !== "ERR_UNKNOWN_BUILTIN_MODULE") throw error;

@@ -21,7 +21,8 @@ export const usage = `greenroom: serve agents behind the assistants, threads and
   --config FILE    greenroom.json or langgraph.json; default: the one in this folder
   --host HOST      a loopback address; default 127.0.0.1
   --port PORT      default 2024, or the next free one; 0 for any free one
-  --database URL   a SQLite file or :memory:; default .greenroom/greenroom.db
+  --database URL   a SQLite file, :memory:, or libSQL: file:PATH, libsql://HOST, https://HOST and so on, with the token in
+                   GREENROOM_DATABASE_TOKEN; default .greenroom/greenroom.db
   --workers N      runs executed at once; default 10
   --help, --version
 
@@ -74,8 +75,10 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   }
   const database = given("database")?.value ?? ".greenroom/greenroom.db";
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(database)?.[1];
-  if (scheme && database !== ":memory:") {
-    problems.push(`${given("database")?.from}: ${scheme}: databases are not built yet; use a file path or :memory:`);
+  if (scheme && !isLibsql(database)) {
+    problems.push(
+      `${given("database")?.from}: ${scheme}: databases are not built yet; use a file path, :memory: or a libSQL URL`,
+    );
   }
   const config = given("config")?.value;
   const port = whole("port", 65_535);
@@ -90,6 +93,11 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
     ...(port === undefined ? {} : { port }),
     ...(workers === undefined ? {} : { workers }),
   };
+}
+
+/** True for what `@libsql/client` opens. */
+export function isLibsql(database: string): boolean {
+  return /^(?:file|libsql|https?|wss?):/i.test(database);
 }
 
 /** One entry of `graphs`. */

@@ -7,7 +7,6 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { CamelCasePlugin, Kysely, SqliteDialect } from "kysely";
 import { fromKysely } from "../../adapters/kysely.ts";
-import { libsqlDriver } from "../../adapters/libsql.ts";
 import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
 import type { SqliteOptions } from "../../adapters/sql/sqlite-writer.ts";
@@ -24,10 +23,6 @@ interface Subject {
 /** Drivers that open and configure the file themselves. */
 const embedded: Subject[] = [{ name: "node:sqlite", open: nodeSqliteDriver }];
 const hosted: Subject[] = [
-  {
-    name: "libSQL file",
-    open: (path, options) => libsqlDriver({ url: `file:${path}`, timer: options?.timer }),
-  },
   {
     name: "kysely on its SqliteDialect",
     open: (path, options) =>
