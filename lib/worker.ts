@@ -264,8 +264,11 @@ class Execution {
     try {
       this.tape.startAt(firstId(run.claims - 1));
       this.show("metadata", { run_id: run.run_id, attempt: run.attempt, thread_id: run.thread_id });
-      // Readers get it before the graph starts, however long its first step keeps the event loop.
-      if (this.tape.watched) await new Promise<void>((resolve) => ambient.defer(resolve));
+      // Readers get it before the graph starts, however long its first step keeps the event loop: the answer is made in
+      // one turn of the loop, and its bytes leave in the next.
+      for (let turn = 0; turn < 2 && this.tape.watched; turn++) {
+        await new Promise<void>((resolve) => ambient.defer(resolve));
+      }
       let failure: unknown;
       try {
         await this.execute();
