@@ -273,7 +273,7 @@ function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantR
 const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";
 
 /** The id of a graph's default assistant: the same in every deployment and every server of this API. */
-export async function defaultAssistantId(graph_id: string): Promise<string> {
+async function defaultAssistantId(graph_id: string): Promise<string> {
   const name = new TextEncoder().encode(graph_id);
   const bytes = new Uint8Array(16 + name.length);
   bytes.set(Array.from(NAMESPACE.matchAll(/../g), ([hex]) => Number.parseInt(hex, 16)));

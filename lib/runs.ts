@@ -17,7 +17,7 @@ import type {
   ThreadRow,
 } from "./storage.ts";
 import type { ThreadDirectory } from "./threads.ts";
-import { endDeleted, firstId, type Worker, waitResult } from "./worker.ts";
+import { closeTape, endDeleted, firstId, type Worker, waitResult } from "./worker.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
 export interface Run {
@@ -261,7 +261,9 @@ export function createRuns(options: RunOptions): RunDirectory {
     // It may have been claimed here meanwhile.
     if (outcome?.kind === "flagged") worker.cancel(run.run_id, "cancelled");
     const tape = events.find(run.run_id);
-    if (outcome?.kind === "ended" && tape) endUnstarted(tape, run.run_id);
+    if (outcome?.kind === "ended" && tape) {
+      closeTape(tape, run.run_id, { status: "interrupted", result: {} }, null);
+    }
   }
 
   const leave = (run: RunRow, cancel: boolean) => (): void => {
@@ -374,14 +376,7 @@ const isTerminal = (status: RunStatus): boolean => status !== "pending" && statu
 function endTape(tape: Tape, run: RunRow, result: Json): void {
   // Above everything that its attempts have shown, here or elsewhere.
   tape.startAt(firstId(run.claims));
-  if (run.error) tape.publish("error", JSON.stringify(run.error));
-  tape.publish("end", JSON.stringify({ run_id: run.run_id, status: run.status }));
-  tape.end({ status: run.status as Outcome["status"], result });
-}
-
-function endUnstarted(tape: Tape, run_id: string): void {
-  tape.publish("end", JSON.stringify({ run_id, status: "interrupted" }));
-  tape.end({ status: "interrupted", result: {} });
+  closeTape(tape, run.run_id, { status: run.status as Outcome["status"], result }, run.error);
 }
 
 /** Frames that every reader gets, whatever modes it asked for. */

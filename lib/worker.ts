@@ -5,7 +5,7 @@
 import type { Ambient } from "./ambient.ts";
 import { type JobCheckpoints, jobCheckpoints, type StateRecorder, stateRecorder } from "./checkpoints.ts";
 import { LeaseLost } from "./errors.ts";
-import type { Events, Tape } from "./events.ts";
+import type { Events, Outcome, Tape } from "./events.ts";
 import type { Executor, ExecutorEvent, GraphInfo, Job, StreamMode } from "./executor.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 import { type JobRequest, readKwargs } from "./kwargs.ts";
@@ -546,9 +546,7 @@ class Execution {
       await this.settle();
       return;
     }
-    if (error) this.show("error", error);
-    this.show("end", { run_id: run.run_id, status });
-    this.tape.end({ status, result });
+    closeTape(this.tape, run.run_id, { status, result }, error);
   }
 
   /** The newest root checkpoint of the run, from this attempt or an earlier one. */
@@ -583,12 +581,18 @@ export function firstId(claims: number): number {
   return claims * 2 ** 32 + 1;
 }
 
+/** Tells the readers of a run how it ended. */
+export function closeTape(tape: Tape, run_id: string, outcome: Outcome, error: JsonObject | null): void {
+  if (error) tape.publish("error", JSON.stringify(error));
+  const status = outcome.status === "gone" ? "rollback" : outcome.status;
+  tape.publish("end", JSON.stringify({ run_id, status }));
+  tape.end(outcome);
+}
+
 /** Tells the readers of a run whose row is gone. */
 export function endDeleted(tape: Tape, run_id: string): void {
   const error = { error: "RunDeleted", message: "The run was deleted" };
-  tape.publish("error", JSON.stringify(error));
-  tape.publish("end", JSON.stringify({ run_id, status: "rollback" }));
-  tape.end({ status: "gone", result: { __error__: error } });
+  closeTape(tape, run_id, { status: "gone", result: { __error__: error } }, error);
 }
 
 /** What wait and join answer for a run that did not fail. */

@@ -6,7 +6,7 @@ const HEARTBEAT_MS = 5_000;
 const encoder = new TextEncoder();
 
 /** One frame on the wire: the data on one line, no line break in the event's name. */
-export function sseFrame(frame: Frame): string {
+function sseFrame(frame: Frame): string {
   const id = frame.id === null ? "" : `id: ${frame.id}\n`;
   return `${id}event: ${frame.event.replace(/[\r\n\0]/g, "")}\ndata: ${frame.data}\n\n`;
 }
