@@ -19,7 +19,7 @@ export function bunSqlite(path: string, options?: SqliteOptions): Storage {
 
 /** The driver below `bunSqlite`. */
 export function bunSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
-  return sqliteDriver(path, () => connect(path), options);
+  return sqliteDriver(path, connect, options);
 }
 
 function connect(path: string): SqliteConnection {

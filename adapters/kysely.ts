@@ -11,7 +11,8 @@ import {
 } from "kysely";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./sql/driver.ts";
 import type { Tables } from "./sql/schema.ts";
-import { isLocked, LOCK_WAIT_MS, lockDelay, lockedTooLong, systemTimer } from "./sql/sqlite-writer.ts";
+import { isLocked, LOCK_WAIT_MS } from "./sql/sqlite-file.ts";
+import { lockDelay, lockedTooLong, systemTimer } from "./sql/sqlite-writer.ts";
 
 export interface KyselyOptions {
   /** What `db` talks to; default "sqlite". */

@@ -1,12 +1,25 @@
 /** libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server. */
 import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
-import { type Client, createClient, LibsqlError, type ResultSet, type Value } from "@libsql/client";
+import { type Client, createClient, LibsqlError, type ResultSet, type Transaction, type Value } from "@libsql/client";
 import { ConfigError } from "../lib/errors.ts";
 import type { Storage } from "../lib/storage.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./sql/driver.ts";
 import { sqlStorage } from "./sql/mod.ts";
-import { isLocked, LOCK_WAIT_MS, lockDelay, lockedTooLong, systemTimer } from "./sql/sqlite-writer.ts";
+import {
+  FILE,
+  hasMoved,
+  isCut,
+  isLocked,
+  LOCK_WAIT_MS,
+  lockOf,
+  MOVE_LOG,
+  proveNotLost,
+  proveWhole,
+  unlockable,
+  unusable,
+} from "./sql/sqlite-file.ts";
+import { lockDelay, lockedTooLong, systemTimer } from "./sql/sqlite-writer.ts";
 
 export interface LibsqlOptions {
   /** `file:agents.db`, `:memory:`, or a server: `libsql:`, `https:`, `http:`, `wss:`, `ws:`. */
@@ -49,6 +62,10 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   let synced = 0;
   let synced_at = Number.NEGATIVE_INFINITY;
   let syncing: Promise<void> | undefined;
+  // Of a file: what asks for the worker's lock, and the transaction that holds it.
+  let asking: Client | undefined;
+  let lock: Transaction | undefined;
+  let locking: Promise<unknown> = Promise.resolve();
 
   /** Opens at the first call, and again at the next one after that failed. */
   const clients = async (): Promise<Clients> => {
@@ -140,8 +157,32 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     }
   };
 
+  const takeLock = async (): Promise<boolean> => {
+    const asked = locking.then(exclusive, exclusive);
+    locking = asked;
+    return await asked;
+  };
+
+  const exclusive = async (): Promise<boolean> => {
+    const { reading, writing } = await clients();
+    // In memory there is one client for both.
+    if (reading === writing || lock) return true;
+    const path = lockOf(String((await reading.execute(FILE)).rows[0]?.file));
+    try {
+      asking ??= createClient({ url: `file:${encodeURI(path).replace(/[?#]/g, encodeURIComponent)}`, concurrency: 1 });
+      // Each refused transaction would leave a connection behind; this leaves nothing.
+      await asking.executeMultiple("begin immediate; rollback");
+      lock = await asking.transaction("write");
+      return true;
+    } catch (error) {
+      if (isLocked(error)) return false;
+      throw unlockable(path, error);
+    }
+  };
+
   return {
     dialect: "sqlite",
+    ...(local ? { exclusive: () => answer(takeLock) } : {}),
     async batch(statements) {
       const bound = statements.map((statement) => bind(place, statement));
       return await answer(() => inTurn(() => write(bound)));
@@ -160,7 +201,8 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
         if (!opened) return;
         // The connection itself ends with its last statement's collection: the file is complete before that.
         if (local) await opened.writing.execute("pragma wal_checkpoint(truncate)").catch(() => {});
-        for (const client of new Set([opened.reading, opened.writing])) client.close();
+        await lock?.rollback();
+        for (const client of new Set([opened.reading, opened.writing, asking])) client?.close();
       });
       return closing;
     },
@@ -248,6 +290,7 @@ async function open(place: Place): Promise<Clients> {
       mkdirSync(dirname(path), { recursive: true });
       // SQLite opens a file that it may not write without saying so.
       if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+      if (server === undefined) proveNotLost(path);
     }
     if (server === undefined) {
       // A client with a second connection would have pragmas on one of them only.
@@ -255,6 +298,7 @@ async function open(place: Place): Promise<Clients> {
       const writing = connect(config);
       await configure(writing);
       if (inMemory(config.url)) return { reading: writing, writing, replica: false };
+      await proveFile(writing);
       const reading = connect(config);
       await configure(reading);
       await reading.execute("pragma query_only = on");
@@ -269,7 +313,7 @@ async function open(place: Place): Promise<Clients> {
   } catch (error) {
     for (const client of made) client.close();
     if (isLocked(error)) throw error;
-    throw place.local ? unusable(place, error) : error;
+    throw place.local ? unusable(place.shown, error) : error;
   }
 }
 
@@ -286,10 +330,17 @@ async function configure(client: Client): Promise<void> {
     "pragma synchronous = full",
     "pragma foreign_keys = on",
     "pragma trusted_schema = off",
+    "pragma cell_size_check = on",
     "pragma journal_size_limit = 67108864",
   ]) {
     await client.execute(sql);
   }
+}
+
+/** Refuses a file that ends too early. */
+async function proveFile(client: Client): Promise<void> {
+  const run = async (sql: string): Promise<SqlRow | undefined> => rowsOf(await client.execute(sql))[0];
+  if (isCut(await run(FILE)) && hasMoved(await run(MOVE_LOG))) proveWhole(await run(FILE));
 }
 
 /** Deleting a thread or an assistant takes its rows along by foreign keys; a server may have been told to ignore them. */
@@ -342,10 +393,4 @@ function explained({ server, shown, setting }: Place, error: unknown): unknown {
   // Some WebSockets do not tell why the server closed them.
   const look = /closed with code/.test(message) ? `${setting} and authToken` : setting;
   return new Error(`Cannot use the database server ${shown} (${problem}): check ${look}.`, { cause: error });
-}
-
-function unusable({ shown }: Place, error: unknown): Error {
-  const problem = error instanceof Error ? error.message : String(error);
-  const remedy = "Make sure that it is a database on a local disk that this process may read and write.";
-  return new Error(`Cannot use the database ${shown}: ${problem}. ${remedy}`, { cause: error });
 }

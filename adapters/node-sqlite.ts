@@ -19,7 +19,7 @@ export function nodeSqlite(path: string, options?: SqliteOptions): Storage {
 
 /** The driver below `nodeSqlite`. Where `node:sqlite` reads text only up to U+0000 (Deno, older Node 22), it is refused. */
 export function nodeSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
-  return sqliteDriver(path, () => connect(path), options);
+  return sqliteDriver(path, connect, options);
 }
 
 function connect(path: string): SqliteConnection {

@@ -13,7 +13,8 @@ export type ErrorCode =
   | "invalid"
   | "internal"
   | "not_built"
-  | "unavailable";
+  | "unavailable"
+  | "storage_full";
 
 /** An error the caller can act on. `message` is shown to clients; `cause` never is. */
 export class ServiceError extends Error {

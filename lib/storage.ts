@@ -105,6 +105,8 @@ export interface ThreadRow {
   readonly error: Json;
   /** The run that executes now. */
   readonly running: string | null;
+  /** Who may execute a run of this thread, and until when. It outlives a run that was deleted under its worker. */
+  readonly slot: { readonly token: string; readonly until: number } | null;
   /** A stateless run's thread: only run verbs see it. */
   readonly hidden: boolean;
   /** Moves with every change of metadata or config. */
@@ -137,6 +139,9 @@ export interface RunRow {
   readonly thread_id: string;
   readonly assistant_id: string;
   readonly graph_id: string;
+  /** Its place in the thread: a later run has a higher one. */
+  readonly seq: number;
+  /** In the future for a run that is to start later: it is due then. */
   readonly created_at: number;
   readonly updated_at: number;
   readonly status: RunStatus;
@@ -155,6 +160,10 @@ export interface RunRow {
   readonly error: JsonObject | null;
   /** What wait and join answer, where the thread cannot tell: final values of a temporary run. */
   readonly result: Json;
+  /** Its frames are stored, and not swept yet. */
+  readonly framed: boolean;
+  /** Id of its `end` frame, the highest of all; null while it is active. An `error` frame is the one before. */
+  readonly end_frame: number | null;
 }
 
 export interface NewRun {
@@ -166,6 +175,10 @@ export interface NewRun {
   readonly kwargs: JsonObject;
   readonly multitask_strategy: MultitaskStrategy;
   readonly temporary: boolean;
+  /** Its frames are to be stored. */
+  readonly framed: boolean;
+  /** When it is due; not before `now`. */
+  readonly created_at: number;
 }
 
 /** A worker's proof that it may execute a run: a fresh token per claim, carried by every later write. */
@@ -194,8 +207,10 @@ export interface ClaimedRun {
   readonly thread: ThreadRow;
   /** This run has stored a root checkpoint in an earlier attempt. */
   readonly resumed: boolean;
-  /** Somebody asked the run to stop before it was claimed: its last owner died or shut down. */
+  /** Somebody asked the run to stop before it was claimed: its last owner died or shut down. The claim charges no attempt. */
   readonly cancelled: boolean;
+  /** Id of the newest stored frame; 0 when there is none. */
+  readonly last_frame: number;
 }
 
 /** `blocked`: runs are due, but each waits for its thread. `none`: no run is due. */
@@ -211,21 +226,91 @@ export interface CreateRun {
   readonly create_thread?: NewThread;
   /** Written to an existing thread in the same batch; absent when nothing changes. */
   readonly update_thread?: { readonly metadata: JsonObject; readonly config: JsonObject };
-  /** An idle local worker takes the run in the same batch, if the thread's slot is free and no run waits before it. */
+  /** An idle local worker takes the run in the same batch, if it is due, the thread's slot is free and no run waits before it. */
   readonly claim?: ClaimTerms;
+  /** Kept with the run: a second create with this route and key makes nothing, and changes nothing on the thread. */
+  readonly idempotency?: IdempotencyKey;
+  /** How many runs may be pending, this one included. */
+  readonly limits?: { readonly pending_per_thread: number; readonly pending: number };
   readonly now: number;
 }
 
+export interface IdempotencyKey {
+  readonly route: string;
+  readonly key: string;
+  /** Tells one request from another. */
+  readonly body_hash: string;
+}
+
+/**
+ * A run with strategy `interrupt` or `rollback` stops every active run of its thread in the same batch: `stopped` tells
+ * which. `repeated`: the idempotency key is known; `run` is null when its run is gone.
+ */
 export type CreateRunOutcome =
-  | { readonly kind: "created"; readonly run: RunRow; readonly claimed: ClaimedRun | null }
+  | (CreatedRun & { readonly kind: "created" })
+  | { readonly kind: "repeated"; readonly run: RunRow | null; readonly same_body: boolean }
   | { readonly kind: "thread_not_found" }
   | { readonly kind: "thread_busy" }
+  | { readonly kind: "thread_full" | "deployment_full"; readonly pending: number }
   | { readonly kind: "stale" };
 
-/** Checkpoints and pending writes of a run, in the order they were made. */
+export interface CreatedRun {
+  readonly run: RunRow;
+  readonly claimed: ClaimedRun | null;
+  readonly stopped: readonly StoppedRun[];
+}
+
+/**
+ * `refused`: nothing was made; what stood in the way of the first request that something did. `repeated`: every request's
+ * idempotency key is known.
+ */
+export type CreateRunsOutcome =
+  | { readonly kind: "created"; readonly created: readonly CreatedRun[] }
+  | { readonly kind: "repeated"; readonly runs: readonly (RunRow | null)[]; readonly same_body: boolean }
+  | {
+      readonly kind: "refused";
+      readonly index: number;
+      readonly outcome: Exclude<CreateRunOutcome, { readonly kind: "created" }>;
+    };
+
+/** How runs are stopped: `interrupt` keeps what they have done, `rollback` deletes them and everything they left. */
+export type StopAction = "interrupt" | "rollback";
+
+/**
+ * What became of a run that was stopped. `ended`: it had not started, and is `interrupted` now. `flagged`: its worker will end
+ * it. `deleted`: its rows are gone; where it was running, its thread's slot stays taken until its worker lets go.
+ */
+export interface StoppedRun {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly kind: "ended" | "flagged" | "deleted";
+  /** Of a run that has ended: the id of its `end` frame. */
+  readonly end_frame: number | null;
+  /** Of a run that was running: the token of its thread's slot. */
+  readonly slot_token: string | null;
+}
+
+/** Which active runs to stop: some of one thread, or all of a status. */
+export type StopTarget =
+  | { readonly thread_id: string; readonly run_ids: readonly string[] }
+  | { readonly status: "pending" | "running" | "all" };
+
+/** Checkpoints, pending writes and frames of a run, each in the order they were made. */
 export interface Progress {
   readonly checkpoints: readonly SavedCheckpoint[];
   readonly writes: readonly NewWrites[];
+  /** Frames with ids from `first_id` on, without a gap. Storing the same ones again changes nothing. */
+  readonly frames?: { readonly first_id: number; readonly list: readonly NewFrame[] };
+}
+
+export interface NewFrame {
+  readonly event: string;
+  /** One JSON text. */
+  readonly data: string;
+}
+
+export interface StoredFrame extends NewFrame {
+  readonly id: number;
 }
 
 /** A checkpoint as it is stored: its list values may be tails of older ones. */
@@ -264,6 +349,36 @@ export interface FinishRun {
     readonly interrupts: JsonObject;
     readonly error: Json;
   };
+  readonly end_frame: number;
+  /** Claims the next run in the same batch, as claimRun does, but leaves leases that are over to it. */
+  readonly next?: ClaimRequest;
+  readonly now: number;
+}
+
+/** Null when the lease was lost: nothing was written then. `next` is the run that was claimed, if one was asked for and due. */
+export type FinishOutcome = { readonly next: ClaimedRun | null } | null;
+
+/** What the runs of a deployment are doing. */
+export interface Activity {
+  /** Due, and waiting. */
+  readonly pending: number;
+  /** To be started later. */
+  readonly scheduled: number;
+  readonly running: number;
+  /** When the pending run that waits longest was due. */
+  readonly oldest_due: number | null;
+}
+
+/** What is no longer kept: rows older than these times go. */
+export interface SweepTerms {
+  /** Temporary runs that ended before, unless their frames or an idempotency key are kept; their hidden threads go too. */
+  readonly temporary_before: number;
+  /** Frames of runs that ended before. */
+  readonly frames_before: number;
+  /** Idempotency keys made before. */
+  readonly keys_before: number;
+  /** How many runs are handled at most. */
+  readonly limit: number;
   readonly now: number;
 }
 
@@ -279,6 +394,14 @@ export interface Storage {
    * Greenroom database. Safe to call from several processes at once.
    */
   migrate(): Promise<void>;
+  /**
+   * Whether this process may execute runs. On a database whose processes share the work by leases: always. On an embedded
+   * file one process executes and others only serve requests; when this one takes over from a process that is dead, every run
+   * that was executing is pending again and every slot is free, before the answer. Cheap to ask again.
+   */
+  becomeWorker(now: number): Promise<boolean>;
+  /** Writes a row, to know that writing works. Rejects when it does not. */
+  probe(now: number): Promise<void>;
 
   createAssistant(
     scope: Scope,
@@ -338,6 +461,8 @@ export interface Storage {
   deleteThread(scope: Scope, thread_id: string): Promise<boolean>;
 
   createRun(scope: Scope, request: CreateRun): Promise<CreateRunOutcome>;
+  /** Makes all of these runs, as createRun does one after the other, or none of them. None may stop another one. */
+  createRuns(scope: Scope, requests: readonly CreateRun[]): Promise<CreateRunsOutcome>;
   /**
    * Takes the oldest pending run of a thread whose slot is free, oldest thread first. Runs whose lease is over are pending
    * again first, and slots whose time is over are free. At most one run of a thread is ever running.
@@ -347,29 +472,26 @@ export interface Storage {
   renewLease(scope: Scope, lease: Lease, lease_until: number): Promise<{ readonly cancelled: boolean } | null>;
   /** False when the lease is lost: nothing was written. */
   saveProgress(scope: Scope, lease: Lease, progress: Progress, now: number): Promise<boolean>;
-  /** Writes everything the end of a run means in one batch and frees the slot. False when the lease is lost: nothing was written. */
-  finishRun(scope: Scope, lease: Lease, finish: FinishRun): Promise<boolean>;
+  /** Writes everything the end of a run means in one batch and frees the slot. */
+  finishRun(scope: Scope, lease: Lease, finish: FinishRun): Promise<FinishOutcome>;
   /** Puts a claimed run back as pending without charging the attempt, and frees its slot (shut-down). False when the lease is lost. */
   requeueRun(scope: Scope, lease: Lease, now: number): Promise<boolean>;
   /** Frees the slot of a run that is gone (deleted, taken over) once its executor has settled. No effect when the slot is another's. */
   releaseSlot(scope: Scope, lease: Lease): Promise<void>;
-  /**
-   * Stops a run for good: a pending one becomes `interrupted` at once, a running one is flagged for its worker, a finished one
-   * stays as it is. Null when there is no such run.
-   */
-  cancelRun(
-    scope: Scope,
-    thread_id: string,
-    run_id: string,
-    now: number,
-  ): Promise<{ readonly kind: "ended" | "flagged" | "finished" } | null>;
+  /** Stops active runs, in one batch. Runs that have ended stay as they are and are not in the answer. */
+  stopRuns(scope: Scope, target: StopTarget, action: StopAction, now: number): Promise<readonly StoppedRun[]>;
   getRun(scope: Scope, run_id: string): Promise<RunRow | null>;
   /** Newest first. */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
   /** The state stays as it is. `running`: nothing was deleted. */
   deleteRun(scope: Scope, thread_id: string, run_id: string): Promise<"deleted" | "running" | "not_found">;
-  /** Deletes temporary runs that ended before `ended_before`, with their hidden threads; at most `limit`. Gives the number deleted. */
-  sweepTemporary(scope: Scope, ended_before: number, limit: number): Promise<number>;
+  /** Runs of a thread with a higher `seq`, in their order. */
+  listRunsAfter(scope: Scope, thread_id: string, seq: number, limit: number): Promise<readonly RunRow[]>;
+  /** The first stored frames with ids above `after`, in order; not all of them at once. Empty when there are none. */
+  readFrames(scope: Scope, run_id: string, after: number): Promise<readonly StoredFrame[]>;
+  activity(scope: Scope, now: number): Promise<Activity>;
+  /** Deletes what is no longer kept. Gives the number of rows that were handled: call again while it is not 0. */
+  sweep(scope: Scope, terms: SweepTerms): Promise<number>;
 
   /**
    * One checkpoint with its values and pending writes. Without `checkpoint_id` the newest of the namespace, with `run_id` the

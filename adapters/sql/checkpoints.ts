@@ -24,7 +24,7 @@ export const held = (p: Held): RawBuilder<boolean> =>
     and run_id = ${settled(p.run_id)} and lease_token = ${settled(p.token)} and status = 'running'`;
 
 // The fence of everything below: a lost lease selects nothing, so it writes nothing.
-const whileHeld = (p: Held): RawBuilder<boolean> => sql<boolean>`exists (select 1 from runs where ${held(p)})`;
+export const whileHeld = (p: Held): RawBuilder<boolean> => sql<boolean>`exists (select 1 from runs where ${held(p)})`;
 
 type CheckpointArgs = PayloadArgs & {
   ns: string;
@@ -35,7 +35,8 @@ type CheckpointArgs = PayloadArgs & {
   created_at: number;
 };
 
-// The greatest `seq` is the one before the statement, for all of its rows.
+// The greatest `seq` is the one before the statement, for all of its rows. A checkpoint or value of another run is never
+// changed: when this run is rolled back, everything it leaves must go with its `run_id`.
 const putCheckpoints = shapeOfRows<Held, CheckpointArgs>((p, rows) =>
   raw(sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
       metadata, versions, created_at)
@@ -50,9 +51,10 @@ const putCheckpoints = shapeOfRows<Held, CheckpointArgs>((p, rows) =>
       ),
     )}) as v
     where ${whileHeld(p)}
-    on conflict (deployment, thread_id, ns, checkpoint_id) do update set run_id = excluded.run_id,
+    on conflict (deployment, thread_id, ns, checkpoint_id) do update set
       parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
-      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at`),
+      metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
+      where checkpoints.run_id = excluded.run_id`),
 );
 
 type ValueArgs = PayloadArgs & { ns: string; channel: string; version: string; extends_version: string | null };
@@ -67,8 +69,9 @@ const putValues = shapeOfRows<Held, ValueArgs>((p, rows) =>
       ),
     )}) as v
     where ${whileHeld(p)}
-    on conflict (deployment, thread_id, ns, channel, version) do update set run_id = excluded.run_id, type = excluded.type,
-      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version`),
+    on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
+      data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
+      where channel_values.run_id = excluded.run_id`),
 );
 
 type WriteArgs = PayloadArgs & { ns: string; checkpoint_id: string; task_id: string; idx: number; channel: string };

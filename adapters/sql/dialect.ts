@@ -60,3 +60,9 @@ export function isDamage(error: unknown): boolean {
     /not a database|malformed/.test(String(message))
   );
 }
+
+/** True for the error of a write that found no room on the disk: nothing of its batch took effect. */
+export function isFull(error: unknown): boolean {
+  const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
+  return errcode === 13 || code === "SQLITE_FULL" || /database or disk is full/.test(String(message));
+}

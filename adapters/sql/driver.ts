@@ -19,6 +19,11 @@ export interface SqlDriver {
   batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]>;
   /** Runs one read outside any write transaction. It sees every batch that resolved before it was called. */
   read(statement: SqlStatement): Promise<SqlRow[]>;
+  /**
+   * Where one process at a time executes: takes that right, and keeps it until `close` or the end of the process. True while
+   * it is held; false while another living process holds it. Undefined where processes share the work by leases.
+   */
+  exclusive?(): Promise<boolean>;
   /** Wake-ups between processes that share the database; undefined where a process is alone. Carries ids, never data. */
   readonly signals?: Signals;
   /** Releases what the driver itself opened. A connection passed in by the host stays open. */

@@ -1,10 +1,14 @@
 /** Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all. */
+import { sql } from "kysely";
+import { ServiceError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
+import { isFull, raw } from "./dialect.ts";
 import type { SqlDriver } from "./driver.ts";
 import { migrate } from "./migrate.ts";
-import { runVerbs } from "./runs.ts";
+import { runVerbs } from "./runs/mod.ts";
+import { shape } from "./statement.ts";
 import { threadVerbs } from "./threads.ts";
 
 export type { Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
@@ -12,12 +16,76 @@ export type { Tables } from "./schema.ts";
 
 /** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
 export function sqlStorage(driver: SqlDriver): Storage {
+  const pipe = tellingFull(driver);
   return {
-    migrate: () => migrate(driver),
-    ...assistantVerbs(driver),
-    ...threadVerbs(driver),
-    ...runVerbs(driver),
-    ...checkpointVerbs(driver),
+    migrate: () => migrate(pipe),
+    becomeWorker: adoption(pipe),
+    async probe(now) {
+      await pipe.batch([putProbe({ now })]);
+    },
+    ...assistantVerbs(pipe),
+    ...threadVerbs(pipe),
+    ...runVerbs(pipe),
+    ...checkpointVerbs(pipe),
+    close: () => driver.close(),
+  };
+}
+
+const putProbe = shape<{ now: number }>((p) =>
+  raw(sql`insert into probes (name, at) values ('write', ${p.now}) on conflict (name) do update set at = excluded.at`),
+);
+
+// The slots of threads with an active run, and those that deleted runs have left. One statement could not use an index.
+const freeSlots = [
+  sql`runs where status = 'running'`,
+  sql`runs where status = 'pending'`,
+  sql`threads where last_run is null and run_count > 0`,
+].map((active) =>
+  shape<{ now: number }>(() =>
+    raw(sql`update threads set slot_token = null, slot_until = null where slot_token is not null
+      and (deployment, thread_id) in (select deployment, thread_id from ${active})`),
+  ),
+);
+
+const requeueRunning = shape<{ now: number }>((p) =>
+  raw(sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
+    where status = 'running'`),
+);
+
+/** See `Storage.becomeWorker`. */
+function adoption(driver: SqlDriver): Storage["becomeWorker"] {
+  let adopted: Promise<void> | undefined;
+  return async (now) => {
+    if (!driver.exclusive) return true;
+    if (!(await driver.exclusive())) {
+      adopted = undefined;
+      return false;
+    }
+    // Once: what runs after it is this process's own.
+    adopted ??= driver.batch([...freeSlots.map((free) => free({ now })), requeueRunning({ now })]).then(
+      () => {},
+      (error: unknown) => {
+        adopted = undefined;
+        throw error;
+      },
+    );
+    await adopted;
+    return true;
+  };
+}
+
+/** The driver with the one error that callers can act on. */
+function tellingFull(driver: SqlDriver): SqlDriver {
+  const tell = (error: unknown): never => {
+    if (!isFull(error)) throw error;
+    throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
+  };
+  return {
+    dialect: driver.dialect,
+    batch: (statements) => driver.batch(statements).catch(tell),
+    read: (statement) => driver.read(statement).catch(tell),
+    ...(driver.exclusive && { exclusive: () => (driver.exclusive as () => Promise<boolean>)() }),
+    ...(driver.signals && { signals: driver.signals }),
     close: () => driver.close(),
   };
 }

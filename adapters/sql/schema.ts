@@ -47,8 +47,9 @@ export interface ThreadTable {
   /** Who may execute a run of this thread, and until when. It outlives a run that was deleted under its worker. */
   slot_token: string | null;
   slot_until: number | null;
-  /** The latest run that was created, and how many were: the number gives each its `seq`. */
+  /** The latest run that was created; null again once a run was deleted and may have left the slot or a hidden thread behind. */
   last_run: string | null;
+  /** How many runs were created: the number gives each its `seq`. */
   run_count: number;
 }
 
@@ -66,6 +67,8 @@ export interface RunTable {
   temporary: number;
   attempt: number;
   claims: number;
+  /** The last claim counted as an attempt. */
+  charged: number;
   due_at: number;
   lease_token: string | null;
   lease_until: number | null;
@@ -73,12 +76,45 @@ export interface RunTable {
   cancelled: number;
   /** It has stored a root checkpoint. */
   saved: number;
+  /** Its frames are stored, and not swept yet. */
+  framed: number;
+  /** An idempotency key leads to it. */
+  keyed: number;
   error: string | null;
   result: string | null;
   created_at: number;
   updated_at: number;
   started_at: number | null;
   ended_at: number | null;
+  /** Id of its last frame. */
+  end_frame: number | null;
+}
+
+/** Some frames of a run that were stored together. */
+export interface RunFramesTable {
+  run_id: string;
+  first_id: number;
+  last_id: number;
+  /** Length of `frames`, roughly. */
+  size: number;
+  /** JSON list of [event, data], `data` being a text. */
+  frames: string;
+}
+
+/** Outlives its run: a repeated request must not bring back what was deleted. */
+export interface IdempotencyKeyTable {
+  deployment: string;
+  route: string;
+  key: string;
+  body_hash: string;
+  run_id: string;
+  created_at: number;
+}
+
+/** Written to see whether writing works. */
+export interface ProbeTable {
+  name: string;
+  at: number;
 }
 
 /** A payload is text or bytes, as it came: one of the two columns is null. */
@@ -138,6 +174,9 @@ export interface Tables {
   assistant_versions: AssistantVersionTable;
   threads: ThreadTable;
   runs: RunTable;
+  run_frames: RunFramesTable;
+  idempotency_keys: IdempotencyKeyTable;
+  probes: ProbeTable;
   checkpoints: CheckpointTable;
   checkpoint_writes: CheckpointWriteTable;
   channel_values: ChannelValueTable;
@@ -163,6 +202,9 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
         "assistant_versions",
         "threads",
         "runs",
+        "run_frames",
+        "idempotency_keys",
+        "probes",
         "checkpoints",
         "checkpoint_writes",
         "channel_values",
@@ -196,6 +238,7 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
         )`,
         "create index threads_created on threads (deployment, created_at) where hidden = 0",
         "create index threads_updated on threads (deployment, updated_at) where hidden = 0",
+        "create index threads_left on threads (deployment, hidden) where last_run is null and run_count > 0",
         `create table runs (
           run_id text not null primary key, deployment text not null, thread_id text not null, seq bigint not null,
           assistant_id text not null, graph_id text not null,
@@ -203,12 +246,17 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           metadata text not null, kwargs text not null,
           multitask_strategy text not null
             check (multitask_strategy in ('reject', 'enqueue', 'interrupt', 'rollback')),
-          temporary integer not null check (temporary in (0, 1)), attempt integer not null check (attempt >= 0), claims integer not null check (claims >= attempt),
+          temporary integer not null check (temporary in (0, 1)), attempt integer not null check (attempt >= 0),
+          claims integer not null check (claims >= attempt),
+          charged integer not null check (charged in (0, 1)),
           due_at bigint not null, lease_token text, lease_until bigint,
           cancelled integer not null check (cancelled in (0, 1)), saved integer not null check (saved in (0, 1)),
+          framed integer not null check (framed in (0, 1)), keyed integer not null check (keyed in (0, 1)),
           error text, result text,
           created_at bigint not null, updated_at bigint not null, started_at bigint, ended_at bigint,
+          end_frame bigint,
           check ((ended_at is null) = (status in ('pending', 'running'))),
+          check ((ended_at is null) = (end_frame is null)),
           check ((lease_token is null) = (status <> 'running')),
           check ((lease_until is null) = (status <> 'running')),
           ${inThread}
@@ -216,8 +264,25 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
         "create unique index runs_order on runs (deployment, thread_id, seq)",
         "create unique index runs_running on runs (deployment, thread_id) where status = 'running'",
         "create index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",
+        "create index runs_begun on runs (deployment, thread_id, seq) where status = 'pending' and saved = 1",
         "create index runs_pending on runs (deployment, due_at, seq) where status = 'pending'",
-        "create index runs_temporary on runs (deployment, ended_at) where temporary = 1 and ended_at is not null",
+        `create index runs_temporary on runs (deployment, ended_at)
+          where temporary = 1 and framed = 0 and keyed = 0 and ended_at is not null`,
+        "create index runs_framed on runs (deployment, ended_at) where framed = 1 and ended_at is not null",
+        `create table run_frames (
+          run_id text not null, first_id bigint not null, last_id bigint not null, size bigint not null,
+          frames text not null,
+          primary key (run_id, first_id),
+          check (last_id >= first_id),
+          foreign key (run_id) references runs (run_id) on delete cascade
+        )`,
+        `create table idempotency_keys (
+          deployment text not null, route text not null, key text not null, body_hash text not null,
+          run_id text not null, created_at bigint not null,
+          primary key (deployment, route, key)
+        )`,
+        "create index keys_created on idempotency_keys (deployment, created_at)",
+        "create table probes (name text not null primary key, at bigint not null)",
         `create table checkpoints (
           deployment text not null, thread_id text not null, ns text not null, checkpoint_id text not null,
           seq bigint not null, run_id text, parent_id text, type text not null, data text, bytes ${bytes},

@@ -3,14 +3,9 @@
  * connection for reads. It knows no SQLite package: bun-sqlite.ts and node-sqlite.ts each bring a SqliteConnection.
  */
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./sqlite-file.ts";
 
-/** One synchronous connection to a SQLite database. */
-export interface SqliteConnection {
-  /** Runs one statement to its end; gives [] when it has no rows. */
-  run(statement: SqlStatement): SqlRow[];
-  inTransaction(): boolean;
-  close(): void;
-}
+export type { SqliteConnection } from "./sqlite-file.ts";
 
 /** What a simulation replaces; the defaults are the real ones. `Ambient` of the core fits. */
 export interface SqliteOptions {
@@ -28,19 +23,24 @@ const CHECKPOINT_AFTER_MS = 500;
  * Opens the database at `path` (`:memory:` for one that lives as long as the driver) with the connections that `connect`
  * makes. Throws an Error that names the path and the remedy when it cannot be used.
  */
-export function sqliteDriver(path: string, connect: () => SqliteConnection, options: SqliteOptions = {}): SqlDriver {
+export function sqliteDriver(
+  path: string,
+  connect: (path: string) => SqliteConnection,
+  options: SqliteOptions = {},
+): SqlDriver {
   const inMemory = path === ":memory:";
-  const writing = open(path, connect, ["pragma busy_timeout = 0"]);
+  const writing = openFile(path, connect, ["pragma busy_timeout = 0"]);
   let reading = writing;
   if (!inMemory) {
     try {
-      reading = open(path, connect, ["pragma query_only = on"]);
+      reading = openFile(path, connect, ["pragma query_only = on"]);
     } catch (error) {
       writing.close();
       throw error;
     }
   }
   const writer = new Writer(path, writing, !inMemory, options);
+  let lock: SqliteConnection | undefined;
   let closed: Promise<void> | undefined;
   const refuseClosed = (): void => {
     if (closed) throw new Error(`The database ${path} is closed.`);
@@ -56,24 +56,23 @@ export function sqliteDriver(path: string, connect: () => SqliteConnection, opti
       sizeOf(statement);
       return reading.run(statement);
     },
+    async exclusive() {
+      refuseClosed();
+      if (inMemory) return true;
+      lock ??= takeWorkerLock(reading, connect);
+      return lock !== undefined;
+    },
     close() {
       closed ??= writer.settled().then(() => {
         if (reading !== writing) reading.close();
         writing.close();
+        // Last: whoever holds it next finds nothing of this process at work.
+        lock?.close();
       });
       return closed;
     },
   };
 }
-
-/** True when another connection holds the write lock. */
-export function isLocked(error: unknown): boolean {
-  // The text is the one thing that all SQLite packages agree on; codes differ and are missing in places.
-  return error instanceof Error && error.message.includes("database is locked");
-}
-
-/** How long a batch waits for another connection's write lock before it fails. */
-export const LOCK_WAIT_MS: number = 5_000;
 
 /** How long to wait before the next try for the write lock. */
 export function lockDelay(tries: number): number {
@@ -260,46 +259,4 @@ function sizeOf(statement: SqlStatement): number {
     else throw new TypeError(`A ${typeof value} is not an SqlValue: ${statement.sql}`);
   }
   return bytes;
-}
-
-function open(path: string, connect: () => SqliteConnection, pragmas: readonly string[]): SqliteConnection {
-  let connection: SqliteConnection | undefined;
-  try {
-    connection = connect();
-    // Only opening may wait inside SQLite: another process may be creating or recovering the same file.
-    for (const sql of [`pragma busy_timeout = ${LOCK_WAIT_MS}`, "select count(*) from sqlite_schema"]) {
-      connection.run({ sql, args: [] });
-    }
-    const mode = connection.run({ sql: "pragma journal_mode = wal", args: [] })[0]?.journal_mode;
-    if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
-    for (const sql of [
-      "pragma synchronous = full",
-      "pragma foreign_keys = on",
-      "pragma trusted_schema = off",
-      // Undoing a batch of a group needs its pages as they were: kept in a file, they cost more than the batch.
-      "pragma temp_store = memory",
-      // Ids are random, so every batch touches pages all over the file.
-      "pragma cache_size = -65536",
-      "pragma journal_size_limit = 67108864",
-      // Commits checkpoint by themselves only when the log has grown this long, under a load that never pauses.
-      "pragma wal_autocheckpoint = 16000",
-      ...pragmas,
-    ]) {
-      connection.run({ sql, args: [] });
-    }
-    return connection;
-  } catch (error) {
-    connection?.close();
-    const problem = error instanceof Error ? error.message : String(error);
-    throw new Error(`Cannot use the database ${path}: ${problem}. ${remedy(problem)}`, { cause: error });
-  }
-}
-
-function remedy(problem: string): string {
-  if (/not a database|malformed|disk image/.test(problem)) {
-    return "The file is damaged or belongs to another program: restore it from a backup, or choose another path.";
-  }
-  if (/locked/.test(problem)) return "Another process keeps the file to itself: end it, or choose another path.";
-  if (/journal_mode/.test(problem)) return "Its file system has no shared memory: put the file on a local disk.";
-  return "Make sure that the file and its folder exist and that this process may read and write both.";
 }

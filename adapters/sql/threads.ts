@@ -228,6 +228,7 @@ export function toThread(row: SqlRow): ThreadRow {
     interrupts: JSON.parse(stored.interrupts) as JsonObject,
     error: stored.error === null ? null : (JSON.parse(stored.error) as Json),
     running: stored.running,
+    slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     hidden: stored.hidden === 1,
     revision: stored.revision,
   };

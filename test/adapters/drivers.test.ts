@@ -8,9 +8,19 @@ import { describe, it } from "node:test";
 import { CamelCasePlugin, Kysely, SqliteDialect } from "kysely";
 import { fromKysely } from "../../adapters/kysely.ts";
 import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
-import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
+import type { SqlDriver, SqlRow, SqlValue } from "../../adapters/sql/driver.ts";
 import type { SqliteOptions } from "../../adapters/sql/sqlite-writer.ts";
 import { StatementCache } from "../../adapters/sql/statement-cache.ts";
+import {
+  allItems,
+  type Subject as DriverSubject,
+  driverSuite,
+  ids,
+  insert,
+  type Rival,
+  statement,
+  table,
+} from "./driver-suite.ts";
 import { nodeSqliteShim } from "./kysely-shim.ts";
 
 const onBun = "Bun" in globalThis;
@@ -63,14 +73,17 @@ function hostOwned(db: Kysely<any>, options?: SqliteOptions): SqlDriver {
   };
 }
 
-function statement(sql: string, ...args: SqlValue[]): SqlStatement {
-  return { sql, args };
+async function rivalOf(path: string): Promise<Rival> {
+  const database = new DatabaseSync(path);
+  database.exec("begin immediate");
+  database.exec("insert into item (item_id) values (1)");
+  return {
+    async end(how) {
+      database.exec(how);
+      database.close();
+    },
+  };
 }
-
-const insert = (id: number, body: SqlValue = null): SqlStatement =>
-  statement("insert into item (item_id, body) values (?, ?)", id, body);
-const allItems = statement("select item_id from item order by item_id");
-const ids = (rows: readonly SqlRow[]): SqlValue[] => rows.map((row) => row.item_id as SqlValue);
 
 /** Runs `test` on a fresh file with the table `item`, and clears up. */
 async function withFile(
@@ -83,7 +96,7 @@ async function withFile(
   try {
     const driver = await subject.open(path, options);
     try {
-      await driver.batch([statement("create table item (item_id integer primary key, body)")]);
+      await driver.batch([table]);
       await test(driver, path);
     } finally {
       await driver.close();
@@ -95,184 +108,10 @@ async function withFile(
 
 for (const subject of [...embedded, ...hosted]) {
   describe(`${subject.name}: any driver`, () => {
-    it("gives each statement's rows, in order, as plain objects", () =>
-      withFile(subject, async (driver) => {
-        const results = await driver.batch([
-          insert(1, "one"),
-          statement("insert into item (item_id, body) values (2, 'two') returning item_id, body"),
-          statement("update item set body = 'none' where item_id = 9 returning item_id"),
-          statement("select count(*) as total from item"),
-          statement("delete from item where item_id = 1"),
-          statement("select count(*) as total from item"),
-        ]);
-        assert.deepStrictEqual(results, [[], [{ item_id: 2, body: "two" }], [], [{ total: 2 }], [], [{ total: 1 }]]);
-      }));
-
-    it("leaves nothing of a batch that fails", () =>
-      withFile(subject, async (driver) => {
-        await driver.batch([insert(1)]);
-        await assert.rejects(driver.batch([insert(2), insert(3), insert(1)]), /UNIQUE/);
-        assert.deepEqual(ids(await driver.read(allItems)), [1]);
-      }));
-
-    it("fails one bad batch among twenty alone", () =>
-      withFile(subject, async (driver) => {
-        const batches = Array.from({ length: 20 }, (_, i) =>
-          driver.batch([insert(i), i === 7 ? insert(6) : statement("select 1 as one")]),
-        );
-        const settled = await Promise.allSettled(batches);
-        assert.deepEqual(
-          settled.map((result) => result.status),
-          settled.map((_, i) => (i === 7 ? "rejected" : "fulfilled")),
-        );
-        const expected = Array.from({ length: 20 }, (_, i) => i).filter((i) => i !== 7);
-        assert.deepEqual(ids(await driver.read(allItems)), expected);
-      }));
-
-    it("keeps the order of batches", () =>
-      withFile(subject, async (driver) => {
-        const results = await Promise.all(
-          Array.from({ length: 100 }, (_, i) =>
-            driver.batch([insert(100 - i), statement("select count(*) as total from item")]),
-          ),
-        );
-        assert.deepEqual(
-          results.map((rows) => rows[1]?.[0]?.total),
-          Array.from({ length: 100 }, (_, i) => i + 1),
-        );
-      }));
-
-    it("gives back the values it was given", () =>
-      withFile(subject, async (driver) => {
-        const values: SqlValue[] = [
-          null,
-          "",
-          "naïve 🎭 text",
-          JSON.stringify({ nul: "\0" }),
-          0,
-          -1,
-          1.5,
-          2 ** 31,
-          Number.MAX_SAFE_INTEGER,
-          Number.MIN_SAFE_INTEGER,
-          1e300,
-          new Uint8Array([0, 1, 255]),
-          new Uint8Array([9, 1, 2, 9]).subarray(1, 3),
-          new Uint8Array(0),
-          "x".repeat(200_000),
-        ];
-        await driver.batch(values.map((value, i) => insert(i, value)));
-        const rows = await driver.read(statement("select body from item order by item_id"));
-        for (const [i, value] of values.entries()) {
-          const body = rows[i]?.body;
-          if (value instanceof Uint8Array) {
-            assert.ok(body instanceof Uint8Array);
-            assert.deepEqual([...body], [...value]);
-          } else assert.equal(body, value);
-        }
-      }));
-
-    it("reads what was committed, and not a batch that failed", () =>
-      withFile(subject, async (driver) => {
-        for (let i = 0; i < 20; i += 1) {
-          await driver.batch([insert(i)]);
-          assert.equal((await driver.read(allItems)).length, i + 1);
-        }
-        const failing = driver.batch([insert(50), insert(0)]);
-        const seen = driver.read(allItems);
-        await assert.rejects(failing);
-        assert.equal((await seen).length, 20);
-      }));
-
-    it("goes on after a full disk once there is room", () =>
-      withFile(subject, async (driver) => {
-        const big = new Uint8Array(100_000);
-        await driver.batch([insert(1, new Uint8Array(200_000))]);
-        const pages = (await driver.read(statement("pragma page_count")))[0]?.page_count;
-        await driver.batch([statement(`pragma max_page_count = ${pages}`)]);
-        const settled = await Promise.allSettled([
-          driver.batch([insert(2)]),
-          driver.batch([insert(3), insert(4, big)]),
-          driver.batch([insert(5)]),
-          driver.batch([insert(2)]),
-        ]);
-        assert.deepEqual(
-          settled.map((result) => result.status),
-          ["fulfilled", "rejected", "fulfilled", "rejected"],
-        );
-        assert.match(String((settled[1] as PromiseRejectedResult).reason), /full/);
-        assert.match(String((settled[3] as PromiseRejectedResult).reason), /UNIQUE/);
-        assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 5]);
-        await driver.batch([statement("delete from item where item_id = 1")]);
-        await driver.batch([insert(4, big)]);
-        assert.deepEqual(ids(await driver.read(allItems)), [2, 4, 5]);
-      }));
-
-    it("waits for another connection's write lock without stopping the event loop", async () => {
-      let other: DatabaseSync | undefined;
-      let retries = 0;
-      const options: SqliteOptions = {
-        timer(ms, fn) {
-          // Only waiting for the lock is of interest here; checkpoints come after a longer while.
-          if (ms > 100) return () => {};
-          retries += 1;
-          if (retries === 3) other?.exec("commit");
-          const id = setTimeout(fn, 0);
-          return () => clearTimeout(id);
-        },
-      };
-      await withFile(
-        subject,
-        async (driver, path) => {
-          other = new DatabaseSync(path);
-          other.exec("begin immediate");
-          other.exec("insert into item (item_id) values (1)");
-          await Promise.all([driver.batch([insert(2)]), driver.batch([insert(3)])]);
-          assert.equal(retries, 3);
-          assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 3]);
-          other.close();
-        },
-        options,
-      );
-    });
-
-    it("gives up on the write lock after five seconds, and is well afterwards", async () => {
-      let waited = 0;
-      const options: SqliteOptions = {
-        timer(ms, fn) {
-          if (ms > 100) return () => {};
-          waited += ms;
-          const id = setTimeout(fn, 0);
-          return () => clearTimeout(id);
-        },
-      };
-      await withFile(
-        subject,
-        async (driver, path) => {
-          const other = new DatabaseSync(path);
-          other.exec("begin immediate");
-          await assert.rejects(driver.batch([insert(1)]), /write lock/);
-          assert.ok(waited >= 5_000 && waited < 5_100, `waited ${waited} ms`);
-          other.exec("rollback");
-          other.close();
-          await driver.batch([insert(2)]);
-          assert.deepEqual(ids(await driver.read(allItems)), [2]);
-        },
-        options,
-      );
-    });
-
-    it("answers waiting batches before it closes, and refuses later ones", () =>
-      withFile(subject, async (driver, path) => {
-        const waiting = driver.batch([insert(1)]);
-        await driver.close();
-        await waiting;
-        await assert.rejects(driver.batch([insert(2)]), /closed/);
-        await assert.rejects(driver.read(allItems), /closed/);
-        const other = new DatabaseSync(path);
-        assert.equal(other.prepare("select count(*) as total from item").get()?.total, 1);
-        other.close();
-      }));
+    const own = embedded.includes(subject);
+    const use: DriverSubject["use"] = (test, options) =>
+      withFile(subject, (driver, path) => test(driver, () => rivalOf(path)), options);
+    driverSuite({ use, binds: own, file: true, exclusive: own });
   });
 }
 
@@ -344,35 +183,6 @@ for (const subject of embedded) {
         await assert.rejects(driver.read(insert(1)), /readonly/);
       }));
 
-    it("binds whole numbers as integers", () =>
-      withFile(subject, async (driver) => {
-        const rows = await driver.read(statement("select typeof(?) as a, 3 / ? as b, typeof(?) as c", 1, 2, 1.5));
-        assert.deepEqual(rows, [{ a: "integer", b: 1, c: "real" }]);
-      }));
-
-    it("refuses values that are none", () =>
-      withFile(subject, async (driver) => {
-        for (const value of [{}, { "1": 5 }, [], new Date(0), undefined, true, 1n]) {
-          await assert.rejects(driver.batch([statement("select ? as a", value as never)]), TypeError);
-          await assert.rejects(driver.read(statement("select ? as a", value as never)), TypeError);
-        }
-      }));
-
-    it("keeps text with U+0000 whole or refuses it", () =>
-      withFile(subject, async (driver) => {
-        const stored = driver.batch([insert(1, "a\0b")]);
-        const refusal = await stored.then(
-          () => null,
-          (error: Error) => error.message,
-        );
-        if (refusal !== null) {
-          assert.equal(subject.name, "node:sqlite");
-          assert.match(refusal, /U\+0000/);
-        }
-        const expected = refusal === null ? [{ body: "a\0b" }] : [];
-        assert.deepEqual(await driver.read(statement("select body from item")), expected);
-      }));
-
     it("moves the log into the database when nothing is waiting", async () => {
       const timers: (() => void)[] = [];
       await withFile(
@@ -404,6 +214,15 @@ for (const subject of embedded) {
         },
       );
     });
+
+    it("answers what waits before it closes", () =>
+      withFile(subject, async (driver, path) => {
+        void driver.batch([insert(1)]);
+        await driver.close();
+        const other = new DatabaseSync(path);
+        assert.equal(other.prepare("select count(*) as total from item").get()?.total, 1);
+        other.close();
+      }));
 
     it("leaves one complete file when it closes", async () => {
       await withFile(subject, async (driver, path) => {

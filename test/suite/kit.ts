@@ -2,7 +2,7 @@
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Ambient } from "../../lib/ambient.ts";
 import type { Executor } from "../../lib/executor.ts";
-import { type AgentFunction, fromFunctions } from "../../lib/functions.ts";
+import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
 import { createHandler } from "../../server.ts";
 

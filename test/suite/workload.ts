@@ -1,12 +1,20 @@
 /** Workers and clients that do at random what they do in earnest, and what must hold afterwards. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, Lease, Progress, Scope, Storage } from "../../lib/storage.ts";
+import type {
+  ClaimedRun,
+  ClaimRequest,
+  Progress,
+  SavedCheckpoint,
+  Scope,
+  StopAction,
+  Storage,
+} from "../../lib/storage.ts";
+import { type Attempt, allFrames, History } from "./workload-history.ts";
 
 const WORKERS = 8;
 const CLIENTS = 12;
 /** Clients go on until so much has happened, and each at most so long. */
-const ATTEMPTS = 120;
-const REFUSED = 15;
+const WANTED = { attempts: 160, refusals: 20, rolled_back: 25, evicted: 8, flagged: 8, repeated: 10, frames: 100 };
 const STEPS = 600;
 const THREADS = 10;
 const LEASE_MS = 100;
@@ -25,41 +33,21 @@ export function dice(seed: number): {
   return { below, pick: (items) => items[below(items.length)] as (typeof items)[number] };
 }
 
-interface Attempt {
-  readonly run_id: string;
-  readonly thread_id: string;
-  /** When the claim was answered. */
-  readonly claimed: number;
-  /** When the last write was sent that the storage accepted. */
-  accepted: number;
-}
-
-interface Created {
-  readonly thread_id: string;
-  /** When the request was sent. */
-  readonly sent: number;
-  deleted: boolean;
-}
-
-/** 8 workers and 12 clients on a few threads: leases run out, stalled workers write late, threads and runs are deleted. */
+/**
+ * 8 workers and 12 clients on a few threads: leases run out, stalled workers write late, runs are stopped, rolled back, deleted
+ * and created twice, threads are deleted.
+ */
 export async function runWorkload(storage: Storage, seed: number): Promise<void> {
   const scope: Scope = { deployment: "workload" };
   const { below, pick } = dice(seed);
   const chance = (percent: number): boolean => below(100) < percent;
   const threadIds = Array.from({ length: THREADS }, (_, i) => `t${i}`);
+  const history = new History();
+  const done = { attempts: 0, refusals: 0, rolled_back: 0, evicted: 0, flagged: 0, repeated: 0, frames: 0 };
+  const taken: Attempt[] = [];
   let now = 1_000_000;
-  let order = 0;
   let count = 0;
   let clientsLeft = CLIENTS;
-  let refused = 0;
-
-  const created = new Map<string, Created>();
-  const attempts: Attempt[] = [];
-  const threadDeleted = new Map<string, number>();
-  const threadMade = new Set<string>();
-  const stored = new Map<string, { readonly thread_id: string; readonly sent: number }>();
-  const neverStored = new Set<string>();
-  const claims: { readonly lease: Lease; readonly attempt: Attempt }[] = [];
 
   const { assistant } = await storage.createAssistant(
     scope,
@@ -71,104 +59,233 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   const until = async (condition: () => boolean): Promise<void> => {
     while (clientsLeft > 0 && !condition()) await turn();
   };
-
-  /** Notes a claim as soon as it is answered, whenever the work on it starts. */
-  const begin = (claim: ClaimedRun): { readonly lease: Lease; readonly attempt: Attempt } => {
-    const { run_id, thread_id } = claim.lease;
-    assert.equal(claim.run.status, "running");
-    assert.equal(claim.thread.running, run_id);
-    const attempt: Attempt = { run_id, thread_id, claimed: ++order, accepted: 0 };
-    attempts.push(attempt);
-    return { lease: claim.lease, attempt };
+  const request = (): ClaimRequest => ({
+    token: `w${++count}`,
+    lease_until: now + LEASE_MS,
+    graph_ids: ["g"],
+    now,
+  });
+  const begin = (claimed: ClaimedRun, at: Pick<ClaimRequest, "now" | "lease_until">, sent: number): Attempt => {
+    done.attempts++;
+    return history.addClaim(claimed, at.now, sent, at.lease_until);
   };
 
-  const claim = async (token: string): Promise<ReturnType<typeof begin> | null> => {
-    const outcome = await storage.claimRun(scope, { token, lease_until: now + LEASE_MS, graph_ids: ["g"], now });
-    return outcome.kind === "claimed" ? begin(outcome.claimed) : null;
+  // ------------------------------------------------------------- workers
+
+  const claim = async (): Promise<Attempt | null> => {
+    const sent = history.tick();
+    const asked = request();
+    const outcome = await storage.claimRun(scope, asked);
+    return outcome.kind === "claimed" ? begin(outcome.claimed, asked, sent) : null;
   };
 
-  /** A write with the lease: notes what was accepted, and what was not and so must never be seen. */
-  const fenced = async (
-    attempt: Attempt,
-    checkpoint_id: string | null,
-    write: () => Promise<boolean>,
-  ): Promise<boolean> => {
-    const sent = ++order;
-    const accepted = await write();
+  /** A write with the lease: notes whether it was accepted. */
+  const fenced = async (attempt: Attempt, write: (sent: number) => Promise<boolean>): Promise<boolean> => {
+    const sent = history.tick();
+    const accepted = await write(sent);
     if (accepted) attempt.accepted = Math.max(attempt.accepted, sent);
-    else refused++;
-    if (checkpoint_id !== null) {
-      if (accepted) stored.set(checkpoint_id, { thread_id: attempt.thread_id, sent });
-      else neverStored.add(checkpoint_id);
+    else {
+      history.refusals++;
+      done.refusals++;
     }
     return accepted;
   };
 
-  const progressOf = (checkpoint_id: string): Progress => ({
-    checkpoints: [
-      {
-        ns: "",
-        checkpoint_id,
-        parent_id: null,
-        payload: { type: "json", data: "{}" },
-        metadata: {},
-        versions: { n: checkpoint_id },
-        values: [{ channel: "n", version: checkpoint_id, type: "json", data: "1" }],
-        created_at: now,
-      },
-    ],
-    writes: [{ ns: "", checkpoint_id, task_id: "task", writes: [{ channel: "n", idx: 0, type: "json", data: '"w"' }] }],
-  });
-
-  const end = async (lease: Lease, attempt: Attempt): Promise<boolean> => {
-    const head = `c${String(++count).padStart(8, "0")}`;
-    const done = await fenced(attempt, head, () =>
-      storage.finishRun(scope, lease, {
-        status: pick(["success", "error", "interrupted", "timeout"]),
-        error: null,
-        result: null,
-        progress: progressOf(head),
-        discard: false,
-        thread: { head, status: pick(["idle", "interrupted", "error"]), interrupts: {}, error: null },
-        now,
-      }),
-    );
-    if (!done) await storage.releaseSlot(scope, lease);
-    return done;
+  /** A checkpoint, now and then an answer on an earlier run's checkpoint, and frames. Notes what of it was accepted. */
+  const save = async (
+    attempt: Attempt,
+    next: { frame: number },
+    write: (progress: Progress, sent: number) => Promise<boolean>,
+  ): Promise<boolean> => {
+    const { run, thread } = attempt.claimed;
+    const checkpoint_id = `c${String(++count).padStart(8, "0")}`;
+    const data = JSON.stringify(run.run_id);
+    const answer = thread.head !== null && chance(30) ? thread.head : null;
+    const list = run.framed ? Array.from({ length: below(4) }, () => ({ event: "custom", data: `${++count}` })) : [];
+    const progress: Progress = {
+      checkpoints: [checkpoint(checkpoint_id, true)],
+      writes: [
+        { ns: "", checkpoint_id, task_id: "task", writes: [{ channel: "n", idx: 0, type: "json", data }] },
+        ...(answer === null
+          ? []
+          : [
+              {
+                ns: "",
+                checkpoint_id: answer,
+                task_id: "answer",
+                writes: [{ channel: "__resume__", idx: 0, type: "json", data }],
+              },
+            ]),
+      ],
+      ...(list.length > 0 ? { frames: { first_id: next.frame, list } } : {}),
+    };
+    return await fenced(attempt, async (sent) => {
+      const accepted = await write(progress, sent);
+      // Where the answer was lost, the same is sent again.
+      if (accepted && chance(10)) await storage.saveProgress(scope, attempt.lease, progress, now);
+      if (!accepted) {
+        history.refused.add(checkpoint_id);
+        return false;
+      }
+      const saved = { attempt, sent };
+      history.saved.set(checkpoint_id, saved);
+      if (answer !== null) history.answers.push({ checkpoint_id: answer, saved });
+      const frames = list.map(({ data }, i) => ({ id: next.frame + i, data, sent }));
+      history.frames.set(run.run_id, [...(history.frames.get(run.run_id) ?? []), ...frames]);
+      next.frame += list.length;
+      done.frames += list.length;
+      return true;
+    });
   };
 
-  const work = async (lease: Lease, attempt: Attempt): Promise<void> => {
+  const checkpoint = (checkpoint_id: string, withValue: boolean): SavedCheckpoint => ({
+    ns: "",
+    checkpoint_id,
+    parent_id: null,
+    payload: { type: "json", data: "{}" },
+    metadata: {},
+    versions: { n: checkpoint_id },
+    values: withValue ? [{ channel: "n", version: checkpoint_id, type: "json", data: "1" }] : [],
+    created_at: now,
+  });
+
+  const release = async (attempt: Attempt): Promise<void> => {
+    attempt.let_go = Math.min(attempt.let_go, history.tick());
+    await storage.releaseSlot(scope, attempt.lease);
+  };
+
+  /** Ends the run, and takes the next one where there is one. */
+  const end = async (attempt: Attempt, next: { frame: number }, goOn: boolean): Promise<boolean> => {
+    const { lease, claimed } = attempt;
+    const run = history.run(lease.run_id);
+    const asked = goOn ? request() : undefined;
+    const status = claimed.cancelled ? "interrupted" : pick(["success", "error", "interrupted", "timeout"] as const);
+    let end_frame = 0;
+    const ended = await save(attempt, next, async (progress, sent) => {
+      const last = claimed.run.framed ? next.frame + (progress.frames?.list.length ?? 0) : claimed.run.claims * 2 ** 32;
+      end_frame = last + below(2);
+      const outcome = await storage.finishRun(scope, lease, {
+        status,
+        error: null,
+        result: null,
+        progress,
+        discard: false,
+        thread: {
+          head: progress.checkpoints[0]?.checkpoint_id ?? null,
+          status: pick(["idle", "interrupted", "error"]),
+          interrupts: {},
+          error: null,
+        },
+        end_frame,
+        ...(asked ? { next: asked } : {}),
+        now,
+      });
+      if (!outcome) return false;
+      // Before the next claim is noted: this is what made it possible.
+      attempt.let_go = Math.min(attempt.let_go, sent);
+      if (outcome.next) taken.push(begin(outcome.next, asked as ClaimRequest, sent));
+      run.ended = Math.min(run.ended, sent);
+      run.end_frame = end_frame;
+      return true;
+    });
+    if (!ended) await release(attempt);
+    return ended;
+  };
+
+  const requeue = async (attempt: Attempt): Promise<void> => {
+    await fenced(attempt, async (sent) => {
+      // It lets go also of the slot of a run that is gone.
+      attempt.let_go = Math.min(attempt.let_go, sent);
+      attempt.requeued = await storage.requeueRun(scope, attempt.lease, now);
+      return attempt.requeued;
+    });
+  };
+
+  const work = async (attempt: Attempt): Promise<void> => {
+    const { lease, claimed } = attempt;
+    const next = { frame: claimed.last_frame + 1 };
+    if (claimed.cancelled) return void (chance(10) ? await requeue(attempt) : await end(attempt, next, false));
     for (let step = below(4); step > 0; step--) {
-      const id = `c${String(++count).padStart(8, "0")}`;
       const stalled = now;
       // A stall: time passes the lease, and the write comes from a worker that no longer holds it.
       if (chance(8)) await until(() => now > stalled + 2 * LEASE_MS);
       else if (chance(60)) {
-        await fenced(attempt, null, async () => (await storage.renewLease(scope, lease, now + LEASE_MS)) !== null);
+        const lease_until = now + LEASE_MS;
+        const renewed = await fenced(attempt, async (sent) => {
+          const kept = await storage.renewLease(scope, lease, lease_until);
+          if (kept && history.run(lease.run_id).flagged < sent)
+            assert.ok(kept.cancelled, `${lease.run_id} was cancelled`);
+          if (kept) attempt.slot_until = lease_until;
+          if (kept?.cancelled && chance(50)) await end(attempt, next, false);
+          return kept !== null;
+        });
+        if (renewed && history.run(lease.run_id).ended < Number.POSITIVE_INFINITY) return;
       }
-      const kept = await fenced(attempt, id, () => storage.saveProgress(scope, lease, progressOf(id), now));
-      // Some go on as if nothing had happened.
-      if (!kept && chance(50)) return storage.releaseSlot(scope, lease);
+      const kept = await save(attempt, next, (progress) => storage.saveProgress(scope, lease, progress, now));
+      // Some go on as if nothing had happened, and those that were told take their time to settle.
+      if (attempt.told) for (let turns = below(6); turns > 0; turns--) await turn();
+      if (!kept && chance(attempt.told ? 90 : 50)) return release(attempt);
     }
     if (chance(10)) return;
-    if (chance(10)) return void (await fenced(attempt, null, () => storage.requeueRun(scope, lease, now)));
-    const done = await end(lease, attempt);
-    if (done && chance(20)) assert.equal(await end(lease, attempt), false, "a run ends once");
+    if (chance(15)) return requeue(attempt);
+    const ended = await end(attempt, next, chance(40));
+    if (ended && chance(20)) assert.equal(await end(attempt, next, false), false, "a run ends once");
   };
 
   const worker = async (): Promise<void> => {
     while (clientsLeft > 0) {
-      const taken = claims.pop() ?? (await claim(`w${++count}`));
-      if (taken) await work(taken.lease, taken.attempt);
+      const attempt = taken.pop() ?? (await claim());
+      if (attempt) await work(attempt);
       else await turn();
+    }
+  };
+
+  // ------------------------------------------------------------- clients
+
+  /** Notes what a stop answered. */
+  const stopped = (outcome: Awaited<ReturnType<Storage["stopRuns"]>>, action: StopAction, sent: number): void => {
+    const answered = history.tick();
+    for (const { run_id, thread_id, kind, end_frame, slot_token } of outcome) {
+      const run = history.run(run_id);
+      assert.equal(run.thread_id, thread_id);
+      assert.equal(kind === "deleted", action === "rollback", `${run_id} was ${kind} by ${action}`);
+      assert.equal(end_frame === null, kind !== "ended");
+      const attempt = slot_token === null ? undefined : history.attemptOf(slot_token);
+      // An attempt may still be unknown here: its claim was answered in the same moment.
+      if (attempt) assert.equal(attempt.lease.run_id, run_id);
+      if (kind === "flagged") {
+        run.flagged = Math.min(run.flagged, answered);
+        done.flagged++;
+      } else {
+        run.ended = Math.min(run.ended, sent);
+        if (kind === "ended") Object.assign(run, { end_frame, stopped: true });
+        else {
+          Object.assign(run, { rolled_back: true, deleted: answered, deletion_sent: sent });
+          done.rolled_back++;
+          if (slot_token !== null) done.evicted++;
+          // Another process's worker learns it by itself.
+          if (attempt && chance(60)) attempt.told = true;
+        }
+      }
     }
   };
 
   const createRun = async (thread_id: string): Promise<void> => {
     const thread = await storage.getThread(scope, thread_id);
     const run_id = `r${++count}`;
-    const multitask_strategy = pick(["reject", "enqueue", "enqueue"] as const);
-    const sent = ++order;
+    const multitask_strategy = pick([
+      ...(["reject", "enqueue", "enqueue", "enqueue", "enqueue", "enqueue"] as const),
+      ...(["interrupt", "rollback"] as const),
+    ]);
+    const due = chance(15) ? now + below(3 * LEASE_MS) : now;
+    const framed = chance(60);
+    const key = chance(25) ? `k${below(1 + count / 40)}` : undefined;
+    const body_hash = pick(["one", "one", "two"]);
+    const claimed = chance(30) ? { token: `c${run_id}`, lease_until: now + LEASE_MS } : undefined;
+    const asked = now;
+    const sent = history.tick();
+    // Another answer may name the run before this one comes.
+    history.addRun(run_id, { thread_id, due, framed, sent, key, body_hash });
     const outcome = await storage.createRun(scope, {
       run: {
         run_id,
@@ -179,123 +296,179 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
         kwargs: {},
         multitask_strategy,
         temporary: false,
+        framed,
+        created_at: due,
       },
       seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
       ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, hidden: false } }),
       ...(thread && chance(20) ? { update_thread: { metadata: { last: run_id }, config: {} } } : {}),
-      ...(chance(30) ? { claim: { token: `c${run_id}`, lease_until: now + LEASE_MS } } : {}),
-      now,
+      ...(claimed ? { claim: claimed } : {}),
+      ...(key === undefined ? {} : { idempotency: { route: "/runs", key, body_hash } }),
+      limits: { pending_per_thread: 6, pending: 1000 },
+      now: asked,
     });
-    if (outcome.kind !== "created") {
-      assert.equal(await storage.getRun(scope, run_id), null);
+    if (outcome.kind === "created") {
+      stopped(outcome.stopped, multitask_strategy === "rollback" ? "rollback" : "interrupt", sent);
+      if (outcome.stopped.length > 0) assert.match(multitask_strategy, /interrupt|rollback/);
+      if (outcome.claimed) {
+        taken.push(begin(outcome.claimed, { now: asked, lease_until: claimed?.lease_until as number }, sent));
+      }
       return;
     }
-    threadMade.add(thread_id);
-    created.set(run_id, { thread_id, sent, deleted: false });
-    if (outcome.claimed) claims.push(begin(outcome.claimed));
+    history.created.delete(run_id);
+    assert.equal(await storage.getRun(scope, run_id), null, `${run_id} is there, and the answer was ${outcome.kind}`);
+    if (outcome.kind === "thread_full") assert.ok(outcome.pending >= 6);
+    if (outcome.kind !== "repeated") return;
+    const { run, same_body } = outcome;
+    history.repeated.push({
+      key: key as string,
+      body_hash,
+      run_id: run?.run_id ?? null,
+      same_body,
+      answered: history.tick(),
+    });
+    done.repeated++;
   };
 
+  const stop = async (thread_id: string): Promise<void> => {
+    const action = pick(["interrupt", "interrupt", "rollback"] as const);
+    const runs = await storage.listRuns(scope, thread_id, { limit: 3, offset: below(3) });
+    const target = chance(8)
+      ? { status: pick(["pending", "pending", "running", "all"] as const) }
+      : { thread_id, run_ids: [...runs.map((run) => run.run_id), "none"] };
+    const sent = history.tick();
+    const outcome = await storage.stopRuns(scope, target, action, now);
+    for (const { run_id, slot_token } of outcome) {
+      if (target.run_ids) assert.ok(target.run_ids.includes(run_id));
+      else if (target.status !== "all") assert.equal(slot_token === null, target.status === "pending");
+    }
+    stopped(outcome, action, sent);
+  };
+
+  const deleteRun = async (thread_id: string): Promise<void> => {
+    const [run] = await storage.listRuns(scope, thread_id, { limit: 1, offset: below(4) });
+    const sent = history.tick();
+    if (!run || (await storage.deleteRun(scope, thread_id, run.run_id)) !== "deleted") return;
+    const known = history.run(run.run_id);
+    known.ended = Math.min(known.ended, sent);
+    Object.assign(known, { deleted: history.tick(), deletion_sent: sent });
+  };
+
+  /** What can be told of one answer alone. */
+  const look = async (thread_id: string): Promise<void> => {
+    const sorted = { limit: 50, offset: 0, sort_by: "status", sort_order: "asc" } as const;
+    const found = await storage.searchThreads(scope, sorted);
+    assert.equal(found.rows.length, found.total);
+    const listed = await storage.listRunsAfter(scope, thread_id, below(4), 5);
+    for (const [i, run] of listed.entries()) assert.ok(i === 0 || run.seq > (listed[i - 1]?.seq ?? 0));
+    assert.ok(listed.filter((run) => run.status === "running").length <= 1);
+    const [run] = listed;
+    if (!run) return;
+    const frames = await allFrames(storage, scope, run.run_id);
+    for (const [i, frame] of frames.entries()) assert.equal(frame.id, i + 1);
+  };
+
+  const enough = (): boolean =>
+    Object.entries(WANTED).every(([name, wanted]) => done[name as keyof typeof done] >= wanted);
+
   const client = async (): Promise<void> => {
-    for (let step = 0; step < STEPS && (attempts.length < ATTEMPTS || refused < REFUSED); step++) {
+    for (let step = 0; step < STEPS && clientsLeft > 0 && !enough(); step++) {
       now += below(4);
       // Where a driver answers at once, nobody else would ever get a turn.
       await turn();
       const thread_id = pick(threadIds);
       const roll = below(100);
-      if (roll < 60) {
-        await createRun(thread_id);
-      } else if (roll < 75) {
-        const [run] = await storage.listRuns(scope, thread_id, { limit: 1, offset: below(4) });
-        if (run) await storage.cancelRun(scope, thread_id, run.run_id, now);
-      } else if (roll < 82) {
-        const [run] = await storage.listRuns(scope, thread_id, { limit: 1, offset: below(4) });
-        if (run && (await storage.deleteRun(scope, thread_id, run.run_id)) === "deleted") {
-          const known = created.get(run.run_id);
-          if (known) known.deleted = true;
-        }
-      } else if (roll < 85) {
-        if (await storage.deleteThread(scope, thread_id)) threadDeleted.set(thread_id, ++order);
-      } else if (roll < 92) {
+      if (roll < 60) await createRun(thread_id);
+      else if (roll < 72) await stop(thread_id);
+      else if (roll < 79) await deleteRun(thread_id);
+      else if (roll < 82) {
+        const sent = history.tick();
+        if (await storage.deleteThread(scope, thread_id)) history.addThreadDeletion(thread_id, sent);
+      } else if (roll < 90) {
         await storage.updateThread(scope, thread_id, ({ metadata }) => ({ metadata: { ...metadata, step } }), now);
-      } else {
-        const found = await storage.searchThreads(scope, {
-          limit: 50,
-          offset: 0,
-          sort_by: "status",
-          sort_order: "asc",
-        });
-        assert.equal(found.rows.length, found.total);
-      }
+      } else await look(thread_id);
     }
     clientsLeft--;
   };
 
-  await Promise.all([...Array.from({ length: WORKERS }, worker), ...Array.from({ length: CLIENTS }, client)]);
+  const all = [...Array.from({ length: WORKERS }, worker), ...Array.from({ length: CLIENTS }, client)];
+  await Promise.all(all).catch(async (error: unknown) => {
+    // The others end, too: none may go on while the storage is closed.
+    clientsLeft = 0;
+    await Promise.allSettled(all);
+    throw error;
+  });
+  for (const [name, wanted] of Object.entries(WANTED)) {
+    assert.ok(done[name as keyof typeof done] >= wanted, `only ${done[name as keyof typeof done]} ${name}`);
+  }
+
+  // ---------------------------------------------------------- afterwards
 
   // Drain: whoever still held a lease is dead now.
-  for (;;) {
+  taken.length = 0;
+  for (let idle = 0; idle < 5; idle++) {
     now += LEASE_MS;
-    const taken = await claim(`d${++count}`);
-    if (!taken) break;
-    assert.equal(await end(taken.lease, taken.attempt), true);
-  }
-  const wasDeleted = (thread_id: string, sent: number): boolean => (threadDeleted.get(thread_id) ?? 0) > sent;
-
-  assert.ok(attempts.length >= ATTEMPTS, `${attempts.length} attempts were made`);
-  assert.ok(refused >= REFUSED, `${refused} late writes were refused`);
-
-  // No write of an attempt is accepted once another attempt on its thread was claimed.
-  for (const thread_id of threadIds) {
-    const inOrder = attempts.filter((attempt) => attempt.thread_id === thread_id).sort((a, b) => a.claimed - b.claimed);
-    for (const [i, attempt] of inOrder.entries()) {
-      const next = inOrder[i + 1];
-      if (next) assert.ok(attempt.accepted < next.claimed, `${attempt.run_id} wrote after ${next.run_id} was claimed`);
+    for (let attempt = await claim(); attempt; attempt = taken.pop() ?? (await claim())) {
+      idle = 0;
+      assert.equal(await end(attempt, { frame: attempt.claimed.last_frame + 1 }, true), true);
     }
   }
+  assert.deepEqual(await storage.activity(scope, now), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
 
-  // Nothing is lost, nothing is left over.
-  for (const [run_id, { thread_id, sent, deleted }] of created) {
-    const run = await storage.getRun(scope, run_id);
-    if (!run) assert.ok(deleted || wasDeleted(thread_id, sent), `${run_id} is gone`);
-    else {
-      assert.ok(run.ended_at !== null, `${run_id} is ${run.status} after draining`);
-      assert.ok(!deleted, `${run_id} was deleted`);
-    }
-  }
-
-  const threads = await storage.searchThreads(scope, {
+  history.checkExclusion();
+  history.checkAttempts();
+  history.checkKeys();
+  const runs = await history.checkRuns(storage, scope);
+  const { rows } = await storage.searchThreads(scope, {
     limit: 100,
     offset: 0,
     sort_by: "thread_id",
     sort_order: "asc",
   });
-  for (const thread of threads.rows) {
+  for (const thread of rows) {
     const { thread_id } = thread;
-    assert.ok(threadMade.has(thread_id), `${thread_id} is an orphan`);
-    assert.notEqual(thread.status, "busy");
-    assert.equal(thread.running, null);
+    const list = [...(await storage.listRuns(scope, thread_id, { limit: 1000, offset: 0 }))].reverse();
+    assert.deepEqual(new Set(list.map((run) => run.run_id)), new Set(runs.get(thread_id)?.map((run) => run.run_id)));
+    assert.deepEqual(await storage.listRunsAfter(scope, thread_id, 0, 1000), list);
+    history.checkThread(thread, list, now);
+    history.checkCheckpoints(thread, await storage.listCheckpoints(scope, thread_id, { limit: 10_000 }));
+  }
+  for (const { thread_id } of rows) await probe(thread_id);
+  for (const run_id of history.goneWithFrames().slice(0, 30)) {
+    // A run of the same id would show the frames that are left of it.
+    await createRunToProbe(run_id, "probe");
+    assert.deepEqual(await allFrames(storage, scope, run_id), [], `frames left of ${run_id}`);
+  }
 
-    // First in, first out: runs were first claimed in the order they were created.
-    const runs = [...(await storage.listRuns(scope, thread_id, { limit: 1000, offset: 0 }))].reverse();
-    const firstClaims = runs
-      .map((run) => attempts.find((attempt) => attempt.run_id === run.run_id)?.claimed)
-      .filter((claim) => claim !== undefined);
-    assert.deepEqual(
-      firstClaims,
-      [...firstClaims].sort((a, b) => a - b),
-    );
+  /** A checkpoint of the same id and versions would show what was left of one that is gone. */
+  async function probe(thread_id: string): Promise<void> {
+    const gone = history.goneFrom(thread_id);
+    await createRunToProbe(`probe-${thread_id}`, thread_id);
+    const asked = request();
+    const outcome = await storage.claimRun(scope, asked);
+    assert.equal(outcome.kind, "claimed");
+    if (outcome.kind !== "claimed") return;
+    const { lease } = outcome.claimed;
+    assert.equal(lease.thread_id, thread_id);
+    const checkpoints = gone.map((id) => checkpoint(id, false));
+    assert.equal(await storage.saveProgress(scope, lease, { checkpoints, writes: [] }, now), true);
+    for (const checkpoint_id of gone) {
+      const left = await storage.getCheckpoint(scope, thread_id, { ns: "", checkpoint_id });
+      assert.deepEqual([left?.values, left?.writes], [[], []], `left of ${checkpoint_id}`);
+    }
+    await storage.stopRuns(scope, { thread_id, run_ids: [lease.run_id] }, "rollback", now);
+    await storage.releaseSlot(scope, lease);
+  }
 
-    const checkpoints = await storage.listCheckpoints(scope, thread_id, { limit: 10_000 });
-    const ids = new Set(checkpoints.map((checkpoint) => checkpoint.checkpoint_id));
-    for (const { checkpoint_id, values, writes } of checkpoints) {
-      assert.ok(!neverStored.has(checkpoint_id), `${checkpoint_id} was refused, and is there`);
-      assert.deepEqual([values.length, writes.length], [1, 1]);
-    }
-    for (const [checkpoint_id, saved] of stored) {
-      if (saved.thread_id === thread_id && !wasDeleted(thread_id, saved.sent)) {
-        assert.ok(ids.has(checkpoint_id), `${checkpoint_id} was accepted, and is gone`);
-      }
-    }
-    if (thread.head !== null) assert.ok(ids.has(thread.head), `the head of ${thread_id} is stored`);
+  async function createRunToProbe(run_id: string, thread_id: string): Promise<void> {
+    const thread = await storage.getThread(scope, thread_id);
+    const run = { run_id, thread_id, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {} };
+    const outcome = await storage.createRun(scope, {
+      run: { ...run, multitask_strategy: "enqueue", temporary: false, framed: true, created_at: now },
+      seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
+      ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, hidden: false } }),
+      now,
+    });
+    assert.equal(outcome.kind, "created");
   }
 }

@@ -1,0 +1,346 @@
+import { type RawBuilder, sql } from "kysely";
+import type { CreateRun, CreateRunOutcome, CreateRunsOutcome, MultitaskStrategy } from "../../../lib/storage.ts";
+import { each, raw, settled } from "../dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
+import { addLabels, replaceLabels } from "../labels.ts";
+import { shape } from "../statement.ts";
+import { busy } from "../threads.ts";
+import { toClaim, toRun } from "./row.ts";
+import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
+
+// The first statement decides: it takes or makes the thread only where everything allows the run. Those after it hang on
+// its witness: the thread's `last_run`, a run that does not exist yet.
+
+type Asked = {
+  deployment: string;
+  thread_id: string;
+  run_id: string;
+  assistant_id: string;
+  assistant_revision: number;
+  graph_id: string;
+  token: string | null;
+  lease_until: number | null;
+  route: string | null;
+  key: string | null;
+  pending_per_thread: number;
+  /** Null where nobody needs to count. */
+  pending: number | null;
+  now: number;
+};
+
+const allowed = (p: Asked, deployment: unknown): RawBuilder<unknown> =>
+  sql`exists (select 1 from assistants a where a.deployment = ${deployment} and a.assistant_id = ${p.assistant_id}
+      and a.revision = ${p.assistant_revision})
+    and not exists (select 1 from idempotency_keys k where k.deployment = ${deployment} and k.route = ${p.route}
+      and k.key = ${p.key})`;
+
+const pendingRuns = (deployment: unknown): RawBuilder<number> =>
+  sql<number>`(select count(*) from runs r where r.deployment = ${deployment} and r.status = 'pending')`;
+
+const fitsIn = (p: Asked, pending: RawBuilder<number>): RawBuilder<unknown> =>
+  sql`(${p.pending} is null or ${pending} < ${p.pending})`;
+
+/** Makes the run's thread with the run already counted on it. Only where there is none yet. */
+const insertThread = shape<Asked & { metadata: string; config: string; hidden: number }>((p) =>
+  raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
+      status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count)
+    select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
+      'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1
+    where ${allowed(p, p.deployment)} and ${fitsIn(p, pendingRuns(settled(p.deployment)))}
+    on conflict do nothing returning *`),
+);
+
+/** `changes` is 1 where metadata and config are given. */
+type Seen = Asked & { thread_revision: number; changes: number; metadata: string | null; config: string | null };
+
+const itsDeployment = sql`threads.deployment`;
+const itsRuns = sql`runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id`;
+const itsPending = sql<number>`(select count(*) from ${itsRuns} and r.status = 'pending')`;
+
+/**
+ * Counts the run on its thread and, where a claim is asked for and possible, gives it the slot: `before` tells which pending
+ * runs of the thread are still there to go before it. `fits` is what the strategy asks for.
+ */
+const takeThread = (
+  before: (p: Seen) => RawBuilder<unknown>,
+  fits: (p: Seen) => RawBuilder<unknown>,
+): ((args: Seen) => SqlStatement) =>
+  shape<Seen>((p) => {
+    const claims = sql`${p.token} is not null and (slot_token is null or slot_until <= ${p.now})
+      and not exists (select 1 from ${itsRuns} and r.status = 'running')
+      and not exists (select 1 from ${itsRuns} and r.status = 'pending' and ${before(p)})`;
+    return raw(sql`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
+        metadata = coalesce(${p.metadata}, metadata), config = coalesce(${p.config}, config),
+        revision = revision + ${p.changes},
+        slot_token = case when ${claims} then ${p.token} else slot_token end,
+        slot_until = case when ${claims} then ${p.lease_until} else slot_until end,
+        last_run = ${p.run_id}, run_count = run_count + 1
+      where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
+        and ${allowed(p, itsDeployment)} and ${fits(p)}
+      returning *`);
+  });
+
+const hasRoom = (p: Asked): RawBuilder<unknown> =>
+  sql`${itsPending} < ${p.pending_per_thread} and ${fitsIn(p, pendingRuns(itsDeployment))}`;
+/** The pending runs of the thread make room. */
+const hasRoomWithout = (p: Asked): RawBuilder<unknown> =>
+  fitsIn(p, sql<number>`${pendingRuns(itsDeployment)} - ${itsPending}`);
+
+const takes: Record<MultitaskStrategy, (args: Seen) => SqlStatement> = {
+  enqueue: takeThread((p) => sql`+r.due_at <= ${p.now}`, hasRoom),
+  reject: takeThread(
+    () => sql`true`,
+    (p) => sql`not ${busy} and ${fitsIn(p, pendingRuns(itsDeployment))}`,
+  ),
+  interrupt: takeThread(() => sql`r.saved = 1`, hasRoomWithout),
+  rollback: takeThread(() => sql`false`, hasRoomWithout),
+};
+
+type Evicting = { deployment: string; thread_id: string; run_id: string; now: number };
+
+/** The active runs of the thread that was taken for this run. */
+const evicted: Stopping<Evicting> = (p, status) =>
+  sql`select e.run_id from runs e where e.deployment = ${settled(p.deployment)} and e.thread_id = ${settled(p.thread_id)}
+    and e.status = ${status} and exists (select 1 from threads w where w.deployment = ${settled(p.deployment)}
+      and w.thread_id = ${settled(p.thread_id)} and w.last_run = ${settled(p.run_id)})
+    and not exists (select 1 from runs where run_id = ${settled(p.run_id)})`;
+
+const evictions: Partial<Record<MultitaskStrategy, Stop<Evicting>>> = {
+  interrupt: interruption(evicted),
+  rollback: removal(evicted),
+};
+
+/** The run itself, where its thread was taken for it. It runs at once where it got the slot. */
+const insertRun = shape<{
+  deployment: string;
+  thread_id: string;
+  run_id: string;
+  assistant_id: string;
+  graph_id: string;
+  metadata: string;
+  kwargs: string;
+  multitask_strategy: string;
+  temporary: number;
+  framed: number;
+  keyed: number;
+  token: string | null;
+  created_at: number;
+  now: number;
+}>((p) => {
+  const claimed = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>): RawBuilder<unknown> =>
+    sql`case when own then ${then} else ${otherwise} end`;
+  const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
+  return raw(sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
+      multitask_strategy, temporary, attempt, claims, charged, due_at, lease_token, lease_until, cancelled, saved, framed,
+      keyed, created_at, updated_at, started_at)
+    select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
+      ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
+      ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${p.created_at},
+      ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
+      ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}
+    from (select *, slot_token = ${p.token} as own from threads
+      where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
+    returning seq, status, attempt, claims, started_at, lease_token`);
+});
+
+type Key = { deployment: string; route: string; key: string };
+
+const insertKey = shape<Key & { body_hash: string; run_id: string; now: number }>((p) =>
+  raw(sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
+    select deployment, ${p.route}, ${p.key}, ${p.body_hash}, run_id, ${p.now} from runs where run_id = ${p.run_id}`),
+);
+
+const knownKey = shape<Key>((p) =>
+  raw(sql`select k.body_hash as key_hash, r.* from idempotency_keys k
+    left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
+    where k.deployment = ${settled(p.deployment)} and k.route = ${settled(p.route)} and k.key = ${settled(p.key)}`),
+);
+
+const pendingNow = shape<{ deployment: string }>((p) =>
+  raw(sql`select ${pendingRuns(settled(p.deployment))} as pending`),
+);
+
+const obstacles = shape<{ deployment: string; thread_id: string }>((p) =>
+  raw(sql`select ${pendingRuns(settled(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
+    from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`),
+);
+
+/** How many runs of a deployment wait. */
+export async function countPending(driver: SqlDriver, deployment: string): Promise<number> {
+  const [counted] = await driver.read(pendingNow({ deployment }));
+  return Number(counted?.pending);
+}
+
+/** See `Storage.createRun`. `pending` is the limit of the deployment; null where the run is certain to fit. */
+export async function createRun(
+  driver: SqlDriver,
+  deployment: string,
+  request: CreateRun,
+  pending: number | null,
+): Promise<CreateRunOutcome> {
+  const { run, seen, now, idempotency } = request;
+  const { thread_id, run_id, assistant_id, graph_id, multitask_strategy, created_at } = run;
+  const claim = created_at <= now ? request.claim : undefined;
+  const token = claim?.token ?? null;
+  const lease_until = claim?.lease_until ?? null;
+  const asked: Asked = {
+    deployment,
+    thread_id,
+    run_id,
+    assistant_id,
+    assistant_revision: seen.assistant_revision,
+    graph_id,
+    token,
+    lease_until,
+    route: idempotency?.route ?? null,
+    key: idempotency?.key ?? null,
+    pending_per_thread: request.limits?.pending_per_thread ?? Number.MAX_SAFE_INTEGER,
+    pending,
+    now,
+  };
+  const statements: SqlStatement[] = [];
+  let eviction: Stop<Evicting> | undefined;
+  if (seen.thread_revision === null) {
+    const thread = request.create_thread;
+    if (!thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
+    const { metadata, config, hidden } = thread;
+    const columns = { metadata: JSON.stringify(metadata), config: JSON.stringify(config), hidden: hidden ? 1 : 0 };
+    statements.push(insertThread({ ...asked, ...columns }));
+    if (!hidden) statements.push(...addLabels("thread", deployment, thread_id, metadata));
+  } else {
+    const update = request.update_thread;
+    const metadata = update ? JSON.stringify(update.metadata) : null;
+    const config = update ? JSON.stringify(update.config) : null;
+    const { thread_revision } = seen;
+    statements.push(
+      takes[multitask_strategy]({ ...asked, thread_revision, changes: update ? 1 : 0, metadata, config }),
+    );
+    if (update) statements.push(...replaceLabels("thread", deployment, thread_id, update.metadata));
+    eviction = evictions[multitask_strategy];
+  }
+  const evictedAt = statements.length;
+  if (eviction) statements.push(...eviction.statements({ deployment, thread_id, run_id, now }));
+  const insertedAt = statements.length;
+  const columns = {
+    run_id,
+    deployment,
+    thread_id,
+    assistant_id,
+    graph_id,
+    metadata: JSON.stringify(run.metadata),
+    kwargs: JSON.stringify(run.kwargs),
+    multitask_strategy,
+    temporary: run.temporary ? 1 : 0,
+    framed: run.framed ? 1 : 0,
+    keyed: idempotency ? 1 : 0,
+    created_at,
+  };
+  statements.push(insertRun({ ...columns, token, now }));
+  if (idempotency) statements.push(insertKey({ deployment, ...idempotency, run_id, now }));
+
+  const results = await driver.batch(statements);
+  const inserted = results[insertedAt]?.[0];
+  if (!inserted) return await refusal(driver, deployment, request);
+  const rest = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
+  const created = { ...columns, ...rest, ...inserted, cancelled: 0, saved: 0, last_frame: 0 };
+  return {
+    kind: "created",
+    run: toRun(created),
+    claimed: toClaim(created, results[0]?.[0] as SqlRow),
+    stopped: eviction?.stopped(results.slice(evictedAt)) ?? [],
+  };
+}
+
+/** Makes the database refuse the whole batch when it has not made all of these runs. */
+const allMade = shape<{ run_ids: string; count: number }>((p) =>
+  raw(sql`insert into probes (name, at) select 'runs', null
+    where (select count(*) from runs where run_id in ${each(p.run_ids)}) < ${p.count}`),
+);
+
+const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error as { message?: unknown }).message));
+
+/** See `Storage.createRuns`; `pending` as for createRun. */
+export async function createRuns(
+  driver: SqlDriver,
+  deployment: string,
+  requests: readonly CreateRun[],
+  pending: number | null,
+): Promise<CreateRunsOutcome> {
+  const statements: SqlStatement[] = [];
+  const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
+  // In a moment, when every one has added its statements.
+  const whole = Promise.resolve().then(() =>
+    driver.batch([...statements, allMade({ run_ids, count: requests.length })]),
+  );
+  const joined: SqlDriver = {
+    ...driver,
+    async batch(own) {
+      const from = statements.length;
+      statements.push(...own);
+      return (await whole).slice(from, from + own.length);
+    },
+  };
+  const made = requests.map((request) => createRun(joined, deployment, request, pending));
+  try {
+    const [, ...created] = await Promise.all([whole, ...made]);
+    return { kind: "created", created: created as Extract<CreateRunOutcome, { kind: "created" }>[] };
+  } catch (error) {
+    if (!isRefused(error)) throw error;
+  }
+  const outcomes: Refusal[] = [];
+  const waiting: CreateRun[] = [];
+  for (const request of requests) {
+    outcomes.push(await refusal(driver, deployment, request, waiting));
+    if (!request.claim || !request.create_thread) waiting.push(request);
+  }
+  const repeated = outcomes.filter((outcome) => outcome.kind === "repeated");
+  if (repeated.length === outcomes.length) {
+    return {
+      kind: "repeated",
+      runs: repeated.map(({ run }) => run),
+      same_body: repeated.every(({ same_body }) => same_body),
+    };
+  }
+  const index = Math.max(
+    0,
+    outcomes.findIndex(({ kind }) => kind !== "stale"),
+  );
+  return { kind: "refused", index, outcome: outcomes[index] as Refusal };
+}
+
+type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
+
+/**
+ * Why nothing was made. What stood in the way may be gone by now: then it is stale, and the caller looks again. `ahead` are
+ * those that would wait before it.
+ */
+async function refusal(
+  driver: SqlDriver,
+  deployment: string,
+  request: CreateRun,
+  ahead: readonly CreateRun[] = [],
+): Promise<Refusal> {
+  const { run, seen, idempotency, limits } = request;
+  if (idempotency) {
+    const [known] = await driver.read(knownKey({ deployment, ...idempotency }));
+    const same_body = known?.key_hash === idempotency.body_hash;
+    if (known) return { kind: "repeated", run: known.run_id === null ? null : toRun(known), same_body };
+  }
+  if (seen.thread_revision === null) {
+    const pending = await countPending(driver, deployment);
+    return limits && pending + ahead.length >= limits.pending
+      ? { kind: "deployment_full", pending }
+      : { kind: "stale" };
+  }
+  const [found] = await driver.read(obstacles({ deployment, thread_id: run.thread_id }));
+  if (!found) return { kind: "thread_not_found" };
+  if (run.multitask_strategy === "reject" && found.busy) return { kind: "thread_busy" };
+  const [pending, waiting] = [Number(found.pending), Number(found.pending_of_thread)];
+  const evicts = run.multitask_strategy in evictions;
+  const before = ahead.filter((other) => other.run.thread_id === run.thread_id).length;
+  if (limits && !evicts && waiting + before >= limits.pending_per_thread)
+    return { kind: "thread_full", pending: waiting };
+  if (limits && pending + ahead.length - (evicts ? waiting : 0) >= limits.pending)
+    return { kind: "deployment_full", pending };
+  return { kind: "stale" };
+}

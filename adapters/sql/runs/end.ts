@@ -1,0 +1,58 @@
+import { type RawBuilder, sql } from "kysely";
+import { raw } from "../dialect.ts";
+import type { SqlStatement } from "../driver.ts";
+import { shape } from "../statement.ts";
+
+/** What runs end as, and what they leave on their threads. */
+export type End = {
+  deployment: string;
+  status: string;
+  error: string | null;
+  result: string | null;
+  /** Null for a run that nobody executes: the id after all that its frames may have had. */
+  end_frame: number | null;
+  /** The lease that ends with the run, if one does. */
+  token: string | null;
+  /** Null keeps the thread's head. */
+  head: string | null;
+  /** The thread's new rest; null leaves it as it is. */
+  rest: string | null;
+  interrupts: string | null;
+  thread_error: string | null;
+  now: number;
+};
+
+const lastFrame = sql<number>`coalesce((select max(f.last_id) from run_frames f where f.run_id = runs.run_id), 0)`;
+
+/** Id of the newest stored frame of a row of `runs`. */
+export const storedFrames: RawBuilder<number> = sql<number>`case when framed = 0 then 0 else ${lastFrame} end`;
+
+/** Which runs to end, as conditions on the rows of `runs` and on those of `threads`. */
+export interface Ending<Of> {
+  runs(p: Of): RawBuilder<unknown>;
+  threads(p: Of): RawBuilder<unknown>;
+}
+
+/**
+ * What every path does that ends runs: the threads' rest, their slots and the runs change together. The runs are the last, so
+ * that all before them can ask whether they are still the ones to end; the rows of the last statement are those that were.
+ */
+export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of) => SqlStatement[] {
+  const restThreads = shape<Of>((p) =>
+    raw(sql`update threads set updated_at = ${p.now},
+        state_updated_at = case when ${p.rest} is null then state_updated_at else ${p.now} end,
+        head = coalesce(${p.head}, head), status = coalesce(${p.rest}, status),
+        interrupts = coalesce(${p.interrupts}, interrupts),
+        error = case when ${p.rest} is null then error else ${p.thread_error} end,
+        slot_token = case when slot_token = ${p.token} then null else slot_token end,
+        slot_until = case when slot_token = ${p.token} then null else slot_until end
+      where ${threads(p)}`),
+  );
+  const closeRuns = shape<Of>((p) =>
+    raw(sql`update runs set status = ${p.status}, error = ${p.error}, result = ${p.result}, ended_at = ${p.now},
+        end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end),
+        updated_at = ${p.now}, lease_token = null, lease_until = null
+      where ${runs(p)} returning run_id, thread_id, end_frame`),
+  );
+  return (end) => [restThreads(end), closeRuns(end)];
+}

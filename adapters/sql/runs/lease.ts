@@ -1,0 +1,124 @@
+import { type RawBuilder, sql } from "kysely";
+import type { FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage.ts";
+import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
+import { db, raw } from "../dialect.ts";
+import type { SqlDriver, SqlRow } from "../driver.ts";
+import { shape } from "../statement.ts";
+import { claimAfter } from "./claim.ts";
+import { type End, endRuns } from "./end.ts";
+import { putFrames } from "./frames.ts";
+import { nullable, toClaim } from "./row.ts";
+import { dropLeftThreads } from "./stop.ts";
+
+const extendSlot = shape<Held & { lease_until: number }>((p) =>
+  raw(sql`update threads set slot_until = ${p.lease_until}
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
+      and exists (select 1 from runs where ${held(p)})`),
+);
+
+const extendLease = shape<Held & { lease_until: number }>((p) =>
+  db.updateTable("runs").set({ lease_until: p.lease_until }).where(held(p)).returning("cancelled"),
+);
+
+const isHeld = shape<Held>((p) => db.selectFrom("runs").select("run_id").where(held(p)));
+
+const markSaved = shape<Held>((p) => db.updateTable("runs").set({ saved: 1 }).where(held(p)).returning("run_id"));
+
+const freeSlot = shape<Held>((p) =>
+  raw(sql`update threads set slot_token = null, slot_until = null
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
+      and not exists (select 1 from runs where ${held(p)})`),
+);
+
+// Before the run is put back: of a run that is gone, the executor may still be at work.
+const freeHeldSlot = shape<Held>((p) =>
+  raw(sql`update threads set slot_token = null, slot_until = null
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
+      and exists (select 1 from runs where ${held(p)})`),
+);
+
+const requeue = shape<Held & { now: number }>((p) =>
+  raw(sql`update runs set status = 'pending', attempt = attempt - charged, charged = 0, lease_token = null, lease_until = null,
+      updated_at = ${p.now} where ${held(p)} returning run_id`),
+);
+
+const holds = (p: Held): RawBuilder<unknown> =>
+  sql`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id} and status = 'running'
+    and lease_token = ${p.token}`;
+
+const endHeld = endRuns<Held & End>({
+  runs: holds,
+  threads: (p) => sql`deployment = ${p.deployment} and thread_id = ${p.thread_id}
+    and exists (select 1 from runs where ${holds(p)})`,
+});
+
+async function finishRun(
+  driver: SqlDriver,
+  deployment: string,
+  lease: Lease,
+  finish: FinishRun,
+): Promise<FinishOutcome> {
+  const { thread, progress, end_frame, now } = finish;
+  const fence = { deployment, ...lease };
+  const statements = [
+    ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
+    ...putFrames(fence, progress.frames),
+    ...endHeld({
+      ...fence,
+      status: finish.status,
+      error: nullable(finish.error),
+      result: nullable(finish.result),
+      end_frame,
+      head: thread.head,
+      rest: thread.status,
+      interrupts: JSON.stringify(thread.interrupts),
+      thread_error: nullable(thread.error),
+      now,
+    }),
+  ];
+  const last = statements.length - 1;
+  if (finish.next) {
+    statements.push(...claimAfter(deployment, finish.next, { run_id: lease.run_id, ended_at: now, end_frame }));
+  }
+  const results = await driver.batch(statements);
+  const [next] = results[last + 1] ?? [];
+  // A repeated call whose first one took effect unseen ends nothing, but still claims.
+  if (!results[last]?.length && !next) return null;
+  return { next: next ? toClaim(next, results[last + 2]?.[0] as SqlRow) : null };
+}
+
+/** What the holder of a lease does. */
+export function leaseVerbs(
+  driver: SqlDriver,
+): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "releaseSlot"> {
+  return {
+    async renewLease({ deployment }, lease, lease_until) {
+      const args = { deployment, ...lease, lease_until };
+      const [, renewed] = await driver.batch([extendSlot(args), extendLease(args)]);
+      return renewed?.[0] ? { cancelled: renewed[0].cancelled === 1 } : null;
+    },
+
+    async saveProgress({ deployment }, lease, progress) {
+      const hasRoot = progress.checkpoints.some((checkpoint) => checkpoint.ns === "");
+      const fence = { deployment, ...lease };
+      const results = await driver.batch([
+        ...putProgress(deployment, lease, progress),
+        ...putFrames(fence, progress.frames),
+        hasRoot ? markSaved(fence) : isHeld(fence),
+      ]);
+      return results.at(-1)?.length === 1;
+    },
+
+    finishRun: ({ deployment }, lease, finish) => finishRun(driver, deployment, lease, finish),
+
+    async requeueRun({ deployment }, lease, now) {
+      const args = { deployment, ...lease, now };
+      const [, requeued] = await driver.batch([freeHeldSlot(args), requeue(args)]);
+      return requeued?.length === 1;
+    },
+
+    async releaseSlot({ deployment }, lease) {
+      await driver.batch([freeSlot({ deployment, ...lease }), dropLeftThreads({ deployment, now: 0 })]);
+    },
+  };
+}

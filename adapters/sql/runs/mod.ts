@@ -1,0 +1,126 @@
+import { type RawBuilder, sql } from "kysely";
+import type { Activity, Storage } from "../../../lib/storage.ts";
+import { db, raw, settled } from "../dialect.ts";
+import type { SqlDriver } from "../driver.ts";
+import { shape, statement } from "../statement.ts";
+import { claimRun } from "./claim.ts";
+import { countPending, createRun, createRuns } from "./create.ts";
+import { readFrames } from "./frames.ts";
+import { leaseVerbs } from "./lease.ts";
+import { toRun } from "./row.ts";
+import { dropLeftThreads, markThreads, stopRuns } from "./stop.ts";
+import { sweep } from "./sweep.ts";
+import { Tally } from "./tally.ts";
+
+type RunKey = { deployment: string; thread_id: string; run_id: string };
+
+const exactly = (p: RunKey): RawBuilder<boolean> =>
+  sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}`;
+
+const markThread = markThreads<RunKey>((p) => sql`select run_id from runs where ${exactly(p)} and status <> 'running'`);
+
+const deleteRun = shape<RunKey>((p) =>
+  raw(sql`delete from runs where ${exactly(p)} and status <> 'running' returning run_id`),
+);
+
+const isThere = shape<RunKey>((p) => db.selectFrom("runs").select("run_id").where(exactly(p)));
+
+const getRun = shape<{ deployment: string; run_id: string }>((p) =>
+  db.selectFrom("runs").selectAll().where("deployment", "=", p.deployment).where("run_id", "=", p.run_id),
+);
+
+const runsAfter = shape<{ deployment: string; thread_id: string; seq: number; limit: number }>((p) =>
+  raw(sql`select * from runs where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
+    and seq > ${settled(p.seq)} order by seq limit ${settled(p.limit)}`),
+);
+
+const activity = shape<{ deployment: string; now: number }>((p) => {
+  const due = sql`from runs where deployment = ${settled(p.deployment)} and status = 'pending'
+    and due_at <= ${settled(p.now)}`;
+  return raw(sql`select (select count(*) ${due}) as pending, (select min(due_at) ${due}) as oldest_due,
+    (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'pending'
+      and due_at > ${settled(p.now)}) as scheduled,
+    (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'running') as running`);
+});
+
+/** The verbs on runs, from their creation to their end. */
+export function runVerbs(
+  driver: SqlDriver,
+): Pick<
+  Storage,
+  | "createRun"
+  | "createRuns"
+  | "claimRun"
+  | "renewLease"
+  | "saveProgress"
+  | "finishRun"
+  | "requeueRun"
+  | "releaseSlot"
+  | "stopRuns"
+  | "getRun"
+  | "listRuns"
+  | "deleteRun"
+  | "listRunsAfter"
+  | "readFrames"
+  | "activity"
+  | "sweep"
+> {
+  const tally = new Tally((deployment) => countPending(driver, deployment));
+  return {
+    createRun({ deployment }, request) {
+      const create = (limit: number | null) => createRun(driver, deployment, request, limit);
+      return request.limits ? tally.make(deployment, request.limits.pending, create) : create(null);
+    },
+    createRuns({ deployment }, requests) {
+      const create = (limit: number | null) => createRuns(driver, deployment, requests, limit);
+      const limits = requests.flatMap((request) => (request.limits ? [request.limits.pending] : []));
+      return limits.length > 0 ? tally.make(deployment, Math.min(...limits), create, requests.length) : create(null);
+    },
+    claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
+    ...leaseVerbs(driver),
+    stopRuns: ({ deployment }, target, action, now) => stopRuns(driver, deployment, target, action, now),
+
+    async getRun({ deployment }, run_id) {
+      const [row] = await driver.read(getRun({ deployment, run_id }));
+      return row ? toRun(row) : null;
+    },
+
+    async listRuns({ deployment }, thread_id, query) {
+      let select = db
+        .selectFrom("runs")
+        .selectAll()
+        .where("deployment", "=", deployment)
+        .where("thread_id", "=", thread_id)
+        .orderBy("seq", "desc")
+        .limit(query.limit)
+        .offset(query.offset);
+      if (query.status) select = select.where("status", "=", query.status);
+      return (await driver.read(statement(select))).map(toRun);
+    },
+
+    async deleteRun({ deployment }, thread_id, run_id) {
+      const key = { deployment, thread_id, run_id };
+      const [, deleted, , left] = await driver.batch([
+        markThread(key),
+        deleteRun(key),
+        dropLeftThreads({ deployment, now: 0 }),
+        isThere(key),
+      ]);
+      if (deleted?.[0]) return "deleted";
+      return left?.[0] ? "running" : "not_found";
+    },
+
+    async listRunsAfter({ deployment }, thread_id, seq, limit) {
+      return (await driver.read(runsAfter({ deployment, thread_id, seq, limit }))).map(toRun);
+    },
+
+    readFrames: ({ deployment }, run_id, after) => readFrames(driver, deployment, run_id, after),
+
+    async activity({ deployment }, now) {
+      const [row] = await driver.read(activity({ deployment, now }));
+      return row as unknown as Activity;
+    },
+
+    sweep: ({ deployment }, terms) => sweep(driver, deployment, terms),
+  };
+}

@@ -1,0 +1,51 @@
+import type { Json, JsonObject } from "../../../lib/json.ts";
+import type { ClaimedRun, Lease, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage.ts";
+import type { SqlRow } from "../driver.ts";
+import type { Tables } from "../schema.ts";
+import { toThread } from "../threads.ts";
+
+export function nullable(value: Json): string | null {
+  return value === null ? null : JSON.stringify(value);
+}
+
+export function toRun(row: SqlRow): RunRow {
+  const stored = row as unknown as Tables["runs"];
+  return {
+    run_id: stored.run_id,
+    thread_id: stored.thread_id,
+    assistant_id: stored.assistant_id,
+    graph_id: stored.graph_id,
+    seq: stored.seq,
+    created_at: stored.created_at,
+    updated_at: stored.updated_at,
+    status: stored.status as RunStatus,
+    metadata: JSON.parse(stored.metadata) as JsonObject,
+    kwargs: JSON.parse(stored.kwargs) as JsonObject,
+    multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
+    attempt: stored.attempt,
+    claims: stored.claims,
+    temporary: stored.temporary === 1,
+    started_at: stored.started_at,
+    ended_at: stored.ended_at,
+    error: stored.error === null ? null : (JSON.parse(stored.error) as JsonObject),
+    result: stored.result === null ? null : (JSON.parse(stored.result) as Json),
+    framed: stored.framed === 1,
+    end_frame: stored.end_frame,
+  };
+}
+
+/** The claim that a run's row shows, with `last_frame` beside it; null while it is not running. */
+export function toClaim(run: SqlRow, thread: SqlRow): ClaimedRun | null {
+  const stored = run as unknown as Tables["runs"] & { last_frame: number };
+  if (stored.status !== "running") return null;
+  const { run_id, thread_id, last_frame } = stored;
+  const lease: Lease = { run_id, thread_id, token: stored.lease_token as string };
+  return {
+    lease,
+    run: toRun(run),
+    thread: toThread({ ...thread, running: run_id, waiting: 0 }),
+    resumed: stored.saved === 1,
+    cancelled: stored.cancelled === 1,
+    last_frame,
+  };
+}

@@ -1,0 +1,135 @@
+import { type RawBuilder, sql } from "kysely";
+import type { StopAction, StoppedRun, StopTarget } from "../../../lib/storage.ts";
+import { raw, settled } from "../dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
+import { shape } from "../statement.ts";
+import { type End, endRuns } from "./end.ts";
+
+/** Selects the ids of the runs to stop that have this status, written out: each status has an index of its own. */
+export type Stopping<Of> = (p: Of, status: RawBuilder<string>) => RawBuilder<unknown>;
+
+const pending = sql<string>`'pending'`;
+const running = sql<string>`'running'`;
+
+/** Statements that stop runs, and how to read their results from the first of them on. */
+export interface Stop<Of> {
+  statements(args: Of): SqlStatement[];
+  stopped(results: readonly SqlRow[][]): StoppedRun[];
+}
+
+const row = (of: SqlRow): Omit<StoppedRun, "kind"> => ({
+  run_id: of.run_id as string,
+  thread_id: of.thread_id as string,
+  end_frame: (of.end_frame ?? null) as number | null,
+  slot_token: (of.lease_token ?? null) as string | null,
+});
+
+/**
+ * Ends the pending ones and flags the others for their workers. So it does with a pending one that has stored checkpoints: what
+ * they leave on the thread only its executor can say, so a worker claims it once more to end it.
+ */
+export function interruption<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Stop<Of> {
+  const unsaved = (p: Of): RawBuilder<unknown> => sql`run_id in (${which(p, pending)}) and saved = 0`;
+  const endPending = endRuns<Of & End>({
+    runs: unsaved,
+    threads: (p) => sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unsaved(p)})`,
+  });
+  // The pending ones that are still so have saved something.
+  const flag = shape<Of>((p) =>
+    raw(sql`update runs set cancelled = 1 where run_id in (${which(p, pending)} union all ${which(p, running)})
+      returning run_id, thread_id, lease_token`),
+  );
+  const untouched = { error: null, result: null, head: null, rest: null, interrupts: null, thread_error: null };
+  const end = { ...untouched, status: "interrupted", end_frame: null, token: null };
+  return {
+    statements: (args) => [...endPending({ ...args, ...end }), flag(args)],
+    stopped: ([, ended = [], flagged = []]) => [
+      ...ended.map((of) => ({ ...row(of), kind: "ended" as const })),
+      ...flagged.map((of) => ({ ...row(of), kind: "flagged" as const })),
+    ],
+  };
+}
+
+/** Deletes the runs and everything they have left. The slots of their threads stay. */
+export function removal<Of extends { deployment: string }>(which: Stopping<Of>): Stop<Of> {
+  const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
+  const started = (p: Of): RawBuilder<unknown> => sql`from runs where run_id in (${all(p)}) and claims > 0`;
+  const clear = (["checkpoints", "checkpoint_writes", "channel_values"] as const).map((table) =>
+    shape<Of>((p) =>
+      raw(sql`delete from ${sql.table(table)} where deployment = ${p.deployment}
+        and thread_id in (select thread_id ${started(p)}) and run_id in (select run_id ${started(p)})`),
+    ),
+  );
+  const remove = shape<Of>((p) =>
+    raw(sql`delete from runs where run_id in (${all(p)}) returning run_id, thread_id, lease_token`),
+  );
+  return {
+    statements: (args) => [...clear.map((statement) => statement(args)), remove(args)],
+    stopped: (results) => (results[clear.length] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
+  };
+}
+
+/** Marks the threads of runs that are to be deleted, where something may be left of them: a slot, or a hidden thread. */
+export function markThreads<Of extends { deployment: string }>(
+  which: (p: Of) => RawBuilder<unknown>,
+): (args: Of) => SqlStatement {
+  return shape<Of>((p) =>
+    raw(sql`update threads set last_run = null where deployment = ${p.deployment}
+      and thread_id in (select r.thread_id from runs r where r.run_id in (${which(p)}))
+      and (hidden = 1 or slot_token is not null)`),
+  );
+}
+
+/** Hidden threads that are marked, have no runs any more and a free slot. */
+export const leftBehind = (p: { deployment: string; now: number }): RawBuilder<unknown> =>
+  sql`threads where deployment = ${p.deployment} and last_run is null and run_count > 0 and hidden = 1
+    and (slot_token is null or slot_until <= ${p.now})
+    and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`;
+
+export const dropLeftThreads: (args: { deployment: string; now: number }) => SqlStatement = shape((p) =>
+  raw(sql`delete from ${leftBehind(p)} returning thread_id`),
+);
+
+type Named = { deployment: string; thread_id: string; run_ids: string; now: number };
+
+const named: Stopping<Named> = (p, status) =>
+  sql`select n.run_id from json_each(${p.run_ids}) j cross join runs n where n.run_id = j.value
+    and n.deployment = ${settled(p.deployment)} and n.thread_id = ${settled(p.thread_id)} and n.status = ${status}`;
+
+type OfStatus = { deployment: string; only: string; now: number };
+
+const ofStatus: Stopping<OfStatus> = (p, status) =>
+  sql`select n.run_id from runs n where n.deployment = ${settled(p.deployment)} and n.status = ${status}
+    and ${p.only} in ('all', ${status})`;
+
+function stops<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Record<StopAction, Stop<Of>> {
+  const mark = markThreads<Of>((p) => sql`${which(p, pending)} union all ${which(p, running)}`);
+  const { statements, stopped } = removal(which);
+  return {
+    interrupt: interruption(which),
+    rollback: {
+      statements: (args) => [mark(args), ...statements(args), dropLeftThreads(args)],
+      stopped: (results) => stopped(results.slice(1)),
+    },
+  };
+}
+
+const stopNamed = stops(named);
+const stopStatus = stops(ofStatus);
+
+/** See `Storage.stopRuns`. */
+export async function stopRuns(
+  driver: SqlDriver,
+  deployment: string,
+  target: StopTarget,
+  action: StopAction,
+  now: number,
+): Promise<StoppedRun[]> {
+  if ("status" in target) {
+    const { statements, stopped } = stopStatus[action];
+    return stopped(await driver.batch(statements({ deployment, only: target.status, now })));
+  }
+  const { statements, stopped } = stopNamed[action];
+  const { thread_id, run_ids } = target;
+  return stopped(await driver.batch(statements({ deployment, thread_id, run_ids: JSON.stringify(run_ids), now })));
+}

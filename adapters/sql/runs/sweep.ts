@@ -1,0 +1,90 @@
+import { sql } from "kysely";
+import type { SweepTerms } from "../../../lib/storage.ts";
+import { each, raw, settled } from "../dialect.ts";
+import type { SqlDriver, SqlStatement } from "../driver.ts";
+import { shape } from "../statement.ts";
+import { dropLeftThreads, leftBehind } from "./stop.ts";
+
+/** How many rows of frames go in one batch at the most. */
+const CHUNKS = 1000;
+
+type Old = { deployment: string; before: number; limit: number };
+
+const oldFrames = shape<Old>((p) =>
+  raw(sql`select run_id from runs where deployment = ${settled(p.deployment)} and framed = 1 and ended_at is not null
+    and ended_at < ${settled(p.before)} order by ended_at limit ${settled(p.limit)}`),
+);
+
+const oldTemporary = shape<Old>((p) =>
+  raw(sql`select run_id, thread_id from runs where deployment = ${settled(p.deployment)} and temporary = 1 and framed = 0
+    and keyed = 0 and ended_at is not null and ended_at < ${settled(p.before)} order by ended_at limit ${settled(p.limit)}`),
+);
+
+const oldKeys = shape<Old>((p) =>
+  raw(sql`select route, key, run_id from idempotency_keys where deployment = ${settled(p.deployment)}
+    and created_at < ${settled(p.before)} order by created_at limit ${settled(p.limit)}`),
+);
+
+const leftThreads = shape<{ deployment: string; now: number }>((p) =>
+  raw(sql`select thread_id from ${leftBehind(p)} limit 1`),
+);
+
+// Ids of runs alone: with the deployment beside them, SQLite would look through all of its runs.
+type Runs = { run_ids: string };
+
+const deleteFrames = shape<Runs & { limit: number }>((p) =>
+  raw(sql`delete from run_frames where (run_id, first_id) in (select run_id, first_id from run_frames
+    where run_id in ${each(p.run_ids)} limit ${settled(p.limit)}) returning first_id`),
+);
+
+const unframe = shape<Runs>((p) =>
+  raw(sql`update runs set framed = 0 where run_id in ${each(p.run_ids)}
+    and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id`),
+);
+
+const deleteKeys = shape<{ deployment: string; keys: string }>((p) =>
+  raw(sql`delete from idempotency_keys where deployment = ${p.deployment} and (route, key) in
+    (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(${p.keys})) returning key`),
+);
+
+const unkey = shape<Runs>((p) => raw(sql`update runs set keyed = 0 where run_id in ${each(p.run_ids)}`));
+
+const deleteRuns = shape<Runs>((p) => raw(sql`delete from runs where run_id in ${each(p.run_ids)} returning run_id`));
+
+const deleteThreads = shape<{ deployment: string; thread_ids: string }>((p) =>
+  raw(sql`delete from threads where deployment = ${p.deployment} and thread_id in ${each(p.thread_ids)} and hidden = 1
+    and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`),
+);
+
+/** See `Storage.sweep`. */
+export async function sweep(driver: SqlDriver, deployment: string, terms: SweepTerms): Promise<number> {
+  const { limit, now } = terms;
+  // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
+  const [framed, temporary, keys, left] = await Promise.all([
+    driver.read(oldFrames({ deployment, before: terms.frames_before, limit })),
+    driver.read(oldTemporary({ deployment, before: terms.temporary_before, limit })),
+    driver.read(oldKeys({ deployment, before: terms.keys_before, limit })),
+    driver.read(leftThreads({ deployment, now })),
+  ]);
+  const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
+  const statements: SqlStatement[] = [];
+  if (framed.length > 0) {
+    const run_ids = list(framed.map((row) => row.run_id));
+    statements.push(deleteFrames({ run_ids, limit: CHUNKS }), unframe({ run_ids }));
+  }
+  if (keys.length > 0) {
+    statements.push(
+      unkey({ run_ids: list(keys.map((row) => row.run_id)) }),
+      deleteKeys({ deployment, keys: list(keys.map((row) => [row.route, row.key])) }),
+    );
+  }
+  if (temporary.length > 0) {
+    statements.push(
+      deleteRuns({ run_ids: list(temporary.map((row) => row.run_id)) }),
+      deleteThreads({ deployment, thread_ids: list(temporary.map((row) => row.thread_id)) }),
+    );
+  }
+  if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
+  if (statements.length === 0) return 0;
+  return (await driver.batch(statements)).reduce((sum, rows) => sum + rows.length, 0);
+}

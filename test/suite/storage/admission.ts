@@ -1,0 +1,256 @@
+/** Which runs are made: keys, limits, and runs that are to start later. */
+import assert from "node:assert/strict";
+import type { ClaimedRun, Storage } from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  aRun,
+  aThread,
+  checkpoint,
+  claimed,
+  claimNext,
+  claimTerms,
+  create,
+  created,
+  fates,
+  finish,
+  here,
+  newRun,
+  progress,
+  type StorageTest,
+  type SuiteApi,
+  stateless,
+  statuses,
+} from "./material.ts";
+
+const idempotency = { route: "/threads/t/runs", key: "k", body_hash: "h" };
+
+export function admissionTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("an idempotency key", () => {
+    test("makes one run, and shows it to who repeats the request", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const asked = { idempotency, run: { multitask_strategy: "reject" } } as const;
+      const seen = await storage.getThread(here, "t");
+      const outcomes = await Promise.all(
+        Array.from({ length: 10 }, (_, i) => create(storage, assistant, "t", `r${i}`, asked)),
+      );
+      const made = outcomes.filter((outcome) => outcome.kind === "created");
+      assert.equal(made.length, 1);
+      const run = await storage.getRun(here, made[0]?.run.run_id ?? "");
+      for (const outcome of outcomes) {
+        if (outcome.kind !== "created") assert.deepEqual(outcome, { kind: "repeated", run, same_body: true });
+      }
+      assert.equal((await storage.listRunsAfter(here, "t", 0, 10)).length, 1);
+      const other = { ...idempotency, body_hash: "other" };
+      const update_thread = { metadata: { lost: 1 }, config: {} };
+      assert.deepEqual(await create(storage, assistant, "t", "r10", { idempotency: other, update_thread }), {
+        kind: "repeated",
+        run,
+        same_body: false,
+      });
+      const thread = await storage.getThread(here, "t");
+      assert.deepEqual([thread?.metadata, thread?.revision], [seen?.metadata, seen?.revision]);
+      assert.equal(await storage.countThreads(here, { metadata: { lost: 1 } }), 0);
+      for (const fresh of [
+        { ...idempotency, key: "l" },
+        { ...idempotency, route: "/runs" },
+      ]) {
+        await created(storage, assistant, "t", `fresh-${fresh.key}${fresh.route}`, { idempotency: fresh });
+      }
+    });
+
+    test("outlives its run", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const gone = { kind: "repeated", run: null, same_body: true };
+      const { lease } = (await created(storage, assistant, "t", "r1", {
+        idempotency,
+        claim: { token: "w", lease_until: 5000 },
+      }).then((outcome) => outcome.claimed)) as ClaimedRun;
+      const second = { ...idempotency, key: "second" };
+      const rollback = { run: { multitask_strategy: "rollback" }, idempotency: second } as const;
+      assert.equal(fates((await created(storage, assistant, "t", "r2", rollback)).stopped), "r1 deleted");
+      assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency }), gone);
+      assert.deepEqual(await create(storage, assistant, "t", "r3", { ...rollback, idempotency }), gone);
+      const again = await create(storage, assistant, "t", "r3", rollback);
+      assert.ok(again.kind === "repeated" && again.run?.run_id === "r2");
+      assert.equal(await statuses(storage, "t"), "r2 pending", "a repeated rollback removes nothing");
+      await storage.releaseSlot(here, lease);
+      await storage.deleteThread(here, "t");
+      await aThread(storage, "t");
+      assert.deepEqual(await create(storage, assistant, "t", "r3", { idempotency: second }), gone);
+      assert.equal((await storage.getThread(here, "t"))?.status, "idle");
+    });
+
+    test("is not kept for a run that was not made, and works without a thread", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await claimed(storage, assistant, "t", "r1");
+      const reject = { idempotency, run: { multitask_strategy: "reject" } } as const;
+      assert.deepEqual(await create(storage, assistant, "t", "r2", reject), { kind: "thread_busy" });
+      await created(storage, assistant, "t", "r3", { idempotency });
+      const key = { ...idempotency, key: "stateless" };
+      const { run } = await stateless(storage, assistant, "r4", { idempotency: key });
+      const outcome = await storage.createRun(here, {
+        run: newRun("thread-r5", "r5", { temporary: true }),
+        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        create_thread: { thread_id: "thread-r5", metadata: {}, config: {}, hidden: true },
+        idempotency: key,
+        now: 1100,
+      });
+      assert.deepEqual(outcome, { kind: "repeated", run, same_body: true });
+      assert.equal(await storage.getThread(here, "thread-r5"), null);
+    });
+
+    test("is forgotten after its time", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const terms = { temporary_before: 0, frames_before: 0, limit: 10, now: 9000 };
+      await created(storage, assistant, "t", "r1", { idempotency });
+      assert.equal(await storage.sweep(here, { ...terms, keys_before: 1100 }), 0);
+      assert.equal((await create(storage, assistant, "t", "r2", { idempotency })).kind, "repeated");
+      assert.equal(await storage.sweep(here, { ...terms, keys_before: 1101 }), 1);
+      await created(storage, assistant, "t", "r2", { idempotency });
+    });
+  });
+
+  api.describe("limits on waiting runs", () => {
+    const limits = { pending_per_thread: 2, pending: 4 };
+
+    test("hold for a thread and for the deployment", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const id of ["t", "u", "v"]) await aThread(storage, id);
+      await claimed(storage, assistant, "t", "t0");
+      for (const id of ["t1", "t2"]) await created(storage, assistant, "t", id, { limits });
+      assert.deepEqual(await create(storage, assistant, "t", "t3", { limits, idempotency }), {
+        kind: "thread_full",
+        pending: 2,
+      });
+      for (const id of ["u1", "u2"]) await created(storage, assistant, "u", id, { limits });
+      const full = { kind: "deployment_full", pending: 4 };
+      assert.deepEqual(await create(storage, assistant, "v", "v1", { limits, idempotency }), full);
+      const made = await storage.createRun(here, {
+        run: newRun("w", "w1"),
+        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        create_thread: { thread_id: "w", metadata: {}, config: {}, hidden: false },
+        limits,
+        now: 1100,
+      });
+      assert.deepEqual(made, full);
+      assert.equal(await storage.getThread(here, "w"), null);
+      const reject = { limits, run: { multitask_strategy: "reject" } } as const;
+      assert.deepEqual(await create(storage, assistant, "t", "t3", reject), { kind: "thread_busy" });
+      assert.deepEqual(await create(storage, assistant, "v", "v1", reject), full);
+      const interrupt = { limits, run: { multitask_strategy: "interrupt" } } as const;
+      assert.deepEqual(await create(storage, assistant, "v", "v1", interrupt), full);
+      const { stopped } = await created(storage, assistant, "u", "u3", interrupt);
+      assert.equal(fates(stopped), "u1 ended,u2 ended", "what waited on the thread makes room");
+      await created(storage, assistant, "v", "v1", { limits, idempotency });
+    });
+
+    test("hold for many runs at once", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const many = { pending_per_thread: 1000, pending: 50 };
+      const kinds = await Promise.all(
+        Array.from(
+          { length: 80 },
+          async (_, i) => (await create(storage, assistant, "t", `r${i}`, { limits: many })).kind,
+        ),
+      );
+      assert.equal(kinds.filter((kind) => kind === "created").length, 50);
+      assert.equal(kinds.filter((kind) => kind === "deployment_full").length, 30);
+      await storage.stopRuns(here, { status: "all" }, "rollback", 2000);
+      await created(storage, assistant, "t", "more", { limits: many });
+    });
+  });
+
+  api.describe("a run that is to start later", () => {
+    const due = (storage: Storage, now: number) => claimNext(storage, here, { ...claimTerms(`at ${now}`), now });
+
+    test("waits for its time, and lets later ones go before", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const later = { run: { created_at: 4000 }, claim: { token: "w", lease_until: 5000 } };
+      const outcome = await created(storage, assistant, "t", "r1", later);
+      assert.deepEqual([outcome.run.status, outcome.claimed], ["pending", null]);
+      assert.deepEqual([outcome.run.created_at, outcome.run.updated_at], [4000, 1100]);
+      assert.deepEqual(await storage.getRun(here, "r1"), outcome.run);
+      assert.equal((await storage.getThread(here, "t"))?.status, "busy");
+      assert.equal((await storage.claimRun(here, { ...claimTerms("early"), now: 3999 })).kind, "none");
+      const reject = { run: { multitask_strategy: "reject" } } as const;
+      assert.deepEqual(await create(storage, assistant, "t", "r2", reject), { kind: "thread_busy" });
+      const { lease } = await claimed(storage, assistant, "t", "r2");
+      assert.equal((await storage.claimRun(here, { ...claimTerms("early"), now: 4000 })).kind, "blocked");
+      await storage.finishRun(here, lease, finish());
+      await aRun(storage, assistant, "t", "r3");
+      const first = (await due(storage, 4000)) as ClaimedRun;
+      assert.equal(first.run.run_id, "r1", "of those that are due, the oldest of the thread is first");
+      await storage.finishRun(here, first.lease, finish({ now: 4100 }));
+      assert.equal((await due(storage, 4100))?.run.run_id, "r3");
+    });
+
+    test("waits for one that has stored checkpoints and is to be taken up again", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const order: string[] = [];
+      for (const thread of ["t", "u"]) {
+        await aThread(storage, thread);
+        await created(storage, assistant, thread, `${thread}1`, { run: { created_at: 4000 } });
+        const { lease } = await claimed(storage, assistant, thread, `${thread}2`);
+        if (thread === "t") await storage.saveProgress(here, lease, progress([checkpoint("c1", {})]), 1200);
+        await storage.requeueRun(here, lease, 4100);
+        for (let next = await due(storage, 4200); next; next = await due(storage, 4200 + order.length)) {
+          order.push(next.run.run_id);
+          await storage.finishRun(here, next.lease, finish({ now: 4200 }));
+        }
+      }
+      assert.deepEqual(order, ["t2", "t1", "u1", "u2"]);
+    });
+
+    test("is stopped like any other", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      for (const id of ["r1", "r2", "r3"]) await created(storage, assistant, "t", id, { run: { created_at: 4000 } });
+      const named = (run_id: string) => ({ thread_id: "t", run_ids: [run_id] });
+      assert.equal(fates(await storage.stopRuns(here, named("r1"), "interrupt", 2000)), "r1 ended");
+      assert.equal(fates(await storage.stopRuns(here, named("r2"), "rollback", 2000)), "r2 deleted");
+      const claim = { token: "w", lease_until: 5000 };
+      const outcome = await created(storage, assistant, "t", "r4", { run: { multitask_strategy: "interrupt" }, claim });
+      assert.equal(fates(outcome.stopped), "r3 ended");
+      assert.ok(outcome.claimed);
+    });
+  });
+
+  api.describe("activity", () => {
+    test("counts what is due, what is to start later, and what runs", async (storage) => {
+      const assistant = await anAssistant(storage);
+      assert.deepEqual(await storage.activity(here, 1000), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      await created(storage, assistant, "t", "r2", { run: { created_at: 1500 } });
+      await created(storage, assistant, "t", "r3", { run: { created_at: 1200 }, now: 1200 });
+      assert.deepEqual(await storage.activity(here, 1400), { pending: 1, scheduled: 1, running: 1, oldest_due: 1200 });
+      assert.deepEqual(await storage.activity(here, 1500), { pending: 2, scheduled: 0, running: 1, oldest_due: 1200 });
+      await storage.finishRun(here, lease, finish());
+      assert.equal((await storage.activity(here, 1500)).running, 0);
+    });
+
+    test("lists the runs of a thread after one of them", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      for (const id of ["r3", "r1", "r2"]) await aRun(storage, assistant, "t", id);
+      const runs = await storage.listRunsAfter(here, "t", 0, 10);
+      assert.deepEqual(
+        runs.map(({ run_id, seq }) => [run_id, seq]),
+        [
+          ["r3", 1],
+          ["r1", 2],
+          ["r2", 3],
+        ],
+      );
+      assert.deepEqual(await storage.listRunsAfter(here, "t", 1, 1), [runs[1]]);
+      assert.deepEqual(await storage.listRunsAfter(here, "t", 3, 10), []);
+      assert.deepEqual(await storage.listRunsAfter(here, "u", 0, 10), []);
+    });
+  });
+}

@@ -1,0 +1,203 @@
+/** Runs that are made together: all of them, or none. */
+import assert from "node:assert/strict";
+import type { AssistantRow, CreateRun, CreateRunsOutcome, NewRun, Storage } from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  aThread,
+  claimNext,
+  claimTerms,
+  here,
+  newRun,
+  type StorageTest,
+  type SuiteApi,
+} from "./material.ts";
+
+const key = (name: string, body_hash = "h"): NonNullable<CreateRun["idempotency"]> => ({
+  route: "/runs/batch",
+  key: name,
+  body_hash,
+});
+
+/** A run with a thread of its own. */
+function alone(
+  assistant: AssistantRow,
+  run_id: string,
+  more: Partial<CreateRun> = {},
+  run?: Partial<NewRun>,
+): CreateRun {
+  const thread_id = `thread-${run_id}`;
+  return {
+    run: newRun(thread_id, run_id, { temporary: true, ...run }),
+    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    create_thread: { thread_id, metadata: { of: run_id }, config: {}, hidden: true },
+    now: 1100,
+    ...more,
+  };
+}
+
+export function batchTests(api: SuiteApi, test: StorageTest): void {
+  /** Nothing of these runs is there, and whatever is asked for alone finds its place. */
+  async function assertNone(storage: Storage, requests: readonly CreateRun[]): Promise<void> {
+    for (const { run } of requests) {
+      assert.equal(await storage.getRun(here, run.run_id), null);
+      if (run.thread_id.startsWith("thread-")) assert.equal(await storage.getThread(here, run.thread_id), null);
+    }
+  }
+
+  api.describe("createRuns", () => {
+    test("makes all runs in their order, and claims those it is asked to", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const claim = { token: "w", lease_until: 5000 };
+      const requests = [
+        alone(assistant, "r1"),
+        alone(assistant, "r2", { claim }),
+        alone(assistant, "r3", { claim: { ...claim, token: "never" } }, { created_at: 4000 }),
+        alone(assistant, "r4", {
+          create_thread: { thread_id: "thread-r4", metadata: { a: 1 }, config: {}, hidden: false },
+        }),
+      ];
+      const outcome = await storage.createRuns(here, requests);
+      assert.ok(outcome.kind === "created");
+      for (const [i, { run, claimed, stopped }] of outcome.created.entries()) {
+        assert.deepEqual(run, await storage.getRun(here, requests[i]?.run.run_id ?? ""));
+        assert.deepEqual(stopped, []);
+        assert.equal(claimed?.lease.token, i === 1 ? "w" : undefined);
+        assert.equal(run.status, i === 1 ? "running" : "pending");
+        if (claimed) assert.deepEqual([claimed.run, claimed.thread.slot], [run, { token: "w", until: 5000 }]);
+      }
+      assert.equal(await storage.countThreads(here, { metadata: { a: 1 } }), 1);
+      const next = await claimNext(storage, here, claimTerms("x"));
+      assert.equal(next?.run.run_id, "r1");
+      assert.deepEqual(await storage.createRuns(here, []), { kind: "created", created: [] });
+    });
+
+    test("makes none where one cannot be made, and tells which and why", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const thread = await storage.getThread(here, "t");
+      const seen = { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? 0 };
+      const onThread = (run_id: string, more: Partial<CreateRun> = {}, run?: Partial<NewRun>): CreateRun => ({
+        run: newRun("t", run_id, run),
+        seen,
+        now: 1100,
+        ...more,
+      });
+      const claim = { token: "w", lease_until: 5000 };
+      const update_thread = { metadata: { lost: 1 }, config: { lost: 1 } };
+      const limits = { pending_per_thread: 10, pending: 2 };
+      const refused = (index: number, outcome: unknown): unknown => ({ kind: "refused", index, outcome });
+      const cases: readonly (readonly [string, CreateRunsOutcome | unknown, CreateRun[]])[] = [
+        [
+          "the assistant changed",
+          refused(0, { kind: "stale" }),
+          [
+            alone(assistant, "r1", { claim, idempotency: key("k") }),
+            alone(assistant, "r2", { seen: { assistant_revision: assistant.revision - 1, thread_revision: null } }),
+          ],
+        ],
+        [
+          "the thread is unknown",
+          refused(1, { kind: "thread_not_found" }),
+          [onThread("r1", { update_thread, idempotency: key("k") }), { ...onThread("r2"), run: newRun("gone", "r2") }],
+        ],
+        [
+          "its thread is full",
+          refused(1, { kind: "thread_full", pending: 0 }),
+          ["r1", "r2"].map((id) => onThread(id, { limits: { pending_per_thread: 1, pending: 10 } })),
+        ],
+        [
+          "the deployment is full",
+          refused(2, { kind: "deployment_full", pending: 0 }),
+          ["r1", "r2", "r3"].map((id) => alone(assistant, id, { limits, idempotency: key(id) })),
+        ],
+        [
+          "the deployment is full but for one that is claimed",
+          refused(3, { kind: "deployment_full", pending: 0 }),
+          ["r1", "r2", "r3", "r4"].map((id) => alone(assistant, id, { limits, ...(id === "r2" ? { claim } : {}) })),
+        ],
+        [
+          "its thread has another one of them",
+          refused(0, { kind: "stale" }),
+          [onThread("r1"), onThread("r2", {}, { multitask_strategy: "reject" })],
+        ],
+      ];
+      for (const [why, outcome, requests] of cases) {
+        assert.deepEqual(await storage.createRuns(here, requests), outcome, why);
+        await assertNone(storage, requests);
+        assert.deepEqual(await storage.getThread(here, "t"), thread, why);
+        assert.equal(await storage.countThreads(here, { metadata: { lost: 1 } }), 0);
+      }
+      assert.deepEqual(await storage.activity(here, 9000), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
+      // What failed has kept no key.
+      const keyed = ["r1", "r2"].map((id) => alone(assistant, id, { limits, idempotency: key(id) }));
+      assert.equal((await storage.createRuns(here, keyed)).kind, "created");
+      const again = await storage.createRuns(here, [alone(assistant, "r5", { idempotency: key("k") })]);
+      assert.equal(again.kind, "created");
+    });
+
+    test("leaves what was made beside it, and is made once by those who ask at the same time", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const batch = (name: string): CreateRun[] =>
+        ["a", "b"].map((of) => alone(assistant, `${name}-${of}`, { idempotency: key(of) }));
+      const broken = alone(assistant, "never", { seen: { assistant_revision: -1, thread_revision: null } });
+      const outcomes = await Promise.all(
+        Array.from({ length: 6 }, (_, i) =>
+          i % 2 === 0
+            ? storage.createRuns(here, batch(`r${i}`))
+            : storage.createRuns(here, [alone(assistant, `alone${i}`), ...(i === 1 ? [broken] : [])]),
+        ),
+      );
+      const made = outcomes.filter((_, i) => i % 2 === 0);
+      const [first] = made.filter((outcome) => outcome.kind === "created");
+      assert.ok(first);
+      for (const outcome of made.filter((other) => other !== first)) {
+        assert.deepEqual(outcome, { kind: "repeated", runs: first.created.map(({ run }) => run), same_body: true });
+      }
+      assert.deepEqual(
+        outcomes.filter((_, i) => i % 2 === 1).map(({ kind }) => kind),
+        ["refused", "created", "created"],
+      );
+      assert.equal((await storage.activity(here, 2000)).pending, 4);
+    });
+
+    test("knows its keys again, and refuses them where only some are known", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const ask = (name: string, ...keys: readonly NonNullable<CreateRun["idempotency"]>[]): CreateRun[] =>
+        keys.map((idempotency, i) => alone(assistant, `${name}${i}`, { idempotency }));
+      const outcome = await storage.createRuns(here, ask("r", key("a"), key("b")));
+      assert.ok(outcome.kind === "created");
+      const [a, b] = outcome.created.map(({ run }) => run);
+      assert.deepEqual(await storage.createRuns(here, ask("s", key("b"), key("a", "other"))), {
+        kind: "repeated",
+        runs: [b, a],
+        same_body: false,
+      });
+      const more = ask("s", key("c"), key("a"));
+      assert.deepEqual(await storage.createRuns(here, more), {
+        kind: "refused",
+        index: 1,
+        outcome: { kind: "repeated", run: a, same_body: true },
+      });
+      await assertNone(storage, more);
+      await storage.stopRuns(here, { thread_id: "thread-r0", run_ids: ["r0"] }, "rollback", 1200);
+      assert.deepEqual(await storage.createRuns(here, ask("s", key("a"), key("b"))), {
+        kind: "repeated",
+        runs: [null, b],
+        same_body: true,
+      });
+    });
+
+    test("holds itself to the limits with many batches at once", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const limits = { pending_per_thread: 1, pending: 50 };
+      const kinds = await Promise.all(
+        Array.from({ length: 20 }, async (_, i) => {
+          const requests = Array.from({ length: 4 }, (_, j) => alone(assistant, `r${i}-${j}`, { limits }));
+          return (await storage.createRuns(here, requests)).kind;
+        }),
+      );
+      assert.equal(kinds.filter((kind) => kind === "created").length, 12);
+      assert.equal((await storage.activity(here, 2000)).pending, 48);
+    });
+  });
+}

@@ -1,0 +1,152 @@
+/** Who may execute a run. */
+import assert from "node:assert/strict";
+import type { ClaimedRun } from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  aRun,
+  aThread,
+  checkpoint,
+  claimed,
+  claimNext,
+  claimTerms,
+  finish,
+  here,
+  newRun,
+  progress,
+  request,
+  type StorageTest,
+  type SuiteApi,
+  write,
+} from "./material.ts";
+
+export function claimTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("claimRun", () => {
+    test("says whether runs wait for their threads, or none is due", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const kind = async (now: number): Promise<string> =>
+        (await storage.claimRun(here, { token: `at ${now}`, lease_until: now + 5000, graph_ids: ["echo"], now })).kind;
+      assert.equal(await kind(2000), "none");
+      for (const run of ["t1", "t2"]) await storage.createRun(here, await request(storage, assistant, "t", run));
+      assert.equal(await kind(2001), "claimed");
+      assert.equal(await kind(2002), "blocked");
+      assert.equal(await kind(7001), "claimed", "the first lease is over");
+    });
+
+    test("takes the oldest run of the thread due longest", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const id of ["t", "u"]) await aThread(storage, id);
+      for (const [i, [thread, run]] of [
+        ["t", "t1"],
+        ["t", "t2"],
+        ["u", "u1"],
+        ["t", "t3"],
+        ["u", "u2"],
+      ].entries()) {
+        await storage.createRun(here, {
+          ...(await request(storage, assistant, thread as string, run as string)),
+          run: newRun(thread as string, run as string, { created_at: 1100 + i }),
+          now: 1100 + i,
+        });
+      }
+      const order: string[] = [];
+      for (;;) {
+        const claim = await claimNext(storage, here, claimTerms(`token-${order.length}`));
+        if (!claim) break;
+        order.push(claim.run.run_id);
+        await storage.finishRun(here, claim.lease, finish());
+      }
+      assert.deepEqual(order, ["t1", "t2", "u1", "t3", "u2"]);
+    });
+
+    test("keeps a thread's order whatever the clocks and graphs of its runs", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      for (const [run_id, graph_id, now] of [
+        ["r1", "other", 1300],
+        ["r2", "echo", 1200],
+      ] as const) {
+        const asked = await request(storage, assistant, "t", run_id);
+        await storage.createRun(here, { ...asked, run: newRun("t", run_id, { graph_id, created_at: now }), now });
+      }
+      assert.equal(await claimNext(storage, here, claimTerms("w")), null, "r1 is first, and not for this worker");
+      const first = await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other", "echo"] });
+      assert.equal(first?.run.run_id, "r1");
+    });
+
+    test("gives each of many workers a thread of its own", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const thread of ["t", "u", "v"]) {
+        await aThread(storage, thread);
+        for (const n of [1, 2]) await aRun(storage, assistant, thread, `${thread}${n}`);
+      }
+      const claims = await Promise.all(
+        Array.from({ length: 8 }, (_, i) => claimNext(storage, here, claimTerms(`w${i}`))),
+      );
+      const taken = claims.filter((claim) => claim !== null);
+      assert.deepEqual(taken.map((claim) => claim.run.run_id).sort(), ["t1", "u1", "v1"]);
+      for (const claim of taken) {
+        assert.equal(claim.run.status, "running");
+        assert.deepEqual(claim.run, await storage.getRun(here, claim.run.run_id));
+        assert.deepEqual(claim.thread, await storage.getThread(here, claim.run.thread_id));
+      }
+      assert.equal(await claimNext(storage, here, claimTerms("more")), null);
+    });
+
+    test("takes only runs of the graphs asked for", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await aRun(storage, assistant, "t", "r1");
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w"), graph_ids: [] }), null);
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other"] }), null);
+      assert.equal(
+        (await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other", "echo"] }))?.run.run_id,
+        "r1",
+      );
+    });
+
+    test("takes over when the lease is over; the first worker writes nothing more", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 4999 }), null);
+      assert.deepEqual(await storage.renewLease(here, lease, 7000), { cancelled: false });
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 6999 }), null);
+      const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 7000 })) as ClaimedRun;
+      assert.equal(second.run.run_id, "r1");
+      assert.equal(second.run.attempt, 2);
+      assert.equal(second.run.started_at, 1100);
+      assert.equal(second.resumed, false);
+
+      assert.equal(await storage.renewLease(here, lease, 99000), null);
+      const late = progress([checkpoint("late", { x: 1 })], [write("late", "task", 0, "y")]);
+      assert.equal(await storage.saveProgress(here, lease, late, 7100), false);
+      assert.equal(await storage.finishRun(here, lease, finish({ progress: late })), null);
+      assert.equal(await storage.finishRun(here, lease, finish({ discard: true })), null);
+      assert.equal(await storage.requeueRun(here, lease, 7100), false);
+      await storage.releaseSlot(here, lease);
+      assert.deepEqual(await storage.listCheckpoints(here, "t", { limit: 10 }), []);
+      assert.equal((await storage.getThread(here, "t"))?.running, "r1");
+      assert.equal(await claimNext(storage, here, { ...claimTerms("w3"), now: 7200 }), null, "the slot is still taken");
+      assert.deepEqual(await storage.finishRun(here, second.lease, finish()), { next: null });
+    });
+
+    test("says when an earlier attempt has stored a root checkpoint", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const first = await claimed(storage, assistant, "t", "r1");
+      const inner = { ...checkpoint("s1", {}), ns: "sub" };
+      await storage.saveProgress(here, first.lease, progress([inner]), 1200);
+      const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 5000 })) as ClaimedRun;
+      assert.equal(second.resumed, false);
+      await storage.saveProgress(here, second.lease, progress([checkpoint("c1", {})]), 5100);
+      const third = (await claimNext(storage, here, {
+        ...claimTerms("w3"),
+        now: 95000,
+        lease_until: 99000,
+      })) as ClaimedRun;
+      assert.equal(third.resumed, true);
+      assert.equal(third.run.attempt, 3);
+    });
+  });
+}

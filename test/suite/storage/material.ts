@@ -1,0 +1,268 @@
+/** What the tests of storages have in common. */
+import assert from "node:assert/strict";
+import type { NewCheckpoint } from "../../../lib/executor.ts";
+import type { Json, JsonObject } from "../../../lib/json.ts";
+import type {
+  AssistantContent,
+  AssistantRow,
+  ClaimedRun,
+  CreateRun,
+  CreateRunOutcome,
+  FinishRun,
+  Lease,
+  NewRun,
+  Progress,
+  SavedCheckpoint,
+  Scope,
+  StoppedRun,
+  Storage,
+  ThreadRow,
+} from "../../../lib/storage.ts";
+
+/** `describe` and `it` of the test runner; those of `node:test` fit. */
+export interface SuiteApi {
+  describe(name: string, fn: () => void): unknown;
+  it(name: string, fn: () => Promise<void>): unknown;
+}
+
+export const here: Scope = { deployment: "here" };
+export const there: Scope = { deployment: "there" };
+
+export const content: AssistantContent = {
+  graph_id: "echo",
+  name: "Echo",
+  description: null,
+  config: {},
+  context: {},
+  metadata: {},
+};
+
+/** Defines a test on a storage of its own, migrated and empty. */
+export type StorageTest = (name: string, body: (storage: Storage) => Promise<void>) => void;
+
+// ---------------------------------------------------------------- material
+
+export const firstPage = { limit: 10, offset: 0, sort_order: "asc" } as const;
+
+export async function anAssistant(
+  storage: Storage,
+  options: Partial<AssistantContent & { assistant_id: string }> = {},
+  now = 1000,
+  scope: Scope = here,
+): Promise<AssistantRow> {
+  return (await storage.createAssistant(scope, { assistant_id: "a", ...content, ...options }, now)).assistant;
+}
+
+export async function aThread(
+  storage: Storage,
+  thread_id: string,
+  metadata: JsonObject = {},
+  now = 1000,
+  scope: Scope = here,
+): Promise<ThreadRow> {
+  return (await storage.createThread(scope, { thread_id, metadata, config: {}, hidden: false }, now)).thread;
+}
+
+export function newRun(thread_id: string, run_id: string, options: Partial<NewRun> = {}): NewRun {
+  return {
+    run_id,
+    thread_id,
+    assistant_id: "a",
+    graph_id: "echo",
+    metadata: {},
+    kwargs: {},
+    multitask_strategy: "enqueue",
+    temporary: false,
+    framed: false,
+    created_at: 1100,
+    ...options,
+  };
+}
+
+export async function request(
+  storage: Storage,
+  assistant: AssistantRow,
+  thread_id: string,
+  run_id: string,
+): Promise<CreateRun> {
+  const thread = (await storage.getThread(here, thread_id)) as ThreadRow;
+  return {
+    run: newRun(thread_id, run_id),
+    seen: { assistant_revision: assistant.revision, thread_revision: thread.revision },
+    now: 1100,
+  };
+}
+
+export async function aRun(
+  storage: Storage,
+  assistant: AssistantRow,
+  thread: string,
+  id: string,
+): Promise<CreateRunOutcome> {
+  return await storage.createRun(here, await request(storage, assistant, thread, id));
+}
+
+/** A run that its creation claimed, until 5000. */
+export async function claimed(
+  storage: Storage,
+  assistant: AssistantRow,
+  thread: string,
+  id: string,
+): Promise<ClaimedRun> {
+  const claim = { token: `token-${id}`, lease_until: 5000 };
+  const made = await storage.createRun(here, { ...(await request(storage, assistant, thread, id)), claim });
+  assert.ok(made.kind === "created" && made.claimed, `${id} is claimed`);
+  return made.claimed;
+}
+
+/** A run on the thread that has ended. */
+export async function finished(
+  storage: Storage,
+  assistant: AssistantRow,
+  thread_id: string,
+  run_id: string,
+  thread: Partial<FinishRun["thread"]> = {},
+  options: Partial<FinishRun> = {},
+): Promise<void> {
+  const { lease } = await claimed(storage, assistant, thread_id, run_id);
+  const end = finish(options);
+  assert.deepEqual(await storage.finishRun(here, lease, { ...end, thread: { ...end.thread, ...thread } }), {
+    next: null,
+  });
+}
+
+export async function aLease(storage: Storage): Promise<Lease> {
+  const assistant = await anAssistant(storage);
+  await aThread(storage, "t");
+  return (await claimed(storage, assistant, "t", "r1")).lease;
+}
+
+/** The claimed run, or null where there was none to claim. */
+export async function claimNext(
+  storage: Storage,
+  ...args: Parameters<Storage["claimRun"]>
+): Promise<ClaimedRun | null> {
+  const outcome = await storage.claimRun(...args);
+  return outcome.kind === "claimed" ? outcome.claimed : null;
+}
+
+export function claimTerms(token: string): Parameters<Storage["claimRun"]>[1] {
+  return { token, lease_until: 90000, graph_ids: ["echo"], now: 3000 };
+}
+
+export function progress(checkpoints: Progress["checkpoints"], writes: Progress["writes"] = []): Progress {
+  return { checkpoints, writes };
+}
+
+export function checkpoint(
+  checkpoint_id: string,
+  values: JsonObject,
+  parent_id: NewCheckpoint["parent_id"] = null,
+  version: string = checkpoint_id,
+): SavedCheckpoint {
+  return {
+    ns: "",
+    checkpoint_id,
+    parent_id,
+    payload: { type: "json", data: "{}" },
+    metadata: {},
+    versions: Object.fromEntries(Object.keys(values).map((channel) => [channel, version])),
+    values: Object.entries(values).map(([channel, value]) => ({
+      channel,
+      version,
+      type: "json",
+      data: JSON.stringify(value),
+    })),
+    created_at: 1200,
+  };
+}
+
+export function write(checkpoint_id: string, task_id: string, idx: number, data: Json): Progress["writes"][number] {
+  const pending = { channel: "ch", idx, type: "json", data: JSON.stringify(data) };
+  return { ns: "", checkpoint_id, task_id, writes: [pending] };
+}
+
+export function finish(options: Partial<FinishRun> = {}): FinishRun {
+  return {
+    status: "success",
+    error: null,
+    result: null,
+    progress: { checkpoints: [], writes: [] },
+    discard: false,
+    thread: { head: null, status: "idle", interrupts: {}, error: null },
+    end_frame: 9,
+    now: 2000,
+    ...options,
+  };
+}
+
+/** What there is to create a run with, beside what every run has. */
+export interface Asked extends Partial<Omit<CreateRun, "run" | "seen">> {
+  readonly run?: Partial<NewRun>;
+}
+
+export async function create(
+  storage: Storage,
+  assistant: AssistantRow,
+  thread_id: string,
+  run_id: string,
+  { run, ...rest }: Asked = {},
+): Promise<CreateRunOutcome> {
+  const made = newRun(thread_id, run_id, run);
+  return await storage.createRun(here, {
+    ...(await request(storage, assistant, thread_id, run_id)),
+    ...rest,
+    run: made,
+  });
+}
+
+/** The same, where it must succeed. */
+export async function created(
+  ...args: Parameters<typeof create>
+): Promise<Extract<CreateRunOutcome, { kind: "created" }>> {
+  const outcome = await create(...args);
+  assert.ok(outcome.kind === "created", `${args[3]} is ${outcome.kind}`);
+  return outcome;
+}
+
+/** A stateless run with its hidden thread, claimed until 5000. */
+export async function stateless(
+  storage: Storage,
+  assistant: AssistantRow,
+  run_id: string,
+  { run, ...rest }: Asked = {},
+): Promise<ClaimedRun> {
+  const thread_id = `thread-${run_id}`;
+  const outcome = await storage.createRun(here, {
+    run: newRun(thread_id, run_id, { temporary: true, ...run }),
+    seen: { assistant_revision: assistant.revision, thread_revision: null },
+    create_thread: { thread_id, metadata: {}, config: {}, hidden: true },
+    claim: { token: `token-${run_id}`, lease_until: 5000 },
+    now: 1100,
+    ...rest,
+  });
+  assert.ok(outcome.kind === "created" && outcome.claimed, `${run_id} is claimed`);
+  return outcome.claimed;
+}
+
+/** What became of each run, in the order of their ids. */
+export function fates(stopped: readonly StoppedRun[]): string {
+  return stopped
+    .map(({ run_id, kind }) => `${run_id} ${kind}`)
+    .sort()
+    .join();
+}
+
+export function frames(first_id: number, ...list: readonly string[]): Progress {
+  return {
+    checkpoints: [],
+    writes: [],
+    frames: { first_id, list: list.map((event, i) => ({ event, data: JSON.stringify({ at: first_id + i }) })) },
+  };
+}
+
+/** The statuses of a thread's runs, oldest first. */
+export async function statuses(storage: Storage, thread_id: string): Promise<string> {
+  const runs = await storage.listRunsAfter(here, thread_id, 0, 100);
+  return runs.map(({ run_id, status }) => `${run_id} ${status}`).join();
+}

@@ -1,0 +1,250 @@
+/** Threads, and filters on metadata. */
+import assert from "node:assert/strict";
+import { contains, type Json, type JsonObject } from "../../../lib/json.ts";
+import type { Storage, ThreadRow } from "../../../lib/storage.ts";
+import { dice } from "../workload.ts";
+import {
+  anAssistant,
+  aRun,
+  aThread,
+  checkpoint,
+  claimed,
+  claimNext,
+  claimTerms,
+  finish,
+  finished,
+  firstPage,
+  here,
+  newRun,
+  progress,
+  request,
+  type StorageTest,
+  type SuiteApi,
+} from "./material.ts";
+
+export function threadTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("threads", () => {
+    test("finds a thread by what its metadata is, not by what it was", async (storage) => {
+      const keys = (from: number, to: number): JsonObject =>
+        Object.fromEntries(Array.from({ length: to - from }, (_, i) => [`key${from + i}`, from + i]));
+      await aThread(storage, "t", keys(0, 20));
+      await aThread(storage, "other", keys(0, 5));
+      const found = async (metadata: JsonObject): Promise<string> => {
+        const query = { metadata, limit: 9, offset: 0, sort_by: "thread_id", sort_order: "asc" } as const;
+        return (await storage.searchThreads(here, query)).rows.map((row) => row.thread_id).join();
+      };
+      assert.equal(await found({ key19: 19 }), "t");
+      const assistant = await anAssistant(storage);
+      await storage.updateThread(here, "t", () => ({ metadata: keys(10, 31) }), 2000);
+      const held = async () => [await found({ key4: 4 }), await found({ key10: 10 }), await found(keys(21, 31))];
+      assert.deepEqual(await held(), ["other", "t", "t"]);
+      const seen = (await storage.getThread(here, "t")) as ThreadRow;
+      const update_thread = { metadata: { ...keys(3, 5), key10: 10 }, config: {} };
+      const plan = await request(storage, assistant, "t", "r1");
+      assert.equal((await storage.createRun(here, { ...plan, update_thread })).kind, "created");
+      assert.deepEqual(await held(), ["other,t", "t", ""]);
+      assert.notEqual((await storage.getThread(here, "t"))?.revision, seen.revision);
+      const late = { ...plan, run: newRun("t", "r2"), update_thread: { metadata: keys(21, 31), config: {} } };
+      assert.equal((await storage.createRun(here, late)).kind, "stale");
+      assert.deepEqual(await held(), ["other,t", "t", ""]);
+    });
+
+    test("creates once, and shows the existing one after", async (storage) => {
+      const made = { thread_id: "t", metadata: { a: 1 }, config: { b: 2 }, hidden: false };
+      const first = await storage.createThread(here, made, 1000);
+      assert.equal(first.kind, "created");
+      assert.deepEqual(
+        { ...first.thread, revision: 0 },
+        {
+          ...made,
+          created_at: 1000,
+          updated_at: 1000,
+          state_updated_at: 1000,
+          graph_id: null,
+          status: "idle",
+          head: null,
+          interrupts: {},
+          error: null,
+          running: null,
+          slot: null,
+          revision: 0,
+        },
+      );
+      const second = await storage.createThread(here, { ...made, metadata: { c: 3 } }, 2000);
+      assert.deepEqual(second, { kind: "exists", thread: first.thread });
+      assert.deepEqual(await storage.getThread(here, "t"), first.thread);
+      assert.equal(await storage.countThreads(here, { metadata: { c: 3 } }), 0);
+      assert.equal(await storage.getThread(here, "u"), null);
+    });
+
+    test("accepts one of many concurrent creates", async (storage) => {
+      const made = { thread_id: "t", metadata: {}, config: {}, hidden: false };
+      const outcomes = await Promise.all(Array.from({ length: 10 }, () => storage.createThread(here, made, 1000)));
+      assert.equal(outcomes.filter((outcome) => outcome.kind === "created").length, 1);
+    });
+
+    test("merges concurrent updates, and filters see the new metadata", async (storage) => {
+      const thread = await aThread(storage, "t", { old: true });
+      await Promise.all(
+        ["a", "b", "c", "d"].map((key) =>
+          storage.updateThread(
+            here,
+            "t",
+            ({ metadata: { old: _old, ...rest } }) => ({ metadata: { ...rest, [key]: 1 } }),
+            2000,
+          ),
+        ),
+      );
+      const updated = (await storage.getThread(here, "t")) as ThreadRow;
+      assert.deepEqual(updated.metadata, { a: 1, b: 1, c: 1, d: 1 });
+      assert.equal(updated.updated_at, 2000);
+      assert.equal(updated.state_updated_at, thread.state_updated_at);
+      assert.notEqual(updated.revision, thread.revision);
+      assert.equal(await storage.countThreads(here, { metadata: { a: 1, d: 1 } }), 1);
+      assert.equal(await storage.countThreads(here, { metadata: { old: true } }), 0);
+      assert.equal(await storage.updateThread(here, "u", (row) => row, 2000), null);
+    });
+
+    test("hides hidden threads from searches alone", async (storage) => {
+      await storage.createThread(here, { thread_id: "t", metadata: { a: 1 }, config: {}, hidden: true }, 1000);
+      assert.equal((await storage.getThread(here, "t"))?.hidden, true);
+      assert.equal(await storage.countThreads(here, {}), 0);
+      assert.equal(await storage.countThreads(here, { metadata: { a: 1 } }), 0);
+      assert.deepEqual(await storage.searchThreads(here, { ...firstPage, sort_by: "created_at", ids: ["t"] }), {
+        rows: [],
+        total: 0,
+      });
+    });
+
+    test("searches by ids and status, in every order, with exact totals", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const [i, id] of ["t0", "t1", "t2", "t3"].entries()) await aThread(storage, id, { i }, 1000 + (i % 2));
+      await finished(storage, assistant, "t1", "r1", { status: "interrupted" });
+      await finished(storage, assistant, "t2", "r2", { status: "error" });
+      await aRun(storage, assistant, "t3", "r3");
+      const search = async (query: Partial<Parameters<Storage["searchThreads"]>[1]>) => {
+        const found = await storage.searchThreads(here, { ...firstPage, sort_by: "thread_id", ...query });
+        return [found.rows.map((row) => row.thread_id).join(), found.total];
+      };
+      assert.deepEqual(await search({}), ["t0,t1,t2,t3", 4]);
+      assert.deepEqual(await search({ ids: ["t2", "t0", "x"] }), ["t0,t2", 2]);
+      assert.deepEqual(await search({ ids: [] }), ["", 0]);
+      assert.deepEqual(await search({ status: "idle" }), ["t0", 1]);
+      assert.deepEqual(await search({ status: "interrupted" }), ["t1", 1]);
+      assert.deepEqual(await search({ status: "error" }), ["t2", 1]);
+      assert.deepEqual(await search({ status: "busy" }), ["t3", 1]);
+      assert.deepEqual(await search({ status: "busy", metadata: { i: 2 } }), ["", 0]);
+      assert.deepEqual(await search({ sort_by: "status" }), ["t3,t2,t0,t1", 4], "busy, error, idle, interrupted");
+      assert.deepEqual(await search({ sort_by: "created_at" }), ["t0,t2,t1,t3", 4]);
+      assert.deepEqual(await search({ sort_by: "created_at", sort_order: "desc" }), ["t3,t1,t2,t0", 4]);
+      assert.deepEqual(await search({ limit: 1, offset: 3 }), ["t3", 4]);
+      assert.deepEqual(await search({ limit: 0 }), ["", 4]);
+      assert.equal(await storage.countThreads(here, { status: "busy" }), 1);
+      assert.equal(await storage.countThreads(here, { status: "idle", ids: ["t0", "t1"], metadata: { i: 0 } }), 1);
+    });
+
+    test("deletes a thread with its runs and checkpoints; the worker loses its lease", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t", { a: 1 });
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      await aRun(storage, assistant, "t", "r2");
+      await storage.saveProgress(here, lease, progress([checkpoint("c1", { x: 1 })]), 1500);
+      assert.equal(await storage.deleteThread(here, "t"), true);
+      assert.equal(await storage.deleteThread(here, "t"), false);
+      assert.equal(await storage.getThread(here, "t"), null);
+      assert.equal(await storage.getRun(here, "r1"), null);
+      assert.equal(await storage.getRun(here, "r2"), null);
+      assert.equal(await storage.renewLease(here, lease, 9000), null);
+      assert.equal(await storage.saveProgress(here, lease, progress([checkpoint("c2", {})]), 1600), false);
+      assert.equal(await storage.finishRun(here, lease, finish()), null);
+      await storage.releaseSlot(here, lease);
+      await aThread(storage, "t");
+      assert.deepEqual(await storage.listCheckpoints(here, "t", { limit: 10 }), []);
+      assert.equal(await storage.countThreads(here, { metadata: { a: 1 } }), 0);
+      assert.equal(await claimNext(storage, here, claimTerms("late")), null);
+    });
+  });
+
+  api.describe("filters on metadata", () => {
+    test("agree with containment for hostile keys and values", async (storage) => {
+      const { below, pick } = dice(7);
+      const names = [
+        "a",
+        "b",
+        'q"uote',
+        "do.t",
+        "$",
+        "]",
+        "[]",
+        "nul\0",
+        "é😀",
+        "__proto__",
+        "",
+        "'; drop table threads; --",
+      ];
+      const scalars: Json[] = ["x", "y", "", 'q"', "nul\0", "1", 1, 0, -1.5, 1e21, true, false, null, "%", "_"];
+      const value = (depth: number): Json => {
+        const roll = below(10);
+        if (depth > 0 && roll < 2) return Array.from({ length: below(4) }, () => value(depth - 1));
+        if (depth > 0 && roll < 4) return object(depth - 1, below(3));
+        return pick(scalars);
+      };
+      const object = (depth: number, size: number): JsonObject =>
+        Object.fromEntries(Array.from({ length: size }, () => [pick(names), value(depth)]));
+      /** A part of a value that it certainly contains. */
+      const partOf = (whole: Json): Json => {
+        if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(partOf);
+        if (typeof whole !== "object" || whole === null) return whole;
+        const kept = Object.entries(whole).filter(() => below(3) > 0);
+        return Object.fromEntries(kept.map(([key, item]) => [key, partOf(item)]));
+      };
+
+      const rows = Array.from({ length: 60 }, (_, i) => ({ id: `t${i}`, metadata: object(2, 1 + below(4)) }));
+      for (const { id, metadata } of rows) await aThread(storage, id, metadata);
+      let hits = 0;
+      for (let i = 0; i < 500; i++) {
+        const metadata = (i % 2 ? partOf(pick(rows).metadata) : object(2, 1 + below(2))) as JsonObject;
+        const limit = below(5);
+        const offset = below(3);
+        const expected = rows.filter((row) => contains(row.metadata, metadata)).map((row) => row.id);
+        const found = await storage.searchThreads(here, {
+          metadata,
+          limit,
+          offset,
+          sort_by: "created_at",
+          sort_order: "asc",
+        });
+        const shown = JSON.stringify(metadata);
+        assert.equal(found.total, expected.length, shown);
+        const page = expected.sort().slice(offset, offset + limit);
+        assert.deepEqual(
+          found.rows.map((row) => row.thread_id),
+          page,
+          shown,
+        );
+        for (const row of found.rows) {
+          assert.deepEqual(row.metadata, rows.find(({ id }) => id === row.thread_id)?.metadata);
+        }
+        if (i % 10 === 0) assert.equal(await storage.countThreads(here, { metadata }), expected.length, shown);
+        hits += expected.length;
+      }
+      assert.ok(hits > 500, "the filters find something");
+    });
+
+    test("apply to assistants the same way", async (storage) => {
+      await anAssistant(storage, { assistant_id: "a1", metadata: { tags: ["x", { deep: [1, 2] }], n: 1 } });
+      await anAssistant(storage, { assistant_id: "a2", metadata: { tags: ["y"], n: 1 } });
+      const ids = async (metadata: JsonObject) => {
+        const found = await storage.searchAssistants(here, { ...firstPage, sort_by: "assistant_id", metadata });
+        assert.equal(await storage.countAssistants(here, { metadata }), found.total);
+        return found.rows.map((row) => row.assistant_id).join();
+      };
+      assert.equal(await ids({}), "a1,a2");
+      assert.equal(await ids({ n: 1 }), "a1,a2");
+      assert.equal(await ids({ n: "1" }), "");
+      assert.equal(await ids({ tags: [] }), "a1,a2");
+      assert.equal(await ids({ tags: [{ deep: [2] }] }), "a1");
+      assert.equal(await ids({ tags: {} }), "");
+    });
+  });
+}
