@@ -52,6 +52,8 @@ export interface CheckpointOptions {
   /** `put` and `putWrites` resolve only when their data is stored. */
   readonly sync: boolean;
   now(): number;
+  /** Asks a store that fails again, for a while. */
+  insist<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
   /** Called when something became dirty. */
   onDirty(): void;
   /** Stores what is dirty; resolves when it is committed. */
@@ -83,7 +85,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   }
 
   async function load(at: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
-    const stored = await storage.getCheckpoint(scope, thread_id, at);
+    const stored = await options.insist(() => storage.getCheckpoint(scope, thread_id, at));
     if (stored) known.set(key(stored.ns, stored.checkpoint_id), stored);
     return stored;
   }
@@ -137,7 +139,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
         yield withOwnWrites(checkpoint);
       }
       const stored = { ...(end === -1 ? at : rest), limit: left };
-      for await (const checkpoint of listStored(storage, scope, thread_id, stored)) {
+      for await (const checkpoint of listStored(storage, scope, thread_id, stored, options.insist)) {
         if (!given.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield withOwnWrites(checkpoint);
       }
     },
@@ -233,12 +235,14 @@ async function* listStored(
   scope: Scope,
   thread_id: string,
   at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
+  insist: CheckpointOptions["insist"] = (ask) => ask(),
 ): AsyncGenerator<StoredCheckpoint> {
   let left = at.limit ?? Number.POSITIVE_INFINITY;
   let before = at.before;
   while (left > 0) {
     const limit = Math.min(left, 100);
-    const page = await storage.listCheckpoints(scope, thread_id, { ...at, before, limit });
+    const query = { ...at, before, limit };
+    const page = await insist(() => storage.listCheckpoints(scope, thread_id, query));
     yield* page;
     left -= page.length;
     const last = page.at(-1);

@@ -117,6 +117,8 @@ export interface GraphInfo {
   readonly checkpoints: "own" | "worker";
   /** How often a run may be started before it ends as `error`. Default 3. */
   readonly max_attempts?: number;
+  /** How long one attempt may take before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
+  readonly timeout_ms?: number;
   readonly description?: string;
 }
 

@@ -34,6 +34,8 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
       kwargs: {},
       multitask_strategy: "enqueue",
       temporary: false,
+      framed: false,
+      created_at: NOW,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: {}, config: {}, hidden: false },
@@ -57,6 +59,7 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
     resumed: false,
     sync: options.sync ?? false,
     now: () => NOW,
+    insist: (ask) => ask(),
     onDirty: () => {},
     save: async () => void (await store()),
   });

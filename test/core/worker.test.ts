@@ -1,41 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { type Executor, type Frame, fromFunctions, type Json, type JsonObject, type Storage } from "../../lib/mod.ts";
+import { type Executor, fromFunctions, type Json, type JsonObject } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
+import { advanceUntil, collect, faulty } from "./faulty.ts";
 
 const ask = (assistant_id: string): { assistant_id: string; input: JsonObject } => ({ assistant_id, input: {} });
-
-/** A storage on which single verbs can be made to fail. */
-function faulty(): {
-  readonly storage: Storage;
-  readonly faults: Partial<Record<keyof Storage, (call: () => unknown) => unknown>>;
-} {
-  const real = nodeSqlite(":memory:");
-  const faults: Partial<Record<keyof Storage, (call: () => unknown) => unknown>> = {};
-  const storage = new Proxy(real, {
-    get(target, name) {
-      const verb = Reflect.get(target, name) as (...args: unknown[]) => unknown;
-      return (...args: unknown[]) => {
-        const fault = faults[name as keyof Storage];
-        return fault ? fault(() => verb.apply(target, args)) : verb.apply(target, args);
-      };
-    },
-  });
-  return { storage, faults };
-}
-
-async function framesOf(frames: AsyncIterable<Frame>): Promise<Frame[]> {
-  const all: Frame[] = [];
-  for await (const frame of frames) all.push(frame);
-  return all;
-}
-
-/** Moves the clock on until the fact holds; bounded, so that a test fails instead of hanging. */
-async function advanceUntil(clock: ReturnType<typeof testClock>, fact: () => boolean): Promise<void> {
-  for (let i = 0; i < 500 && !fact(); i++) await clock.advance(100);
-  assert.ok(fact(), "it never came");
-}
 
 describe("a worker", () => {
   it("does not execute its own run again when the event loop stood still for longer than the lease", async () => {
@@ -101,12 +71,9 @@ describe("a worker", () => {
     };
     const { thread_id } = await kit.service.threads.create();
     const stream = await kit.service.runs.stream(thread_id, ask("once"));
-    let frames: Frame[] | undefined;
-    void framesOf(stream.frames).then((all) => {
-      frames = all;
-    });
-    await advanceUntil(clock, () => frames !== undefined);
-    assert.equal(frames?.at(-1)?.event, "end");
+    const frames = collect(stream.frames);
+    await advanceUntil(clock, frames.ended);
+    assert.equal(frames.list.at(-1)?.event, "end");
     const joined = await kit.service.runs.join(thread_id, stream.run.run_id);
     assert.deepEqual(await joined.result, { done: true });
   });
@@ -214,7 +181,133 @@ describe("a worker", () => {
     const joined = (await (await two.service.runs.join(thread_id, run.run_id)).result) as { __error__: JsonObject };
     assert.equal(joined.__error__["error"], "StateUnreadable");
     const stream = await two.service.runs.joinStream(thread_id, run.run_id);
-    assert.equal((await framesOf(stream.frames)).at(-1)?.event, "end");
+    let last = "";
+    for await (const frame of stream.frames) last = frame.event;
+    assert.equal(last, "end");
     await storage.close();
+  });
+
+  it("stands by while another process executes the runs, and takes over when it is gone", async () => {
+    const clock = testClock();
+    const { storage, faults, calls } = faulty();
+    let alone = false;
+    faults.becomeWorker = async () => alone;
+    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, ambient: clock });
+    const waiting = await kit.service.runs.wait(null, ask("ok"));
+    await clock.advance(10_000);
+    assert.equal(calls.claimRun, undefined);
+    assert.equal((await kit.service.metrics()).standby, true);
+    assert.equal((await kit.service.metrics()).runs.pending, 1);
+    assert.equal(kit.service.healthy(), true);
+    assert.equal(kit.log.filter(({ message }) => message.includes("stands by")).length, 1);
+    alone = true;
+    let result: Json | undefined;
+    void waiting.result.then((value) => {
+      result = value;
+    });
+    await clock.advance(300);
+    await advanceUntil(clock, () => result !== undefined);
+    assert.deepEqual(result, { ok: true });
+    assert.equal((await kit.service.metrics()).standby, false);
+  });
+
+  it("tells when claiming fails or hangs, and when it works again", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, ambient: clock });
+    await clock.advance(1_000);
+    faults.claimRun = () => Promise.reject(new Error("no"));
+    await clock.advance(5_000);
+    assert.equal(kit.service.healthy(), true, "not at once");
+    await clock.advance(10_000);
+    assert.equal(kit.service.healthy(), false);
+    delete faults.claimRun;
+    await clock.advance(5_000);
+    assert.equal(kit.service.healthy(), true);
+    const hangs = Promise.withResolvers<void>();
+    faults.claimRun = async (call) => {
+      await hangs.promise;
+      return call();
+    };
+    await clock.advance(15_000);
+    assert.equal(kit.service.healthy(), false);
+    delete faults.claimRun;
+    hangs.resolve();
+    await clock.advance(5_000);
+    assert.equal(kit.service.healthy(), true);
+  });
+
+  it("tells when its timers do not fire any more", async () => {
+    const clock = testClock();
+    let late = 0;
+    const ambient = { ...clock, now: () => clock.now() + late };
+    await using kit = await testService({ agents: { ok: async () => ({ ok: true }) }, ambient });
+    await clock.advance(3_000);
+    assert.equal(kit.service.healthy(), true);
+    late = 10_000;
+    assert.equal(kit.service.healthy(), false);
+    await clock.advance(3_000);
+    assert.equal(kit.service.healthy(), true);
+  });
+
+  it("takes the run that waits longest in the batch that ends another, instead of a claim for each", async () => {
+    const { storage, calls } = faulty();
+    const gate = Promise.withResolvers<void>();
+    const order: unknown[] = [];
+    const agents = {
+      async note({ input }: { input: Json | undefined }) {
+        order.push((input as JsonObject)["n"]);
+        await gate.promise;
+        return { ok: true };
+      },
+    };
+    // No timer is needed: the clock stands still.
+    await using kit = await testService({ storage, agents, worker: { concurrency: 2 }, ambient: testClock() });
+    const { thread_id } = await kit.service.threads.create();
+    const waits = [];
+    for (let n = 0; n < 60; n++) {
+      // Half of them wait for a place, the others for their thread too.
+      waits.push(await kit.service.runs.wait(n % 2 ? thread_id : null, { ...ask("note"), input: { n } }));
+    }
+    const before = calls.claimRun ?? 0;
+    gate.resolve();
+    await Promise.all(waits.map(({ result }) => result));
+    assert.equal(order.length, 60);
+    const ofThread = order.filter((n) => Number(n) % 2 === 1);
+    assert.deepEqual(
+      ofThread,
+      [...ofThread].sort((a, b) => Number(a) - Number(b)),
+    );
+    const { worker } = await kit.service.metrics();
+    assert.equal(worker.started, 60);
+    assert.equal(worker.ended.success, 60);
+    assert.equal(worker.retried, 0);
+    assert.ok((calls.claimRun ?? 0) - before <= 4, `${(calls.claimRun ?? 0) - before} claims for 58 runs`);
+  });
+
+  it("starts a run when it is due", async () => {
+    const clock = testClock();
+    const { storage, calls } = faulty();
+    const started: number[] = [];
+    const agents = {
+      async note() {
+        started.push(clock.now());
+        return { ok: true };
+      },
+    };
+    await using kit = await testService({ storage, agents, ambient: clock });
+    const begin = clock.now();
+    for (const after_seconds of [7.1, 3.3, 7.1]) await kit.service.runs.create(null, { ...ask("note"), after_seconds });
+    await clock.advance(3_200);
+    assert.equal((await kit.service.metrics()).runs.scheduled, 3);
+    await advanceUntil(clock, () => started.length === 1, 10, 20);
+    await clock.advance(3_500);
+    assert.equal(started.length, 1);
+    await advanceUntil(clock, () => started.length === 3, 10, 40);
+    assert.deepEqual(
+      started.map((time) => Math.round((time - begin) / 100)),
+      [33, 71, 71],
+    );
+    assert.ok((calls.claimRun ?? 0) < 20);
   });
 });

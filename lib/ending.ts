@@ -1,0 +1,46 @@
+/** What the readers of a run are told when it ends, whichever path ended it. */
+import type { Outcome, Tape } from "./events.ts";
+import { isObject, type Json, type JsonObject } from "./json.ts";
+
+/**
+ * Ends the tape with an `error` frame, if there is an error, and the `end`. `end_frame` is that of the run's row, and null for
+ * a run whose row is gone. Without effect on a tape that has ended.
+ */
+export function closeTape(
+  tape: Tape,
+  run_id: string,
+  outcome: Outcome,
+  error: JsonObject | null,
+  end_frame: number | null,
+): void {
+  if (end_frame !== null) {
+    const first = error ? end_frame - 1 : end_frame;
+    if (tape.stored) tape.skipTo(first - 1);
+    else tape.startAt(first);
+  }
+  if (error) tape.publish("error", JSON.stringify(error));
+  const status = outcome.status === "gone" ? "rollback" : outcome.status;
+  tape.publish("end", JSON.stringify({ run_id, status }));
+  tape.end(outcome);
+}
+
+/** The run was deleted. */
+export function endDeleted(tape: Tape, run_id: string): void {
+  endGone(tape, run_id, { error: "RunDeleted", message: "The run was deleted" });
+}
+
+/** The run was rolled back. */
+export function endRolledBack(tape: Tape, run_id: string): void {
+  endGone(tape, run_id, { error: "RunRolledBack", message: "The run was rolled back" });
+}
+
+function endGone(tape: Tape, run_id: string, error: JsonObject): void {
+  tape.startAt(tape.seen + 1);
+  closeTape(tape, run_id, { status: "gone", result: { __error__: error } }, error, null);
+}
+
+/** What wait and join answer for a run that did not fail. */
+export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[]): Json {
+  if (next.length === 0) return values ?? {};
+  return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
+}

@@ -1,0 +1,415 @@
+/** One attempt of one run: executes it, keeps its lease, and ends it. */
+import type { Ambient } from "./ambient.ts";
+import { jobCheckpoints, recordedState } from "./checkpoints.ts";
+import { closeTape, endRolledBack, waitResult } from "./ending.ts";
+import type { Events, Tape } from "./events.ts";
+import type { Executor, ExecutorEvent, GraphInfo, Job, StreamMode, ThreadState } from "./executor.ts";
+import { createJournal } from "./journal.ts";
+import type { Json, JsonObject } from "./json.ts";
+import { readKwargs } from "./kwargs.ts";
+import { holdLease } from "./lease.ts";
+import type { ClaimedRun, ClaimRequest, FinishOutcome, FinishRun, Scope, Storage, TerminalStatus } from "./storage.ts";
+import { type StateEvent, takeYields } from "./yields.ts";
+
+/** Why a job's signal was aborted. */
+export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_down" | "lease_lost";
+
+export interface ExecutionOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly events: Events;
+  readonly ambient: Ambient;
+  readonly lease_ms: number;
+  /** How long an attempt may take, where the graph does not say. */
+  readonly run_timeout_ms: number;
+}
+
+/** What an execution asks of the worker whose place it has. */
+export interface Place {
+  readonly counters: ExecutionCounters;
+  /** The claim of the run that is to have the place next; null while none is known to wait. */
+  next(): NextClaim | null;
+  /** A thread may be free. */
+  wake(): void;
+}
+
+export interface NextClaim {
+  readonly request: ClaimRequest;
+  /** What became of it; undefined when that is not known. */
+  answered(outcome: FinishOutcome | undefined): void;
+}
+
+export interface ExecutionCounters {
+  frames_shown: number;
+  frames_stored: number;
+  leases_lost: number;
+  readonly ended: Record<TerminalStatus, number>;
+}
+
+/** How long an executor may take to settle after its signal was aborted. */
+const ABANDON_MS = 5_000;
+const RETRY_MS = 500;
+/** How long a failing store is asked again while the process shuts down. */
+const PATIENCE_MS = 1_000;
+/** How long, and how many events may be handled without letting the event loop turn. */
+const BUSY_MS = 4;
+const BUSY_EVENTS = 256;
+const MAX_ATTEMPTS = 3;
+/** Timers take no more. */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/** One attempt of one run, as the worker holds it. */
+export interface Execution {
+  readonly run_id: string;
+  readonly tape: Tape;
+  /** Resolves when nothing of it goes on here: its executor has settled or was abandoned, and its end is stored. */
+  readonly done: Promise<void>;
+  /**
+   * True when the run stops for this reason. That it is not ours any more comes before every other reason: nothing may be
+   * written then. The executor's signal keeps the first one.
+   */
+  stop(reason: StopReason): boolean;
+  /**
+   * Resolves when a claim cannot take this run while its executor goes on, because a blocked event loop or a store that
+   * failed let its lease run out. Rejects while that is not known.
+   */
+  beforeClaim(): Promise<void>;
+}
+
+/** Starts in the next microtask: until then it can be stopped without a trace. */
+export function startExecution(
+  options: ExecutionOptions,
+  place: Place,
+  graph: GraphInfo,
+  claimed: ClaimedRun,
+): Execution {
+  const { storage, scope, executor, ambient, lease_ms, events } = options;
+  const { run, thread, lease, resumed } = claimed;
+  const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
+  const { counters } = place;
+  const { stream_mode, resumable: _, ...request } = readKwargs(run.kwargs);
+  const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
+  const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
+  const recorded = graph.checkpoints === "worker";
+  const tape = events.tape(run_id);
+  const abort = new AbortController();
+  let reason: StopReason | null = null;
+  // Its executor has settled or was abandoned: only a lost lease can still change how the run ends.
+  let over = false;
+  // Its end is being stored: the answer to that tells what became of it.
+  let ending = false;
+  let abandoned = false;
+  let giveUp: (() => void) | undefined;
+  let cancelAbandon = (): void => {};
+  let settle = (): void => {};
+  const settled = new Promise<void>((resolve) => {
+    settle = resolve;
+  });
+
+  const isStopped = (): boolean => reason !== null;
+  const isLost = (why: StopReason | null = reason): boolean => why === "lease_lost" || why === "rolled_back";
+  const onLost = (): void => {
+    if (!ending) stop("lease_lost");
+  };
+  const turn = (): Promise<void> => new Promise((resolve) => ambient.defer(resolve));
+  const pause = (): Promise<void> => new Promise((resolve) => void ambient.timer(RETRY_MS, resolve));
+
+  tape.live = true;
+  const checkpoints = jobCheckpoints({
+    storage,
+    scope,
+    thread_id,
+    run_id,
+    head: thread.head,
+    resumed,
+    sync: request.durability === "sync" && !temporary,
+    now: () => ambient.now(),
+    insist,
+    onDirty: () => journal.saveSoon(),
+    save: () => journal.save(),
+  });
+  const journal = createJournal({
+    ...options,
+    claimed,
+    counters,
+    tape,
+    checkpoints,
+    held: request.durability === "exit",
+    insist,
+    lost: isLost,
+    onLost,
+  });
+  const job = describe();
+  const yields = takeYields({
+    ambient,
+    job,
+    checkpoints,
+    recorded,
+    requested,
+    reached: run.claims > 1 && resumed && requested.has("values") ? async () => (await state())?.values : null,
+    show: journal.show,
+    stopped: isStopped,
+  });
+  const held = holdLease({
+    ...options,
+    lease,
+    until: run.updated_at + lease_ms,
+    onCancelled: () => stop("cancelled"),
+    onLost,
+  });
+
+  function describe(): Job {
+    const modes = new Set(requested);
+    // What the worker derives itself it needs the source of.
+    if (modes.delete("messages")) modes.add("messages-tuple");
+    if (recorded && modes.has("debug")) modes.add("tasks");
+    const ids = { run_id, thread_id, assistant_id, graph_id };
+    const metadata = { ...run.metadata, ...ids };
+    return { ...request, ...ids, temporary, attempt, resumed, metadata, modes, checkpoints };
+  }
+
+  function stop(why: StopReason): boolean {
+    if (reason && (isLost() || !isLost(why))) return reason === why;
+    if (isLost(why)) {
+      checkpoints.lose();
+      held.stop();
+      if (why === "lease_lost") counters.leases_lost++;
+    } else if (over) {
+      return false;
+    }
+    if (!reason) {
+      // An executor that ignores its signal must not hold its place for ever.
+      cancelAbandon = ambient.timer(ABANDON_MS, () => {
+        abandoned = true;
+        checkpoints.lose();
+        giveUp?.();
+      });
+    }
+    reason = why;
+    abort.abort(why);
+    return true;
+  }
+
+  /** Never rejects: whatever goes wrong ends in the run's status or, when the lease is lost, in nothing. */
+  async function attend(): Promise<void> {
+    try {
+      let failure: unknown;
+      try {
+        await begin();
+        await execute();
+      } catch (error) {
+        failure = error ?? new Error("The graph failed without an error");
+      }
+      over = true;
+      settle();
+      await journal.close();
+      // An executor that has settled writes nothing more, and one that was abandoned must not.
+      checkpoints.lose();
+      if (!isLost()) await (reason === "shutting_down" ? giveBack() : finish(failure));
+    } catch {
+      // The store failed, and was told of: the run keeps its lease until it is over, and is then taken up again.
+    }
+    held.stop();
+    cancelAbandon();
+    if (isLost()) await letGo().catch(() => {});
+  }
+
+  async function begin(): Promise<void> {
+    // A claim whose answer came late may be another's by now.
+    while (!reason && held.over() && !(await held.renew())) await pause();
+    if (reason) return;
+    const resumed_after = journal.nextId() - 1;
+    journal.show("metadata", { run_id, attempt, thread_id, ...(run.claims > 1 ? { resumed_after } : {}) });
+    if (!tape.watched) return;
+    // Readers get it before the graph starts, however long its first step keeps the event loop: the answer is made in
+    // one turn of the loop, and its bytes leave in the next.
+    if (run.framed) await journal.save();
+    await turn();
+    await turn();
+  }
+
+  async function execute(): Promise<void> {
+    if (reason) return;
+    const attempts = graph.max_attempts ?? MAX_ATTEMPTS;
+    if (attempt > attempts) {
+      throw Object.assign(new Error(`The run was started ${attempts} times and never reached its end`), {
+        name: "AttemptsExhausted",
+      });
+    }
+    const cancelTimeout = ambient.timer(Math.min(timeout_ms, LONGEST_MS), () => stop("timed_out"));
+    try {
+      const iterator = executor.execute(job, abort.signal)[Symbol.asyncIterator]();
+      let turnedAt = ambient.now();
+      let taken = 0;
+      while (true) {
+        const next = await pull(iterator);
+        if (!next || next.done) break;
+        await yields.take(next.value);
+        if (journal.full()) await journal.flush();
+        if (++taken % BUSY_EVENTS === 0 || ambient.now() - turnedAt >= BUSY_MS) {
+          // Bytes leave only when the event loop turns.
+          await turn();
+          turnedAt = ambient.now();
+        }
+      }
+    } finally {
+      cancelTimeout();
+    }
+  }
+
+  /** The next event; null is the decision not to wait any longer for an executor that was told to stop. */
+  function pull(iterator: AsyncIterator<ExecutorEvent>): Promise<IteratorResult<ExecutorEvent> | null> {
+    return new Promise((resolve, reject) => {
+      giveUp = () => {
+        resolve(null);
+        (async () => iterator.return?.())().catch(() => {});
+      };
+      if (abandoned) giveUp();
+      else iterator.next().then(resolve, reject);
+    });
+  }
+
+  /** Asks a store that fails again, for as long as a lease lasts and the run is this worker's. */
+  async function insist<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+    const since = ambient.now();
+    const lost = isLost();
+    while (true) {
+      try {
+        return await ask();
+      } catch (error) {
+        ambient.log({ level: "error", message: "a run could not be stored", run_id, error });
+        const patience = reason === "shutting_down" ? Math.min(lease_ms, PATIENCE_MS) : lease_ms;
+        if (isLost() !== lost || ambient.now() - since >= patience) throw error;
+        await pause();
+      }
+    }
+  }
+
+  /** Shut-down: somebody else goes on from here. Readers are told nothing, so that they come back. */
+  async function giveBack(): Promise<void> {
+    await journal.save();
+    if (isLost()) return;
+    ending = true;
+    if (!(await insist(() => storage.requeueRun(scope, lease, ambient.now())))) stop("lease_lost");
+  }
+
+  async function finish(failure: unknown): Promise<void> {
+    ending = true;
+    const cancelled = reason === "cancelled";
+    const timedOut = reason === "timed_out";
+    const last = yields.last() ?? (cancelled ? await reached() : null);
+    const error = cancelled
+      ? null
+      : timedOut
+        ? { error: "RunTimeout", message: `The run took longer than ${timeout_ms} ms` }
+        : errorBody(failure, last);
+    const status = cancelled ? "interrupted" : timedOut ? "timeout" : error ? "error" : "success";
+    const next = last?.next ?? [];
+    const interrupts: [string, Json][] = (last?.tasks ?? [])
+      .filter((task) => task.interrupts.length > 0)
+      .map((task) => [task.id, task.interrupts as unknown as Json]);
+    const asked = interrupts.flatMap(([, list]) => list as Json[]);
+    const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, asked);
+    const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint());
+    const discard = temporary && (journal.saved() || resumed);
+    const { progress, shown } = journal.rest();
+    const end: FinishRun = {
+      status,
+      error,
+      result: temporary ? result : null,
+      progress: temporary ? { ...progress, checkpoints: [], writes: [] } : progress,
+      discard,
+      thread: {
+        head,
+        status: error ? "error" : next.length > 0 ? "interrupted" : "idle",
+        interrupts: Object.fromEntries(interrupts),
+        error,
+      },
+      end_frame: journal.nextId() + (error ? 1 : 0),
+      // The same in every try, so that one that took effect unseen is known again.
+      now: ambient.now(),
+    };
+    let tries = 0;
+    const finished = await insist(async () => {
+      tries++;
+      const claim = place.next();
+      let outcome: FinishOutcome | undefined;
+      try {
+        outcome = await storage.finishRun(scope, lease, claim ? { ...end, next: claim.request } : end);
+      } finally {
+        claim?.answered(outcome);
+      }
+      return outcome;
+    });
+    if (!finished && (tries === 1 || !(await hasEnded(end)))) {
+      stop("lease_lost");
+      return;
+    }
+    counters.ended[status]++;
+    shown();
+    closeTape(tape, run_id, { status, result }, error, end.end_frame);
+    events.announce(thread_id);
+  }
+
+  /** An earlier try to end the run took effect, though the store did not say so. */
+  async function hasEnded({ status, end_frame }: FinishRun): Promise<boolean> {
+    const row = await insist(() => storage.getRun(scope, run_id));
+    return row?.status === status && row.end_frame === end_frame && row.claims === run.claims;
+  }
+
+  /** The newest root checkpoint of the run, from this attempt or an earlier one. */
+  async function reachedCheckpoint(): Promise<string | null> {
+    const own = checkpoints.root();
+    if (own !== null || !resumed) return own;
+    return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+  }
+
+  /** Where a run was stopped that has not told it. */
+  async function reached(): Promise<StateEvent | null> {
+    const checkpoint_id = await reachedCheckpoint();
+    const at = checkpoint_id === null ? null : await state();
+    return checkpoint_id !== null && at ? { ...at, type: "state", checkpoint: { ns: "", checkpoint_id } } : null;
+  }
+
+  /** The state that the run has reached; null also where it cannot be read. */
+  async function state(): Promise<ThreadState | null> {
+    try {
+      const reader = recorded ? recordedState : executor.state?.(graph_id);
+      return (await reader?.get({ thread_id, ns: "" }, checkpoints, { subgraphs: false })) ?? null;
+    } catch {
+      return null;
+    }
+  }
+
+  /** The executor of a run that is not ours any more has settled: its thread may go on. */
+  async function letGo(): Promise<void> {
+    ambient.log({ level: "info", message: "run was taken over, rolled back or deleted; result dropped", run_id });
+    await insist(() => storage.releaseSlot(scope, lease));
+    place.wake();
+    if (tape.outcome) return;
+    const gone = reason === "rolled_back" || !(await insist(() => storage.getRun(scope, run_id)));
+    if (gone) endRolledBack(tape, run_id);
+  }
+
+  async function beforeClaim(): Promise<void> {
+    if (!held.over()) return;
+    if (isLost()) await settled;
+    else if (!(await held.renew()) && !isLost()) throw new Error("A lease could not be renewed");
+  }
+
+  return { run_id, tape, done: Promise.resolve().then(attend), stop, beforeClaim };
+}
+
+/** Null for an execution that did not fail: it has told its state. */
+function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
+  if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
+  const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {
+    name?: unknown;
+    message?: unknown;
+  };
+  return {
+    error: typeof name === "string" && name !== "" ? name : "Error",
+    message: typeof message === "string" ? message : typeof failure === "string" ? failure : "The graph failed",
+  };
+}

@@ -1,0 +1,156 @@
+/**
+ * What an attempt leaves while it executes: its checkpoints and frames, saved together and in the order they were made. A run
+ * whose frames are stored shows each one once it is stored; any other shows it at once.
+ */
+import type { Ambient } from "./ambient.ts";
+import type { JobCheckpoints } from "./checkpoints.ts";
+import type { Tape } from "./events.ts";
+import type { Json } from "./json.ts";
+import type { ClaimedRun, NewFrame, Progress, Scope, Storage } from "./storage.ts";
+
+export interface JournalOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly ambient: Ambient;
+  readonly claimed: ClaimedRun;
+  readonly tape: Tape;
+  readonly checkpoints: JobCheckpoints;
+  /** Checkpoints wait for the end of the run, or until they are asked for. */
+  readonly held: boolean;
+  readonly counters: { frames_shown: number; frames_stored: number };
+  /** Asks a store that fails again, for a while. */
+  insist<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
+  /** Nothing may be written any more. */
+  lost(): boolean;
+  /** Something was not saved: the lease is lost, or the store fails for good. */
+  onLost(): void;
+}
+
+export interface Journal {
+  /** The id that the next frame gets. */
+  nextId(): number;
+  /** Some checkpoints or writes were saved. */
+  saved(): boolean;
+  show(event: string, data: Json): void;
+  /** Saves before long what is there by then. */
+  saveSoon(): void;
+  /** Saves everything; resolves when it is committed, or when it cannot be. */
+  save(): Promise<void>;
+  /** So many frames are not stored that the executor has to wait. */
+  full(): boolean;
+  /** Saves what does not wait for the end of the run; resolves as `save` does. */
+  flush(): Promise<void>;
+  /** Saves nothing more by itself; resolves when nothing is on its way. */
+  close(): Promise<void>;
+  /** What was not saved, for the batch that ends the run; `shown` is called when that is committed. */
+  rest(): { readonly progress: Progress; shown(): void };
+}
+
+const SAVE_MS = 50;
+/** Readers wait for frames that are to be stored. */
+const SAVE_FRAMES_MS = 10;
+/** Frames that are not stored above which the executor waits, in characters. */
+const BACKLOG = 1024 * 1024;
+const FRAME_OVERHEAD = 64;
+
+/** Where the frame ids of the claim after this many begin, when none are stored: above those of all before it. */
+export function firstId(claims: number): number {
+  return claims * 2 ** 32 + 1;
+}
+
+export function createJournal(options: JournalOptions): Journal {
+  const { storage, scope, ambient, claimed, tape, checkpoints, held, counters, lost } = options;
+  const { run, last_frame } = claimed;
+  const { framed } = run;
+  let nextId = framed ? last_frame + 1 : firstId(run.claims - 1);
+  let frames: NewFrame[] = [];
+  // Of frames that are not stored, those on their way included.
+  let unstored = 0;
+  let saved = false;
+  let saving: Promise<void> | null = null;
+  let cancelTimer: (() => void) | null = null;
+  let closed = false;
+
+  tape.stored = framed;
+  tape.attempt = run.attempt;
+  if (framed) tape.skipTo(last_frame);
+  else tape.startAt(nextId);
+
+  function take(all: boolean): Progress {
+    const progress = all || !held ? checkpoints.take() : { checkpoints: [], writes: [] };
+    saved ||= progress.checkpoints.length + progress.writes.length > 0;
+    const list = frames;
+    frames = [];
+    return list.length > 0 ? { ...progress, frames: { first_id: nextId - list.length, list } } : progress;
+  }
+
+  function shown({ frames: stored }: Progress): void {
+    for (const { event, data } of stored?.list ?? []) {
+      unstored -= data.length + FRAME_OVERHEAD;
+      counters.frames_stored++;
+      counters.frames_shown++;
+      tape.publish(event, data);
+    }
+  }
+
+  const dirty = (all: boolean): boolean => frames.length > 0 || ((all || !held) && checkpoints.dirty());
+
+  function saveSoon(): void {
+    if (cancelTimer || saving || closed || !dirty(false)) return;
+    cancelTimer = ambient.timer(framed ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
+  }
+
+  /** One save at a time. */
+  function save(all: boolean): Promise<void> {
+    if (saving) return saving.then(() => (dirty(all) && !lost() ? save(all) : undefined));
+    cancelTimer?.();
+    cancelTimer = null;
+    const progress = take(all);
+    saving = store(progress).finally(() => {
+      saving = null;
+      saveSoon();
+    });
+    return saving;
+  }
+
+  async function store(progress: Progress): Promise<void> {
+    try {
+      const kept = await options.insist(() => storage.saveProgress(scope, claimed.lease, progress, ambient.now()));
+      if (kept) return shown(progress);
+    } catch {
+      // What comes after it cannot be stored without it: the run is left to be taken up again.
+    }
+    options.onLost();
+  }
+
+  return {
+    nextId: () => nextId,
+    saved: () => saved,
+    show(event, data) {
+      const text = JSON.stringify(data) ?? "null";
+      nextId++;
+      if (framed) {
+        frames.push({ event, data: text });
+        unstored += text.length + FRAME_OVERHEAD;
+        saveSoon();
+      } else {
+        counters.frames_shown++;
+        tape.publish(event, text);
+      }
+    },
+    saveSoon,
+    save: () => save(true),
+    full: () => unstored > BACKLOG,
+    flush: () => save(false),
+    async close() {
+      closed = true;
+      cancelTimer?.();
+      cancelTimer = null;
+      while (saving) await saving;
+    },
+    rest() {
+      const progress = take(true);
+      return { progress, shown: () => shown(progress) };
+    },
+  };
+}

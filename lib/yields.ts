@@ -1,0 +1,96 @@
+/** What becomes of the events that an executor yields: frames of the modes that were asked for, and recorded states. */
+import type { Ambient } from "./ambient.ts";
+import { type JobCheckpoints, stateRecorder } from "./checkpoints.ts";
+import type { ExecutorEvent, Job, StreamMode } from "./executor.ts";
+import { isObject, type Json, type JsonObject } from "./json.ts";
+import { createMessageFrames } from "./messages.ts";
+
+export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
+
+export interface YieldOptions {
+  readonly ambient: Ambient;
+  readonly job: Job;
+  readonly checkpoints: JobCheckpoints;
+  /** The states are recorded: the executor writes no checkpoints of its own. */
+  readonly recorded: boolean;
+  /** The modes of the request. */
+  readonly requested: ReadonlySet<StreamMode>;
+  /** The run goes on from a state that its readers are to see: this reads it. */
+  readonly reached: (() => Promise<Json | undefined>) | null;
+  show(event: string, data: Json): void;
+  /** The run is to stop: what comes now is neither shown nor where it got to. Own checkpoints of an executor tell that. */
+  stopped(): boolean;
+}
+
+export interface Yields {
+  take(event: ExecutorEvent): Promise<void>;
+  /** The newest state, with its checkpoint. */
+  last(): StateEvent | null;
+}
+
+export function takeYields(options: YieldOptions): Yields {
+  const { ambient, job, checkpoints, recorded, requested, show, stopped } = options;
+  const recorder = recorded ? stateRecorder(ambient, checkpoints, job) : null;
+  const messageFrames = createMessageFrames();
+  let { reached } = options;
+  let last: StateEvent | null = null;
+  let step = -1;
+
+  function showStream({ mode, namespace = [], data }: Extract<ExecutorEvent, { type: "stream" }>): void {
+    const suffix = namespace.length > 0 ? `|${namespace.join("|")}` : "";
+    if (mode === "messages-tuple") {
+      if (requested.has("messages-tuple")) show(`messages${suffix}`, data);
+      if (requested.has("messages") && Array.isArray(data)) {
+        for (const frame of messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject)) {
+          show(frame.event + suffix, frame.data);
+        }
+      }
+    } else if (requested.has(mode)) {
+      show(`${mode}${suffix}`, data);
+    }
+    if (mode === "tasks" && recorder && requested.has("debug") && isObject(data)) {
+      showDebug("input" in data ? "task" : "task_result", data);
+    }
+  }
+
+  function showDebug(type: string, payload: JsonObject): void {
+    show("debug", { step, timestamp: new Date(ambient.now()).toISOString(), type, payload });
+  }
+
+  /** Shows the state that a later attempt goes on from, unless that is the executor's own first word. */
+  async function showReached(first: ExecutorEvent): Promise<void> {
+    if (!reached || (first.type === "stream" && first.mode === "events")) return;
+    const read = reached;
+    reached = null;
+    if (first.type === "stream" && first.mode === "values" && !first.namespace?.length) return;
+    const values = await read();
+    if (values !== undefined && !stopped()) show("values", values);
+  }
+
+  return {
+    last: () => last,
+    async take(event) {
+      if (event.type === "stream") {
+        if (stopped()) return;
+        if (reached) await showReached(event);
+        showStream(event);
+      } else if (event.type === "state") {
+        if (recorder && stopped()) return;
+        if (reached) await showReached(event);
+        last = event;
+        if (recorder) {
+          const { ref, shown, step: number } = await recorder.record(event);
+          step = number;
+          last = { ...event, checkpoint: ref };
+          if (requested.has("checkpoints")) show("checkpoints", shown);
+          if (requested.has("debug")) showDebug("checkpoint", shown);
+        }
+        if (requested.has("messages")) {
+          for (const frame of messageFrames.settled(event.values)) show(frame.event, frame.data);
+        }
+      } else {
+        throw new Error("The executor yielded something that is neither a stream nor a state event");
+      }
+    },
+  };
+}
