@@ -4,24 +4,24 @@
  */
 import type { Ambient } from "./ambient.ts";
 import type { Json } from "./json.ts";
-import type { TerminalStatus } from "./storage.ts";
+import type { StoredFrame, TerminalStatus } from "./storage.ts";
 
-/** One event of a run's stream. */
+/** One event of a stream. */
 export interface Frame {
-  /** Increases within the run; null for what is not part of the record. */
-  readonly id: number | null;
+  /** Increases within the run; null for what is not part of the record. A text only in a thread's stream. */
+  readonly id: number | string | null;
   /** `metadata`, `values`, `updates`, `messages`, `updates|<namespace>`, `error`, `end` … */
   readonly event: string;
   /** One JSON text. */
   readonly data: string;
 }
 
-/** Reads frames one by one; `take` gives those that are ready now, without waiting. */
+/** Reads frames one by one; `take` gives some that are ready now, without waiting: all of them over several calls. */
 export interface FrameReader extends AsyncIterable<Frame> {
   take(): readonly Frame[];
 }
 
-/** How a run ended. `result` is what wait and join answer. `gone`: its row was deleted. */
+/** How a run ended. `result` is what wait and join answer. `gone`: its row was deleted, or this process stops. */
 export interface Outcome {
   readonly status: TerminalStatus | "gone";
   readonly result: Json;
@@ -35,17 +35,35 @@ export interface Tape {
   live: boolean;
   /** Somebody reads the frames, or is about to. */
   watched: boolean;
-  /** The next frame gets this id, or a higher one. */
+  /** The run's frames are stored: a reader gets what the ring does not hold from there. Set it before the first frame. */
+  stored: boolean;
+  /** The attempt that readers are told of with a gap; 0 while none is known. */
+  attempt: number;
+  /** The highest id that a reader has seen elsewhere, as it says. What is told of a run that is gone has ids above it. */
+  seen: number;
+  /** The highest id so far; 0 before the first. */
+  readonly lastId: number;
+  /** Somebody reads, or waits for the end. */
+  readonly followed: boolean;
+  /** The next frame gets this id, or a higher one. Nothing is missing in between. */
   startAt(id: number): void;
+  /** Frames up to this id exist, but not in this ring. No effect when the tape is further. */
+  skipTo(id: number): void;
   publish(event: string, data: string): void;
   end(outcome: Outcome): void;
   /** Resolves when the run has ended. */
   ended(): Promise<Outcome>;
-  /** Frames with an id above `after` that the ring still holds, then live ones until the end. `onLeave` is called once when the reader leaves before the end. */
+  /**
+   * Frames with an id above `after`, then live ones until the end. What the ring does not hold is loaded where it is stored;
+   * what is nowhere is told by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once
+   * when the reader leaves before the end.
+   */
   read(after: number, onLeave?: () => void): FrameReader;
 }
 
 export interface EventsOptions {
+  /** The first stored frames of a run with ids above `after`; not all of them at once, none when there are none. */
+  readonly load?: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   /** What one run's ring holds at the most, in characters. Default 4 Mi. */
   readonly ring_size?: number;
   /** How long an ended run is kept for late readers. Default 60,000. */
@@ -54,98 +72,159 @@ export interface EventsOptions {
   readonly keep_size?: number;
 }
 
-export interface EventsOptions {
-  /** What one run's ring holds at the most, in characters. Default 4 Mi. */
-  readonly ring_size?: number;
-  /** How long the ring of an ended run is kept for late readers. Default 60,000. */
-  readonly keep_ms?: number;
-  /** What the rings of ended runs hold together at the most, in characters. Default 8 Mi. */
-  readonly keep_size?: number;
-}
-
 export interface Events {
   /** The run's tape; made when there is none. */
   tape(run_id: string): Tape;
   find(run_id: string): Tape | undefined;
+  /** Lets go of a tape that nobody follows and nobody in this process writes. */
+  forget(run_id: string, tape: Tape): void;
+  /** Calls `listener` whenever a run of the thread was made or ended here; the result ends that. */
+  onRun(thread_id: string, listener: () => void): () => void;
+  /** A run of the thread was made or ended here, or the thread was deleted. */
+  announce(thread_id: string): void;
   /** Ends every open tape as gone (shut-down). */
   close(): void;
+  readonly closed: boolean;
 }
 
 const FRAME_OVERHEAD = 64;
 /** What an ended run takes beside its frames and its result. */
 const TAPE_OVERHEAD = 1024;
+/** What one `take` gives at the most, in characters: a reader holds no more than that. */
+const TAKE_SIZE = 64 * 1024;
+/** How many loaded pages a tape holds for its readers behind the ring. */
+const PAGES = 4;
 
 export function createEvents(ambient: Ambient, options: EventsOptions = {}): Events {
-  const { ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
+  const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
   const tapes = new Map<string, RunTape>();
+  const listeners = new Map<string, Set<() => void>>();
   // Ended tapes, oldest first; bounded by age and size, so that memory does not follow the number of runs.
-  const kept: { readonly run_id: string; readonly until: number; readonly size: number }[] = [];
+  const kept: { readonly run_id: string; readonly tape: RunTape; readonly until: number; readonly size: number }[] = [];
   let keptSize = 0;
+  let closed = false;
 
-  function keep(run_id: string, size: number): void {
+  function announce(thread_id: string): void {
+    for (const listener of [...(listeners.get(thread_id) ?? [])]) listener();
+  }
+
+  function forget(run_id: string, tape: Tape): void {
+    if (tapes.get(run_id) === tape) tapes.delete(run_id);
+  }
+
+  function keep(run_id: string, tape: RunTape, size: number): void {
     const now = ambient.now();
-    kept.push({ run_id, until: now + keep_ms, size });
+    kept.push({ run_id, tape, until: now + keep_ms, size });
     keptSize += size;
     let count = 0;
     for (const entry of kept) {
       if (entry.until > now && keptSize <= keep_size) break;
       keptSize -= entry.size;
-      tapes.delete(entry.run_id);
+      forget(entry.run_id, entry.tape);
       count++;
     }
     if (count > 0) kept.splice(0, count);
   }
 
+  const shared: TapeTerms = {
+    async load(run_id, after) {
+      // A store that answers at once would let a reader of many frames hold the event loop.
+      await new Promise<void>((resolve) => ambient.defer(resolve));
+      return await load(run_id, after);
+    },
+    ring_size,
+    keep,
+  };
+
   return {
     tape(run_id) {
       let tape = tapes.get(run_id);
       if (!tape) {
-        tape = new RunTape(run_id, ring_size, keep);
+        tape = new RunTape(run_id, shared);
         tapes.set(run_id, tape);
       }
       return tape;
     },
     find: (run_id) => tapes.get(run_id),
+    forget,
+    onRun(thread_id, listener) {
+      const own = listeners.get(thread_id) ?? new Set();
+      listeners.set(thread_id, own.add(listener));
+      return () => {
+        own.delete(listener);
+        if (own.size === 0 && listeners.get(thread_id) === own) listeners.delete(thread_id);
+      };
+    },
+    announce,
     close() {
+      closed = true;
       for (const tape of tapes.values()) tape.end({ status: "gone", result: {} });
       tapes.clear();
+      for (const thread_id of [...listeners.keys()]) announce(thread_id);
+    },
+    get closed() {
+      return closed;
     },
   };
 }
 
 type Step = IteratorResult<Frame, undefined>;
 
+interface TapeTerms {
+  readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
+  readonly ring_size: number;
+  readonly keep: (run_id: string, tape: RunTape, size: number) => void;
+}
+
 // A class, because hundreds of ended tapes are kept: one made of closures takes several times as much.
 class RunTape implements Tape {
   live = false;
   watched = false;
+  stored = false;
+  attempt = 0;
+  seen = 0;
+  lastId = 0;
   outcome: Outcome | undefined;
   readonly #run_id: string;
-  readonly #ringSize: number;
-  readonly #onEnd: (run_id: string, size: number) => void;
-  #frames: Frame[] = [];
+  readonly #terms: TapeTerms;
+  #frames: StoredFrame[] = [];
   #size = 0;
-  #lastId = 0;
   #lostUpTo = 0;
-  // Readers that wait for a frame; each says whether it got what it waits for.
-  #waiting: (() => boolean)[] = [];
+  #readers = 0;
+  // Loaded frames, newest first, for all readers behind the ring: a reader itself holds none.
+  #pages: (readonly StoredFrame[])[] = [];
+  #loading: Promise<unknown> | undefined;
+  // Readers that wait for a frame or the end.
+  #waiting: (() => void)[] = [];
   #ending: ((outcome: Outcome) => void)[] = [];
 
-  constructor(run_id: string, ringSize: number, onEnd: (run_id: string, size: number) => void) {
+  constructor(run_id: string, terms: TapeTerms) {
     this.#run_id = run_id;
-    this.#ringSize = ringSize;
-    this.#onEnd = onEnd;
+    this.#terms = terms;
+  }
+
+  get followed(): boolean {
+    return this.#readers > 0 || this.#ending.length > 0;
   }
 
   startAt(id: number): void {
-    this.#lastId = Math.max(this.#lastId, id - 1);
+    this.lastId = Math.max(this.lastId, id - 1);
+  }
+
+  skipTo(id: number): void {
+    if (id <= this.lastId || this.outcome) return;
+    this.#frames = [];
+    this.#size = 0;
+    this.lastId = id;
+    this.#lostUpTo = id;
+    this.#wake();
   }
 
   publish(event: string, data: string): void {
     if (this.outcome) return;
-    this.#frames.push({ id: ++this.#lastId, event, data });
+    this.#frames.push({ id: ++this.lastId, event, data });
     this.#size += data.length + FRAME_OVERHEAD;
-    if (this.#size > this.#ringSize) this.#cut();
+    if (this.#size > this.#terms.ring_size) this.#cut();
     this.#wake();
   }
 
@@ -155,7 +234,7 @@ class RunTape implements Tape {
     this.#wake();
     for (const resolve of this.#ending) resolve(outcome);
     this.#ending = [];
-    this.#onEnd(this.#run_id, this.#size + weightOf(outcome.result) + TAPE_OVERHEAD);
+    this.#terms.keep(this.#run_id, this, this.#size + weightOf(outcome.result) + TAPE_OVERHEAD);
   }
 
   async ended(): Promise<Outcome> {
@@ -164,65 +243,74 @@ class RunTape implements Tape {
 
   read(after: number, onLeave?: () => void): FrameReader {
     this.watched = true;
-    let cursor = after;
+    this.#readers++;
+    let cursor = Math.max(0, after);
+    // Frames up to here are nowhere any more.
+    let missing = 0;
     let left = false;
-    // A reader behind the ring is told so; a gap is never silent.
-    const gap = (): Frame | undefined => {
-      if (cursor >= this.#lostUpTo) return undefined;
-      cursor = this.#lostUpTo;
-      return {
-        id: null,
-        event: "metadata",
-        data: JSON.stringify({ run_id: this.#run_id, missing_before: cursor + 1 }),
-      };
-    };
-    const step = (): Step | undefined => {
-      const frame = left ? undefined : (gap() ?? this.#frames[this.#indexAfter(cursor)]);
-      cursor = frame?.id ?? cursor;
-      if (frame) return { done: false, value: frame };
-      left ||= this.outcome !== undefined;
-      return left ? { done: true, value: undefined } : undefined;
-    };
-    const take = (): Frame[] => {
-      if (left) return [];
-      const missing = gap();
-      const ready = this.#frames.slice(this.#indexAfter(cursor));
-      cursor = ready.at(-1)?.id ?? cursor;
-      return missing ? [missing, ...ready] : ready;
-    };
-    const leave = (): void => {
-      if (left) return;
+    const close = (): void => {
       left = true;
-      this.#wake();
-      if (!this.outcome) onLeave?.();
+      this.#readers--;
+      this.#pages = [];
     };
-    const iterator = {
-      next: async (): Promise<Step> =>
-        step() ??
-        new Promise<Step>((resolve) => {
-          this.#waiting.push(() => {
-            const arrived = step();
-            if (arrived) resolve(arrived);
-            return arrived !== undefined;
-          });
-        }),
-      return: async (): Promise<Step> => {
-        leave();
-        return { done: true, value: undefined };
-      },
+    const pull = (size: number): Frame[] => {
+      if (left) return [];
+      if (!this.stored) missing = this.#lostUpTo;
+      if (cursor < missing) {
+        cursor = missing;
+        return [this.#gap(cursor + 1)];
+      }
+      const ready: Frame[] = [];
+      const held = this.#held(cursor);
+      let room = size;
+      for (let i = indexAfter(held, cursor); i < held.length && room >= 0; i++) {
+        const frame = held[i] as StoredFrame;
+        ready.push(frame);
+        cursor = frame.id;
+        room -= frame.data.length + FRAME_OVERHEAD;
+      }
+      return ready;
     };
-    return { take, [Symbol.asyncIterator]: () => iterator };
+    const load = async (): Promise<void> => {
+      const first = await this.#load(cursor).catch((error: unknown) => {
+        if (!left) close();
+        throw error;
+      });
+      if (first !== undefined) missing = Math.min(first, this.#lostUpTo + 1) - 1;
+    };
+    const next = async (): Promise<Step> => {
+      while (true) {
+        const [frame] = pull(0);
+        if (frame) return { done: false, value: frame };
+        if (left) return { done: true, value: undefined };
+        if (cursor < this.#lostUpTo) await load();
+        else if (this.outcome) close();
+        else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      }
+    };
+    const leave = async (): Promise<Step> => {
+      if (!left) {
+        close();
+        this.#wake();
+        if (!this.outcome) onLeave?.();
+      }
+      return { done: true, value: undefined };
+    };
+    return { take: () => pull(TAKE_SIZE), [Symbol.asyncIterator]: () => ({ next, return: leave }) };
   }
 
   #wake(): void {
-    if (this.#waiting.length > 0) this.#waiting = this.#waiting.filter((resume) => !resume());
+    if (this.#waiting.length === 0) return;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resume of waiting) resume();
   }
 
   /** Drops the older half of what the ring holds, but never the newest frame. */
   #cut(): void {
     let count = 0;
     for (const { data } of this.#frames.slice(0, -1)) {
-      if (this.#size <= this.#ringSize / 2) break;
+      if (this.#size <= this.#terms.ring_size / 2) break;
       this.#size -= data.length + FRAME_OVERHEAD;
       count++;
     }
@@ -230,16 +318,48 @@ class RunTape implements Tape {
     this.#frames = this.#frames.slice(count);
   }
 
-  #indexAfter(cursor: number): number {
-    let low = 0;
-    let high = this.#frames.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (((this.#frames[middle] as Frame).id as number) > cursor) high = middle;
-      else low = middle + 1;
-    }
-    return low;
+  /** The list that holds the frame after the cursor, if any does. */
+  #held(cursor: number): readonly StoredFrame[] {
+    if (cursor >= this.#lostUpTo) return this.#frames;
+    const covers = (page: readonly StoredFrame[]): boolean =>
+      (page[0] as StoredFrame).id <= cursor + 1 && (page.at(-1) as StoredFrame).id > cursor;
+    return this.#pages.find(covers) ?? [];
   }
+
+  /**
+   * Loads what follows `after`, or gives the first id that the store has instead. One load at a time: its page is still
+   * held when its reader goes on, and readers at one place load it once.
+   */
+  #load(after: number): Promise<number | undefined> {
+    const before = this.#loading;
+    const loading = (async () => {
+      await before;
+      if (this.#held(after).length > 0) return undefined;
+      const page = await this.#terms.load(this.#run_id, after);
+      const first = page[0]?.id ?? Number.POSITIVE_INFINITY;
+      if (page.length > 0) this.#pages = [page, ...this.#pages.slice(0, PAGES - 1)];
+      return first > after + 1 ? first : undefined;
+    })();
+    this.#loading = loading.catch(() => {});
+    return loading;
+  }
+
+  #gap(missing_before: number): Frame {
+    const attempt = this.attempt > 0 ? { attempt: this.attempt } : {};
+    const data = JSON.stringify({ run_id: this.#run_id, ...attempt, missing_before });
+    return { id: null, event: "metadata", data };
+  }
+}
+
+function indexAfter(frames: readonly StoredFrame[], cursor: number): number {
+  let low = 0;
+  let high = frames.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((frames[middle] as StoredFrame).id > cursor) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /** About how many bytes a value takes in memory. */

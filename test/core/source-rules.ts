@@ -81,14 +81,14 @@ export function importsOf(source: string): string[] {
 /** First rule whose `files` matches decides. `may` is matched against a path from the root, or the package's name. */
 const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   {
-    files: /^lib\/(?:assistants|threads)\.ts$/,
-    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|assistants)\.ts$/,
+    files: /^lib\/(?:assistants|threads|thread-stream)\.ts$/,
+    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|assistants|thread-stream)\.ts$/,
   },
   {
-    files: /^lib\/runs\.ts$/,
-    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|kwargs|assistants|threads|worker)\.ts$/,
+    files: /^lib\/runs\//,
+    may: /^lib\/runs\/|^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|kwargs|assistants|threads|worker)\.ts$/,
   },
-  { files: /^lib\/(?:http\/parse|service)\.ts$/, may: /^lib\/|^valibot$/ },
+  { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^lib\/|^valibot$/ },
   { files: /^lib\//, may: /^lib\// },
   {
     files: /^adapters\/sql\//,

@@ -1,0 +1,37 @@
+/** JSON from outside: what agents and callers hand over, copied and checked. */
+import type { Json } from "../json.ts";
+
+/**
+ * A deep copy of what JSON can hold: objects with `toJSON` (dates, LangChain messages) as that gives them, keys that are undefined
+ * left out. Throws for everything else, and names the place.
+ */
+export function copyJson(value: unknown, path: string, above: readonly object[] = []): Json {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return value;
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  if (typeof value !== "object") throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
+  if (above.includes(value)) throw new TypeError(`Not JSON: ${path} contains itself`);
+  const inside = [...above, value];
+  if (Array.isArray(value)) return Array.from(value, (item, at) => copyJson(item, `${path}[${at}]`, inside));
+  const { toJSON } = value as { toJSON?: unknown };
+  if (typeof toJSON === "function") return copyJson(toJSON.call(value), path, inside);
+  if (!isPlain(value)) throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([, item]) => item !== undefined)
+      .map(([key, item]) => [key, copyJson(item, `${path}.${key}`, inside)]),
+  );
+}
+
+/** An object made by a literal, in any realm, or one without a prototype. */
+export function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+export function describe(value: unknown): string {
+  if (typeof value === "function") return "a function";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object" && value !== null) return `an instance of ${value.constructor?.name || "a class"}`;
+  return typeof value === "bigint" ? `the bigint ${value}` : String(value);
+}

@@ -1,0 +1,154 @@
+/** The state a run begins with. */
+import type { ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import { show, showInterrupts, task } from "./call.ts";
+import { copyJson } from "./copy.ts";
+import type { FunctionJob } from "./mod.ts";
+import { apply, messagesOf } from "./state.ts";
+
+/** The node a run without a step is about to enter, and the one it leaves by. */
+export const START = "__start__";
+export const END = "__end__";
+
+export interface Head {
+  readonly values: JsonObject;
+  readonly next: readonly string[];
+  readonly tasks: readonly Task[];
+  /** The number of this state; −2 where there is none, so that the first one is −1. */
+  readonly step: number;
+  /** What was asked when the run began, in its first attempt. */
+  readonly asked: readonly Interrupt[];
+}
+
+export async function readHead(job: Job): Promise<Head> {
+  const { checkpoints, resumed, from } = job;
+  // In a later attempt the newest state is this run's own, not the one it forked from.
+  const stored = await checkpoints.get(resumed || !from ? { ns: "" } : from);
+  if (!stored) {
+    if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
+    return { values: {}, next: [], tasks: [], step: -2, asked: [] };
+  }
+  let first: StoredCheckpoint | null = stored;
+  if (resumed && isObject(job.command?.resume ?? null)) {
+    while (first?.run_id === job.run_id)
+      first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
+  }
+  const { next, tasks } = rest(stored);
+  return {
+    values: Object.fromEntries(stored.values.map((value) => [value.channel, read(value)])),
+    next,
+    tasks,
+    step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
+    asked: first ? rest(first).tasks.flatMap((pending) => pending.interrupts) : [],
+  };
+}
+
+function rest({ payload }: StoredCheckpoint): Pick<Head, "next" | "tasks"> {
+  const { next = foreign(), tasks = [] } = read(payload) as unknown as Partial<Head>;
+  return { next, tasks };
+}
+
+function read({ type, data }: Payload): Json {
+  return type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : foreign();
+}
+
+function foreign(): never {
+  throw new Error("The thread's state was written by another kind of graph");
+}
+
+interface Opening {
+  readonly events: readonly ExecutorEvent[];
+  readonly values: JsonObject;
+  readonly step: number;
+  /** Whether the function is to be called. */
+  readonly call: boolean;
+}
+
+/** Applies what the request brings to the state, and decides whether the function is called. */
+export function open(job: Job, head: Head, uuid: () => string): Opening {
+  const { command, graph_id: name } = job;
+  const input = command ? null : (job.input ?? null);
+  const breakpoint = job.interrupt_before === "*" || job.interrupt_before.includes(name);
+
+  if (job.resumed && !head.next.includes(START)) {
+    // The earlier attempt got past its input. Where it had stopped for good, only its last words are missing.
+    const { values, step, next, tasks } = head;
+    const events = show(job, "values", values);
+    const stopped = tasks.filter((task) => task.error === null);
+    if (next.length > 0 && stopped.length === 0) return { events, values, step, call: true };
+    const asked = stopped.flatMap((task) => task.interrupts);
+    if (next.length > 0) events.push(...showInterrupts(job, asked));
+    return { events: [...events, { type: "state", values, next, tasks }], values, step, call: false };
+  }
+
+  const targets = (command?.goto ?? []).map((to) => (typeof to === "string" ? { node: to, input: null } : to));
+  const stranger = targets.find((target) => target.node !== name && target.node !== END);
+  if (stranger)
+    throw new Error(`goto names ${JSON.stringify(stranger.node)}, but the only node is ${JSON.stringify(name)}`);
+  const ends = targets.length > 0 && targets.every((target) => target.node === END);
+
+  const changes: JsonObject[] = input === null ? [] : [asUpdate(input)];
+  if (command) {
+    changes.push(...commandUpdates(command.update ?? null));
+    for (const target of targets)
+      if (target.node === name && target.input !== null) changes.push(asUpdate(target.input));
+  }
+  const values = changes.reduce(
+    // A copy, because the function is given the job's objects too.
+    (state, change) => apply(state, copyJson(change, "input") as JsonObject, uuid, "human").values,
+    head.values,
+  );
+
+  const goesOn = input === null && head.next.includes(name);
+  const stops = !ends && breakpoint && !goesOn && command?.resume === undefined;
+  const next = ends ? [] : [name];
+  const events: ExecutorEvent[] = [];
+  let { step } = head;
+  if (input !== null && !job.resumed) {
+    events.push({ type: "state", values: head.values, next: [START], tasks: [], step: { source: "input" } });
+    step++;
+  }
+  events.push(...show(job, "values", values));
+  if (changes.length > 0 || ends || stops) {
+    const tasks = stops ? [task(uuid(), name)] : [];
+    events.push({ type: "state", values, next, tasks, step: { source: "loop" } });
+    step++;
+  }
+  if (stops) events.push(...showInterrupts(job, []));
+  return { events, values, step, call: !ends && !stops };
+}
+
+function asUpdate(input: Json): JsonObject {
+  return isObject(input) ? input : { input };
+}
+
+function commandUpdates(update: Json): JsonObject[] {
+  if (update === null) return [];
+  if (isObject(update)) return [update];
+  const isPair = (pair: Json): pair is [string, Json] =>
+    Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string";
+  if (!Array.isArray(update) || !update.every(isPair)) {
+    throw new Error("command.update must be an object or a list of [key, value]");
+  }
+  return update.map((pair) => Object.fromEntries([pair]));
+}
+
+export function functionJob(
+  job: Job,
+  head: Head,
+  values: JsonObject,
+  signal: AbortSignal,
+): Omit<FunctionJob, "emit" | "interrupt"> {
+  const state = copyJson(values, "state") as JsonObject;
+  const { command } = job;
+  const resume = command?.resume;
+  // An answer may come as a map by interrupt id; the function has one question open, so it gets that one's answer.
+  const asked = head.asked.find(({ id }) => isObject(resume as Json) && Object.hasOwn(resume as JsonObject, id));
+  return {
+    ...job,
+    command: command && asked ? { ...command, resume: (resume as JsonObject)[asked.id] as Json } : command,
+    state,
+    messages: messagesOf(state) as JsonObject[],
+    signal,
+  };
+}

@@ -1,0 +1,209 @@
+/** Creates runs: looks up what the request names, and tries again when that changed before the run was stored. */
+import type { Ambient } from "../ambient.ts";
+import type { AssistantDirectory } from "../assistants.ts";
+import { ServiceError } from "../errors.ts";
+import type { Events } from "../events.ts";
+import type { Executor } from "../executor.ts";
+import type {
+  AssistantRow,
+  CreatedRun,
+  CreateRun,
+  CreateRunOutcome,
+  CreateRunsOutcome,
+  RunRow,
+  Scope,
+  Storage,
+  ThreadRow,
+} from "../storage.ts";
+import type { Worker } from "../worker.ts";
+import { checkpointOf, checkRequest, planRun, type Resolved, type RunCreate, type RunOrigin } from "./request.ts";
+import type { Stops } from "./stop.ts";
+
+export interface CreateOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+  readonly events: Events;
+  readonly worker: Worker;
+  readonly assistants: AssistantDirectory;
+  readonly limits: NonNullable<CreateRun["limits"]>;
+  readonly stops: Stops;
+}
+
+/** `repeated`: an earlier call with the same idempotency key made it. */
+export interface Created {
+  readonly run: RunRow;
+  readonly repeated: boolean;
+}
+
+/** `watched`: the run's frames are about to be read. */
+export type CreateRunCall = (
+  thread_id: string | null,
+  request: RunCreate,
+  origin: RunOrigin,
+  watched?: boolean,
+) => Promise<Created>;
+
+export function createCreator(options: CreateOptions): {
+  readonly create: CreateRunCall;
+  /** All of them, or none. */
+  readonly createBatch: (requests: readonly RunCreate[], origin: RunOrigin) => Promise<readonly Created[]>;
+} {
+  const { storage, scope, ambient, events, worker, assistants, limits, stops } = options;
+  const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
+
+  function refuseUnhosted({ graph_id }: AssistantRow): void {
+    if (!hosted.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+  }
+
+  async function threadOf(thread_id: string, request: RunCreate): Promise<ThreadRow | null> {
+    const id = thread_id.toLowerCase();
+    const from = checkpointOf(request);
+    const [thread, at] = await Promise.all([
+      storage.getThread(scope, id),
+      from ? storage.getCheckpoint(scope, id, from) : null,
+    ]);
+    if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
+      throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+    }
+    // What is about to be rolled back is nothing to start from.
+    const goes = request.multitask_strategy === "rollback" && thread?.running === at?.metadata["run_id"];
+    if (from && (!at || goes)) {
+      throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
+    }
+    return thread;
+  }
+
+  const create: CreateRunCall = async (thread_id, request, origin, watched = false) => {
+    checkRequest(request, thread_id);
+    const ids = { thread_id: thread_id?.toLowerCase() ?? ambient.uuid(), run_id: ambient.uuid() };
+    const temporary = thread_id === null && request.on_completion !== "keep";
+    let assistant = await assistants.recall(request.assistant_id);
+    while (true) {
+      refuseUnhosted(assistant);
+      const thread = thread_id === null ? null : await threadOf(thread_id, request);
+      const created = await store(
+        { request, origin, assistant, thread, temporary, now: ambient.now(), ...ids },
+        watched,
+      );
+      if (created) return created;
+      assistant = await assistants.resolve(request.assistant_id);
+    }
+  };
+
+  /** The claim of a run that is to start at once, where its thread is free as far as known and a place is too. */
+  function reserve({ thread, now }: Resolved, plan: CreateRun): Pick<CreateRun, "claim"> {
+    const claim = plan.run.created_at > now || thread?.status === "busy" ? null : worker.reserve();
+    return claim ? { claim } : {};
+  }
+
+  function started(
+    { run, claimed, stopped }: CreatedRun,
+    { run: { created_at }, now }: CreateRun,
+    watched: boolean,
+  ): Created {
+    if (claimed) {
+      if (watched) events.tape(run.run_id).watched = true;
+      worker.start(claimed);
+    } else if (created_at > now) {
+      worker.wakeAt(created_at);
+    } else {
+      worker.wake();
+    }
+    if (stopped.length > 0) stops.stopped(stopped);
+    events.announce(run.thread_id);
+    return { run, repeated: false };
+  }
+
+  /** Null when the assistant or the thread changed meanwhile: the caller looks again. */
+  async function store(resolved: Resolved, watched: boolean): Promise<Created | null> {
+    const plan: CreateRun = { ...planRun(resolved), limits };
+    const claim = reserve(resolved, plan);
+    let outcome: CreateRunOutcome | undefined;
+    try {
+      outcome = await storage.createRun(scope, { ...plan, ...claim });
+    } finally {
+      if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release();
+    }
+    if (outcome.kind === "created") return started(outcome, plan, watched);
+    return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
+  }
+
+  /** The same for all of them. */
+  async function storeAll(all: readonly Resolved[]): Promise<readonly Created[] | null> {
+    const made = all.map((resolved): CreateRun => ({ ...planRun(resolved), limits }));
+    const plans = made.map((plan, i) => ({ ...plan, ...reserve(all[i] as Resolved, plan) }));
+    let outcome: CreateRunsOutcome | undefined;
+    try {
+      outcome = await storage.createRuns(scope, plans);
+    } finally {
+      const created = outcome?.kind === "created" ? outcome.created : [];
+      for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release();
+    }
+    if (outcome.kind === "created") {
+      return outcome.created.map((created, i) => started(created, plans[i] as CreateRun, false));
+    }
+    if (outcome.kind === "repeated") return outcome.runs.map((run) => repeated(run, outcome.same_body));
+    const { outcome: why, index } = outcome;
+    // Some are known, but not all: the others are gone.
+    if (why.kind === "repeated") return [repeated(null, why.same_body)];
+    return refuse(why, (all[index] as Resolved).thread_id);
+  }
+
+  return {
+    create,
+    async createBatch(requests, origin) {
+      if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
+      for (const request of requests) checkRequest(request, null);
+      const { idempotency, ...rest } = origin;
+      const ids = requests.map((_, i) => ({
+        thread_id: ambient.uuid(),
+        run_id: ambient.uuid(),
+        origin: idempotency ? { ...rest, idempotency: { ...idempotency, route: `${idempotency.route}#${i}` } } : rest,
+      }));
+      let look = assistants.recall;
+      while (true) {
+        const all: Resolved[] = [];
+        for (const [i, request] of requests.entries()) {
+          const assistant = await look(request.assistant_id);
+          refuseUnhosted(assistant);
+          const temporary = request.on_completion !== "keep";
+          const now = ambient.now();
+          all.push({ request, assistant, thread: null, temporary, now, ...(ids[i] as (typeof ids)[number]) });
+        }
+        const made = await storeAll(all);
+        if (made) return made;
+        look = assistants.resolve;
+      }
+    },
+  };
+}
+
+/** The run that an earlier call with the same idempotency key made. */
+function repeated(run: RunRow | null, same_body: boolean): Created {
+  if (!same_body) throw new ServiceError("invalid", "Idempotency-Key: was used for another request");
+  if (!run) throw new ServiceError("conflict", "The run that was made with this Idempotency-Key is gone");
+  return { run, repeated: true };
+}
+
+type Refused = Exclude<CreateRunOutcome, { readonly kind: "created" | "repeated" }>;
+
+/** Null for what may be tried again. */
+function refuse(outcome: Refused, thread_id: string): null {
+  switch (outcome.kind) {
+    case "thread_not_found":
+      throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+    case "thread_busy":
+      throw new ServiceError(
+        "conflict",
+        `Thread ${thread_id} is already running a task. Wait for it to end, or choose another multitask_strategy`,
+      );
+    case "thread_full":
+      throw new ServiceError("conflict", `Thread ${thread_id} has ${outcome.pending} pending runs`);
+    case "deployment_full":
+      throw new ServiceError("conflict", `The deployment has ${outcome.pending} pending runs`);
+    case "stale":
+      return null;
+  }
+}

@@ -1,0 +1,211 @@
+/** The tapes of runs, whoever executes them: found, replayed, fed from the store, and ended as the run's row says. */
+import type { Ambient } from "../ambient.ts";
+import type { Events, Frame, FrameReader, Tape } from "../events.ts";
+import type { StreamMode } from "../executor.ts";
+import type { Json } from "../json.ts";
+import type { RunRow, RunStatus, Scope, Storage, TerminalStatus } from "../storage.ts";
+import { StateUnreadable, type ThreadDirectory } from "../threads.ts";
+import { closeTape, endRolledBack, firstId, waitResult } from "../worker.ts";
+
+export interface FollowOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly ambient: Ambient;
+  readonly events: Events;
+  readonly threads: Pick<ThreadDirectory, "current">;
+}
+
+export interface Follower {
+  /** Frames of a run after an id that the reader has seen; from the start when no run has such an id. */
+  read(
+    run: RunRow,
+    after: number,
+    onLeave?: () => void,
+  ): Promise<{ readonly tape: Tape; readonly frames: FrameReader }>;
+  /** What wait and join answer. */
+  result(run: RunRow): Promise<{ readonly tape: Tape; readonly result: Promise<Json> }>;
+  /** Looks after a tape that nobody in this process writes: feeds it from the store and ends it when the run's row says so. */
+  watch(run_id: string, tape: Tape): void;
+  /** Does that once, now, for whoever reads the run here: its row has changed. */
+  look(run_id: string): Promise<void>;
+}
+
+/** A reader that says it has seen more has not. */
+const HIGHEST_ID = 2 ** 52;
+/** How often a run that executes elsewhere is looked at: soon again when it had something new. */
+const SOON_MS = 250;
+const LATER_MS = 1_000;
+
+export function createFollower({ storage, scope, ambient, events, threads }: FollowOptions): Follower {
+  const watched = new Set<Tape>();
+  const open = (tape: Tape): boolean => !tape.outcome && !tape.live;
+
+  function watch(run_id: string, tape: Tape): void {
+    if (!open(tape) || watched.has(tape)) return;
+    watched.add(tape);
+    lookAfter(run_id, tape, SOON_MS);
+  }
+
+  function lookAfter(run_id: string, tape: Tape, ms: number): void {
+    ambient.timer(ms, async () => {
+      const before = tape.lastId;
+      try {
+        if (open(tape)) await end(run_id, tape);
+        if (open(tape) && tape.stored) await feed(run_id, tape);
+      } catch (error) {
+        ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
+      }
+      if (open(tape) && tape.followed) {
+        lookAfter(run_id, tape, tape.lastId > before ? SOON_MS : Math.min(2 * ms, LATER_MS));
+        return;
+      }
+      watched.delete(tape);
+      if (open(tape)) events.forget(run_id, tape);
+    });
+  }
+
+  /** Takes over frames that another process has stored. */
+  async function feed(run_id: string, tape: Tape): Promise<void> {
+    while (tape.followed) {
+      const page = await storage.readFrames(scope, run_id, tape.lastId);
+      if (page.length === 0 || !open(tape)) return;
+      for (const { id, event, data } of page) {
+        tape.skipTo(id - 1);
+        if (id > tape.lastId) tape.publish(event, data);
+      }
+      await new Promise<void>((resolve) => ambient.defer(resolve));
+    }
+  }
+
+  /** Ends the tape when the run's row says so. */
+  async function end(run_id: string, tape: Tape): Promise<void> {
+    const row = await storage.getRun(scope, run_id);
+    if (!row) {
+      if (open(tape)) endRolledBack(tape, run_id);
+      return;
+    }
+    const result = isOver(row) ? await storedResult(row) : null;
+    // It may have been claimed here meanwhile.
+    if (!open(tape)) return;
+    tape.stored ||= row.framed;
+    tape.attempt = row.attempt;
+    if (!isOver(row)) return;
+    const end_frame = row.end_frame ?? firstId(row.claims) + 1;
+    // What was stored once and is not any more is missing: readers are told.
+    if (row.kwargs["resumable"] === true) tape.skipTo(end_frame - (row.error ? 2 : 1));
+    closeTape(tape, run_id, { status: row.status as TerminalStatus, result }, row.error, end_frame);
+  }
+
+  /** What wait and join answer for a run that ended before anybody asked. */
+  async function storedResult(run: RunRow): Promise<Json> {
+    if (run.error) return { __error__: run.error };
+    if (run.temporary) return run.result ?? {};
+    const thread = await storage.getThread(scope, run.thread_id);
+    try {
+      const state = thread && (await threads.current(thread));
+      return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[]) : {};
+    } catch (error) {
+      if (!(error instanceof StateUnreadable)) throw error;
+      // The graph cannot read its state any more; the run has ended all the same.
+      ambient.log({ level: "error", message: "a state could not be read", run_id: run.run_id, error });
+      return { __error__: { error: "StateUnreadable", message: "The state could not be read" } };
+    }
+  }
+
+  /** The tape of a run, ended already when the run is over. Who reads it, after an id it has seen, says `watch` afterwards. */
+  async function follow({ run_id }: RunRow, after = 0): Promise<Tape> {
+    const seen = Math.min(after, HIGHEST_ID);
+    const known = events.find(run_id);
+    // Who found the row just before the run was gone has not seen that: it is told with ids above what it has seen.
+    const late = known?.outcome?.status === "gone" && seen > known.lastId - 2;
+    if (known && !late) {
+      known.seen = Math.max(known.seen, seen);
+      return known;
+    }
+    if (known) events.forget(run_id, known);
+    // The row may be older than the end of the run: what counts is the row once the tape is there.
+    const tape = events.tape(run_id);
+    tape.seen = seen;
+    try {
+      await end(run_id, tape);
+    } catch (error) {
+      events.forget(run_id, tape);
+      throw error;
+    }
+    return tape;
+  }
+
+  /** Where to read from: ids that no run has are unknown, and everything is read then. */
+  async function place(run_id: string, tape: Tape, after: number): Promise<number> {
+    if (after > tape.lastId && tape.stored && !tape.outcome) {
+      // Another process may have shown it.
+      const [frame] = await storage.readFrames(scope, run_id, after - 1);
+      if (frame?.id === after) {
+        if (open(tape)) tape.skipTo(after);
+        return after;
+      }
+    }
+    return after <= tape.lastId ? after : 0;
+  }
+
+  return {
+    watch,
+    async look(run_id) {
+      const tape = events.find(run_id);
+      if (tape && open(tape)) await end(run_id, tape);
+    },
+    async read(run, after, onLeave) {
+      const tape = await follow(run, after);
+      const frames = tape.read(await place(run.run_id, tape, after), onLeave);
+      watch(run.run_id, tape);
+      return { tape, frames };
+    },
+    async result(run) {
+      const tape = await follow(run);
+      const result = tape.ended().then((outcome) => outcome.result ?? {});
+      watch(run.run_id, tape);
+      return { tape, result };
+    },
+  };
+}
+
+const isOver = ({ status }: { readonly status: RunStatus }): boolean => status !== "pending" && status !== "running";
+
+/** Frames that every reader gets, whatever modes it asked for. */
+const ALWAYS = new Set(["metadata", "error", "feedback", "end"]);
+
+/**
+ * The frames of these modes, all without any, and the end also for a reader that has seen it: clients take an empty stream
+ * for a broken one. Not a generator: that would leave its source only with the next frame.
+ */
+export function joined(frames: FrameReader, tape: Tape, run_id: string, modes: readonly StreamMode[]): FrameReader {
+  const source = frames[Symbol.asyncIterator]();
+  let ended = false;
+  const wanted = ({ event }: Frame): boolean => {
+    ended ||= event === "end";
+    const name = event.split("|", 1)[0] as string;
+    if (modes.length === 0 || ALWAYS.has(name)) return true;
+    if (name.startsWith("messages/")) return modes.includes("messages");
+    return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));
+  };
+  return {
+    take: () => frames.take().filter(wanted),
+    [Symbol.asyncIterator]: () => ({
+      async next() {
+        while (true) {
+          const { done, value } = await source.next();
+          if (!done && !wanted(value)) continue;
+          if (!done) return { done, value };
+          const status = ended ? "gone" : (tape.outcome?.status ?? "gone");
+          if (status === "gone") return { done, value: undefined };
+          ended = true;
+          return { done: false, value: { id: null, event: "end", data: JSON.stringify({ run_id, status }) } };
+        }
+      },
+      async return() {
+        await source.return?.();
+        return { done: true, value: undefined };
+      },
+    }),
+  };
+}

@@ -1,0 +1,219 @@
+/** Runs: executions of an assistant, on a thread or without one. */
+import type { Ambient } from "../ambient.ts";
+import type { AssistantDirectory } from "../assistants.ts";
+import { ServiceError } from "../errors.ts";
+import type { Events, FrameReader } from "../events.ts";
+import type { Executor, StreamMode } from "../executor.ts";
+import type { Json, JsonObject } from "../json.ts";
+import type {
+  CreateRun,
+  MultitaskStrategy,
+  RunRow,
+  RunStatus,
+  Scope,
+  StopAction,
+  StopTarget,
+  Storage,
+} from "../storage.ts";
+import type { ThreadDirectory } from "../threads.ts";
+import { endDeleted, type Worker } from "../worker.ts";
+import { type Created, createCreator } from "./create.ts";
+import { createFollower, type Follower, joined } from "./follow.ts";
+import type { RunCreate, RunOrigin } from "./request.ts";
+import { createStops } from "./stop.ts";
+
+export type { Frame, FrameReader } from "../events.ts";
+export type { RunCreate, RunOrigin } from "./request.ts";
+
+/** A run as the API shows it; times are ISO 8601, UTC. */
+export interface Run {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  /** Of a run that is to start later: when it does. */
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly status: RunStatus;
+  readonly metadata: JsonObject;
+  readonly kwargs: JsonObject;
+  readonly multitask_strategy: MultitaskStrategy;
+}
+
+/**
+ * A reader of a run's frames; the last one is `end`, and then the run's status is final already. Leaving the loop early (or
+ * `return()`) unsubscribes, and interrupts the run if it was asked to be cancelled on disconnect.
+ */
+export interface RunStream {
+  readonly run: Run;
+  readonly frames: FrameReader;
+}
+
+/** A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`. Never rejects for a failed run. */
+export interface RunWait {
+  readonly run: Run;
+  readonly result: Promise<Json>;
+  /** The caller is gone: unsubscribes, and interrupts the run if it was asked to be cancelled on disconnect. */
+  leave(): void;
+}
+
+export interface RunCancel {
+  /** Default `interrupt`: the run ends as `interrupted`, with what its steps have done. `rollback`: it never was. */
+  readonly action?: StopAction;
+  /** Resolve only when it has ended and its executor has let go. Default: when it is certain that it will. */
+  readonly wait?: boolean;
+}
+
+/** `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a run that is gone), invalid, not_built, bad_request. */
+export interface Runs {
+  create(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<Run>;
+  stream(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunStream>;
+  wait(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunWait>;
+  /** Stateless runs, in the order of the requests: all of them, or none. */
+  createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
+  /** Errors: not_found. */
+  get(thread_id: string, run_id: string): Promise<Run>;
+  /** Newest first. Errors: not_found (thread). */
+  list(
+    thread_id: string,
+    query?: { readonly limit?: number; readonly offset?: number; readonly status?: RunStatus },
+  ): Promise<readonly Run[]>;
+  /** Errors: not_found; conflict while it is running. */
+  delete(thread_id: string, run_id: string): Promise<void>;
+  /** No effect on a run that has ended. Errors: not_found. */
+  cancel(thread_id: string | null, run_id: string, options?: RunCancel): Promise<void>;
+  /** Errors: not_found when the thread has none of the runs named. */
+  cancelMany(target: StopTarget, action?: StopAction): Promise<void>;
+  /** Errors: not_found. */
+  join(thread_id: string, run_id: string, options?: { readonly cancel_on_disconnect?: boolean }): Promise<RunWait>;
+  /**
+   * Frames after `after`, or all that are kept when it is absent or no id of this run; then live ones. What is not kept any
+   * more is told by a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
+   */
+  joinStream(
+    thread_id: string | null,
+    run_id: string,
+    options?: {
+      readonly after?: number;
+      /** Show only these of the run's modes. */
+      readonly modes?: readonly StreamMode[];
+      readonly cancel_on_disconnect?: boolean;
+    },
+  ): Promise<RunStream>;
+}
+
+/** What the worker and the threads use of runs. */
+export interface RunDirectory extends Runs, Pick<Follower, "watch"> {
+  /** Frames of a run after an id, whoever executes it. */
+  read: Follower["read"];
+  /** These active runs were deleted with their thread: whoever executes or reads them learns it. */
+  deleted(run_ids: readonly string[]): void;
+}
+
+export interface RunOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+  readonly events: Events;
+  readonly worker: Worker;
+  readonly assistants: AssistantDirectory;
+  readonly threads: ThreadDirectory;
+  readonly limits: NonNullable<CreateRun["limits"]>;
+}
+
+export function createRuns(options: RunOptions): RunDirectory {
+  const { storage, scope, ambient, events, threads } = options;
+  const follower = createFollower(options);
+  const stops = createStops({ ...options, follower });
+  const { create, createBatch } = createCreator({ ...options, stops });
+
+  async function find(thread_id: string | null, run_id: string): Promise<RunRow> {
+    const run = await storage.getRun(scope, run_id.toLowerCase());
+    if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
+      throw new ServiceError("not_found", `Run ${run_id} not found`);
+    }
+    return run;
+  }
+
+  const leave = (run: RunRow, cancel: boolean) => (): void => {
+    if (!cancel) return;
+    stops
+      .stop(run, "interrupt", false)
+      .catch((error: unknown) =>
+        ambient.log({ level: "error", message: "a run was not cancelled on disconnect", run_id: run.run_id, error }),
+      );
+  };
+
+  async function wait(run: RunRow, cancel: boolean): Promise<RunWait> {
+    const { tape, result } = await follower.result(run);
+    return { run: toRun(run), result, leave: leave(run, cancel && !tape.outcome) };
+  }
+
+  return {
+    watch: follower.watch,
+    read: follower.read,
+    deleted: stops.deleted,
+    async create(thread_id, request, origin = {}) {
+      return asCreated(await create(thread_id, request, origin));
+    },
+    async createBatch(requests, origin = {}) {
+      return (await createBatch(requests, origin)).map(asCreated);
+    },
+    async stream(thread_id, request, origin = {}) {
+      const { run } = await create(thread_id, request, origin, true);
+      const { frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"));
+      return { run: toRun(run), frames };
+    },
+    async wait(thread_id, request, origin = {}) {
+      const { run } = await create(thread_id, request, origin);
+      return await wait(run, request.on_disconnect === "cancel");
+    },
+    async get(thread_id, run_id) {
+      return toRun(await find(thread_id, run_id));
+    },
+    async list(thread_id, { limit = 10, offset = 0, status } = {}) {
+      const thread = await threads.visible(thread_id);
+      const rows = await storage.listRuns(scope, thread.thread_id, { limit, offset, ...(status ? { status } : {}) });
+      return rows.map(toRun);
+    },
+    async delete(thread_id, run_id) {
+      const run = await find(thread_id, run_id);
+      const outcome = await storage.deleteRun(scope, run.thread_id, run.run_id);
+      if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
+      if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
+      const tape = events.find(run.run_id);
+      if (tape) endDeleted(tape, run.run_id);
+    },
+    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false } = {}) {
+      await stops.stop(await find(thread_id, run_id), action, waits);
+    },
+    async cancelMany(target, action = "interrupt") {
+      await stops.stopMany(target, action);
+    },
+    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}) {
+      return await wait(await find(thread_id, run_id), cancel_on_disconnect);
+    },
+    async joinStream(thread_id, run_id, { after = 0, modes = [], cancel_on_disconnect = false } = {}) {
+      const run = await find(thread_id, run_id);
+      const { tape, frames } = await follower.read(run, after, leave(run, cancel_on_disconnect));
+      return { run: toRun(run), frames: joined(frames, tape, run.run_id, modes) };
+    },
+  };
+}
+
+/** An idle worker may have taken it in the same moment: it is shown as it was made. */
+const asCreated = ({ run, repeated }: Created): Run => ({ ...toRun(run), ...(repeated ? {} : { status: "pending" }) });
+
+function toRun(row: RunRow): Run {
+  return {
+    run_id: row.run_id,
+    thread_id: row.thread_id,
+    assistant_id: row.assistant_id,
+    created_at: new Date(row.created_at).toISOString(),
+    updated_at: new Date(row.updated_at).toISOString(),
+    status: row.status,
+    metadata: row.metadata,
+    kwargs: row.kwargs,
+    multitask_strategy: row.multitask_strategy,
+  };
+}

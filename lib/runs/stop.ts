@@ -1,0 +1,106 @@
+/** Stops runs: durably first, then their workers, then their readers. */
+import type { Ambient } from "../ambient.ts";
+import { ServiceError } from "../errors.ts";
+import type { Events } from "../events.ts";
+import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage.ts";
+import { endDeleted, endRolledBack, type Worker } from "../worker.ts";
+import type { Follower } from "./follow.ts";
+
+export interface StopOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly ambient: Ambient;
+  readonly events: Events;
+  readonly worker: Worker;
+  readonly follower: Follower;
+}
+
+export interface Stops {
+  /** Resolves once it is stored; with `wait` once the run has ended and its executor has let go. */
+  stop(run: RunRow, action: StopAction, wait: boolean): Promise<void>;
+  stopMany(target: StopTarget, action: StopAction): Promise<void>;
+  /** The store has stopped these runs: tells whoever executes or reads them. */
+  stopped(runs: readonly StoppedRun[]): void;
+  /** The rows of these runs were deleted with their thread. */
+  deleted(run_ids: readonly string[]): void;
+}
+
+type Named = Extract<StopTarget, { readonly thread_id: string }>;
+const lowerCase = ({ thread_id, run_ids }: Named): Named => ({
+  thread_id: thread_id.toLowerCase(),
+  run_ids: run_ids.map((run_id) => run_id.toLowerCase()),
+});
+
+/** How often a run that ends elsewhere is looked at by who waits for it. */
+const WAIT_MS = 100;
+
+export function createStops({ storage, scope, ambient, events, worker, follower }: StopOptions): Stops {
+  function stopped(runs: readonly StoppedRun[]): void {
+    for (const { run_id, thread_id, kind, slot_token } of runs) {
+      const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
+      const tape = events.find(run_id);
+      if (kind === "deleted" && tape) endRolledBack(tape, run_id);
+      if (kind === "ended") {
+        follower.look(run_id).catch((error: unknown) => {
+          ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
+        });
+      }
+      if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
+    }
+    for (const thread_id of new Set(runs.map((run) => run.thread_id))) events.announce(thread_id);
+    worker.wake();
+  }
+
+  /** If whoever executes a run is dead, somebody else can go on when its time is over. */
+  function wakeAfter(thread_id: string, slot_token: string): void {
+    storage.getThread(scope, thread_id).then(
+      (thread) => {
+        if (thread?.slot?.token === slot_token) worker.wakeAt(thread.slot.until);
+      },
+      (error: unknown) => {
+        ambient.log({ level: "warn", message: "a stopped run could not be watched", thread_id, error });
+      },
+    );
+  }
+
+  /** It has ended, and nothing executes it any more: its thread's slot is free, another's, or over. */
+  async function settled({ run_id, thread_id, slot_token }: StoppedRun): Promise<void> {
+    await worker.settled(run_id);
+    while (true) {
+      const [run, thread] = await Promise.all([storage.getRun(scope, run_id), storage.getThread(scope, thread_id)]);
+      const active = run?.status === "pending" || run?.status === "running";
+      const slot = thread?.slot ?? null;
+      const held = slot !== null && slot.token === slot_token && slot.until > ambient.now();
+      if (!active && !held) return;
+      await new Promise<void>((resolve) => void ambient.timer(WAIT_MS, resolve));
+    }
+  }
+
+  return {
+    stopped,
+    async stop(run, action, wait) {
+      const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
+      const runs = await storage.stopRuns(scope, target, action, ambient.now());
+      stopped(runs);
+      if (wait) await Promise.all(runs.map(settled));
+    },
+    async stopMany(given, action) {
+      const target = "status" in given ? given : lowerCase(given);
+      const runs = await storage.stopRuns(scope, target, action, ambient.now());
+      stopped(runs);
+      if (runs.length > 0 || "status" in target) return;
+      const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(scope, run_id)));
+      if (!known.some((run) => run?.thread_id === target.thread_id)) {
+        throw new ServiceError("not_found", `Thread ${target.thread_id} has none of these runs`);
+      }
+    },
+    deleted(run_ids) {
+      for (const run_id of run_ids) {
+        worker.cancel(run_id, "rolled_back");
+        const tape = events.find(run_id);
+        if (tape) endDeleted(tape, run_id);
+      }
+      worker.wake();
+    },
+  };
+}
