@@ -1,12 +1,14 @@
 /** One attempt of a run on a compiled graph. */
 import type { Command, ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { type Answers, openAnswers } from "./answers.ts";
 import { type Graph, type GraphConfig, type GraphSource, withSaver } from "./graph.ts";
 import { heldCheckpoints, heldValues } from "./held.ts";
 import { isMessage, type Message } from "./json.ts";
-import { INTERRUPT, JobSaver, onlyThread, type TaskWrite } from "./saver.ts";
+import { INTERRUPT, JobSaver, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
+import { Watch } from "./watch.ts";
 import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 
 /** Loads a module of the user's LangGraph. */
@@ -33,18 +35,27 @@ export async function* execute(
   // Nobody reads these checkpoints after the run: they need not outlive it.
   const held = job.temporary && job.durability === "exit" && !job.resumed;
   const threads = onlyThread(job.thread_id, held ? heldCheckpoints() : job.checkpoints);
-  const saver = new JobSaver({ threads, serde: held ? heldValues : stored, metadata: job.metadata }, (error) =>
-    stop.abort(error),
+  const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
+  const saver = new JobSaver(
+    { threads, serde: held ? heldValues : stored, metadata: job.metadata },
+    {
+      run_id: job.run_id,
+      answers,
+      signal,
+      onFailure: (error) => stop.abort(error),
+    },
   );
-  const graph = withSaver(hosted, saver);
+  const either = AbortSignal.any([signal, stop.signal]);
+  const watch = new Watch(either);
+  const graph = withSaver(watch.graph(hosted), saver);
   let values: unknown;
   let shownValues: Json | undefined;
   let interrupted = false;
   let ended = false;
   let chunks: AsyncIterator<unknown> | undefined;
   try {
-    const options = streamOptions(job, await forkOf(job), AbortSignal.any([signal, stop.signal]));
-    const input = await inputOf(job, saver, options, load);
+    const options = streamOptions(job, await forkOf(job), either);
+    const input = await inputOf(job, answers, load);
     const events = job.modes.has("events");
     const stream = events
       ? graph.streamEvents(input, { ...options, version: "v2" })
@@ -93,6 +104,8 @@ export async function* execute(
       await drain(chunks);
     }
     saver.close();
+    // The run goes on nowhere else while a node that was told to stop is still at work.
+    if (signal.aborted) await watch.idle();
   }
 }
 
@@ -181,18 +194,18 @@ function isInternal(key: string): boolean {
   return key.startsWith("__") || key === "checkpoint_id" || key === "checkpoint_ns" || key === "checkpoint_map";
 }
 
-async function inputOf(job: Job, saver: JobSaver, options: GraphConfig, load: Load): Promise<unknown> {
+const noAnswers: Answers = { command: null, ids: null, spent: false };
+
+async function inputOf(job: Job, { command }: Answers, load: Load): Promise<unknown> {
   if (job.resumed) return null;
-  if (job.command) return await commandOf(job.command, saver, options, load);
-  return job.input ?? null;
+  return job.command ? command && (await commandOf(command, load)) : (job.input ?? null);
 }
 
 /** A command in the shape LangGraph knows it by, whichever copy of it the graph was built with. */
-async function commandOf(command: Command, saver: JobSaver, options: GraphConfig, load: Load): Promise<unknown> {
-  const { resume, update, goto = [] } = command;
+async function commandOf({ resume, update, goto = [] }: Command, load: Load): Promise<unknown> {
   return {
     lg_name: "Command",
-    ...(resume === undefined ? {} : { resume: resume || (await answer(resume, saver, options)) }),
+    ...(resume === undefined ? {} : { resume }),
     ...(update === undefined || update === null ? {} : { update }),
     goto: await Promise.all(
       goto.map(async (target) => {
@@ -202,15 +215,6 @@ async function commandOf(command: Command, saver: JobSaver, options: GraphConfig
       }),
     ),
   };
-}
-
-/** LangGraph takes `null`, `false`, `0` and `""` for no answer unless they are given to an interrupt by its id. */
-async function answer(resume: Json, saver: JobSaver, options: GraphConfig): Promise<Json> {
-  const tuple = await saver.getTuple(options);
-  const writes: readonly TaskWrite[] = tuple?.pendingWrites ?? [];
-  const open = writes.find(([, channel]) => channel === INTERRUPT);
-  const { id } = (open?.[2] ?? {}) as { id?: string };
-  return id === undefined ? resume : { [id]: resume };
 }
 
 interface LangChainEvent {

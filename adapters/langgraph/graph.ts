@@ -32,6 +32,8 @@ export interface GraphEntry {
   readonly description?: string;
   /** How often a run may be started before it ends as `error`. Default 3. */
   readonly max_attempts?: number;
+  /** How long one attempt may take before the run ends as `timeout`. Default: the service's `worker.run_timeout_ms`. */
+  readonly timeout_ms?: number;
 }
 
 export interface Snapshot {
@@ -58,9 +60,15 @@ export interface GraphConfig {
   readonly configurable?: Readonly<Record<string, unknown>>;
 }
 
+/** A node of a compiled graph; `bound` is what it runs. */
+export interface Node {
+  readonly bound: object;
+}
+
 /** A compiled graph as this adapter uses it. */
 export interface Graph {
   readonly builder?: unknown;
+  readonly nodes: Readonly<Record<string, Node>>;
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
@@ -91,7 +99,7 @@ function isEntry(value: unknown): value is GraphEntry {
   return typeof value === "object" && value !== null && !isCompiled(value) && !isBuilder(value) && "graph" in value;
 }
 
-const isCompiled = (value: object): boolean => "lg_is_pregel" in value && value.lg_is_pregel === true;
+export const isCompiled = (value: object): boolean => "lg_is_pregel" in value && value.lg_is_pregel === true;
 const isBuilder = (value: object): value is GraphBuilder => "compile" in value && typeof value.compile === "function";
 
 function compiled(graph_id: string, value: unknown): Graph {

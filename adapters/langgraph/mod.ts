@@ -28,13 +28,8 @@ export function langgraph(
     Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [graph_id, graphSource(graph_id, graph)]),
   );
   const infos = [...sources].map(([graph_id, { entry }]): GraphInfo => {
-    const { description, max_attempts } = entry;
-    return {
-      graph_id,
-      checkpoints: "own",
-      ...(description === undefined ? {} : { description }),
-      ...(max_attempts === undefined ? {} : { max_attempts }),
-    };
+    const { graph: _graph, ...about } = entry;
+    return { ...about, graph_id, checkpoints: "own" };
   });
   let loading: Promise<Serde> | undefined;
   const serde = (): Promise<Serde> => {

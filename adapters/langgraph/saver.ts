@@ -10,6 +10,7 @@ import type {
   StoredCheckpoint,
 } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import type { Answers } from "./answers.ts";
 import { aboutWire } from "./wire.ts";
 
 export interface SaverConfig {
@@ -69,14 +70,20 @@ export interface SaverOptions {
 }
 
 export const INTERRUPT = "__interrupt__";
+const RESUME = "__resume__";
 const TASKS = "__pregel_tasks";
+/** Ours, beside an answer: the run that gave it, or whose answer a task has taken. LangGraph never sees it. */
+export const ANSWERED = "__answered__";
+/** The task under which LangGraph keeps an answer that is for no task in particular. */
+export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
 
 /** Channels of which a task has one write at most; the others are numbered in the order they were written. */
 const RESERVED: ReadonlyMap<string, number> = new Map([
   ["__error__", -1],
   ["__scheduled__", -2],
   [INTERRUPT, -3],
-  ["__resume__", -4],
+  [RESUME, -4],
+  [ANSWERED, -5],
 ]);
 
 const isReserved = (channel: string): boolean => RESERVED.has(channel);
@@ -242,16 +249,8 @@ export class Saver {
         checkpoint.v < 4 && parent_id !== null ? await this.withSends(checkpoint, ns, parent_id, handle) : checkpoint,
       metadata: stored.metadata,
       ...(parent_id === null ? {} : { parentConfig: named(parent_id) }),
-      pendingWrites: this.writes(stored),
+      pendingWrites: pendingWrites(stored, this.values),
     };
-  }
-
-  private writes(stored: StoredCheckpoint): TaskWrite[] {
-    // LangGraph leaves the question of a task that was answered and has finished beside what the task wrote.
-    const finished = new Set(stored.writes.filter(({ channel }) => !isReserved(channel)).map(({ task_id }) => task_id));
-    return stored.writes
-      .filter(({ channel, task_id }) => channel !== INTERRUPT || !finished.has(task_id))
-      .map((write) => [write.task_id, write.channel, this.values.read(write)]);
   }
 
   /** Checkpoints before format 4 left their packets as writes of the parent. */
@@ -262,7 +261,7 @@ export class Saver {
     handle: CheckpointReader,
   ): Promise<Checkpoint> {
     const parent = await handle.get({ ns, checkpoint_id: parent_id });
-    const sends = parent ? this.writes(parent).filter(([, channel]) => channel === TASKS) : [];
+    const sends = parent ? pendingWrites(parent, this.values).filter(([, channel]) => channel === TASKS) : [];
     const newest = Math.max(0, ...Object.values(checkpoint.channel_versions).map(Number));
     return {
       ...checkpoint,
@@ -270,6 +269,24 @@ export class Saver {
       channel_versions: { ...checkpoint.channel_versions, [TASKS]: newest || this.getNextVersion(undefined) },
     };
   }
+}
+
+/** The writes on a checkpoint as LangGraph is to see them. */
+export function pendingWrites({ writes }: StoredCheckpoint, values: Values): TaskWrite[] {
+  // LangGraph leaves the question of a task that was answered and has finished beside what the task wrote.
+  const finished = new Set(writes.filter(({ channel }) => !isReserved(channel)).map(({ task_id }) => task_id));
+  return writes
+    .filter(({ channel, task_id }) => channel !== ANSWERED && (channel !== INTERRUPT || !finished.has(task_id)))
+    .map((write) => [write.task_id, write.channel, values.read(write)]);
+}
+
+/** What the saver of a job knows of it. */
+export interface SaverJob {
+  readonly run_id: string;
+  readonly answers: Pick<Answers, "ids" | "spent">;
+  /** Nothing is written once it has aborted: what was at work then has not finished. */
+  readonly signal: AbortSignal;
+  onFailure(error: unknown): void;
 }
 
 /** The saver of one job: knows where it stands, and never rejects a write. */
@@ -283,11 +300,13 @@ export class JobSaver extends Saver {
   /** Why writing failed; nothing is written after that. */
   failure: unknown;
   private closed = false;
-  private readonly onFailure: (error: unknown) => void;
+  private readonly job: SaverJob;
+  /** How many answers a task has. */
+  private readonly known = new Map<string, number>();
 
-  constructor(options: SaverOptions, onFailure: (error: unknown) => void) {
+  constructor(options: SaverOptions, job: SaverJob) {
     super(options);
-    this.onFailure = onFailure;
+    this.job = job;
   }
 
   /** What LangGraph still writes in the background is dropped from now on. */
@@ -297,13 +316,19 @@ export class JobSaver extends Saver {
 
   override async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
     const { ns, checkpoint_id } = place(config);
-    if (ns !== "") return await super.getTuple(config);
-    if (this.settled && this.head !== null && checkpoint_id === undefined) {
-      return await super.getTuple({ configurable: { ...config.configurable, checkpoint_id: this.head } });
+    const root = ns === "";
+    const named = root && this.settled && checkpoint_id === undefined ? this.head : null;
+    const tuple = await super.getTuple(
+      named === null ? config : { configurable: { ...config.configurable, checkpoint_id: named } },
+    );
+    if (tuple && root) this.head ??= place(tuple.config).checkpoint_id ?? null;
+    if (!tuple) return undefined;
+    for (const [task_id, channel, value] of tuple.pendingWrites) {
+      if (channel === RESUME && Array.isArray(value)) this.known.set(task_id, value.length);
     }
-    const tuple = await super.getTuple(config);
-    if (tuple) this.head ??= place(tuple.config).checkpoint_id ?? null;
-    return tuple;
+    if (!this.job.answers.spent) return tuple;
+    const open = tuple.pendingWrites.filter(([task_id, channel]) => task_id !== NULL_TASK || channel !== RESUME);
+    return { ...tuple, pendingWrites: open };
   }
 
   override async put(
@@ -312,7 +337,7 @@ export class JobSaver extends Saver {
     metadata: JsonObject,
     newVersions: Readonly<Record<string, Version>>,
   ): Promise<SaverConfig> {
-    if (place(config).ns === "" && !this.closed) this.head = checkpoint.id;
+    if (place(config).ns === "" && !this.stopped) this.head = checkpoint.id;
     return (await this.guarded(() => super.put(config, checkpoint, metadata, newVersions))) ?? config;
   }
 
@@ -322,20 +347,37 @@ export class JobSaver extends Saver {
     task_id: string,
   ): Promise<void> {
     if (place(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT)) this.interrupted = true;
-    await this.guarded(() => super.putWrites(config, writes, task_id));
+    const noted = this.answers(writes, task_id) ? [...writes, [ANSWERED, this.job.run_id] as const] : writes;
+    await this.guarded(() => super.putWrites(config, noted, task_id));
+  }
+
+  /** Whether these writes give an answer of the job, or take one. */
+  private answers(writes: readonly (readonly [string, unknown])[], task_id: string): boolean {
+    const answers = writes.findLast(([channel]) => channel === RESUME)?.[1];
+    if (answers === undefined) return false;
+    if (task_id === NULL_TASK || this.job.answers.ids?.has(task_id)) return true;
+    // A task that goes through its questions again says its former answers again.
+    const before = this.known.get(task_id) ?? 0;
+    const now = (answers as readonly unknown[]).length;
+    this.known.set(task_id, now);
+    return now > before;
+  }
+
+  private get stopped(): boolean {
+    return this.closed || this.job.signal.aborted;
   }
 
   // LangGraph looks at the outcome of its writes only when the execution ends: a rejection would be unhandled until then
   // and the graph would go on for nothing.
   private async guarded<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
-    if (this.closed) return undefined;
+    if (this.stopped) return undefined;
     try {
       return await write();
     } catch (error) {
-      if (!this.closed) {
+      if (!this.stopped) {
         this.closed = true;
         this.failure = error;
-        this.onFailure(error);
+        this.job.onFailure(error);
       }
       return undefined;
     }

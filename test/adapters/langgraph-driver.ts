@@ -11,9 +11,19 @@ import type {
 } from "../../lib/executor.ts";
 import { contains, type Json } from "../../lib/json.ts";
 
-/** One thread's checkpoints, with every `put` as it came. */
+/** One write, as it came. */
+export type Step =
+  | { readonly put: NewCheckpoint }
+  | {
+      readonly at: { readonly ns: string; readonly checkpoint_id: string };
+      readonly task_id: string;
+      readonly writes: readonly PendingWrite[];
+    };
+
+/** One thread's checkpoints, with every write as it came. */
 export class MemoryCheckpoints implements CheckpointHandle {
   readonly puts: NewCheckpoint[] = [];
+  readonly steps: Step[] = [];
   /** Thrown by the next writes. */
   fails: Error | undefined;
   private readonly rows: (NewCheckpoint & { created_at: number })[] = [];
@@ -46,6 +56,7 @@ export class MemoryCheckpoints implements CheckpointHandle {
   async put(checkpoint: NewCheckpoint): Promise<void> {
     if (this.fails) throw this.fails;
     this.puts.push(checkpoint);
+    this.steps.push({ put: checkpoint });
     this.rows.push({ ...checkpoint, created_at: 0 });
     for (const value of checkpoint.values) {
       const key = JSON.stringify([checkpoint.ns, value.channel, value.version]);
@@ -62,6 +73,7 @@ export class MemoryCheckpoints implements CheckpointHandle {
     writes: readonly PendingWrite[],
   ): Promise<void> {
     if (this.fails) throw this.fails;
+    this.steps.push({ at, task_id, writes });
     const key = JSON.stringify([at.ns, at.checkpoint_id]);
     const pending = this.pending.get(key) ?? new Map<string, PendingWrite & { task_id: string }>();
     this.pending.set(key, pending);
@@ -91,6 +103,16 @@ export interface Thread {
 
 export function aThread(): Thread {
   return { thread_id: crypto.randomUUID(), checkpoints: new MemoryCheckpoints() };
+}
+
+/** A thread that holds what another one held when it had been written so often. */
+export async function threadAfter({ thread_id }: Thread, steps: readonly Step[]): Promise<Thread> {
+  const checkpoints = new MemoryCheckpoints();
+  for (const step of steps) {
+    if ("put" in step) await checkpoints.put(step.put);
+    else await checkpoints.putWrites(step.at, step.task_id, step.writes);
+  }
+  return { thread_id, checkpoints };
 }
 
 export type JobChanges = Partial<Omit<Job, "modes">> & { readonly modes?: readonly StreamMode[] };

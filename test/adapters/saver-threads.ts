@@ -61,6 +61,8 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
       kwargs: {},
       multitask_strategy: "reject",
       temporary: false,
+      framed: false,
+      created_at: now,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: null },
     create_thread: { thread_id, metadata: {}, config: {}, hidden: false },

@@ -1,0 +1,105 @@
+/**
+ * Answers to interrupts. LangGraph keeps an answer beside the question until the step is over, and gives it to whichever task
+ * asks next: to a task's second question too, where the run that answered the first died before its end. The saver notes
+ * which run gave an answer and which task has taken it; what was taken is not given again.
+ */
+import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { ANSWERED, INTERRUPT, NULL_TASK, pendingWrites, type Values } from "./saver.ts";
+
+export interface Answers {
+  /** What is left to do of the job's command; null where the run is just to go on. */
+  readonly command: Command | null;
+  /** By interrupt id; null where the job's answer, if it has one, is for whoever asks first. */
+  readonly ids: ReadonlySet<string> | null;
+  /** The answer that is kept for whoever asks first has been taken. */
+  readonly spent: boolean;
+}
+
+/** Looks at the state that a job begins with, in a first attempt or one that has stored no state of its own. */
+export async function openAnswers(job: Job, values: Values): Promise<Answers> {
+  const { command, run_id, from, checkpoints } = job;
+  const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
+  const resume = command?.resume;
+  const given = resume !== undefined && stored ? answersOf(resume, stored, values) : resume;
+  if (!stored) return { command, ids: idsOf(given), spent: false };
+  const giver = runOf(stored, NULL_TASK);
+  // What is stored on exit is stored from the inside out: tasks of subgraphs first, then the answer that they have taken.
+  const again =
+    (isMap(given) && Object.keys(given).some((id) => runOf(stored, id) === run_id)) || job.durability === "exit";
+  const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
+  const spent = giver !== null && step.some((one) => takers(one, giver).length > 0);
+  if (!command || given === undefined) return { command, ids: null, spent };
+
+  let left: Json = given;
+  if (isMap(given) || step.some((one) => takers(one, run_id).length > 0)) {
+    const taken = new Set(step.flatMap((one) => questions(one, values, takers(one, run_id))));
+    const open: [string, Json][] = isMap(given)
+      ? Object.entries(given)
+      : step.flatMap((one) => questions(one, values)).map((id) => [id, given]);
+    const answers = open.filter(([id]) => !taken.has(id));
+    left = answers.length > 0 ? Object.fromEntries(answers) : null;
+  }
+  const { resume: _resume, ...rest } = command;
+  if (left !== null) return { command: { ...rest, resume: left }, ids: idsOf(left), spent };
+  return { command: given === null && (rest.update || rest.goto?.length) ? rest : null, ids: null, spent };
+}
+
+/** LangGraph takes `null`, `false`, `0` and `""` for no answer unless they are given to an interrupt by its id. */
+function answersOf(resume: Json, stored: StoredCheckpoint, values: Values): Json {
+  if (resume) return resume;
+  const [id] = questions(stored, values);
+  return id === undefined ? null : { [id]: resume };
+}
+
+/** The ids of the interrupts that are open on a checkpoint, of these tasks or of all. */
+function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly string[]): string[] {
+  if (tasks?.length === 0) return [];
+  return pendingWrites(stored, values)
+    .filter(([task_id, channel]) => channel === INTERRUPT && (!tasks || tasks.includes(task_id)))
+    .flatMap(([, , question]) => (question as { readonly id?: string }).id ?? []);
+}
+
+/** The checkpoint, and those of subgraphs that were made since. */
+async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {
+  const found = [stored];
+  for await (const other of checkpoints.list({})) {
+    if (other.ns === "" && other.checkpoint_id === stored.checkpoint_id) break;
+    if (other.ns !== "") found.push(other);
+  }
+  return found;
+}
+
+/** The run that gave the answer kept for a task. */
+function runOf({ writes }: StoredCheckpoint, task_id: string): string | null {
+  const note = writes.find((write) => write.channel === ANSWERED && write.task_id === task_id);
+  return note ? noted(note) : null;
+}
+
+/** The tasks that have taken an answer of a run. */
+function takers({ writes }: StoredCheckpoint, run_id: string): string[] {
+  return writes
+    .filter((write) => write.channel === ANSWERED && noted(write) === run_id && isTask(write.task_id))
+    .map(({ task_id }) => task_id);
+}
+
+const noted = ({ data }: StoredWrite): string => JSON.parse(data as string) as string;
+
+/** Tasks have UUIDs; what is kept for an interrupt has the interrupt's id. */
+const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterruptId(task_id);
+
+const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);
+
+function idsOf(resume: Json | undefined): ReadonlySet<string> | null {
+  return isMap(resume) ? new Set(Object.keys(resume)) : null;
+}
+
+/** Answers by interrupt id, told apart as LangGraph does. */
+function isMap(resume: Json | undefined): resume is JsonObject {
+  return (
+    resume !== undefined &&
+    isObject(resume) &&
+    Object.keys(resume).length > 0 &&
+    Object.keys(resume).every(isInterruptId)
+  );
+}

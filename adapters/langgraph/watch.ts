@@ -1,0 +1,74 @@
+/** Which nodes of one execution are at work: LangGraph itself does not wait for those that ignore their signal. */
+import { type Graph, isCompiled, type Node } from "./graph.ts";
+
+interface Runnable {
+  invoke(input: unknown, options?: unknown): Promise<unknown>;
+}
+
+type Call = (...parts: unknown[]) => unknown;
+
+/** The key by which functional graphs start their tasks. */
+const CALL = "__pregel_call";
+
+export class Watch {
+  private readonly signal: AbortSignal;
+  private working = 0;
+  private onIdle: () => void = () => {};
+
+  constructor(signal: AbortSignal) {
+    this.signal = signal;
+  }
+
+  /** A copy of the graph, with its subgraphs, whose nodes are counted while they work and refuse to begin once the signal has aborted. */
+  graph(graph: Graph): Graph {
+    const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, this.node(node)]);
+    return Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, {
+      nodes: Object.fromEntries(nodes) as Graph["nodes"],
+    });
+  }
+
+  /** Resolves when no node is at work. */
+  idle(): Promise<void> {
+    return new Promise((resolve) => {
+      this.onIdle = resolve;
+      if (this.working === 0) resolve();
+    });
+  }
+
+  private node(node: Node): Node {
+    const { bound } = node;
+    // Nodes that do nothing themselves are told apart by it.
+    if (bound.constructor.name === "RunnablePassthrough") return node;
+    const watched = isCompiled(bound) ? this.graph(bound as Graph) : this.runnable(bound as Runnable);
+    return Object.create(node, { bound: { value: watched } }) as Node;
+  }
+
+  private runnable(runnable: Runnable): Runnable {
+    const invoke = async (input: unknown, options?: unknown): Promise<unknown> => {
+      this.refuse();
+      this.working++;
+      try {
+        return await runnable.invoke(input, this.guarded(options));
+      } finally {
+        this.working--;
+        if (this.working === 0) this.onIdle();
+      }
+    };
+    return Object.create(runnable, { invoke: { value: invoke } }) as Runnable;
+  }
+
+  private guarded(options: unknown): unknown {
+    const { configurable } = (options ?? {}) as { configurable?: Readonly<Record<string, unknown>> };
+    const call = configurable?.[CALL];
+    if (typeof call !== "function") return options;
+    const refusing: Call = (...parts) => {
+      this.refuse();
+      return (call as Call)(...parts);
+    };
+    return { ...(options as object), configurable: { ...configurable, [CALL]: refusing } };
+  }
+
+  private refuse(): void {
+    if (this.signal.aborted) throw new Error("The run was stopped");
+  }
+}
