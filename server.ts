@@ -2,11 +2,21 @@
 import { IttyRouter } from "itty-router";
 import { ServiceError } from "./lib/errors.ts";
 import { createGate } from "./lib/http/gate.ts";
+import { metricsText, PROMETHEUS } from "./lib/http/metrics.ts";
 import openapi from "./lib/http/openapi.json" with { type: "json" };
-import * as parse from "./lib/http/parse.ts";
-import { empty, errorResponse, type HeaderValues, json, paged, selected, selectedState } from "./lib/http/respond.ts";
-import { sseBody, waitBody } from "./lib/http/sse.ts";
-import type { RunOrigin, RunStream, RunWait } from "./lib/runs.ts";
+import * as parse from "./lib/http/parse/mod.ts";
+import {
+  accepted,
+  empty,
+  errorResponse,
+  type HeaderValues,
+  json,
+  paged,
+  selected,
+  selectedState,
+} from "./lib/http/respond.ts";
+import { type Bodies, sseBody, waitBody } from "./lib/http/sse.ts";
+import type { FrameReader, RunCreate, RunOrigin, RunWait } from "./lib/runs/mod.ts";
 import type { Service } from "./lib/service.ts";
 
 /** How a service is mounted. */
@@ -48,16 +58,11 @@ const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string]
   ["post", "/threads/:thread_id/state", "Writing a thread's state"],
   ["patch", "/threads/:thread_id/state", "Writing a thread's state"],
   ["get", "/threads/:thread_id/storage", "Measuring a thread"],
-  ["get", "/threads/:thread_id/stream", "Streaming a thread"],
   ["all", "/threads/:thread_id/stream/events", "Event protocol v2"],
   ["post", "/threads/:thread_id/commands", "Event protocol v2"],
   ["all", "/threads/:thread_id/runs/crons", "Crons"],
-  ["post", "/threads/:thread_id/runs/:run_id/cancel", "Cancelling runs"],
   ["all", "/runs/crons/*", "Crons"],
-  ["post", "/runs/batch", "Creating runs in a batch"],
-  ["post", "/runs/cancel", "Cancelling runs"],
   ["all", "/store/*", "The store"],
-  ["get", "/metrics", "Metrics"],
   ["get", "/docs", "A page of documentation"],
   ["post", "/ui/:assistant_id", "Generative UI"],
   ["all", "/mcp/*", "MCP"],
@@ -108,7 +113,8 @@ function routeTable(service: Service, { prefix = "", page }: HandlerOptions): Ro
   const base = prefix.replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${prefix} is not a plain path such as /agents`);
   const router = IttyRouter({ base }) as unknown as RouteTable;
-  const run = runRoutes(service);
+  const bodies: Bodies = { ambient: service.ambient, open: 0 };
+  const run = runRoutes(service, bodies);
 
   for (const [method, path, what] of NOT_BUILT) {
     router[method](path, () => errorResponse(new ServiceError("not_built", `${what}: not built yet`)));
@@ -118,6 +124,8 @@ function routeTable(service: Service, { prefix = "", page }: HandlerOptions): Ro
   return router
     .post("/runs/stream", (call) => run.stream(call, null))
     .post("/runs/wait", (call) => run.wait(call, null))
+    .post("/runs/batch", (call) => run.createBatch(call))
+    .post("/runs/cancel", (call) => run.cancelMany(call))
     .post("/runs", (call) => run.create(call, null))
     .get("/runs/:run_id/stream", (call) => run.joinStream(call, null, runId(call)))
     .post("/threads/:thread_id/runs/stream", (call) => run.stream(call, threadId(call)))
@@ -126,8 +134,10 @@ function routeTable(service: Service, { prefix = "", page }: HandlerOptions): Ro
     .get("/threads/:thread_id/runs", (call) => run.list(call, threadId(call)))
     .get("/threads/:thread_id/runs/:run_id", async (call) => json(await runs.get(threadId(call), runId(call))))
     .delete("/threads/:thread_id/runs/:run_id", (call) => runs.delete(threadId(call), runId(call)).then(empty))
+    .post("/threads/:thread_id/runs/:run_id/cancel", (call) => run.cancel(call, threadId(call), runId(call)))
     .get("/threads/:thread_id/runs/:run_id/join", (call) => run.join(call, threadId(call), runId(call)))
     .get("/threads/:thread_id/runs/:run_id/stream", (call) => run.joinStream(call, threadId(call), runId(call)))
+    .get("/threads/:thread_id/stream", (call) => run.threadStream(call, threadId(call)))
 
     .post("/threads/search", async (call) =>
       paged(await threads.search(built(await body(call, parse.threadSearch), "extract"))),
@@ -201,6 +211,15 @@ function routeTable(service: Service, { prefix = "", page }: HandlerOptions): Ro
       if (service.healthy()) return json({ ok: true });
       return json({ ok: false, detail: "The worker can execute no run any more" }, {}, 503);
     })
+    .get("/ready", async () => {
+      const ready = await service.ready();
+      return json(ready, {}, ready.ok ? 200 : 503);
+    })
+    .get("/metrics", async (call) => {
+      const { format } = query(call, parse.metricsQuery);
+      const metrics = { ...(await service.metrics()), open_streams: bodies.open };
+      return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
+    })
     .get("/info", () => json(service.info()))
     .get("/openapi.json", () => json({ ...openapi, servers: [{ url: base || "/" }] }));
 }
@@ -210,17 +229,21 @@ interface RunRoutes {
   create(call: Call, thread_id: string | null): Promise<Response>;
   stream(call: Call, thread_id: string | null): Promise<Response>;
   wait(call: Call, thread_id: string | null): Promise<Response>;
+  createBatch(call: Call): Promise<Response>;
   list(call: Call, thread_id: string): Promise<Response>;
+  cancel(call: Call, thread_id: string, run_id: string): Promise<Response>;
+  cancelMany(call: Call): Promise<Response>;
   join(call: Call, thread_id: string, run_id: string): Promise<Response>;
   joinStream(call: Call, thread_id: string | null, run_id: string): Promise<Response>;
+  threadStream(call: Call, thread_id: string): Promise<Response>;
 }
 
-function runRoutes({ runs, ambient }: Service): RunRoutes {
+function runRoutes({ runs, threads }: Service, bodies: Bodies): RunRoutes {
   // Paths are relative to the mount: clients append them to the URL they know.
   const place = (thread_id: string | null, run_id: string): string =>
     thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
-  const streamed = (stream: RunStream, headers: HeaderValues): Response =>
-    new Response(sseBody(stream, ambient), {
+  const streamed = (frames: FrameReader, of: Readonly<Record<string, string>>, headers: HeaderValues): Response =>
+    new Response(sseBody(frames, bodies, of), {
       headers: {
         "content-type": "text/event-stream",
         "cache-control": "no-cache",
@@ -229,30 +252,55 @@ function runRoutes({ runs, ambient }: Service): RunRoutes {
       },
     });
   const awaited = (wait: RunWait, headers: HeaderValues): Response =>
-    new Response(waitBody(wait, ambient), { headers: { "content-type": "application/json", ...headers } });
-  const origin = (call: Call): RunOrigin => ({ configurable: parse.headerConfig(call.request.headers) });
+    new Response(waitBody(wait, bodies), { headers: { "content-type": "application/json", ...headers } });
+  /** What the request adds to its body, and where it was sent: the same key means another run on another route. */
+  async function origin(call: Call, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+    const { headers } = call.request;
+    const idempotency = await parse.readIdempotency(headers, route, bytes);
+    return { configurable: parse.headerConfig(headers), ...(idempotency ? { idempotency } : {}) };
+  }
+  async function asked(call: Call, thread_id: string | null, verb: string): Promise<[RunCreate, RunOrigin]> {
+    const bytes = await parse.readBytes(call.request);
+    const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
+    return [parse.readObject(bytes, parse.runCreate), await origin(call, bytes, route)];
+  }
   // HEAD leaves at once and must change nothing.
   const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(call: Call, asked: Asked): Asked =>
     call.request.method === "HEAD" ? { ...asked, cancel_on_disconnect: false } : asked;
 
   return {
     async create(call, thread_id) {
-      const run = await runs.create(thread_id, await body(call, parse.runCreate), origin(call));
+      const run = await runs.create(thread_id, ...(await asked(call, thread_id, "")));
       return json(run, { "content-location": place(thread_id, run.run_id) });
     },
     async stream(call, thread_id) {
-      const stream = await runs.stream(thread_id, await body(call, parse.runCreate), origin(call));
-      const at = place(thread_id, stream.run.run_id);
-      return streamed(stream, { "content-location": at, location: `${at}/stream` });
+      const { run, frames } = await runs.stream(thread_id, ...(await asked(call, thread_id, "/stream")));
+      const at = place(thread_id, run.run_id);
+      return streamed(frames, { run_id: run.run_id }, { "content-location": at, location: `${at}/stream` });
     },
     async wait(call, thread_id) {
-      const wait = await runs.wait(thread_id, await body(call, parse.runCreate), origin(call));
+      const wait = await runs.wait(thread_id, ...(await asked(call, thread_id, "/wait")));
       const at = place(thread_id, wait.run.run_id);
       return awaited(wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
+    },
+    async createBatch(call) {
+      const bytes = await parse.readBytes(call.request);
+      const requests = parse.readList(bytes, parse.runCreate);
+      return json(await runs.createBatch(requests, await origin(call, bytes, "/runs/batch")));
     },
     async list(call, thread_id) {
       const { select, ...search } = query(call, parse.runSearch);
       return json(selected(await runs.list(thread_id, search), select));
+    },
+    async cancel(call, thread_id, run_id) {
+      const { wait = false, action = "interrupt" } = query(call, parse.cancelQuery);
+      await runs.cancel(thread_id, run_id, { action, wait });
+      return wait ? empty() : accepted();
+    },
+    async cancelMany(call) {
+      const { action = "interrupt" } = query(call, parse.cancelManyQuery);
+      await runs.cancelMany(parse.readTarget(await body(call, parse.cancelMany)), action);
+      return empty();
     },
     async join(call, thread_id, run_id) {
       return awaited(await runs.join(thread_id, run_id, leaving(call, query(call, parse.joinQuery))), {});
@@ -260,8 +308,14 @@ function runRoutes({ runs, ambient }: Service): RunRoutes {
     async joinStream(call, thread_id, run_id) {
       const { stream_mode: modes, ...asked } = leaving(call, query(call, parse.joinStreamQuery));
       const after = parse.readLastEventId(call.request.headers);
-      const stream = await runs.joinStream(thread_id, run_id, { after, modes, ...asked });
-      return streamed(stream, { location: `${place(thread_id, run_id)}/stream` });
+      const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...asked });
+      return streamed(frames, { run_id }, { location: `${place(thread_id, run_id)}/stream` });
+    },
+    async threadStream(call, thread_id) {
+      const { stream_mode = [], stream_modes = [] } = query(call, parse.threadStreamQuery);
+      const after = parse.readThreadEventId(call.request.headers);
+      const frames = await threads.stream(thread_id, { modes: [...stream_mode, ...stream_modes], after });
+      return streamed(frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
     },
   };
 }

@@ -14,8 +14,12 @@ import { page } from "./page.ts";
 
 const DEFAULT_PORT = 2024;
 const PORTS_TRIED = 100;
+const SAME_SIGNAL_MS = 250;
 
-/** Serves until SIGTERM or SIGINT. Ends the process itself: 0 after a clean stop, 1 when it cannot start. */
+/**
+ * Serves until SIGTERM or SIGINT. Ends the process itself: 0 after a clean stop, 1 when it cannot start or a second signal
+ * comes.
+ */
 export async function main(args: readonly string[] = process.argv.slice(2)): Promise<void> {
   try {
     const options = readCommand(args, process.env);
@@ -57,14 +61,17 @@ async function serve(options: CommandOptions): Promise<void> {
     throw error;
   }
 
-  let stopping = false;
+  let stoppedAt = Number.POSITIVE_INFINITY;
   const stop = async (): Promise<void> => {
-    if (stopping) return;
-    stopping = true;
-    const closed = listener.close().catch(() => {});
-    await service.stop();
+    // npm and process groups hand the same signal on twice.
+    if (performance.now() - stoppedAt > SAME_SIGNAL_MS) process.exit(1);
+    if (stoppedAt !== Number.POSITIVE_INFINITY) return;
+    stoppedAt = performance.now();
+    console.log(`Stopping: runs may go on for ${options.grace_ms} ms; a second signal ends the server at once`);
+    // It still listens: who asks is told that it is not ready, and readers stay to the end.
+    await service.stop(options.grace_ms);
     // A client that keeps an idle connection must not keep the process.
-    await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 500))]);
+    await Promise.race([listener.close().catch(() => {}), new Promise((resolve) => setTimeout(resolve, 500))]);
     process.exit(0);
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop());
@@ -74,6 +81,9 @@ async function serve(options: CommandOptions): Promise<void> {
   // A URL may carry a token after the question mark.
   console.log(`Database: ${isLibsql(options.database) ? options.database.replace(/\?.*$/s, "") : options.database}`);
   console.log(`API: ${url}/openapi.json`);
+  if ((await service.metrics()).standby) {
+    console.log("Standing by: another server executes the runs of this database, until it ends");
+  }
   console.log(`Greenroom listening on ${url}`);
 }
 
@@ -89,14 +99,23 @@ async function openStorage(database: string): Promise<Storage> {
     const authToken = process.env.GREENROOM_DATABASE_TOKEN;
     return libsql({ url: database, ...(authToken ? { authToken } : {}) });
   }
-  if ("Bun" in globalThis) return (await import("../bun-sqlite.ts")).bunSqlite(database);
+  const open = await sqlite();
+  try {
+    return open(database);
+  } catch (error) {
+    throw new ConfigError([`--database: ${(error as Error).message}`]);
+  }
+}
+
+async function sqlite(): Promise<(path: string) => Storage> {
+  if ("Bun" in globalThis) return (await import("../bun-sqlite.ts")).bunSqlite;
   const { nodeSqlite } = await import("../node-sqlite.ts").catch((error: unknown) => {
     if ((error as { code?: unknown }).code !== "ERR_UNKNOWN_BUILTIN_MODULE") throw error;
     throw new ConfigError([
       `This is Node ${process.versions.node}, which has no SQLite: use Node 22.18 or newer, or Bun (bunx --bun greenroom)`,
     ]);
   });
-  return nodeSqlite(database);
+  return nodeSqlite;
 }
 
 /** An asked-for port or an error; without one the first free port from 2024 on. */

@@ -14,6 +14,8 @@ export interface CommandOptions {
   readonly port?: number;
   readonly database: string;
   readonly workers?: number;
+  /** How long runs may go on after SIGTERM. */
+  readonly grace_ms: number;
 }
 
 export const usage = `greenroom: serve agents behind the assistants, threads and runs API
@@ -24,10 +26,12 @@ export const usage = `greenroom: serve agents behind the assistants, threads and
   --database URL   a SQLite file, :memory:, or libSQL: file:PATH, libsql://HOST, https://HOST and so on, with the token in
                    GREENROOM_DATABASE_TOKEN; default .greenroom/greenroom.db
   --workers N      runs executed at once; default 10
+  --grace-ms N     how long runs may go on after SIGTERM or SIGINT, before they are put back; default 10000. A second signal
+                   ends the server at once
   --help, --version
 
 Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, GREENROOM_PORT, GREENROOM_DATABASE,
-GREENROOM_WORKERS.
+GREENROOM_WORKERS, GREENROOM_GRACE_MS.
 `;
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -35,7 +39,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 /** Throws ConfigError with every problem, each naming its option or variable. */
 export function readCommand(args: readonly string[], env: Environment): CommandOptions {
   const problems: string[] = [];
-  const names = ["config", "host", "port", "database", "workers"] as const;
+  const names = ["config", "host", "port", "database", "workers", "grace-ms"] as const;
   const text = Object.fromEntries(names.map((name) => [name, { type: "string" as const }]));
   const { tokens } = parseArgs({
     args: [...args],
@@ -55,13 +59,13 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   const given = (name: (typeof names)[number]): { readonly from: string; readonly value: string } | undefined => {
     const flag = flags.get(name);
     if (flag !== undefined) return { from: `--${name}`, value: flag };
-    const variable = `GREENROOM_${name.toUpperCase()}`;
+    const variable = `GREENROOM_${name.toUpperCase().replace("-", "_")}`;
     return env[variable] ? { from: variable, value: env[variable] } : undefined;
   };
-  const whole = (name: "port" | "workers", most: number): number | undefined => {
+  const whole = (name: "port" | "workers" | "grace-ms", most: number): number | undefined => {
     const option = given(name);
     if (!option) return undefined;
-    if (/^\d{1,6}$/.test(option.value) && Number(option.value) <= most) return Number(option.value);
+    if (/^\d{1,10}$/.test(option.value) && Number(option.value) <= most) return Number(option.value);
     problems.push(`${option.from}: ${option.value} is not a whole number from 0 to ${most}`);
     return undefined;
   };
@@ -83,12 +87,14 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   const config = given("config")?.value;
   const port = whole("port", 65_535);
   const workers = whole("workers", 1_000);
+  const grace_ms = whole("grace-ms", 86_400_000) ?? 10_000;
   if (problems.length > 0) throw new ConfigError(problems);
   return {
     help: flags.has("help"),
     version: flags.has("version"),
     host: host.replace(/^\[(.*)\]$/, "$1"),
     database,
+    grace_ms,
     ...(config === undefined ? {} : { config }),
     ...(port === undefined ? {} : { port }),
     ...(workers === undefined ? {} : { workers }),
@@ -114,7 +120,7 @@ export interface FileConfig {
   /** Absolute. */
   readonly file: string;
   readonly graphs: readonly GraphEntry[];
-  readonly service: Pick<ServiceOptions, "deployment" | "worker" | "http">;
+  readonly service: Pick<ServiceOptions, "deployment" | "worker" | "limits" | "retention" | "http">;
   readonly env: Readonly<Record<string, string>>;
   /** Keys of a `langgraph.json` that change nothing here. */
   readonly unsupported: readonly string[];
@@ -129,7 +135,9 @@ const greenroomKeys: Shape = {
   $schema: true,
   graphs: true,
   deployment: { name: true },
-  worker: { concurrency: true, lease_ms: true },
+  worker: { concurrency: true, lease_ms: true, run_timeout_ms: true },
+  limits: { pending_per_thread: true, pending: true },
+  retention: { frames_ms: true, stateless_ms: true, idempotency_ms: true },
   http: { cors: { allow_origins: true }, disable_webhooks: true },
   webhooks: true,
 };
@@ -177,13 +185,13 @@ export function readConfig(path: string | undefined): FileConfig {
   const graphs = readGraphs(content.graphs, absolute, langgraph, problems);
   const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
   if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${file}: ${problem}`));
-  const { deployment, worker, http } = content as FileConfig["service"];
+  const { deployment, worker, limits, retention, http } = content as FileConfig["service"];
   // Without keys any page on the web could reach the server: no origin but those named, and loopback.
   const cors = { allow_origins: http?.cors?.allow_origins ?? [] };
   return {
     file: absolute,
     graphs,
-    service: { deployment, worker, http: { cors } },
+    service: { deployment, worker, limits, retention, http: { cors } },
     env,
     unsupported: langgraph ? unknown : [],
   };

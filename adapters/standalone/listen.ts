@@ -44,8 +44,9 @@ export class PortTaken extends Error {
 export async function listen(handler: Fetch, address: Address): Promise<Listener> {
   try {
     if (Bun) {
-      // Bun ends silent answers after its idle time-out; a wait or a quiet stream may be silent for long.
-      const server = Bun.serve({ ...address, fetch: handler, idleTimeout: 0, reusePort: false });
+      // Bun ends connections on which no byte has moved for so many seconds: clients that read nothing. Quiet streams and
+      // waits beat more often; what else is silent has that long for its answer.
+      const server = Bun.serve({ ...address, fetch: handler, idleTimeout: 60, reusePort: false });
       return { port: server.port, close: () => server.stop() };
     }
     if (Deno) {

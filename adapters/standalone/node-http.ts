@@ -113,6 +113,8 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
     // After a complete answer this does nothing.
     reader.cancel().catch(() => {});
   });
+  // A body may break off while the client takes nothing, and nobody reads it then.
+  reader.closed.catch(() => outgoing.destroy());
   if (outgoing.destroyed) {
     await reader.cancel();
     return;

@@ -16,6 +16,7 @@ const STATUS: Readonly<Record<ErrorCode, number>> = {
   internal: 500,
   not_built: 501,
   unavailable: 503,
+  storage_full: 507,
 };
 
 /** Response headers by name. */
@@ -29,6 +30,11 @@ export function json(value: unknown, headers: HeaderValues = {}, status = 200): 
 /** Success with nothing to say: clients parse the body of every other success. */
 export function empty(): Response {
   return new Response(null, { status: 204 });
+}
+
+/** What was asked for will be done: clients parse no body of it either. */
+export function accepted(): Response {
+  return new Response(null, { status: 202 });
 }
 
 /** One page of a search, of each item only the fields in `select`. */

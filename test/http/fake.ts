@@ -2,8 +2,8 @@
 import type { LogRecord } from "../../lib/ambient.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { Json } from "../../lib/json.ts";
-import type { Frame, Run, RunStream, RunWait } from "../../lib/runs.ts";
-import type { Service, ServiceOptions } from "../../lib/service.ts";
+import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
+import type { Metrics, Readiness, Service, ServiceOptions } from "../../lib/service.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../server.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";
@@ -14,11 +14,18 @@ export const ASSISTANT = "33333333-3333-4333-8333-333333333333";
 export class Tape {
   readonly frames: Frame[] = [];
   left = 0;
+  stopped = false;
   failure: Error | undefined;
   #wake: (() => void) | undefined;
 
   add(...frames: readonly Frame[]): void {
     this.frames.push(...frames);
+    this.#wake?.();
+  }
+
+  /** Nothing follows, without an end. */
+  stop(): void {
+    this.stopped = true;
     this.#wake?.();
   }
 
@@ -29,7 +36,7 @@ export class Tape {
 
   stream(run: Run): RunStream {
     const { frames } = this;
-    const gone = (): boolean => this.left > 0;
+    const gone = (): boolean => this.left > 0 || this.stopped;
     return {
       run,
       frames: {
@@ -73,9 +80,28 @@ export interface Fake {
   readonly elapse: (ms: number) => void;
 }
 
+export const METRICS: Metrics = {
+  uptime_seconds: 12.5,
+  draining: false,
+  standby: true,
+  runs: { pending: 3, scheduled: 2, running: 1 },
+  oldest_pending_seconds: 0.75,
+  worker: {
+    executing: 1,
+    claims: 9,
+    started: 8,
+    retried: 2,
+    leases_lost: 1,
+    ended: { success: 4, error: 1, timeout: 0, interrupted: 1 },
+    frames_shown: 70,
+    frames_stored: 60,
+  },
+};
+
 export interface FakeOptions extends HandlerOptions {
   readonly cors?: readonly string[];
   readonly healthy?: boolean;
+  readonly ready?: Readiness;
   /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
@@ -102,12 +128,14 @@ export function fake(options: FakeOptions = {}): Fake {
     "runs.wait": wait,
     "runs.join": wait,
     "runs.list": (thread_id) => [run(thread_id)],
+    "runs.createBatch": (requests) => (requests as unknown[]).map(() => run(null)),
     "assistants.search": () => ({ items: [{ assistant_id: ASSISTANT, name: "one", version: 3 }], total: 7, next: 1 }),
     "assistants.count": () => 7,
     "assistants.versions": () => [],
     "threads.search": () => ({ items: [{ thread_id: THREAD }], total: 1, next: null }),
     "threads.count": () => 1,
     "threads.history": () => [],
+    "threads.stream": () => tape.stream(run(THREAD)).frames,
     ...options.answers,
   };
   const noun = (name: string): unknown =>
@@ -142,6 +170,8 @@ export function fake(options: FakeOptions = {}): Fake {
     },
     info: () => ({ version: "9.9.9", api_version: "0.0.0", flags: { assistants: true } }),
     healthy: () => options.healthy ?? true,
+    ready: async () => options.ready ?? { ok: true },
+    metrics: async () => METRICS,
     stop: async () => {},
   } as unknown as Service;
   const handler = createHandler(service, options);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { openapi } from "../../scripts/openapi.ts";
+import { openapi } from "../../scripts/openapi/mod.ts";
 import { fake } from "./fake.ts";
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
@@ -12,10 +12,10 @@ interface Description {
 }
 
 describe("openapi.json", () => {
-  it("is what scripts/openapi.ts makes of the schemas", () => {
+  it("is what scripts/openapi/mod.ts makes of the schemas", () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
     const made = `${JSON.stringify(openapi(version), null, 1)}\n`;
-    assert.equal(read("lib/http/openapi.json"), made, "run: node scripts/openapi.ts");
+    assert.equal(read("lib/http/openapi.json"), made, "run: node scripts/openapi/mod.ts");
   });
 
   it("describes the routes of server.ts, all and no others", () => {

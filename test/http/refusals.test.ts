@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { ServiceError } from "../../lib/errors.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";
 
 const T = `/threads/${THREAD}`;
@@ -119,6 +120,32 @@ const REFUSED: readonly (readonly [string, string, unknown, number, string])[] =
   ["GET", "/runs/x/stream", undefined, 422, "run_id: must be a UUID"],
   ["GET", `${R}/stream?stream_mode=all`, undefined, 422, "stream_mode.0: must be one of"],
   ["GET", `${R}/join?cancel_on_disconnect=maybe`, undefined, 422, "cancel_on_disconnect: must be true or false"],
+  ["POST", "/runs/batch", [], 422, "body: must be a list with at least one item"],
+  ["POST", "/runs/batch", undefined, 422, "body: must be a list"],
+  ["POST", "/runs/batch", {}, 422, "body: must be a list"],
+  ["POST", "/runs/batch", "[", 400, "JSON"],
+  ["POST", "/runs/batch", [run({}), 5], 422, "1: must be an object"],
+  ["POST", "/runs/batch", [run({}), {}], 422, "1.assistant_id: is required"],
+  ["POST", "/runs/batch", [run({ after_seconds: -1 })], 422, "0.after_seconds: must be at least 0"],
+  ["POST", "/runs/batch", '[{"assistant_id":"g","input":1e999}]', 422, "0.input: must not contain numbers beyond"],
+  ["POST", "/runs/cancel", undefined, 422, "status: is required, or thread_id and run_ids"],
+  ["POST", "/runs/cancel", { thread_id: THREAD }, 422, "status: is required, or thread_id and run_ids"],
+  ["POST", "/runs/cancel", { run_ids: [RUN] }, 422, "status: is required, or thread_id and run_ids"],
+  ["POST", "/runs/cancel", { status: "all", run_ids: [RUN] }, 422, "status: not together with"],
+  ["POST", "/runs/cancel", { status: "all", thread_id: THREAD, run_ids: [RUN] }, 422, "status: not together with"],
+  ["POST", "/runs/cancel", { thread_id: THREAD, run_ids: [] }, 422, "run_ids: must name a run"],
+  ["POST", "/runs/cancel", { thread_id: THREAD, run_ids: ["x"] }, 422, "run_ids.0: must be a UUID"],
+  ["POST", "/runs/cancel", { thread_id: THREAD, run_ids: Array(1001).fill(RUN) }, 422, "run_ids: must name at most"],
+  ["POST", "/runs/cancel", { thread_id: "x", run_ids: [RUN] }, 422, "thread_id: must be a UUID"],
+  ["POST", "/runs/cancel", { status: "success" }, 422, "status: must be one of pending, running, all"],
+  ["POST", "/runs/cancel?action=stop", { status: "all" }, 422, "action: must be one of interrupt, rollback"],
+  ["POST", `${R}/cancel?action=stop`, undefined, 422, "action: must be one of interrupt, rollback"],
+  ["POST", `${R}/cancel?wait=maybe`, undefined, 422, "wait: must be true or false"],
+  ["POST", `${T}/runs/x/cancel`, undefined, 422, "run_id: must be a UUID"],
+  ["GET", `${T}/stream?stream_mode=values`, undefined, 422, "stream_mode.0: must be one of run_modes"],
+  ["GET", `${T}/stream?stream_modes=lifecycle,all`, undefined, 422, "stream_modes.1: must be one of run_modes"],
+  ["GET", "/threads/x/stream", undefined, 422, "thread_id: must be a UUID"],
+  ["GET", "/metrics?format=xml", undefined, 422, "format: must be one of prometheus, json"],
   ["GET", "/nothing", undefined, 404, "nothing"],
   ["GET", "/assistantsx", undefined, 404, "nothing"],
   ["GET", "/openapiXjson", undefined, 404, "nothing"],
@@ -128,12 +155,8 @@ const NOT_BUILT: readonly (readonly [string, string])[] = [
   ["POST", `${T}/state`],
   ["POST", `${T}/copy`],
   ["POST", "/threads/prune"],
-  ["GET", `${T}/stream`],
   ["POST", `${T}/commands`],
   ["POST", `${T}/stream/events`],
-  ["POST", "/runs/batch"],
-  ["POST", "/runs/cancel"],
-  ["POST", `${R}/cancel?wait=1`],
   ["POST", "/runs/crons"],
   ["POST", "/runs/crons/search"],
   ["POST", "/runs/crons/count"],
@@ -146,7 +169,6 @@ const NOT_BUILT: readonly (readonly [string, string])[] = [
   ["DELETE", "/store/items"],
   ["POST", "/store/items/search"],
   ["POST", "/store/namespaces"],
-  ["GET", "/metrics"],
   ["GET", "/api/v1/usage"],
   ["POST", "/api/v1/feedback"],
   ["POST", "/ui/g"],
@@ -219,8 +241,28 @@ describe("bad input", () => {
   });
 
   it("in Last-Event-ID is refused", async () => {
-    const response = await fake().send("GET", `${R}/stream`, undefined, { "last-event-id": "abc" });
-    assert.deepEqual([response.status, await detail(response)], [422, "Last-Event-ID: must be an integer"]);
+    for (const sent of ["abc", "1-2", "-2", "1.5", "0x1", "99999999999999999999"]) {
+      const response = await fake().send("GET", `${R}/stream`, undefined, { "last-event-id": sent });
+      assert.deepEqual([response.status, await detail(response)], [422, "Last-Event-ID: must be an integer"]);
+    }
+    for (const sent of ["abc", "7", "1-", "-1-2", "1-2-3", "1-99999999999999999999"]) {
+      const response = await fake().send("GET", `${T}/stream`, undefined, { "last-event-id": sent });
+      assert.equal(response.status, 422);
+      assert.match(await detail(response), /^Last-Event-ID: must be an id of this stream/);
+    }
+  });
+
+  it("in Idempotency-Key is refused", async () => {
+    for (const path of ["/runs", "/runs/batch", `${T}/runs/wait`]) {
+      const body = path === "/runs/batch" ? [run({})] : run({});
+      for (const sent of ["", "two words", "\u00fc", "x".repeat(256)]) {
+        const { send, calls } = fake();
+        const response = await send("POST", path, body, { "idempotency-key": sent });
+        assert.equal(response.status, 422);
+        assert.equal(await detail(response), "Idempotency-Key: must be 1 to 255 visible ASCII characters");
+        assert.deepEqual(calls, []);
+      }
+    }
   });
 });
 
@@ -234,6 +276,33 @@ describe("what is not built", () => {
   }
 });
 
+describe("what the service cannot do", () => {
+  for (const [code, status] of [
+    ["unavailable", 503],
+    ["storage_full", 507],
+    ["conflict", 409],
+    ["not_found", 404],
+  ] as const) {
+    it(`${code} → ${status}`, async () => {
+      const refuse = (): never => {
+        throw new ServiceError(code, "Not now");
+      };
+      const { send, log } = fake({
+        answers: { "runs.create": refuse, "runs.cancel": refuse, "runs.cancelMany": refuse },
+      });
+      for (const [path, body] of [
+        ["/runs", run({})],
+        [`${R}/cancel`, undefined],
+        ["/runs/cancel", { status: "all" }],
+      ] as const) {
+        const response = await send("POST", path, body);
+        assert.deepEqual([response.status, await detail(response)], [status, "Not now"]);
+      }
+      assert.deepEqual(log, []);
+    });
+  }
+});
+
 describe("a wrong method", () => {
   for (const [method, path, allow] of [
     ["PUT", "/threads", "POST"],
@@ -242,6 +311,8 @@ describe("a wrong method", () => {
     ["POST", T, "GET, PATCH, DELETE, HEAD"],
     ["HEAD", "/runs", "POST"],
     ["PUT", `${R}/join`, "GET, HEAD"],
+    ["GET", `${R}/cancel`, "POST"],
+    ["POST", "/ready", "GET, HEAD"],
   ] as const) {
     it(`${method} ${path} → 405`, async () => {
       const response = await fake().send(method, path);

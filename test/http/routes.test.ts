@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { describe, it } from "node:test";
-import { ASSISTANT, fake, notFound, RUN, THREAD } from "./fake.ts";
+import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";
 
 const T = `/threads/${THREAD}`;
 const R = `${T}/runs/${RUN}`;
@@ -117,6 +118,36 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
   ["GET", R, undefined, ["runs.get", THREAD, RUN]],
   ["DELETE", R, undefined, ["runs.delete", THREAD, RUN]],
   ["GET", `${R}/join?cancel_on_disconnect=1`, undefined, ["runs.join", THREAD, RUN, { cancel_on_disconnect: true }]],
+  ["POST", `${R}/cancel`, undefined, ["runs.cancel", THREAD, RUN, { action: "interrupt", wait: false }]],
+  [
+    "POST",
+    `${R}/cancel?wait=1&action=rollback&reason=changed`,
+    undefined,
+    ["runs.cancel", THREAD, RUN, { action: "rollback", wait: true }],
+  ],
+  ["POST", "/runs/cancel", { status: "all" }, ["runs.cancelMany", { status: "all" }, "interrupt"]],
+  [
+    "POST",
+    "/runs/cancel?action=rollback",
+    { thread_id: THREAD.toUpperCase(), run_ids: [RUN], status: null },
+    ["runs.cancelMany", { thread_id: THREAD, run_ids: [RUN] }, "rollback"],
+  ],
+  [
+    "POST",
+    "/runs/batch",
+    [
+      { assistant_id: "g", assistantId: "g", input: 1 },
+      { assistant_id: ASSISTANT.toUpperCase(), input: null },
+    ],
+    ["runs.createBatch", [{ assistant_id: "g", input: 1 }, { assistant_id: ASSISTANT }], { configurable: {} }],
+  ],
+  ["GET", `${T}/stream`, undefined, ["threads.stream", THREAD, { modes: [], after: undefined }]],
+  [
+    "GET",
+    `${T}/stream?stream_mode=lifecycle&stream_modes=["state_update"]`,
+    undefined,
+    ["threads.stream", THREAD, { modes: ["lifecycle", "state_update"], after: undefined }],
+  ],
   ["GET", `${R}/stream`, undefined, ["runs.joinStream", THREAD, RUN, { after: undefined, modes: undefined }]],
   ["GET", `/runs/${RUN}/stream`, undefined, ["runs.joinStream", null, RUN, { after: undefined, modes: undefined }]],
 ];
@@ -238,6 +269,38 @@ describe("routes", () => {
     });
   }
 
+  for (const [sent, after] of [
+    ["-1", { seq: 0, frame: 0 }],
+    ["-", { seq: 0, frame: 0 }],
+    ["12-4294967297", { seq: 12, frame: 4294967297 }],
+  ] as const) {
+    it(`continue a thread after Last-Event-ID ${sent}`, async () => {
+      const { send, calls } = fake();
+      await (await send("GET", `${T}/stream`, undefined, { "last-event-id": sent })).body?.cancel();
+      assert.deepEqual((calls[0]![2] as { after?: unknown }).after, after);
+    });
+  }
+
+  it("take an Idempotency-Key for the route and the bytes of the body", async () => {
+    const { send, calls, result } = fake();
+    result.resolve({});
+    const key = `${"!".repeat(254)}~`;
+    const body = '{"assistant_id":"g"}';
+    for (const [route, text] of [
+      [`${T}/runs`, body],
+      [`${T}/runs/stream`, body],
+      [`${T}/runs/wait`, body],
+      ["/runs", body],
+      ["/runs/stream", body],
+      ["/runs/wait", ` ${body}`],
+      ["/runs/batch", `[${body}]`],
+    ] as const) {
+      await (await send("POST", route, text, { "idempotency-key": key })).body?.cancel();
+      const body_hash = createHash("sha256").update(text).digest("hex");
+      assert.deepEqual(calls.at(-1)!.at(-1), { configurable: {}, idempotency: { route, key, body_hash } });
+    }
+  });
+
   it("copy headers into the run's configurable, but no credentials", async () => {
     const { send, calls } = fake();
     await send(
@@ -266,148 +329,5 @@ describe("routes", () => {
       "x-user-locale": "de",
       "x-auth-scheme": "service-api-key",
     });
-  });
-});
-
-describe("answers", () => {
-  it("carry the paths of the run, relative to the mount", async () => {
-    for (const prefix of ["", "/agents"]) {
-      const { send, result } = fake({ prefix });
-      result.resolve({});
-      const headers = async (method: string, path: string): Promise<(string | null)[]> => {
-        const body = method === "POST" ? { assistant_id: "g" } : undefined;
-        const response = await send(method, `${prefix}${path}`, body);
-        assert.equal(response.status, 200);
-        await response.body?.cancel();
-        return [response.headers.get("content-location"), response.headers.get("location")];
-      };
-      assert.deepEqual(await headers("POST", `${T}/runs`), [R, null]);
-      assert.deepEqual(await headers("POST", `${T}/runs/stream`), [R, `${R}/stream`]);
-      assert.deepEqual(await headers("POST", `${T}/runs/wait`), [R, `${R}/join`]);
-      assert.deepEqual(await headers("POST", "/runs"), [`/runs/${RUN}`, null]);
-      assert.deepEqual(await headers("POST", "/runs/stream"), [`/runs/${RUN}`, `/runs/${RUN}/stream`]);
-      assert.deepEqual(await headers("POST", "/runs/wait"), [`/runs/${RUN}`, null]);
-      assert.deepEqual(await headers("GET", `${R}/stream`), [null, `${R}/stream`]);
-      assert.deepEqual(await headers("GET", `/runs/${RUN}/stream`), [null, `/runs/${RUN}/stream`]);
-    }
-  });
-
-  it("page searches", async () => {
-    const { send } = fake();
-    const assistants = await send("POST", "/assistants/search", {});
-    assert.deepEqual(
-      [assistants.headers.get("x-pagination-total"), assistants.headers.get("x-pagination-next")],
-      ["7", "1"],
-    );
-    const threads = await send("POST", "/threads/search", {});
-    assert.deepEqual(
-      [threads.headers.get("x-pagination-total"), threads.headers.get("x-pagination-next")],
-      ["1", null],
-    );
-  });
-
-  it("hold the selected fields alone", async () => {
-    const { send } = fake();
-    const assistants = await send("POST", "/assistants/search", { select: ["version", "name"] });
-    assert.deepEqual(await assistants.json(), [{ name: "one", version: 3 }]);
-    const runs = await send("GET", `${T}/runs?select=["run_id"]`);
-    assert.deepEqual(await runs.json(), [{ run_id: RUN }]);
-  });
-
-  it("hold the selected fields of a state, and single ones of its values", async () => {
-    const state = { values: { a: 1, "b.c": 2, ["__proto__"]: 3 }, next: [], tasks: [], metadata: { step: 1 } };
-    const get = (): unknown => state;
-    const { send } = fake({
-      answers: { "threads.state": get, "threads.stateAt": get, "threads.history": () => [state] },
-    });
-    const read = async (method: string, path: string, body?: unknown): Promise<unknown> =>
-      (await send(method, T + path, body)).json();
-    assert.deepEqual(await read("GET", "/state"), JSON.parse(JSON.stringify(state)));
-    assert.deepEqual(await read("GET", "/state?select=next&select=metadata"), { next: [], metadata: { step: 1 } });
-    assert.deepEqual(await read("GET", "/state?select=next,values.b.c"), { next: [], values: { "b.c": 2 } });
-    assert.deepEqual(await read("GET", '/state/c?select=["values.a","values"]'), { values: state.values });
-    assert.deepEqual(await read("GET", "/history?select=values.nothing"), [{ values: {} }]);
-    assert.deepEqual(await read("POST", "/history", { select: ["next"] }), [{ next: [] }]);
-    const checkpoint = { checkpoint_id: "c" };
-    assert.deepEqual(await read("POST", "/state/checkpoint", { checkpoint, select: ["tasks"] }), { tasks: [] });
-  });
-
-  it("are 204 where there is nothing to say", async () => {
-    const { send } = fake();
-    for (const [method, path, headers] of [
-      ["DELETE", T],
-      ["DELETE", R],
-      ["DELETE", A],
-      ["PATCH", T, { prefer: "return=minimal" }],
-    ] as const) {
-      const response = await send(method, path, undefined, headers);
-      assert.deepEqual([response.status, await response.text()], [204, ""]);
-    }
-  });
-
-  it("count as a bare integer", async () => {
-    assert.equal(await (await fake().send("POST", "/assistants/count", {})).text(), "7");
-  });
-
-  it("tell about the server", async () => {
-    assert.deepEqual(await (await fake().send("GET", "/ok")).json(), { ok: true });
-    const ill = await fake({ healthy: false }).send("GET", "/ok");
-    assert.equal(ill.status, 503);
-    assert.equal(((await ill.json()) as { ok: boolean }).ok, false);
-    assert.equal(((await (await fake().send("GET", "/info")).json()) as { version: string }).version, "9.9.9");
-  });
-
-  it("show the page at the mount where there is one", async () => {
-    const page = (): string => "<p>hello</p>";
-    const there = await fake({ page }).send("GET", "/");
-    assert.deepEqual([there.headers.get("content-type"), await there.text()], ["text/html; charset=utf-8", page()]);
-    assert.equal((await fake({ page, prefix: "/agents" }).send("GET", "/agents")).status, 200);
-    assert.equal((await fake().send("GET", "/")).status, 404);
-  });
-
-  it("carry a request id: a well-formed one that was sent, or a new one", async () => {
-    const { send } = fake();
-    const id = async (sent?: string): Promise<string | null> =>
-      (await send("GET", "/ok", undefined, sent === undefined ? {} : { "x-request-id": sent })).headers.get(
-        "x-request-id",
-      );
-    assert.equal(await id("abc-123"), "abc-123");
-    assert.equal(await id(), "id-1");
-    assert.equal(await id('a"b<c>'), "id-2");
-    assert.equal(await id("x".repeat(129)), "id-3");
-  });
-
-  it("to HEAD are those to GET without the body", async () => {
-    const { send, calls, leaves } = fake();
-    const response = await send("HEAD", T);
-    assert.deepEqual(
-      [response.status, response.headers.get("content-type"), await response.text()],
-      [200, "application/json", ""],
-    );
-    assert.equal((await send("HEAD", "/nothing")).status, 404);
-    const joined = await send("HEAD", `${R}/join?cancel_on_disconnect=1`);
-    assert.equal(joined.status, 200);
-    assert.deepEqual(calls.at(-1), ["runs.join", THREAD, RUN, { cancel_on_disconnect: false }]);
-    assert.equal(leaves(), 1);
-  });
-
-  it("hide what went wrong unexpectedly, and log it", async () => {
-    const { send, log } = fake({
-      answers: {
-        "threads.get": () => {
-          throw new Error("password of the database");
-        },
-      },
-    });
-    const response = await send("GET", T);
-    assert.deepEqual([response.status, await response.json()], [500, { detail: "Internal server error" }]);
-    assert.equal(response.headers.get("x-request-id"), log[0]?.request_id);
-    assert.equal((log[0]!.error as Error).message, "password of the database");
-  });
-
-  it("carry the service's own errors", async () => {
-    const response = await fake({ answers: { "threads.get": notFound } }).send("GET", T);
-    assert.deepEqual([response.status, await response.json()], [404, { detail: "Thread not found" }]);
-    assert.equal(response.headers.get("content-type"), "application/json");
   });
 });

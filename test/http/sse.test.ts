@@ -94,6 +94,44 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
+  it("breaks off when its frames stop before the end, so that clients reconnect", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    service.tape.add({ id: 1, event: "values", data: "1" });
+    assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
+    const chunk = reader.next();
+    service.tape.stop();
+    await assert.rejects(chunk);
+    assert.deepEqual([service.timers(), service.log.length], [0, 0]);
+  });
+
+  it("breaks off when its reader takes nothing for 30 s", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    service.tape.add({ id: 1, event: "values", data: "1" });
+    assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
+    service.tape.add({ id: 2, event: "values", data: "2" });
+    for (let beats = 0; beats < 5; beats++) service.elapse(5_000);
+    assert.equal(await reader.next(), ": heartbeat\nid: 2\nevent: values\ndata: 2\n\n");
+    for (let beats = 0; beats < 6; beats++) service.elapse(5_000);
+    assert.deepEqual([service.tape.left, service.timers()], [1, 0]);
+    await assert.rejects(reader.next());
+    const text = await (await service.send("GET", "/metrics")).text();
+    assert.match(text, /^greenroom_open_streams 0$/m);
+  });
+
+  it("waits for a reader that asks while nothing happens", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    for (let beats = 0; beats < 20; beats++) {
+      const chunk = reader.next();
+      service.elapse(5_000);
+      assert.equal(await chunk, ": heartbeat\n");
+    }
+    assert.equal(service.tape.left, 0);
+    await reader.cancel();
+  });
+
   it("tells the service once when its reader leaves", async () => {
     const service = fake();
     const reader = await open(service, STREAM);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { describe, it } from "node:test";
 import { type Listener, listen, PortTaken } from "../../adapters/standalone/listen.ts";
+import { runtime } from "./programs.ts";
 
 type Handler = Parameters<typeof listen>[0];
 
@@ -146,6 +147,46 @@ describe("listen", () => {
     socket.destroy();
     await seen;
   });
+
+  // Bun ends such a connection after its idle time-out, Deno when the client goes away.
+  if (runtime === "node") {
+    it("ends the connection when a body breaks off, though the client reads nothing", async () => {
+      const server = await serving(
+        () =>
+          new Response(
+            new ReadableStream(
+              {
+                async pull(controller) {
+                  await new Promise((resolve) => setTimeout(resolve, 0));
+                  controller.enqueue(new Uint8Array(1 << 20));
+                  pulled(controller);
+                },
+              },
+              { highWaterMark: 0 },
+            ),
+          ),
+      );
+      let breakOff: () => void = () => {};
+      let cancel: ReturnType<typeof setTimeout> | undefined;
+      const stalled = new Promise<void>((resolve) => {
+        breakOff = resolve;
+      });
+      // No pull for a while: the socket takes no more.
+      const pulled = (controller: ReadableStreamDefaultController): void => {
+        clearTimeout(cancel);
+        cancel = setTimeout(() => {
+          controller.error(new Error("stalled"));
+          breakOff();
+        }, 200);
+      };
+      const socket = connect(server.port, "127.0.0.1", () => socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+      socket.on("error", () => {});
+      socket.pause();
+      await stalled;
+      await server.close();
+      socket.destroy();
+    });
+  }
 
   it("lets a handler answer without reading a large body", async () => {
     await using server = await serving(async (request) => {

@@ -81,3 +81,8 @@ function watch(child: ChildProcess): Program {
     },
   };
 }
+
+/** Where a server says it listens. */
+export async function urlOf(program: Program): Promise<string> {
+  return (await program.printed(/^Greenroom listening on (http:\/\/\S+)$/m))[1] as string;
+}

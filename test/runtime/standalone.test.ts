@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, root, runtime, start, temporaryFolder } from "./programs.ts";
+import { type Program, root, runtime, start, temporaryFolder, urlOf } from "./programs.ts";
 
 const agents = `
 export async function* writer({ messages }) {
@@ -40,8 +40,6 @@ function project(config: unknown, name = "greenroom.json"): ReturnType<typeof te
 const graphs = { writer: "./src/agents.ts:writer", plain: "./src/agents.ts:plain" };
 const serve = (cwd: string, args: readonly string[] = [], env: Record<string, string> = {}): Program =>
   start("server.ts", ["--port", "0", ...args], { cwd, env });
-const urlOf = async (program: Program): Promise<string> =>
-  (await program.printed(/^Greenroom listening on (http:\/\/\S+)$/m))[1] as string;
 const human = (content: string): Record<string, unknown> => ({ messages: [{ role: "user", content }] });
 const contents = (values: unknown): string[] =>
   (values as { messages: { content: string }[] }).messages.map(({ content }) => content);
@@ -141,10 +139,13 @@ describe("the stand-alone server", () => {
       GREENROOM_WORKERS: "2",
       GREENROOM_HOST: "localhost",
       GREENROOM_PORT: "0",
+      GREENROOM_GRACE_MS: "2500",
     };
     await using program = start("server.ts", [], { cwd: folder.path, env });
     assert.match(await urlOf(program), /^http:\/\/localhost:\d+$/);
     assert.ok(readFileSync(join(folder.path, "data/agents.db")).length > 0);
+    assert.equal(await program.kill("SIGTERM"), 0);
+    assert.match(program.output(), /^Stopping: runs may go on for 2500 ms/m);
   });
 
   it("refuses a port that is taken", async () => {
@@ -173,12 +174,23 @@ describe("the stand-alone server", () => {
 
   it("names every option it cannot use", async () => {
     using folder = project({ graphs });
-    const args = ["--prot=1", "--workers", "many", "--database", "postgres://db/x", "--host", "0.0.0.0"];
+    const args = [
+      "--prot=1",
+      "--workers",
+      "many",
+      "--grace-ms",
+      "soon",
+      "--database",
+      "postgres://db/x",
+      "--host",
+      "0.0.0.0",
+    ];
     await using program = start("server.ts", args, { cwd: folder.path, env: { GREENROOM_PORT: "70000" } });
     assert.equal(await program.ended, 1);
     for (const part of [
       /--prot: unknown option/,
       /--workers: many/,
+      /--grace-ms: soon/,
       /--database: postgres: .*not built/,
       /--host: 0\.0\.0\.0/,
       /GREENROOM_PORT: 70000/,
@@ -198,6 +210,7 @@ describe("the stand-alone server", () => {
             d: { path: "./src/agents.ts:plain", kind: "x" },
           },
           worker: { concurency: 4 },
+          retention: { frames: 1 },
           graph: {},
         },
         /graphs\.a: no such file/,
@@ -205,11 +218,28 @@ describe("the stand-alone server", () => {
         /graphs\.c: not of the form/,
         /graphs\.d\.kind: unknown key/,
         /worker\.concurency: unknown key/,
+        /retention\.frames: unknown key/,
         /graph: unknown key/,
       ],
       [{ graphs, webhooks: { headers: {} } }, /webhooks: not built yet/],
       [{ graphs: {} }, /graphs: names no graph/],
-      [{ graphs, worker: { concurrency: "many" } }, /worker\.concurrency/],
+      [
+        {
+          graphs,
+          worker: { concurrency: "many", lease_ms: 1, run_timeout_ms: 0 },
+          limits: { pending_per_thread: 0, pending: 1.5 },
+          retention: { frames_ms: -1, stateless_ms: null, idempotency_ms: "1 day" },
+        },
+        /worker\.concurrency: must be a whole number from 0 to 10000/,
+        /worker\.lease_ms: must be a whole number from 1000 /,
+        /worker\.run_timeout_ms: must be/,
+        /limits\.pending_per_thread: must be/,
+        /limits\.pending: must be/,
+        /retention\.frames_ms: must be/,
+        /retention\.stateless_ms: must be/,
+        /retention\.idempotency_ms: must be/,
+      ],
+      [{ graphs, limits: 5 }, /limits: not an object/],
       [
         { graphs: { a: "./src/agents.ts:absent", b: "./src/agents.ts:nothing" } },
         /graphs\.a: agents\.ts has no export absent/,

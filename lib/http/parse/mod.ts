@@ -1,0 +1,8 @@
+/** Wire to values: bodies, queries, ids and headers of the deployment routes. Every refusal names its field. */
+export * from "./assistants.ts";
+export * from "./headers.ts";
+export type { Fields } from "./pieces.ts";
+export * from "./read.ts";
+export * from "./runs.ts";
+export * from "./service.ts";
+export * from "./threads.ts";

@@ -1,0 +1,109 @@
+/** The schemas that requests of several nouns are made of. */
+import * as v from "valibot";
+import type { StreamMode } from "../../executor.ts";
+import { isObject, type Json, type JsonObject } from "../../json.ts";
+import type { CheckpointSelector } from "../../threads.ts";
+
+/** A schema of named fields, each of which may be absent or null. */
+export type Fields<Output> = v.GenericSchema<unknown, Output> & {
+  readonly entries: Readonly<Record<string, v.GenericSchema>>;
+};
+
+/** Text for plain columns: what every database stores and finds again. */
+export const isPlain = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
+export const PLAIN = "must not contain U+0000 or lone surrogates";
+export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isPlain, PLAIN));
+export const name: v.GenericSchema<string> = v.pipe(
+  v.string("must be a string"),
+  v.nonEmpty("must not be empty"),
+  v.check(isPlain, PLAIN),
+);
+export const uuid: v.GenericSchema<string> = v.pipe(
+  v.string("must be a UUID"),
+  v.regex(UUID, "must be a UUID"),
+  v.toLowerCase(),
+);
+/** A UUID, or the id of a graph for its default assistant. */
+export const assistantId: v.GenericSchema<string> = v.pipe(
+  name,
+  v.transform((id) => (UUID.test(id) ? id.toLowerCase() : id)),
+);
+export const flag: v.GenericSchema<boolean> = v.boolean("must be true or false");
+export const integer = (min: number, max: number): v.GenericSchema<number> => {
+  const range = max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`;
+  return v.pipe(
+    v.number("must be an integer"),
+    v.integer("must be an integer"),
+    v.minValue(min, range),
+    v.maxValue(max, range),
+  );
+};
+export const oneOf = <const Options extends readonly string[]>(options: Options): v.GenericSchema<Options[number]> =>
+  v.picklist(options, `must be one of ${options.join(", ")}`);
+export const listOf = <Item>(item: v.GenericSchema<Item>): v.GenericSchema<Item[]> => v.array(item, "must be a list");
+export const page: {
+  readonly limit: v.OptionalSchema<v.GenericSchema<number>, 10>;
+  readonly offset: v.OptionalSchema<v.GenericSchema<number>, 0>;
+} = {
+  limit: v.optional(integer(1, 1000), 10),
+  offset: v.optional(integer(0, Number.MAX_SAFE_INTEGER), 0),
+};
+export const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(oneOf(["asc", "desc"]));
+
+/**
+ * An object the user owns: checked against `entries` but handed on as it was sent, so keys such as `__proto__` survive.
+ * An entry that is null counts as absent.
+ */
+export function owned<Output extends object = JsonObject>(
+  entries: Readonly<Record<string, v.GenericSchema>> = {},
+): v.GenericSchema<Output> {
+  const shape = v.object(entries, "must be an object");
+  const kept: v.GenericSchema<JsonObject> = {
+    ...(shape as unknown as v.GenericSchema<JsonObject>),
+    "~run"(dataset, config) {
+      const sent = isObject(dataset.value) ? withoutNulls(dataset.value, entries) : undefined;
+      const checked = shape["~run"]({ value: sent }, config);
+      return (checked.issues ? checked : { typed: true, value: sent }) as ReturnType<(typeof kept)["~run"]>;
+    },
+  };
+  return kept as unknown as v.GenericSchema<Output>;
+}
+
+function withoutNulls(sent: JsonObject, entries: Readonly<Record<string, unknown>>): JsonObject {
+  if (!Object.keys(entries).some((key) => sent[key] === null)) return sent;
+  return Object.fromEntries(
+    Object.entries(sent).filter(([key, value]) => value !== null || !Object.hasOwn(entries, key)),
+  );
+}
+
+export const json = v.unknown() as v.GenericSchema<Json>;
+export const anyObject: v.GenericSchema<JsonObject> = owned();
+export const config: v.GenericSchema<JsonObject> = owned({
+  tags: v.optional(listOf(v.string("must be a string"))),
+  recursion_limit: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  configurable: v.optional(anyObject),
+});
+export const checkpoint: v.GenericSchema<CheckpointSelector> = owned({
+  checkpoint_id: v.optional(name),
+  checkpoint_ns: v.optional(text),
+  checkpoint_map: v.optional(anyObject),
+});
+export const ifExists: v.OptionalSchema<v.GenericSchema<"raise" | "do_nothing">, undefined> = v.optional(
+  oneOf(["raise", "do_nothing"]),
+);
+
+export const MODES: readonly StreamMode[] = [
+  "values",
+  "messages",
+  "messages-tuple",
+  "updates",
+  "events",
+  "tasks",
+  "checkpoints",
+  "debug",
+  "custom",
+  "tools",
+];
+export const mode: v.GenericSchema<StreamMode> = oneOf(MODES);

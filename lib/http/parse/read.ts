@@ -1,0 +1,191 @@
+/** Reads bodies, queries and path segments, and checks them once. Every refusal names its field. */
+import * as v from "valibot";
+import { ServiceError } from "../../errors.ts";
+import { isObject, type JsonObject } from "../../json.ts";
+import { type Fields, UUID } from "./pieces.ts";
+
+/** Bodies above this many bytes are refused. */
+export const MAX_BODY_BYTES: number = 10 * 1024 * 1024;
+/** Bodies whose arrays and objects nest deeper are refused. */
+export const MAX_DEPTH = 64;
+
+/** Reads a body as JSON, whatever its content type, and checks it. No body counts as `{}`; unknown fields are left out. */
+export async function readBody<Output>(request: Request, schema: Fields<Output>): Promise<Output> {
+  return readObject(await readBytes(request), schema);
+}
+
+/** The same of a body that has been read. */
+export function readObject<Output>(bytes: Uint8Array, schema: Fields<Output>): Output {
+  const body = bytes.length === 0 ? {} : readJson(bytes);
+  if (!isObject(body)) throw new ServiceError("invalid", "body: must be an object");
+  return check(schema, body);
+}
+
+/** A body that is a list with at least one item. */
+export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Output[] {
+  const body = bytes.length === 0 ? [] : readJson(bytes);
+  if (!Array.isArray(body) || body.length === 0) {
+    throw new ServiceError("invalid", "body: must be a list with at least one item");
+  }
+  return body.map((item, i) => {
+    if (!isObject(item)) throw new ServiceError("invalid", `${i}: must be an object`);
+    return check(schema, item, `${i}.`);
+  });
+}
+
+function readJson(bytes: Uint8Array): unknown {
+  if (deeperThan(bytes, MAX_DEPTH))
+    throw new ServiceError("invalid", `body: must not nest deeper than ${MAX_DEPTH} levels`);
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch {
+    throw new ServiceError("bad_request", "The body is not valid JSON");
+  }
+}
+
+/** Values of a query by name, as the router gives them. */
+export type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** Reads a query: lists in any encoding the clients use, booleans in any spelling, empty values as absent. */
+export function readQuery<Output>(query: Query, schema: Fields<Output>): Output {
+  const given: Record<string, unknown> = {};
+  for (const key of Object.keys(schema.entries)) {
+    const sent = [query[key] ?? []].flat().filter((value) => value !== "");
+    if (sent.length > 0) given[key] = fromQuery(schema.entries[key] as v.GenericSchema, sent);
+  }
+  return check(schema, given as JsonObject);
+}
+
+/** A thread or run id of a path, in lower case. */
+export function readId(value: string | undefined, field: string): string {
+  const id = readSegment(value, field);
+  if (!UUID.test(id)) throw new ServiceError("invalid", `${field}: must be a UUID`);
+  return id.toLowerCase();
+}
+
+/** The assistant of a path: a UUID in lower case, or a graph id. */
+export function readAssistantId(value: string | undefined): string {
+  const id = readSegment(value, "assistant_id");
+  return UUID.test(id) ? id.toLowerCase() : id;
+}
+
+/** A path segment, decoded once. What could be read as more than one segment is refused. */
+export function readSegment(value: string | undefined, field: string): string {
+  let decoded: string;
+  try {
+    decoded = decodeURIComponent(value ?? "");
+  } catch {
+    throw new ServiceError("invalid", `${field}: is not valid percent-encoding`);
+  }
+  if (/[/\\\0]/.test(decoded) || decoded === "." || decoded === "..") {
+    throw new ServiceError("invalid", `${field}: must not contain slashes, backslashes or U+0000`);
+  }
+  return decoded;
+}
+
+function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Output {
+  const given: JsonObject = {};
+  for (const key of Object.keys(schema.entries)) {
+    const value = sent[key];
+    if (value !== null && value !== undefined) given[key] = value;
+  }
+  const result = v.safeParse(schema, given, { abortEarly: true });
+  if (result.success) {
+    const beyond = Object.keys(given).find((key) => !isFiniteJson(given[key]));
+    if (beyond === undefined) return result.output;
+    throw new ServiceError("invalid", `${place}${beyond}: must not contain numbers beyond the range of a double`);
+  }
+  const issue = result.issues[0];
+  const path = v.getDotPath(issue) ?? "body";
+  const missing = issue.path?.at(-1)?.value === undefined;
+  throw new ServiceError("invalid", `${place}${path}: ${missing ? "is required" : issue.message}`);
+}
+
+/** JSON can write 1e999, but it is read as Infinity and would be written as null. */
+function isFiniteJson(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
+  return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
+}
+
+/** The body as it was sent, up to the limit. */
+export async function readBytes(request: Request): Promise<Uint8Array> {
+  const declared = request.headers.get("content-length");
+  if (Number(declared) > MAX_BODY_BYTES) throw tooLarge();
+  if (!request.body) return new Uint8Array();
+  if (declared !== null) {
+    const bytes = new Uint8Array(await request.arrayBuffer());
+    if (bytes.length > MAX_BODY_BYTES) throw tooLarge();
+    return bytes;
+  }
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  const reader = request.body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    length += value.length;
+    if (length > MAX_BODY_BYTES) {
+      await reader.cancel();
+      throw tooLarge();
+    }
+    chunks.push(value);
+  }
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const bytes = new Uint8Array(length);
+  let offset = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return bytes;
+}
+
+const tooLarge = (): ServiceError => new ServiceError("too_large", `The body is larger than ${MAX_BODY_BYTES} bytes`);
+
+/** Counts brackets outside strings, before JSON.parse recurses into them. */
+function deeperThan(bytes: Uint8Array, limit: number): boolean {
+  let depth = 0;
+  let quoted = false;
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === 0x22) quoted = !quoted;
+    else if (quoted) {
+      if (byte === 0x5c) i++;
+    } else if (byte === 0x5b || byte === 0x7b) {
+      if (++depth > limit) return true;
+    } else if (byte === 0x5d || byte === 0x7d) depth--;
+  }
+  return false;
+}
+
+/** Turns query text into what the schema of its field expects; text that is nothing of the kind stays, and is refused. */
+function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
+  const { type, wrapped, options } = schema as { type: string; wrapped?: v.GenericSchema; options?: unknown };
+  const last = sent.at(-1) as string;
+  if (wrapped) return fromQuery(wrapped, sent);
+  if (type === "array") return sent.flatMap(listItems);
+  if (type === "boolean") return toBoolean(last) ?? last;
+  if (type === "number") return toNumber(last) ?? last;
+  if (type === "union" && Array.isArray(options)) return toNumber(last) ?? toBoolean(last) ?? last;
+  return last;
+}
+
+function listItems(sent: string): unknown[] {
+  if (sent.startsWith("[")) {
+    try {
+      const list: unknown = JSON.parse(sent);
+      if (Array.isArray(list)) return list;
+    } catch {
+      // Not a JSON array: a name that starts with a bracket.
+    }
+  }
+  return sent.split(",").filter((item) => item !== "");
+}
+
+const toNumber = (sent: string): number | undefined => (/^-?\d+(\.\d+)?$/.test(sent) ? Number(sent) : undefined);
+
+function toBoolean(sent: string): boolean | undefined {
+  if (/^(true|1|yes)$/i.test(sent)) return true;
+  if (/^(false|0|no)$/i.test(sent)) return false;
+  return undefined;
+}

@@ -1,0 +1,165 @@
+/** Requests of the runs routes. */
+import * as v from "valibot";
+import { ServiceError } from "../../errors.ts";
+import type { StreamMode } from "../../executor.ts";
+import type { RunCreate } from "../../runs/mod.ts";
+import type { RunStatus, StopAction, StopTarget } from "../../storage.ts";
+import {
+  anyObject,
+  assistantId,
+  checkpoint,
+  config,
+  type Fields,
+  flag,
+  isPlain,
+  json,
+  listOf,
+  MODES,
+  mode,
+  name,
+  oneOf,
+  owned,
+  PLAIN,
+  page,
+  text,
+  uuid,
+} from "./pieces.ts";
+
+const send = owned({ node: name });
+const STEP = "must be a node name, a Send or a list of these";
+const step = v.union([name, send], STEP);
+const breakpoints = v.optional(
+  v.union([v.literal("*"), listOf(name)], 'must be "*" or a list of node names') as v.GenericSchema<"*" | string[]>,
+);
+
+const RUN_FIELDS = [
+  "run_id",
+  "thread_id",
+  "assistant_id",
+  "created_at",
+  "updated_at",
+  "status",
+  "metadata",
+  "kwargs",
+  "multitask_strategy",
+  "langsmith_session_name",
+  "cancel_reason",
+] as const;
+
+/** Every call that creates a run */
+export const runCreate: Fields<RunCreate> = v.object({
+  assistant_id: assistantId,
+  input: v.optional(json),
+  command: v.optional(
+    owned<NonNullable<RunCreate["command"]>>({
+      update: v.optional(
+        v.union([anyObject, v.array(v.tuple([name, json]))], "must be an object or a list of [channel, value] pairs"),
+      ),
+      goto: v.optional(v.union([name, send, v.array(step)], STEP)),
+    }),
+  ),
+  config: v.optional(config),
+  context: v.optional(anyObject),
+  metadata: v.optional(anyObject),
+  checkpoint: v.optional(checkpoint),
+  checkpoint_id: v.optional(name),
+  stream_mode: v.optional(
+    v.union([mode, v.array(mode)], `must be one of ${MODES.join(", ")}, or a list of these`) as v.GenericSchema<
+      StreamMode | StreamMode[]
+    >,
+  ),
+  stream_subgraphs: v.optional(flag),
+  stream_resumable: v.optional(flag),
+  multitask_strategy: v.optional(oneOf(["reject", "enqueue", "interrupt", "rollback"])),
+  if_not_exists: v.optional(oneOf(["reject", "create"])),
+  on_disconnect: v.optional(oneOf(["continue", "cancel"])),
+  // Some SDK types name other values here than servers know: they are ignored.
+  on_completion: v.fallback(v.optional(oneOf(["delete", "keep"])), undefined),
+  after_seconds: v.optional(
+    v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0")),
+  ),
+  interrupt_before: breakpoints,
+  interrupt_after: breakpoints,
+  durability: v.optional(oneOf(["sync", "async", "exit"])),
+  checkpoint_during: v.optional(flag),
+  webhook: v.optional(
+    v.pipe(
+      v.string("must be a string"),
+      v.nonEmpty("must not be empty"),
+      v.maxLength(65_536, "must be at most 65536 characters"),
+      v.check(isPlain, PLAIN),
+    ),
+  ),
+  feedback_keys: v.optional(listOf(name)),
+});
+
+const stopAction = v.optional(oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;
+
+/** POST …/cancel */
+export const cancelQuery: Fields<{
+  readonly wait?: boolean;
+  readonly action?: StopAction;
+  readonly reason?: string;
+}> = v.object({ wait: v.optional(flag), action: stopAction, reason: v.optional(text) });
+
+/** POST /runs/cancel, its query */
+export const cancelManyQuery: Fields<{ readonly action?: StopAction }> = v.object({ action: stopAction });
+
+/** POST /runs/cancel, its body: `readTarget` makes one target of it */
+export const cancelMany: Fields<{
+  readonly status?: "pending" | "running" | "all";
+  readonly thread_id?: string;
+  readonly run_ids?: readonly string[];
+}> = v.object({
+  status: v.optional(oneOf(["pending", "running", "all"])),
+  thread_id: v.optional(uuid),
+  run_ids: v.optional(
+    v.pipe(listOf(uuid), v.minLength(1, "must name a run"), v.maxLength(1000, "must name at most 1000 runs")),
+  ),
+});
+
+/** The runs that a bulk cancel is about: those of a status, or named ones of a thread. */
+export function readTarget({
+  status,
+  thread_id,
+  run_ids,
+}: {
+  readonly status?: "pending" | "running" | "all";
+  readonly thread_id?: string;
+  readonly run_ids?: readonly string[];
+}): StopTarget {
+  if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
+    throw new ServiceError("invalid", "status: not together with thread_id and run_ids");
+  }
+  if (status !== undefined) return { status };
+  if (thread_id !== undefined && run_ids !== undefined) return { thread_id, run_ids };
+  throw new ServiceError("invalid", "status: is required, or thread_id and run_ids");
+}
+
+/** GET /threads/{thread_id}/runs */
+export const runSearch: Fields<{
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly status?: RunStatus;
+  readonly select?: readonly string[];
+}> = v.object({
+  ...page,
+  status: v.optional(
+    oneOf(["pending", "running", "success", "error", "timeout", "interrupted"] satisfies RunStatus[]),
+  ) as v.GenericSchema<RunStatus | undefined>,
+  select: v.optional(listOf(oneOf(RUN_FIELDS))),
+});
+
+/** GET …/join */
+export const joinQuery: Fields<{ readonly cancel_on_disconnect?: boolean }> = v.object({
+  cancel_on_disconnect: v.optional(flag),
+});
+
+/** GET …/runs/{run_id}/stream */
+export const joinStreamQuery: Fields<{
+  readonly stream_mode?: readonly StreamMode[];
+  readonly cancel_on_disconnect?: boolean;
+}> = v.object({
+  stream_mode: v.optional(listOf(mode)),
+  cancel_on_disconnect: v.optional(flag),
+});

@@ -1,0 +1,127 @@
+/** What the routes answer. */
+import type { JsonObject } from "../../lib/json.ts";
+
+export const ref = (name: string): JsonObject => ({ $ref: `#/components/schemas/${name}` });
+export const list = (items: JsonObject): JsonObject => ({ type: "array", items });
+export const nullable = (schema: JsonObject): JsonObject => ({ anyOf: [schema, { type: "null" }] });
+export const string: JsonObject = { type: "string" };
+export const uuid: JsonObject = { type: "string", format: "uuid" };
+export const time: JsonObject = { type: "string", format: "date-time" };
+export const object: JsonObject = { type: "object" };
+export const any: JsonObject = {};
+export const count: JsonObject = { type: "integer", minimum: 0 };
+
+export function record(properties: JsonObject, optional: readonly string[] = []): JsonObject {
+  return { type: "object", properties, required: Object.keys(properties).filter((key) => !optional.includes(key)) };
+}
+
+const assistant: JsonObject = {
+  assistant_id: uuid,
+  graph_id: string,
+  name: string,
+  description: nullable(string),
+  config: object,
+  context: object,
+  metadata: object,
+  version: { type: "integer", minimum: 1 },
+  created_at: time,
+};
+
+export const schemas: JsonObject = {
+  Assistant: record({ ...assistant, updated_at: time }),
+  AssistantVersion: record(assistant),
+  Thread: record({
+    thread_id: uuid,
+    created_at: time,
+    updated_at: time,
+    state_updated_at: time,
+    metadata: object,
+    status: { type: "string", enum: ["idle", "busy", "interrupted", "error"] },
+    config: object,
+    values: any,
+    interrupts: { type: "object", additionalProperties: list(ref("Interrupt")) },
+    error: any,
+  }),
+  Run: record({
+    run_id: uuid,
+    thread_id: uuid,
+    assistant_id: uuid,
+    created_at: time,
+    updated_at: time,
+    status: { type: "string", enum: ["pending", "running", "success", "error", "timeout", "interrupted"] },
+    metadata: object,
+    kwargs: object,
+    multitask_strategy: { type: "string", enum: ["reject", "enqueue", "interrupt", "rollback"] },
+  }),
+  ThreadState: record({
+    values: any,
+    next: list(string),
+    tasks: list(ref("Task")),
+    metadata: nullable(object),
+    created_at: nullable(time),
+    checkpoint: nullable(ref("Checkpoint")),
+    parent_checkpoint: nullable(ref("Checkpoint")),
+    interrupts: list(ref("Interrupt")),
+  }),
+  Task: record(
+    {
+      id: string,
+      name: string,
+      path: any,
+      error: any,
+      interrupts: list(ref("Interrupt")),
+      checkpoint: any,
+      state: nullable(ref("ThreadState")),
+      result: any,
+    },
+    ["path"],
+  ),
+  Checkpoint: record({
+    thread_id: uuid,
+    checkpoint_ns: string,
+    checkpoint_id: string,
+    checkpoint_map: nullable(object),
+  }),
+  Interrupt: record({ id: string, value: any }),
+  DrawnGraph: record({
+    nodes: list(record({ id: string, type: string, data: any, metadata: any }, ["type", "data", "metadata"])),
+    edges: list(
+      record({ source: string, target: string, data: string, conditional: { type: "boolean" } }, [
+        "data",
+        "conditional",
+      ]),
+    ),
+  }),
+  GraphSchemas: record({
+    graph_id: string,
+    input_schema: nullable(object),
+    output_schema: nullable(object),
+    state_schema: nullable(object),
+    config_schema: nullable(object),
+    context_schema: nullable(object),
+  }),
+  Result: {
+    description:
+      "The final values of the run, `{__interrupt__: […]}` or `{__error__: {error, message}}`. White space comes before it while the run goes on.",
+  },
+  Error: record({ detail: string }),
+};
+
+export const ERRORS: Readonly<Record<number, string>> = {
+  400: "The body is not valid JSON, or its fields contradict each other",
+  404: "Not found",
+  409: "Conflict: the id exists, the thread is busy, too many runs wait, or the run of an Idempotency-Key is gone",
+  413: "The body is larger than 10 MiB",
+  422: "A field is not what it must be; `detail` names it",
+  501: "Asks for something this version does not serve",
+  503: "The server is stopping, or can execute no run any more",
+  507: "The disk is full; nothing was stored",
+};
+
+export const HEADERS: Readonly<Record<string, JsonObject>> = {
+  "Content-Location": { description: "The path of the run, relative to the mount", schema: string },
+  Location: { description: "The path to read on from, relative to the mount", schema: string },
+  "X-Pagination-Total": { description: "How many match in all", schema: count },
+  "X-Pagination-Next": { description: "The next offset; absent on the last page", schema: count },
+};
+export const PAGES: readonly string[] = ["X-Pagination-Total", "X-Pagination-Next"];
