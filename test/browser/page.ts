@@ -1,4 +1,4 @@
-/** A small chat page on `useStream`, as an application would have it. The address says which assistant, API and thread. */
+/** A small chat page on `useStream`, as an application would have it. The address says which assistant, API and thread, and how it behaves. */
 import { useStream } from "langgraph-sdk-2/react";
 import { createElement as h, type ReactNode, useState } from "react";
 import { createRoot } from "react-dom/client";
@@ -30,6 +30,7 @@ function Chat(): ReactNode {
     assistantId: address.searchParams.get("assistant") ?? "agent",
     threadId,
     fetchStateHistory: true,
+    reconnectOnMount: address.searchParams.has("reconnect"),
     onThreadId(id) {
       remember("thread", id);
       setThreadId(id);
@@ -37,6 +38,8 @@ function Chat(): ReactNode {
     onCreated: ({ run_id }) => setRun(run_id),
   });
   const input = { messages: [{ type: "human", content: text }] };
+  const strategy = address.searchParams.get("strategy");
+  const sent = strategy === null ? {} : { multitaskStrategy: strategy as "rollback" };
 
   const line = (message: Message, at: number): ReactNode => {
     const about = stream.getMessagesMetadata(message as never, at);
@@ -76,7 +79,7 @@ function Chat(): ReactNode {
       value: text,
       onChange: (event: { target: unknown }) => setText((event.target as HTMLInputElement).value),
     }),
-    button("Send", { id: "send", onClick: () => void stream.submit(input) }),
+    button("Send", { id: "send", onClick: () => void stream.submit(input, sent) }),
     button("Stop", { id: "stop", onClick: () => void stream.stop() }),
   );
 }

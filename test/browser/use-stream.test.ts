@@ -32,6 +32,10 @@ class Visit {
       .catch(async () => assert.deepEqual(await lines.allTextContents(), texts));
   }
 
+  get thread(): string {
+    return new URL(this.page.url()).searchParams.get("thread") ?? "";
+  }
+
   async idle(): Promise<void> {
     await this.page.locator("main.idle").waitFor();
   }
@@ -151,6 +155,91 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       assert.equal((await service.runs.get(thread_id, run_id)).status, "interrupted");
       gates.open("token 1", "token 2", "token 3");
     }));
+
+  it("stops a run that it would find again, too", () =>
+    visit(async (visit, { origin, service, gates }) => {
+      await visit.open(`${origin}/?assistant=gated-chat&reconnect`);
+      await visit.say("hello");
+      await gates.reached("token 1");
+      await visit.shows("hello", "You ");
+      const run_id = (await visit.page.locator("#run").textContent()) ?? "";
+      await visit.page.click("#stop");
+      assert.equal(await gates.stopped("token 1"), "cancelled");
+      await visit.idle();
+      await (await service.runs.join(visit.thread, run_id)).result;
+      assert.equal((await service.runs.get(visit.thread, run_id)).status, "interrupted");
+      gates.open("token 1", "token 2", "token 3", "token 4");
+      await visit.page.reload();
+      await visit.idle();
+      await visit.shows("hello");
+      await visit.say("again");
+      await visit.shows("hello", "again", "You said: again");
+    }));
+
+  for (const assistant of ["gated-chat", "half"]) {
+    it(`goes on with a run after a reload in the middle of it, without loss or repetition (${assistant})`, () =>
+      visit(async (visit, { origin, gates, service }) => {
+        const { page } = visit;
+        const chat = assistant === "gated-chat";
+        await visit.open(`${origin}/?assistant=${assistant}&reconnect`);
+        await visit.say("hello there");
+        await gates.reached(chat ? "token 1" : "hello there");
+        await visit.shows("hello there", chat ? "You " : "began hello there");
+        const joins: string[] = [];
+        page.on("request", (request) => {
+          const id = request.headers()["last-event-id"];
+          if (id !== undefined) joins.push(`${request.method()} ${id}`);
+        });
+        for (let reload = 1; reload <= 2; reload++) {
+          await page.reload();
+          await visit.shows("hello there", chat ? "You " : "began hello there");
+          assert.deepEqual(joins, Array(reload).fill("GET -1"));
+          assert.equal(await page.locator("main.loading").count(), 1);
+        }
+        gates.open("token 1", "token 2", "token 3", "token 4", "hello there");
+        await visit.idle();
+        const answer = chat ? ["You said: hello there"] : ["began hello there", "waited for hello there"];
+        await visit.shows("hello there", ...answer);
+        assert.equal((await service.runs.list(visit.thread)).length, 1);
+        await page.reload();
+        await visit.idle();
+        await visit.shows("hello there", ...answer);
+        assert.equal(joins.length, 2);
+      }));
+  }
+
+  for (const [strategy, kept, alert] of [
+    ["rollback", [], /rolled back/],
+    ["interrupt", ["first", "began first"], null],
+  ] as const) {
+    it(`sends a second text from another window (${strategy})`, () =>
+      visit(async (visit, { origin, gates, service }) => {
+        await visit.open(`${origin}/?assistant=halfway&strategy=${strategy}`);
+        await visit.say("first");
+        await gates.reached("first");
+        await visit.shows("first", "began first");
+        const other = new Visit(await visit.page.context().newPage());
+        try {
+          await other.open(visit.page.url());
+          await other.shows("first", "began first");
+          await other.say("second");
+          assert.equal(await gates.stopped("first"), alert ? "rolled_back" : "cancelled");
+          await gates.reached("second");
+          gates.open("first", "second");
+          await other.shows(...kept, "second", "began second", "waited for second");
+          await other.idle();
+          // The first window is told, and shows the same when it looks again.
+          await visit.idle();
+          if (alert) assert.match((await visit.page.getByRole("alert").textContent()) ?? "", alert);
+          await visit.page.reload();
+          await visit.idle();
+          await visit.shows(...kept, "second", "began second", "waited for second");
+          assert.equal((await service.runs.list(visit.thread)).length, alert ? 1 : 2);
+        } finally {
+          await other.page.close();
+        }
+      }));
+  }
 
   it("works from another origin, which can read where the run is", () =>
     visit(async (visit, { origin, elsewhere, service }) => {

@@ -17,25 +17,45 @@ import { type AgentFunction, combine, type Executor, fromFunctions, type JsonObj
 
 /** Where agents wait until the test lets them go on. A gate that was opened stays open. */
 export interface Gates {
-  /** For agents: says that one is here and waits. */
-  pass(name: string): Promise<void>;
+  /** For agents: says that one is here and waits. Rejects when its run is stopped. */
+  pass(name: string, signal?: AbortSignal): Promise<void>;
+  /** For tests: why the run of the agent at the gate was stopped. */
+  stopped(name: string): Promise<unknown>;
   /** For tests: resolves once an agent has come to the gate. */
   reached(name: string): Promise<void>;
   open(...names: string[]): void;
 }
 
+interface Gate {
+  readonly here: PromiseWithResolvers<void>;
+  readonly opened: PromiseWithResolvers<void>;
+  readonly stopped: PromiseWithResolvers<unknown>;
+}
+
 export function createGates(): Gates {
-  const gates = new Map<string, { here: PromiseWithResolvers<void>; opened: PromiseWithResolvers<void> }>();
-  const gate = (name: string): { here: PromiseWithResolvers<void>; opened: PromiseWithResolvers<void> } => {
-    const found = gates.get(name) ?? { here: Promise.withResolvers<void>(), opened: Promise.withResolvers<void>() };
+  const gates = new Map<string, Gate>();
+  const gate = (name: string): Gate => {
+    const found = gates.get(name) ?? {
+      here: Promise.withResolvers<void>(),
+      opened: Promise.withResolvers<void>(),
+      stopped: Promise.withResolvers<unknown>(),
+    };
     gates.set(name, found);
     return found;
   };
   return {
-    pass(name) {
-      gate(name).here.resolve();
-      return gate(name).opened.promise;
+    pass(name, signal) {
+      const { here, opened, stopped } = gate(name);
+      here.resolve();
+      return new Promise((resolve, reject) => {
+        opened.promise.then(resolve);
+        signal?.addEventListener("abort", () => {
+          stopped.resolve(signal.reason);
+          reject(new Error(`The run was stopped at ${name}`));
+        });
+      });
     },
+    stopped: (name) => gate(name).stopped.promise,
     reached: (name) => gate(name).here.promise,
     open(...names) {
       for (const name of names) gate(name).opened.resolve();
@@ -51,11 +71,11 @@ interface Reply {
 /** A chat model that streams what `reply` makes of the conversation, word by word. */
 export class FakeChatModel extends BaseChatModel {
   private readonly reply: (messages: readonly BaseMessage[]) => Reply;
-  private readonly onToken: (token: number) => Promise<void>;
+  private readonly onToken: (token: number, signal?: AbortSignal) => Promise<void>;
 
   constructor(
     reply: (messages: readonly BaseMessage[]) => Reply,
-    onToken = async (_token: number): Promise<void> => {},
+    onToken = async (_token: number, _signal?: AbortSignal): Promise<void> => {},
   ) {
     super({});
     this.reply = reply;
@@ -73,7 +93,7 @@ export class FakeChatModel extends BaseChatModel {
 
   override async *_streamResponseChunks(
     messages: BaseMessage[],
-    _options: this["ParsedCallOptions"],
+    options: this["ParsedCallOptions"],
     runManager?: CallbackManagerForLLMRun,
   ): AsyncGenerator<ChatGenerationChunk> {
     const { text, call } = this.reply(messages);
@@ -81,7 +101,7 @@ export class FakeChatModel extends BaseChatModel {
       const chunk = new ChatGenerationChunk({ text: word, message: new AIMessageChunk({ content: word }) });
       yield chunk;
       await runManager?.handleLLMNewToken(word, undefined, undefined, undefined, undefined, { chunk });
-      await this.onToken(at + 1);
+      await this.onToken(at + 1, options.signal);
     }
     if (!call) return;
     const pieces = { name: call.name, id: call.id, args: JSON.stringify(call.args), index: 0 };
@@ -177,11 +197,23 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     .addNode("wait", async ({ messages }, config: LangGraphRunnableConfig) => {
       const text = said(messages.at(-1));
       config.writer?.({ at: text });
-      await gates.pass(text);
+      await gates.pass(text, config.signal);
       return { messages: [new AIMessage(`waited for ${text}`)] };
     })
     .addEdge(START, "wait")
     .addEdge("wait", END)
+    .compile();
+
+  const halfway = new StateGraph(MessagesAnnotation)
+    .addNode("first", ({ messages }) => ({ messages: [new AIMessage(`began ${said(messages.at(-1))}`)] }))
+    .addNode("second", async ({ messages }, { signal }: LangGraphRunnableConfig) => {
+      const text = said(messages.at(-2));
+      await gates.pass(text, signal);
+      return { messages: [new AIMessage(`waited for ${text}`)] };
+    })
+    .addEdge(START, "first")
+    .addEdge("first", "second")
+    .addEdge("second", END)
     .compile();
 
   const failing = new StateGraph(MessagesAnnotation)
@@ -204,12 +236,13 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
 
   return {
     chat: chat(new FakeChatModel(echo)),
-    "gated-chat": chat(new FakeChatModel(echo, (token) => gates.pass(`token ${token}`))),
+    "gated-chat": chat(new FakeChatModel(echo, (token, signal) => gates.pass(`token ${token}`, signal))),
     approval,
     questions,
     outer,
     family,
     waiting,
+    halfway,
     failing,
     informed,
   };
@@ -229,10 +262,16 @@ function functions(gates: Gates): Readonly<Record<string, AgentFunction>> {
       if (job.command?.resume === undefined) yield job.interrupt({ question: "ok?" });
       yield { answer: job.command?.resume ?? null };
     },
-    async *wait({ messages, emit }) {
+    async *wait({ messages, emit, signal }) {
       emit({ at: text(messages) });
-      await gates.pass(text(messages));
+      await gates.pass(text(messages), signal);
       yield { messages: [{ role: "assistant", content: `waited for ${text(messages)}` }] };
+    },
+    async *half({ messages, signal }) {
+      const asked = text(messages);
+      yield { messages: [{ role: "assistant", content: `began ${asked}` }] };
+      await gates.pass(asked, signal);
+      yield { messages: [{ role: "assistant", content: `waited for ${asked}` }] };
     },
     async fail() {
       throw new Error("boom happened");
@@ -244,7 +283,7 @@ function functions(gates: Gates): Readonly<Record<string, AgentFunction>> {
   };
 }
 
-/** All agents of the tests: `agent`, `tokens`, `ask`, `wait`, `fail`, `tell` are functions, the others LangGraph graphs. */
+/** All agents of the tests: `agent`, `tokens`, `ask`, `wait`, `half`, `fail`, `tell` are functions, the others LangGraph graphs. */
 export function testExecutor(gates: Gates): Executor {
   return combine(fromFunctions(functions(gates)), langgraph(graphs(gates)));
 }

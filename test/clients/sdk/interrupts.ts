@@ -1,0 +1,262 @@
+/** Questions of agents, and subgraphs. */
+import assert from "node:assert/strict";
+import type { Checkpoint } from "langgraph-sdk-2";
+import { isObject, type JsonObject } from "../../../lib/json.ts";
+import {
+  aThread,
+  collect,
+  contents,
+  dataOf,
+  human,
+  interruptsOf,
+  messagesOf,
+  names,
+  type Suite,
+  tuplesOf,
+} from "./bench.ts";
+
+export function interrupts({ describe, it, name, bench }: Suite): void {
+  describe(`${name}: interrupts`, () => {
+    it("a function asks, and the command answers", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      const asked = await client.runs.wait(id, "ask", { input: { topic: "x" } });
+      const [question] = interruptsOf(asked);
+      assert.deepEqual(question?.value, { question: "ok?" });
+      const paused = await client.threads.get(id);
+      assert.equal(paused.status, "interrupted");
+      assert.deepEqual(Object.values(paused.interrupts).flat(), [question]);
+      const state = await client.threads.getState(id);
+      assert.deepEqual(state.next, ["ask"]);
+      assert.deepEqual(
+        state.tasks.flatMap((task) => task.interrupts),
+        [question],
+      );
+      const [run] = await client.runs.list(id);
+      assert.equal(run?.status, "success");
+      const values = await client.runs.wait(id, "ask", { command: { resume: "sure" } });
+      assert.deepEqual(values, { topic: "x", answer: "sure" });
+      const done = await client.threads.get(id);
+      assert.deepEqual([done.status, done.interrupts], ["idle", {}]);
+    });
+
+    it("a graph asks before it uses a tool, and the command answers", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      const streamMode = ["values", "updates", "messages-tuple"] as ["values", "updates", "messages-tuple"];
+      const frames = await collect(client.runs.stream(id, "approval", { input: human("book a seat"), streamMode }));
+      const interrupts = frames.filter((frame) => isObject(frame.data) && "__interrupt__" in frame.data);
+      assert.deepEqual([...new Set(names(interrupts))].sort(), ["updates", "values"]);
+      const [question] = interruptsOf(interrupts[0]?.data);
+      assert.deepEqual(question?.value, { question: "Book seat 7A?", tool: "book" });
+      assert.deepEqual(
+        dataOf(frames, "end").map(({ status }) => status),
+        ["success"],
+      );
+      const paused = await client.threads.get(id);
+      assert.equal(paused.status, "interrupted");
+      assert.deepEqual(
+        Object.values(paused.interrupts)
+          .flat()
+          .map((one) => one.id),
+        [question?.id],
+      );
+      const state = await client.threads.getState(id);
+      assert.deepEqual(state.next, ["approve"]);
+      const call = messagesOf(state.values).at(-1);
+      assert.deepEqual(call?.tool_calls, [{ name: "book", args: { seat: "7A" }, id: "call-1", type: "tool_call" }]);
+      const chunks = tuplesOf(frames).map(([chunk]) => chunk);
+      assert.deepEqual([...new Set(chunks.map((chunk) => chunk.id))], [call?.id]);
+
+      const values = await client.runs.wait(id, "approval", { command: { resume: "yes" } });
+      assert.deepEqual(contents(values), [
+        "book a seat",
+        "One moment.",
+        "seat 7A is booked",
+        "Done: seat 7A is booked",
+      ]);
+      assert.deepEqual(
+        messagesOf(values).map((message) => message.type),
+        ["human", "ai", "tool", "ai"],
+      );
+      assert.equal((await client.threads.get(id)).status, "idle");
+    });
+
+    it("two questions are answered by a map of their ids", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      const asked = await client.runs.wait(id, "questions", { input: {} });
+      const open = interruptsOf(asked);
+      assert.deepEqual(open.map(({ value }) => value).sort(), ["first?", "second?"]);
+      const { interrupts } = await client.threads.get(id);
+      assert.equal(Object.keys(interrupts).length, 2);
+      const resume = Object.fromEntries(open.map((one) => [one.id, `answer to ${one.value}`]));
+      const values = await client.runs.wait(id, "questions", { command: { resume } });
+      assert.deepEqual(values, { first: "answer to first?", second: "answer to second?" });
+      assert.equal((await client.threads.get(id)).status, "idle");
+    });
+
+    it("the answer to one of two questions leaves the other open", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      const asked = await client.runs.wait(id, "questions", { input: {} });
+      const [one, two] = interruptsOf(asked).toSorted((a, b) => String(a.value).localeCompare(String(b.value)));
+      assert.ok(one && two);
+      const half = (await client.runs.wait(id, "questions", {
+        command: { resume: { [one.id]: "1" } },
+      })) as unknown as JsonObject;
+      assert.deepEqual(
+        interruptsOf(half).map((open) => open.id),
+        [two.id],
+      );
+      const { status, interrupts } = await client.threads.get(id);
+      assert.equal(status, "interrupted");
+      assert.deepEqual(
+        Object.values(interrupts)
+          .flat()
+          .map((open) => open.id),
+        [two.id],
+      );
+      const values = await client.runs.wait(id, "questions", { command: { resume: { [two.id]: "2" } } });
+      assert.deepEqual(values, { first: "1", second: "2" });
+    });
+
+    it("a subgraph asks, and shows where it stands", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      await client.runs.wait(id, "outer", { input: { first: "given" } });
+      const state = await client.threads.getState(id, undefined, { subgraphs: true });
+      assert.deepEqual(state.next, ["inside"]);
+      const [task] = state.tasks;
+      assert.deepEqual(
+        task?.interrupts.map(({ value }) => value),
+        ["inner?"],
+      );
+      const inner = task?.state as unknown as { next: string[]; checkpoint: { checkpoint_ns: string } };
+      assert.deepEqual(inner.next, ["question"]);
+      assert.match(inner.checkpoint.checkpoint_ns, /^inside:/);
+      const history = await client.threads.getHistory(id, {
+        checkpoint: { checkpoint_ns: inner.checkpoint.checkpoint_ns },
+      });
+      assert.ok(history.length > 0);
+      assert.ok(history.every((past) => past.checkpoint.checkpoint_ns === inner.checkpoint.checkpoint_ns));
+      const values = await client.runs.wait(id, "outer", { command: { resume: "yes" } });
+      assert.deepEqual(values, { first: "given", second: "yes" });
+      assert.equal((await client.threads.get(id)).status, "idle");
+    });
+
+    it("an answer may name its checkpoint, and a function's question be answered again from there", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const asked = async (id: string): Promise<Omit<Checkpoint, "thread_id">> => {
+        const { thread_id: _, ...checkpoint } = (await client.threads.getState(id)).checkpoint;
+        return checkpoint;
+      };
+      const graph = await aThread(client);
+      await client.runs.wait(graph, "approval", { input: human("book a seat") });
+      const values = await client.runs.wait(graph, "approval", {
+        command: { resume: "yes" },
+        checkpoint: await asked(graph),
+      });
+      assert.equal(contents(values).at(-1), "Done: seat 7A is booked");
+
+      // LangGraph itself keeps the first answer it was given at a checkpoint.
+      const id = await aThread(client);
+      await client.runs.wait(id, "ask", { input: { topic: "x" } });
+      const checkpoint = await asked(id);
+      for (const resume of ["yes", "no"]) {
+        const answered = await client.runs.wait(id, "ask", { command: { resume }, checkpoint });
+        assert.deepEqual(answered, { topic: "x", answer: resume });
+        assert.deepEqual((await client.threads.getState(id)).values, answered);
+      }
+      assert.equal((await client.threads.get(id)).status, "idle");
+      const history = await client.threads.getHistory(id);
+      const children = history.filter((state) => state.parent_checkpoint?.checkpoint_id === checkpoint.checkpoint_id);
+      assert.equal(children.length, 2);
+    });
+
+    it("false, 0 and an empty text are answers", async () => {
+      await using at = await bench();
+      const { client } = at;
+      for (const resume of [false, 0, "", { a: null }, ["x"]]) {
+        const asking = await aThread(client);
+        await client.runs.wait(asking, "ask", { input: {} });
+        assert.deepEqual(await client.runs.wait(asking, "ask", { command: { resume } }), { answer: resume });
+        const graph = await aThread(client);
+        await client.runs.wait(graph, "outer", { input: { first: "given" } });
+        assert.deepEqual(await client.runs.wait(graph, "outer", { command: { resume } }), {
+          first: "given",
+          second: resume,
+        });
+      }
+    });
+
+    it("a command may update the state and say where to go on", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      await client.runs.wait(id, "ask", { input: { topic: "x" } });
+      const given = await client.runs.wait(id, "ask", { command: { update: { answer: "given" }, goto: "__end__" } });
+      assert.deepEqual(given, { topic: "x", answer: "given" });
+      assert.equal((await client.threads.get(id)).status, "idle");
+
+      const graph = await aThread(client);
+      await client.runs.wait(graph, "approval", { input: human("book a seat") });
+      const noted = (await client.runs.wait(graph, "approval", {
+        command: { update: { note: "looked at" }, resume: "no" },
+      })) as unknown as JsonObject;
+      assert.equal(noted.note, "looked at");
+      assert.equal(contents(noted).at(-1), "Done: nothing was booked");
+      const again = await client.runs.wait(graph, "approval", { command: { goto: "model" } });
+      assert.equal(messagesOf(again).length, messagesOf(noted).length + 1);
+    });
+
+    it("a breakpoint after a node stops there", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      await client.runs.wait(id, "family", { input: { steps: ["start"] }, interruptAfter: ["child"] });
+      assert.deepEqual((await client.threads.getState(id)).next, ["after"]);
+      const values = await client.runs.wait(id, "family", { input: null });
+      assert.deepEqual(values, { steps: ["start", "start", "inner", "last", "after"] });
+    });
+  });
+
+  describe(`${name}: subgraphs`, () => {
+    it("show their frames under their own name space", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      const streamMode = ["values", "updates"] as ["values", "updates"];
+      const frames = await collect(
+        client.runs.stream(id, "family", { input: { steps: ["start"] }, streamMode, streamSubgraphs: true }),
+      );
+      const shown = names(frames).map((event) => event.replace(/:[0-9a-f-]{36}$/, ":TASK"));
+      assert.deepEqual(shown, [
+        "metadata",
+        "values",
+        "values|child:TASK",
+        "updates|child:TASK",
+        "values|child:TASK",
+        "updates|child:TASK",
+        "values|child:TASK",
+        "updates",
+        "values",
+        "updates",
+        "values",
+        "end",
+      ]);
+      const quiet = await collect(client.runs.stream(id, "family", { input: { steps: [] }, streamMode }));
+      assert.ok(names(quiet).every((event) => !event.includes("|")));
+      const plain = await collect(
+        client.runs.stream(null, "agent", { input: human("hi"), streamMode, streamSubgraphs: true }),
+      );
+      assert.deepEqual(names(plain), ["metadata", "values", "updates", "values", "end"]);
+    });
+  });
+}

@@ -1,0 +1,195 @@
+/** Streams that are joined, left, cut and taken up again: every frame once. */
+import assert from "node:assert/strict";
+import type { JsonObject } from "../../../lib/json.ts";
+import {
+  ABSENT,
+  aThread,
+  collect,
+  contents,
+  dataOf,
+  FAMILIES,
+  type Frame,
+  human,
+  names,
+  refused,
+  type Suite,
+} from "./bench.ts";
+
+const ids = (frames: readonly Frame[]): (string | undefined)[] => frames.map((frame) => frame.id);
+
+export function reconnects({ describe, it, name, bench }: Suite): void {
+  for (const { kind, graph, half, wait } of FAMILIES) {
+    describe(`${name}: joining ${kind} runs`, () => {
+      it("gives a resumable run's frames after any of them, while it runs and when it has ended", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const id = await aThread(client);
+        const { run_id } = await client.runs.create(id, half, {
+          input: human("a"),
+          streamMode: ["values", "messages-tuple", "updates"],
+          streamResumable: true,
+        });
+        await gates.reached("a");
+        const join = (lastEventId?: string): Promise<Frame[]> =>
+          collect(client.runs.joinStream(id, run_id, lastEventId === undefined ? {} : { lastEventId }));
+        const during = [join("-1"), join(), join("999999"), join("-1")];
+        gates.open("a");
+        const [whole, plain, unknown, other] = (await Promise.all(during)) as [Frame[], Frame[], Frame[], Frame[]];
+        assert.deepEqual(names(whole).slice(0, 2), ["metadata", "values"]);
+        assert.deepEqual(names(whole).slice(-2), ["values", "end"]);
+        assert.deepEqual(
+          ids(whole),
+          whole.map((_, n) => String(n + 1)),
+        );
+        for (const same of [plain, unknown, other]) assert.deepEqual(same, whole);
+        // After the end the store gives the same, from every place.
+        assert.deepEqual(await join("-1"), whole);
+        for (const [n, frame] of whole.slice(0, -1).entries()) {
+          assert.deepEqual(await join(frame.id), whole.slice(n + 1));
+        }
+        // Whoever has seen the end is told again, by a frame that moves no cursor.
+        const { id: _id, ...end } = whole.at(-1) as Frame;
+        assert.deepEqual(await join(whole.at(-1)?.id), [{ ...end, id: undefined }]);
+        assert.deepEqual(await join("999999"), whole);
+        await refused(join("no id"), 422, /last-event-id/i);
+      });
+
+      it("ends the stream of a run without stored frames as soon as it is known how", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const id = await aThread(client);
+        const { run_id } = await client.runs.create(id, wait, { input: human("a"), streamMode: ["values"] });
+        await gates.reached("a");
+        const reading = collect(client.runs.joinStream(id, run_id));
+        gates.open("a");
+        const frames = await reading;
+        assert.deepEqual(names(frames).slice(-1), ["end"]);
+        const later = await collect(client.runs.joinStream(id, run_id, { lastEventId: frames.at(-2)?.id ?? "0" }));
+        assert.deepEqual(later.at(-1), frames.at(-1));
+        assert.deepEqual(names(await collect(client.runs.joinStream(id, run_id))).slice(-1), ["end"]);
+        await refused(collect(client.runs.joinStream(id, ABSENT)), 404, /not found/);
+        await refused(collect(client.runs.joinStream(null, ABSENT)), 404, /not found/);
+      });
+
+      it("shows the modes that are asked for, of those the run was made with", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aThread(client);
+        const { run_id } = await client.runs.create(id, graph, {
+          input: human("hi"),
+          streamMode: ["values", "updates"],
+          streamResumable: true,
+        });
+        await client.runs.join(id, run_id);
+        const some = await collect(client.runs.joinStream(id, run_id, { lastEventId: "-1", streamMode: "updates" }));
+        assert.deepEqual(names(some), ["metadata", "updates", "end"]);
+      });
+
+      for (const streamResumable of [true, false]) {
+        it(`goes on by itself when its connection breaks (resumable: ${streamResumable})`, async () => {
+          await using at = await bench();
+          const { client, gates, requests } = at;
+          const id = await aThread(client);
+          const stream = client.runs.stream(id, half, {
+            input: human("a"),
+            streamMode: ["values", "messages-tuple"],
+            streamResumable,
+          });
+          let cut = false;
+          const frames = await collect(stream, async ({ event }) => {
+            if (event !== "values" || cut) return;
+            await gates.reached("a");
+            cut = true;
+            at.cut();
+            gates.open("a");
+          });
+          const [{ run_id }] = dataOf(frames, "metadata") as [JsonObject];
+          assert.equal(requests.at(-1), `GET /threads/${id}/runs/${run_id}/stream`);
+          assert.deepEqual(ids(frames), [...new Set(ids(frames))]);
+          assert.deepEqual(dataOf(frames, "end"), [{ run_id, status: "success" }]);
+          const values = dataOf(frames, "values");
+          assert.deepEqual(contents(values.at(-1)), ["a", "began a", "waited for a"]);
+          if (!streamResumable) return;
+          const whole = await collect(client.runs.joinStream(id, run_id as string, { lastEventId: "-1" }));
+          assert.deepEqual(frames, whole);
+        });
+      }
+
+      it("shows a thread's runs one after the other, from any place, until the client leaves", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const id = await aThread(client);
+        const make = async (text: string): Promise<string> => {
+          const given = { input: human(text), streamMode: "values", streamResumable: true } as const;
+          return (await client.runs.create(id, wait, given)).run_id;
+        };
+        /** The thread's frames after an id, up to and with the end of so many runs. */
+        const read = async (lastEventId: string, runs: number, each?: (frame: Frame) => void): Promise<Frame[]> => {
+          const frames: Frame[] = [];
+          for await (const frame of client.threads.joinStream(id, { lastEventId })) {
+            frames.push(frame as Frame);
+            each?.(frame as Frame);
+            if (names(frames).filter((event) => event === "run_done").length === runs) break;
+          }
+          return frames;
+        };
+        const runs = [await make("a"), await make("b"), await make("c")];
+        const open = ({ event, data }: Frame): void => {
+          // Each run is let go when the one before has been shown to its end.
+          if (event === "metadata")
+            gates.open(["a", "b", "c"][runs.indexOf((data as JsonObject).run_id as string)] ?? "");
+        };
+        const whole = await read("-1", 3, open);
+        const starts = dataOf(whole, "metadata").map(({ run_id }) => run_id);
+        assert.deepEqual(starts, runs);
+        assert.deepEqual(
+          dataOf(whole, "run_done").map(({ run_id }) => run_id),
+          runs,
+        );
+        assert.equal(new Set(ids(whole)).size, whole.length);
+        for (const [n, frame] of whole.entries()) {
+          const left = whole.slice(n + 1);
+          const done = names(left).filter((event) => event === "run_done").length;
+          if (done > 0) assert.deepEqual(await read(frame.id as string, done), left);
+        }
+      });
+    });
+  }
+
+  describe(`${name}: broken connections`, () => {
+    it("cost no reader a frame, wherever each of them was", async () => {
+      await using at = await bench();
+      const { client, gates, requests } = at;
+      const all = [1, 2, 3, 4];
+      let ready = 0;
+      const readers = all.map(async (frames) => {
+        const id = await aThread(client);
+        const seen: Frame[] = [];
+        const stream = client.runs.stream(id, frames % 2 ? "half" : "halfway", {
+          input: human(`text ${frames}`),
+          streamMode: ["values", "updates"],
+          streamResumable: true,
+        });
+        for await (const frame of stream) {
+          seen.push(frame as Frame);
+          if (seen.length !== frames) continue;
+          // Each has read as many frames, and its run goes on; when all have, their connections break.
+          await gates.reached(`text ${frames}`);
+          if (++ready < all.length) await gates.pass("broken");
+          else {
+            at.cut();
+            gates.open("broken", ...all.map((one) => `text ${one}`));
+          }
+        }
+        return { id, seen };
+      });
+      for (const { id, seen } of await Promise.all(readers)) {
+        const [run] = await client.runs.list(id);
+        const stream = `/threads/${id}/runs/${run?.run_id}/stream`;
+        assert.equal(requests.filter((request) => request === `GET ${stream}`).length, 1, "it was cut");
+        assert.deepEqual(seen, await collect(client.runs.joinStream(id, run?.run_id as string, { lastEventId: "-1" })));
+        assert.equal(seen.at(-1)?.event, "end");
+      }
+    });
+  });
+}

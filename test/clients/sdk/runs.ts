@@ -1,0 +1,450 @@
+/** Runs of both families of agents: their results and what they leave. */
+import assert from "node:assert/strict";
+import type { Client } from "langgraph-sdk-2";
+import type { JsonObject } from "../../../lib/json.ts";
+import {
+  ABSENT,
+  aThread,
+  collect,
+  contents,
+  contentsOrNone,
+  dataOf,
+  FAMILIES,
+  human,
+  interruptsOf,
+  type Message,
+  messagesOf,
+  messagesOrNone,
+  names,
+  refused,
+  type Suite,
+  UUID,
+} from "./bench.ts";
+
+/** Both SDKs call `onRunCreated` here too; their types do not say so. */
+type RunsWaitPayload = Parameters<Client["runs"]["wait"]>[2];
+
+export function runs({ describe, it, name, bench }: Suite): void {
+  for (const { kind, graph, node, wait, fail, tell } of FAMILIES) {
+    describe(`${name}: ${kind} runs`, () => {
+      it("waits for the result, and the thread keeps it", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const { assistant_id } = await client.assistants.get(graph);
+        const id = await aThread(client);
+        const values = await client.runs.wait(id, graph, { input: human("hi") });
+        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        assert.deepEqual(
+          messagesOf(values).map((message) => message.type),
+          ["human", "ai"],
+        );
+        assert.ok(messagesOf(values).every((message) => typeof message.id === "string" && message.id !== ""));
+        const kept = await client.threads.get(id);
+        assert.equal(kept.status, "idle");
+        assert.deepEqual(kept.values, values);
+        assert.deepEqual(kept.metadata, { graph_id: graph, assistant_id });
+        assert.deepEqual((await client.threads.getState(id)).values, values);
+        const more = await client.runs.wait(id, assistant_id, { input: human("again") });
+        assert.deepEqual(messagesOf(more).slice(0, 2), messagesOf(values));
+        assert.deepEqual(contents(more).slice(2), ["again", "You said: again"]);
+      });
+
+      it("leaves three checkpoints a run, each of them readable", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aThread(client);
+        await client.runs.wait(id, graph, { input: human("one") });
+        await client.runs.wait(id, graph, { input: human("two") });
+        const history = await client.threads.getHistory(id);
+        assert.deepEqual(
+          history.map((state) => [
+            state.metadata?.source,
+            state.metadata?.step,
+            state.next,
+            contentsOrNone(state.values),
+          ]),
+          [
+            ["loop", 4, [], ["one", "You said: one", "two", "You said: two"]],
+            ["loop", 3, [node], ["one", "You said: one", "two"]],
+            ["input", 2, ["__start__"], ["one", "You said: one"]],
+            ["loop", 1, [], ["one", "You said: one"]],
+            ["loop", 0, [node], ["one"]],
+            ["input", -1, ["__start__"], []],
+          ],
+        );
+        const ids = history.map((state) => state.checkpoint.checkpoint_id as string);
+        assert.deepEqual(ids, [...ids].sort().reverse(), "checkpoint ids sort by age");
+        assert.deepEqual(
+          history.map((state) => state.parent_checkpoint?.checkpoint_id ?? null),
+          [...ids.slice(1), null],
+        );
+        assert.ok(history.every((state) => !Number.isNaN(Date.parse(state.created_at ?? ""))));
+        const third = history[3];
+        assert.ok(third);
+        assert.deepEqual(await client.threads.getState(id, ids[3]), third);
+        assert.deepEqual(await client.threads.getState(id, third.checkpoint), third);
+        const page = await client.threads.getHistory(id, {
+          limit: 2,
+          before: { configurable: { checkpoint_id: ids[1] } },
+        });
+        assert.deepEqual(page, history.slice(2, 4));
+        assert.equal((await client.threads.getHistory(id, { metadata: { source: "input" } })).length, 2);
+      });
+
+      it("creates, joins, lists, reads and deletes a run", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aThread(client);
+        const run = await client.runs.create(id, graph, {
+          input: human("hi"),
+          metadata: { mark: 1 },
+          streamMode: ["values", "updates"],
+        });
+        assert.match(run.run_id, UUID);
+        const { assistant_id } = await client.assistants.get(graph);
+        assert.deepEqual([run.thread_id, run.assistant_id, run.multitask_strategy], [id, assistant_id, "enqueue"]);
+        const { kwargs } = run as unknown as { kwargs: JsonObject };
+        assert.deepEqual([kwargs.input, kwargs.stream_mode], [human("hi"), ["values", "updates"]]);
+        const values = await client.runs.join(id, run.run_id);
+        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        const read = await client.runs.get(id, run.run_id);
+        assert.equal(read.status, "success");
+        assert.equal((read.metadata as JsonObject).mark, 1);
+        const later = await client.runs.create(id, graph, { input: human("more") });
+        await client.runs.join(id, later.run_id);
+        const listed = await client.runs.list(id);
+        assert.deepEqual(
+          listed.map((one) => one.run_id),
+          [later.run_id, run.run_id],
+        );
+        assert.deepEqual(await client.runs.list(id, { limit: 1, offset: 1, select: ["run_id", "status"] }), [
+          { run_id: run.run_id, status: "success" },
+        ]);
+        assert.deepEqual(await client.runs.list(id, { status: "pending" }), []);
+        await client.runs.delete(id, run.run_id);
+        await refused(client.runs.get(id, run.run_id), 404, /not found/);
+        await refused(client.runs.join(id, run.run_id), 404, /not found/);
+        assert.deepEqual(
+          (await client.runs.list(id)).map((one) => one.run_id),
+          [later.run_id],
+        );
+      });
+
+      it("runs without a thread: nothing stays but the run's own result", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        assert.deepEqual(contents(await client.runs.wait(null, graph, { input: human("hi") })), ["hi", "You said: hi"]);
+        let created: { run_id: string; thread_id?: string } | undefined;
+        const stream = client.runs.stream(null, graph, {
+          input: human("hi"),
+          onRunCreated: (run) => {
+            created = run;
+          },
+        });
+        const frames = await collect(stream);
+        assert.deepEqual(names(frames), ["metadata", "values", "values", "end"]);
+        const [metadata] = dataOf(frames, "metadata");
+        assert.equal(created?.run_id, metadata?.run_id);
+        await refused(client.threads.get(String(metadata?.thread_id)), 404, /not found/);
+
+        const run = await client.runs.create(null, wait, { input: human("later") });
+        assert.match(run.thread_id, UUID);
+        await gates.reached("later");
+        const reader = client.runs.joinStream(null, run.run_id, { lastEventId: "-1" });
+        assert.equal((await reader.next()).value?.event, "metadata");
+        const joining = collect(reader);
+        gates.open("later");
+        assert.equal(names(await joining).at(-1), "end");
+        await refused(client.threads.get(run.thread_id), 404, /not found/);
+        assert.equal(await client.threads.count(), 0);
+
+        const kept = await collect(
+          client.runs.stream(null, graph, { input: human("hi"), onCompletion: "keep" } as object),
+        );
+        const { thread_id } = dataOf(kept, "metadata")[0] as { thread_id: string };
+        assert.equal((await client.threads.get(thread_id)).status, "idle");
+        assert.deepEqual(contents((await client.threads.getState(thread_id)).values), ["hi", "You said: hi"]);
+        await refused(client.runs.wait(null, graph, { command: { resume: 1 } }), 400, /stateless/);
+      });
+
+      it("tells where the run is, whichever call created it", async () => {
+        await using at = await bench();
+        const { client, send } = at;
+        const id = await aThread(client);
+        const seen: { run_id: string; thread_id?: string }[] = [];
+        const onRunCreated = (run: { run_id: string; thread_id?: string }): void => void seen.push(run);
+        const run = await client.runs.create(id, graph, { input: human("a"), onRunCreated });
+        await client.runs.wait(id, graph, { input: human("b"), onRunCreated } as RunsWaitPayload);
+        assert.deepEqual(seen[0], { run_id: run.run_id, thread_id: id });
+        const [second] = await client.runs.list(id, { limit: 1 });
+        assert.deepEqual(seen[1], { run_id: second?.run_id, thread_id: id });
+        const body = JSON.stringify({ assistant_id: graph, input: human("c") });
+        const response = await send(`/threads/${id}/runs/stream`, { method: "POST", body });
+        const place = response.headers.get("content-location");
+        await response.text();
+        const [third] = await client.runs.list(id, { limit: 1 });
+        assert.equal(place, `/threads/${id}/runs/${third?.run_id}`);
+        assert.equal(response.headers.get("location"), `${place}/stream`);
+      });
+
+      it("merges configuration, context and metadata of assistant, thread and request", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const { assistant_id } = await client.assistants.create({
+          graphId: tell,
+          config: { configurable: { color: "red", size: 1 } },
+          metadata: { from: "assistant", a: 1 },
+        });
+        const { thread_id: id } = await client.threads.create({ metadata: { from: "thread", t: 1 } });
+        let run_id = "";
+        const told = (await client.runs.wait(id, assistant_id, {
+          input: { x: 1 },
+          config: { configurable: { size: 2 } },
+          metadata: { from: "request", r: 1 },
+          onRunCreated: (run: { run_id: string }) => {
+            run_id = run.run_id;
+          },
+        } as RunsWaitPayload)) as unknown as { told: JsonObject };
+        assert.deepEqual([told.told.color, told.told.size], ["red", 2]);
+        const run = await client.runs.get(id, run_id);
+        const { from, a, t, r } = run.metadata as JsonObject;
+        assert.deepEqual([from, a, t, r], ["request", 1, 1, 1]);
+        const { metadata } = await client.threads.get(id);
+        assert.deepEqual(metadata, { from: "thread", t: 1, graph_id: tell, assistant_id });
+
+        const contextual = await client.assistants.create({ graphId: tell, context: { tone: "plain", lang: "en" } });
+        const heard = (await client.runs.wait(null, contextual.assistant_id, {
+          input: { x: 1 },
+          context: { tone: "formal" },
+        })) as unknown as { told: JsonObject };
+        assert.deepEqual(heard.told.context, { tone: "formal", lang: "en" });
+        await refused(
+          client.runs.create(id, tell, { context: { k: 1 }, config: { configurable: { k: 2 } } }),
+          400,
+          /k has two values/,
+        );
+      });
+
+      it("runs the active version of the assistant", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const { assistant_id } = await client.assistants.create({ graphId: tell, context: { greeting: "hi" } });
+        const greeting = async (): Promise<unknown> => {
+          const values = await client.runs.wait(null, assistant_id, { input: { x: 1 } });
+          return ((values as unknown as { told: { context: JsonObject } }).told.context as JsonObject).greeting;
+        };
+        assert.equal(await greeting(), "hi");
+        await client.assistants.update(assistant_id, { context: { greeting: "yo" } });
+        assert.equal(await greeting(), "yo");
+        await client.assistants.setLatest(assistant_id, 1);
+        assert.equal(await greeting(), "hi");
+      });
+
+      it("stops at breakpoints and goes on without input", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aThread(client);
+        const stopped = (await client.runs.wait(id, graph, {
+          input: human("hi"),
+          interruptBefore: [node],
+        })) as unknown as JsonObject;
+        assert.deepEqual(interruptsOf(stopped), []);
+        assert.equal((await client.threads.get(id)).status, "interrupted");
+        assert.deepEqual((await client.threads.getState(id)).next, [node]);
+        const [run] = await client.runs.list(id);
+        assert.equal(run?.status, "success");
+        const values = await client.runs.wait(id, graph, { input: null });
+        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        assert.equal((await client.threads.get(id)).status, "idle");
+        const anywhere = await client.runs.wait(id, graph, { input: human("more"), interruptBefore: "*" });
+        assert.deepEqual(interruptsOf(anywhere), []);
+      });
+
+      it("ends a failing run as error, in every way to follow it", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aThread(client);
+        const frames = await collect(client.runs.stream(id, fail, { input: human("hi") }));
+        assert.deepEqual(names(frames).slice(-2), ["error", "end"]);
+        const [metadata] = dataOf(frames, "metadata");
+        assert.deepEqual(dataOf(frames, "error"), [{ error: "Error", message: "boom happened" }]);
+        assert.deepEqual(dataOf(frames, "end"), [{ run_id: metadata?.run_id, status: "error" }]);
+        assert.equal((await client.runs.get(id, String(metadata?.run_id))).status, "error");
+        const failed = (await client.threads.get(id)) as unknown as JsonObject;
+        assert.deepEqual([failed.status, failed.error], ["error", { error: "Error", message: "boom happened" }]);
+        const error = (await client.threads.getState(id)).tasks.at(-1)?.error;
+        assert.match(String(error), /boom happened/);
+
+        await assert.rejects(client.runs.wait(id, fail, { input: human("hi") }), { message: "Error: boom happened" });
+        const told = await client.runs.wait(id, fail, { input: human("hi"), raiseError: false });
+        assert.deepEqual(told, { __error__: { error: "Error", message: "boom happened" } });
+        await assert.rejects(client.runs.wait(null, fail, { input: human("hi") }), { message: "Error: boom happened" });
+        const run = await client.runs.create(id, fail, { input: human("hi") });
+        const joined = (await client.runs.join(id, run.run_id)) as unknown as JsonObject;
+        assert.deepEqual(joined.__error__, { error: "Error", message: "boom happened" });
+        assert.deepEqual(contents(await client.runs.wait(null, graph, { input: human("still here") })).length, 2);
+      });
+
+      it("queues runs on a busy thread in order, or rejects them", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const id = await aThread(client);
+        const make = async (text: string): Promise<string> =>
+          (await client.runs.create(id, wait, { input: human(text), multitaskStrategy: "enqueue" })).run_id;
+        const runs = [await make("a"), await make("b"), await make("c")];
+        await gates.reached("a");
+        await refused(
+          client.runs.create(id, wait, { input: human("no"), multitaskStrategy: "reject" }),
+          409,
+          /already running a task/,
+        );
+        const statuses = await Promise.all(runs.map(async (run_id) => (await client.runs.get(id, run_id)).status));
+        assert.deepEqual(statuses, ["running", "pending", "pending"]);
+        assert.deepEqual(
+          (await client.runs.list(id, { status: "pending" })).map((run) => run.run_id),
+          [runs[2], runs[1]],
+        );
+        await refused(client.runs.delete(id, runs[0] as string), 409, /running/);
+        assert.equal((await client.threads.get(id)).status, "busy");
+        gates.open("c", "b", "a");
+        const values = await Promise.all(runs.map((run_id) => client.runs.join(id, run_id)));
+        assert.deepEqual(
+          values.map((result) => messagesOf(result).length),
+          [2, 4, 6],
+        );
+        assert.deepEqual(contents(values[2]), ["a", "waited for a", "b", "waited for b", "c", "waited for c"]);
+        assert.equal((await client.threads.get(id)).status, "idle");
+        const free = await client.runs.wait(id, graph, { input: human("now"), multitaskStrategy: "reject" });
+        assert.equal(messagesOf(free).length, 8);
+      });
+
+      it("forks from a checkpoint: the history shows two branches", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aThread(client);
+        await client.runs.wait(id, graph, { input: human("one") });
+        const before = await client.runs.wait(id, graph, { input: human("two") });
+        const edited = messagesOf(before)[2] as Message;
+        const history = await client.threads.getHistory(id);
+        const seen = history.findLast((state) =>
+          messagesOrNone(state.values).some((message) => message.id === edited.id),
+        );
+        const from = seen?.parent_checkpoint;
+        assert.ok(from?.checkpoint_id);
+        const { thread_id: _, ...checkpoint } = from;
+        const values = await client.runs.wait(id, graph, { input: human("three"), checkpoint });
+        assert.deepEqual(contents(values), ["one", "You said: one", "three", "You said: three"]);
+        assert.deepEqual((await client.threads.getState(id)).values, values);
+        const all = await client.threads.getHistory(id, { limit: 100 });
+        assert.equal(all.length, 9);
+        const children = all.filter((state) => state.parent_checkpoint?.checkpoint_id === from.checkpoint_id);
+        assert.equal(children.length, 2);
+        const left = history[0] as (typeof history)[number];
+        assert.deepEqual((await client.threads.getState(id, left.checkpoint)).values, before);
+        const short = await client.runs.wait(id, graph, {
+          input: human("four"),
+          checkpointId: from.checkpoint_id as string,
+        });
+        assert.deepEqual(contents(short), ["one", "You said: one", "four", "You said: four"]);
+        await refused(client.runs.wait(id, graph, { input: human("x"), checkpointId: "nothing" }), 404, /checkpoint/);
+      });
+
+      it("keeps every state of a long conversation, and of its branches", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aThread(client);
+        const said = (turn: string): string => `${turn} ${"and so on ".repeat(30)}`;
+        for (let turn = 1; turn <= 8; turn++) await client.runs.wait(id, graph, { input: human(said(`turn ${turn}`)) });
+        const history = await client.threads.getHistory(id, { limit: 100 });
+        assert.equal(history.length, 24);
+        const final = messagesOf(history[0]?.values);
+        assert.equal(final.length, 16);
+        history.forEach((state) => {
+          const messages = messagesOrNone(state.values);
+          assert.deepEqual(messages, final.slice(0, messages.length));
+        });
+        const middle = history.find((state) => messagesOrNone(state.values).length === 8 && state.next.length === 0);
+        const checkpointId = middle?.checkpoint.checkpoint_id as string;
+        await client.runs.wait(id, graph, { input: human(said("branch 1")), checkpointId });
+        const values = await client.runs.wait(id, graph, { input: human(said("branch 2")) });
+        assert.equal(messagesOf(values).length, 12);
+        assert.deepEqual(messagesOf(values).slice(0, 8), final.slice(0, 8));
+        assert.deepEqual(
+          contents(values).slice(8),
+          ["branch 1", "branch 2"].flatMap((turn) => [said(turn), `You said: ${said(turn)}`]),
+        );
+        assert.deepEqual(messagesOf((await client.threads.getState(id, history[0]?.checkpoint)).values), final);
+      });
+
+      it("takes messages however they are written", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const written = [
+          { role: "system", content: "be kind" },
+          { type: "human", content: "a", id: "mine" },
+          { role: "assistant", content: "b" },
+          { role: "user", content: [{ type: "text", text: "c" }] },
+          { type: "human", content: "d" },
+        ];
+        const values = await client.runs.wait(null, graph, { input: { messages: written } });
+        assert.deepEqual(
+          messagesOf(values).map((message) => message.type),
+          ["system", "human", "ai", "human", "human", "ai"],
+        );
+        assert.equal(messagesOf(values)[1]?.id, "mine");
+        assert.deepEqual(messagesOf(values)[3]?.content as unknown, [{ type: "text", text: "c" }]);
+        assert.equal(contents(values).at(-1), "You said: d");
+        assert.equal(new Set(messagesOf(values).map((message) => message.id)).size, 6);
+      });
+
+      it("runs many at once, each with its own answer", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const texts = Array.from({ length: 25 }, (_, n) => `number ${n}`);
+        const values = await Promise.all(texts.map((text) => client.runs.wait(null, graph, { input: human(text) })));
+        assert.deepEqual(
+          values.map((result) => contents(result)),
+          texts.map((text) => [text, `You said: ${text}`]),
+        );
+        assert.equal(await client.threads.count(), 0);
+      });
+
+      it("stores checkpoints as the durability asks", async () => {
+        await using at = await bench();
+        const { client } = at;
+        for (const durability of ["sync", "async", "exit"] as const) {
+          const id = await aThread(client);
+          const values = await client.runs.wait(id, graph, { input: human(durability), durability });
+          assert.deepEqual(contents(values), [durability, `You said: ${durability}`]);
+          assert.deepEqual((await client.threads.getState(id)).values, values);
+          const more = await client.runs.wait(id, graph, { input: human("more"), durability });
+          assert.equal(messagesOf(more).length, 4);
+        }
+      });
+
+      it("creates the thread when asked, and refuses what does not exist", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = "7f1c9c6e-3f5b-4f0a-9d59-3a2f5f0c0a02";
+        await refused(client.runs.wait(id, graph, { input: human("hi") }), 404, /not found/);
+        const values = await client.runs.wait(id, graph, {
+          input: human("hi"),
+          ifNotExists: "create",
+          metadata: { m: 1 },
+        });
+        assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+        const { assistant_id } = await client.assistants.get(graph);
+        assert.deepEqual((await client.threads.get(id)).metadata, { graph_id: graph, assistant_id, m: 1 });
+        await refused(client.runs.create(id, "nobody", { input: {} }), 404, /not found/);
+        await refused(client.runs.create(id, ABSENT, { input: {} }), 404, /not found/);
+        await refused(client.runs.get(id, ABSENT), 404, /not found/);
+        await refused(client.runs.join(id, ABSENT), 404, /not found/);
+        await refused(client.runs.list(ABSENT), 404, /not found/);
+        await refused(client.runs.get(id, "no-uuid"), 422, /run_id/);
+        await refused(collect(client.runs.stream(id, graph, { streamMode: "loud" as "values" })), 422, /stream_mode/);
+        await refused(client.runs.list(id, { limit: 0 }), 422, /limit/);
+        assert.equal((await client.runs.list(id)).length, 1);
+      });
+    });
+  }
+}
