@@ -10,14 +10,16 @@ import { putFrames } from "./frames.ts";
 import { nullable, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
+// Never back: renewals may arrive in another order than they were sent.
 const extendSlot = shape<Held & { lease_until: number }>((p) =>
-  raw(sql`update threads set slot_until = ${p.lease_until}
+  raw(sql`update threads set slot_until = case when slot_until < ${p.lease_until} then ${p.lease_until} else slot_until end
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
       and exists (select 1 from runs where ${held(p)})`),
 );
 
 const extendLease = shape<Held & { lease_until: number }>((p) =>
-  db.updateTable("runs").set({ lease_until: p.lease_until }).where(held(p)).returning("cancelled"),
+  raw(sql`update runs set lease_until = case when lease_until < ${p.lease_until} then ${p.lease_until} else lease_until end
+    where ${held(p)} returning cancelled`),
 );
 
 const isHeld = shape<Held>((p) => db.selectFrom("runs").select("run_id").where(held(p)));

@@ -8,7 +8,7 @@ import { countPending, createRun, createRuns } from "./create.ts";
 import { readFrames } from "./frames.ts";
 import { leaseVerbs } from "./lease.ts";
 import { toRun } from "./row.ts";
-import { dropLeftThreads, markThreads, stopRuns } from "./stop.ts";
+import { clearing, dropLeftThreads, markThreads, stopRuns } from "./stop.ts";
 import { sweep } from "./sweep.ts";
 import { Tally } from "./tally.ts";
 
@@ -18,6 +18,9 @@ const exactly = (p: RunKey): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}`;
 
 const markThread = markThreads<RunKey>((p) => sql`select run_id from runs where ${exactly(p)} and status <> 'running'`);
+
+// One that had begun and was put back leaves nothing: its thread never was where it got to.
+const clearPending = clearing<RunKey>((p) => sql`select run_id from runs where ${exactly(p)} and status = 'pending'`);
 
 const deleteRun = shape<RunKey>((p) =>
   raw(sql`delete from runs where ${exactly(p)} and status <> 'running' returning run_id`),
@@ -100,14 +103,15 @@ export function runVerbs(
 
     async deleteRun({ deployment }, thread_id, run_id) {
       const key = { deployment, thread_id, run_id };
-      const [, deleted, , left] = await driver.batch([
+      const results = await driver.batch([
+        ...clearPending(key),
+        isThere(key),
         markThread(key),
         deleteRun(key),
         dropLeftThreads({ deployment, now: 0 }),
-        isThere(key),
       ]);
-      if (deleted?.[0]) return "deleted";
-      return left?.[0] ? "running" : "not_found";
+      if (results.at(-2)?.[0]) return "deleted";
+      return results.at(-4)?.[0] ? "running" : "not_found";
     },
 
     async listRunsAfter({ deployment }, thread_id, seq, limit) {

@@ -50,22 +50,32 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
   };
 }
 
-/** Deletes the runs and everything they have left. The slots of their threads stay. */
-export function removal<Of extends { deployment: string }>(which: Stopping<Of>): Stop<Of> {
-  const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
-  const started = (p: Of): RawBuilder<unknown> => sql`from runs where run_id in (${all(p)}) and claims > 0`;
-  const clear = (["checkpoints", "checkpoint_writes", "channel_values"] as const).map((table) =>
+const LEFT = ["checkpoints", "checkpoint_writes", "channel_values"] as const;
+
+/** Deletes what these runs have left on their threads. */
+export function clearing<Of extends { deployment: string }>(
+  which: (p: Of) => RawBuilder<unknown>,
+): (args: Of) => SqlStatement[] {
+  const started = (p: Of): RawBuilder<unknown> => sql`from runs where run_id in (${which(p)}) and claims > 0`;
+  const clear = LEFT.map((table) =>
     shape<Of>((p) =>
       raw(sql`delete from ${sql.table(table)} where deployment = ${p.deployment}
         and thread_id in (select thread_id ${started(p)}) and run_id in (select run_id ${started(p)})`),
     ),
   );
+  return (args) => clear.map((statement) => statement(args));
+}
+
+/** Deletes the runs and everything they have left. The slots of their threads stay. */
+export function removal<Of extends { deployment: string }>(which: Stopping<Of>): Stop<Of> {
+  const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
+  const clear = clearing(all);
   const remove = shape<Of>((p) =>
     raw(sql`delete from runs where run_id in (${all(p)}) returning run_id, thread_id, lease_token`),
   );
   return {
-    statements: (args) => [...clear.map((statement) => statement(args)), remove(args)],
-    stopped: (results) => (results[clear.length] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
+    statements: (args) => [...clear(args), remove(args)],
+    stopped: (results) => (results[LEFT.length] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
   };
 }
 

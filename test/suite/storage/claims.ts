@@ -111,6 +111,9 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await claimed(storage, assistant, "t", "r1");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 4999 }), null);
       assert.deepEqual(await storage.renewLease(here, lease, 7000), { cancelled: false });
+      // One that was sent earlier arrives later.
+      assert.deepEqual(await storage.renewLease(here, lease, 6500), { cancelled: false });
+      assert.equal((await storage.getThread(here, lease.thread_id))?.slot?.until, 7000);
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 6999 }), null);
       const second = (await claimNext(storage, here, { ...claimTerms("w2"), now: 7000 })) as ClaimedRun;
       assert.equal(second.run.run_id, "r1");

@@ -214,5 +214,25 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getCheckpoint(here, "t", { ns: "" }))?.checkpoint_id, "c1");
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
     });
+
+    test("deletes what a run that was put back has left", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await finished(
+        storage,
+        assistant,
+        "t",
+        "r1",
+        { head: "c1" },
+        { progress: progress([checkpoint("c1", { x: 1 })]) },
+      );
+      const { lease } = await claimed(storage, assistant, "t", "r2");
+      const left = progress([checkpoint("c2", { x: 2 })], [write("c1", "task", 0, "late")]);
+      assert.equal(await storage.saveProgress(here, lease, left, 3000), true);
+      assert.equal(await storage.requeueRun(here, lease, 3000), true);
+      assert.equal(await storage.deleteRun(here, "t", "r2"), "deleted");
+      const [only, ...more] = await storage.listCheckpoints(here, "t", { limit: 10 });
+      assert.deepEqual([only?.checkpoint_id, only?.writes, more], ["c1", [], []]);
+    });
   });
 }
