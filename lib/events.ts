@@ -64,7 +64,7 @@ export interface Tape {
 export interface EventsOptions {
   /** The first stored frames of a run with ids above `after`; not all of them at once, none when there are none. */
   readonly load?: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
-  /** What one run's ring holds at the most, in characters. Default 4 Mi. */
+  /** What one run's ring holds at the most, in characters; a quarter of it where frames are stored. Default 4 Mi. */
   readonly ring_size?: number;
   /** How long an ended run is kept for late readers. Default 60,000. */
   readonly keep_ms?: number;
@@ -224,7 +224,7 @@ class RunTape implements Tape {
     if (this.outcome) return;
     this.#frames.push({ id: ++this.lastId, event, data });
     this.#size += data.length + FRAME_OVERHEAD;
-    if (this.#size > this.#terms.ring_size) this.#cut();
+    if (this.#size > this.#room()) this.#cut();
     this.#wake();
   }
 
@@ -306,11 +306,15 @@ class RunTape implements Tape {
     for (const resume of waiting) resume();
   }
 
-  /** Drops the older half of what the ring holds, but never the newest frame. */
+  #room(): number {
+    return this.stored ? this.#terms.ring_size / 4 : this.#terms.ring_size;
+  }
+
+  /** Drops the oldest quarter of what the ring holds, but never the newest frame: readers at the end keep what came at once. */
   #cut(): void {
     let count = 0;
     for (const { data } of this.#frames.slice(0, -1)) {
-      if (this.#size <= this.#terms.ring_size / 2) break;
+      if (this.#size <= 0.75 * this.#room()) break;
       this.#size -= data.length + FRAME_OVERHEAD;
       count++;
     }

@@ -55,7 +55,6 @@ const PATIENCE_MS = 1_000;
 /** How long, and how many events may be handled without letting the event loop turn. */
 const BUSY_MS = 4;
 const BUSY_EVENTS = 256;
-const MAX_ATTEMPTS = 3;
 /** Timers take no more. */
 const LONGEST_MS = 2 ** 31 - 1;
 
@@ -231,9 +230,8 @@ export function startExecution(
 
   async function execute(): Promise<void> {
     if (reason) return;
-    const attempts = graph.max_attempts ?? MAX_ATTEMPTS;
-    if (attempt > attempts) {
-      throw Object.assign(new Error(`The run was started ${attempts} times and never reached its end`), {
+    if (claimed.exhausted) {
+      throw Object.assign(new Error(`The run was started ${attempt} times and never reached its end`), {
         name: "AttemptsExhausted",
       });
     }

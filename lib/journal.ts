@@ -49,8 +49,8 @@ export interface Journal {
 const SAVE_MS = 50;
 /** Readers wait for frames that are to be stored. */
 const SAVE_FRAMES_MS = 10;
-/** Frames that are not stored above which the executor waits, in characters. */
-const BACKLOG = 1024 * 1024;
+/** Frames that are not stored above which the executor waits, in characters. They come at once: readers' rings must hold them. */
+const BACKLOG = 512 * 1024;
 const FRAME_OVERHEAD = 64;
 
 /** Where the frame ids of the claim after this many begin, when none are stored: above those of all before it. */

@@ -197,6 +197,8 @@ export interface ClaimTerms {
 export interface ClaimRequest extends ClaimTerms {
   /** Only runs of these graphs. */
   readonly graph_ids: readonly string[];
+  /** How often a run of a graph may be started. Default: any number. */
+  readonly max_attempts?: Readonly<Record<string, number>>;
   readonly now: number;
 }
 
@@ -209,6 +211,8 @@ export interface ClaimedRun {
   readonly resumed: boolean;
   /** Somebody asked the run to stop before it was claimed: its last owner died or shut down. The claim charges no attempt. */
   readonly cancelled: boolean;
+  /** It was started as often as it may be, and is claimed to be ended. The claim charges no attempt. */
+  readonly exhausted: boolean;
   /** Id of the newest stored frame; 0 when there is none. */
   readonly last_frame: number;
 }

@@ -61,6 +61,7 @@ export interface Worker {
   stop(grace_ms: number): Promise<void>;
 }
 
+const MAX_ATTEMPTS = 3;
 const POLL_MS = 2_000;
 const STANDBY_MS = 250;
 const RETRY_MS = 500;
@@ -76,6 +77,9 @@ export function createWorker(options: WorkerOptions): Worker {
   const { storage, scope, executor, ambient, concurrency, lease_ms } = options;
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   const graph_ids = [...graphs.keys()];
+  const max_attempts = Object.fromEntries(
+    [...graphs].map(([graph_id, graph]) => [graph_id, graph.max_attempts ?? MAX_ATTEMPTS]),
+  );
   const executing = new Set<Execution>();
   // Stops of runs that do not execute here; a claim that is on its way may bring them.
   const early = new Map<string, StopReason>();
@@ -103,7 +107,7 @@ export function createWorker(options: WorkerOptions): Worker {
 
   const room = (): boolean => active && !stopping && executing.size + reserved < concurrency;
   const terms = (): ClaimTerms => ({ token: ambient.uuid(), lease_until: ambient.now() + lease_ms });
-  const request = (): ClaimRequest => ({ ...terms(), graph_ids, now: ambient.now() });
+  const request = (): ClaimRequest => ({ ...terms(), graph_ids, max_attempts, now: ambient.now() });
 
   /** Asks the storage for work; undefined when that failed. */
   async function ask<Answer>(question: () => Promise<Answer>): Promise<Answer | undefined> {

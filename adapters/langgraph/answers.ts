@@ -10,8 +10,6 @@ import { ANSWERED, INTERRUPT, NULL_TASK, pendingWrites, type Values } from "./sa
 export interface Answers {
   /** What is left to do of the job's command; null where the run is just to go on. */
   readonly command: Command | null;
-  /** By interrupt id; null where the job's answer, if it has one, is for whoever asks first. */
-  readonly ids: ReadonlySet<string> | null;
   /** The answer that is kept for whoever asks first has been taken. */
   readonly spent: boolean;
 }
@@ -22,14 +20,14 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
   const resume = command?.resume;
   const given = resume !== undefined && stored ? answersOf(resume, stored, values) : resume;
-  if (!stored) return { command, ids: idsOf(given), spent: false };
+  if (!stored) return { command, spent: false };
   const giver = runOf(stored, NULL_TASK);
   // What is stored on exit is stored from the inside out: tasks of subgraphs first, then the answer that they have taken.
   const again =
     (isMap(given) && Object.keys(given).some((id) => runOf(stored, id) === run_id)) || job.durability === "exit";
   const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
   const spent = giver !== null && step.some((one) => takers(one, giver).length > 0);
-  if (!command || given === undefined) return { command, ids: null, spent };
+  if (!command || given === undefined) return { command, spent };
 
   let left: Json = given;
   if (isMap(given) || step.some((one) => takers(one, run_id).length > 0)) {
@@ -41,8 +39,8 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
     left = answers.length > 0 ? Object.fromEntries(answers) : null;
   }
   const { resume: _resume, ...rest } = command;
-  if (left !== null) return { command: { ...rest, resume: left }, ids: idsOf(left), spent };
-  return { command: given === null && (rest.update || rest.goto?.length) ? rest : null, ids: null, spent };
+  if (left !== null) return { command: { ...rest, resume: left }, spent };
+  return { command: given === null && (rest.update || rest.goto?.length) ? rest : null, spent };
 }
 
 /** LangGraph takes `null`, `false`, `0` and `""` for no answer unless they are given to an interrupt by its id. */
@@ -89,10 +87,6 @@ const noted = ({ data }: StoredWrite): string => JSON.parse(data as string) as s
 const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterruptId(task_id);
 
 const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);
-
-function idsOf(resume: Json | undefined): ReadonlySet<string> | null {
-  return isMap(resume) ? new Set(Object.keys(resume)) : null;
-}
 
 /** Answers by interrupt id, told apart as LangGraph does. */
 function isMap(resume: Json | undefined): resume is JsonObject {

@@ -40,7 +40,7 @@ export async function* execute(
     { threads, serde: held ? heldValues : stored, metadata: job.metadata },
     {
       run_id: job.run_id,
-      answers,
+      spent: answers.spent,
       signal,
       onFailure: (error) => stop.abort(error),
     },
@@ -194,7 +194,7 @@ function isInternal(key: string): boolean {
   return key.startsWith("__") || key === "checkpoint_id" || key === "checkpoint_ns" || key === "checkpoint_map";
 }
 
-const noAnswers: Answers = { command: null, ids: null, spent: false };
+const noAnswers: Answers = { command: null, spent: false };
 
 async function inputOf(job: Job, { command }: Answers, load: Load): Promise<unknown> {
   if (job.resumed) return null;

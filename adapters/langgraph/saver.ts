@@ -10,7 +10,6 @@ import type {
   StoredCheckpoint,
 } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Answers } from "./answers.ts";
 import { aboutWire } from "./wire.ts";
 
 export interface SaverConfig {
@@ -283,7 +282,8 @@ export function pendingWrites({ writes }: StoredCheckpoint, values: Values): Tas
 /** What the saver of a job knows of it. */
 export interface SaverJob {
   readonly run_id: string;
-  readonly answers: Pick<Answers, "ids" | "spent">;
+  /** The answer that is kept for whoever asks first has been taken: LangGraph is not to see it. */
+  readonly spent: boolean;
   /** Nothing is written once it has aborted: what was at work then has not finished. */
   readonly signal: AbortSignal;
   onFailure(error: unknown): void;
@@ -301,8 +301,6 @@ export class JobSaver extends Saver {
   failure: unknown;
   private closed = false;
   private readonly job: SaverJob;
-  /** How many answers a task has. */
-  private readonly known = new Map<string, number>();
 
   constructor(options: SaverOptions, job: SaverJob) {
     super(options);
@@ -322,11 +320,7 @@ export class JobSaver extends Saver {
       named === null ? config : { configurable: { ...config.configurable, checkpoint_id: named } },
     );
     if (tuple && root) this.head ??= place(tuple.config).checkpoint_id ?? null;
-    if (!tuple) return undefined;
-    for (const [task_id, channel, value] of tuple.pendingWrites) {
-      if (channel === RESUME && Array.isArray(value)) this.known.set(task_id, value.length);
-    }
-    if (!this.job.answers.spent) return tuple;
+    if (!tuple || !this.job.spent) return tuple;
     const open = tuple.pendingWrites.filter(([task_id, channel]) => task_id !== NULL_TASK || channel !== RESUME);
     return { ...tuple, pendingWrites: open };
   }
@@ -347,20 +341,11 @@ export class JobSaver extends Saver {
     task_id: string,
   ): Promise<void> {
     if (place(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT)) this.interrupted = true;
-    const noted = this.answers(writes, task_id) ? [...writes, [ANSWERED, this.job.run_id] as const] : writes;
+    // An answer, where it is kept, or the answers that a task has taken.
+    const noted = writes.some(([channel]) => channel === RESUME)
+      ? [...writes, [ANSWERED, this.job.run_id] as const]
+      : writes;
     await this.guarded(() => super.putWrites(config, noted, task_id));
-  }
-
-  /** Whether these writes give an answer of the job, or take one. */
-  private answers(writes: readonly (readonly [string, unknown])[], task_id: string): boolean {
-    const answers = writes.findLast(([channel]) => channel === RESUME)?.[1];
-    if (answers === undefined) return false;
-    if (task_id === NULL_TASK || this.job.answers.ids?.has(task_id)) return true;
-    // A task that goes through its questions again says its former answers again.
-    const before = this.known.get(task_id) ?? 0;
-    const now = (answers as readonly unknown[]).length;
-    this.known.set(task_id, now);
-    return now > before;
   }
 
   private get stopped(): boolean {

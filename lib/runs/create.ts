@@ -57,7 +57,7 @@ export function createCreator(options: CreateOptions): {
     if (!hosted.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
   }
 
-  async function threadOf(thread_id: string, request: RunCreate): Promise<ThreadRow | null> {
+  async function placeOf(thread_id: string, request: RunCreate): Promise<Pick<Resolved, "thread" | "from">> {
     const id = thread_id.toLowerCase();
     const from = checkpointOf(request);
     const [thread, at] = await Promise.all([
@@ -67,12 +67,13 @@ export function createCreator(options: CreateOptions): {
     if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
       throw new ServiceError("not_found", `Thread ${thread_id} not found`);
     }
-    // What is about to be rolled back is nothing to start from.
-    const goes = request.multitask_strategy === "rollback" && thread?.running === at?.metadata["run_id"];
-    if (from && (!at || goes)) {
+    if (from && !at) {
       throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
     }
-    return thread;
+    // UIs name the state they show. If that is about to be rolled back, what it was made from is meant.
+    const shown = request.multitask_strategy === "rollback" ? at?.run_id : null;
+    const goes = shown && (await storage.getRun(scope, shown))?.end_frame === null;
+    return { thread, from: goes ? null : from };
   }
 
   const create: CreateRunCall = async (thread_id, request, origin, watched = false) => {
@@ -82,9 +83,9 @@ export function createCreator(options: CreateOptions): {
     let assistant = await assistants.recall(request.assistant_id);
     while (true) {
       refuseUnhosted(assistant);
-      const thread = thread_id === null ? null : await threadOf(thread_id, request);
+      const place = thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request);
       const created = await store(
-        { request, origin, assistant, thread, temporary, now: ambient.now(), ...ids },
+        { request, origin, assistant, temporary, now: ambient.now(), ...place, ...ids },
         watched,
       );
       if (created) return created;
@@ -170,7 +171,15 @@ export function createCreator(options: CreateOptions): {
           refuseUnhosted(assistant);
           const temporary = request.on_completion !== "keep";
           const now = ambient.now();
-          all.push({ request, assistant, thread: null, temporary, now, ...(ids[i] as (typeof ids)[number]) });
+          all.push({
+            request,
+            assistant,
+            thread: null,
+            from: null,
+            temporary,
+            now,
+            ...(ids[i] as (typeof ids)[number]),
+          });
         }
         const made = await storeAll(all);
         if (made) return made;

@@ -85,6 +85,7 @@ export interface Resolved {
   readonly origin: RunOrigin;
   readonly assistant: AssistantRow;
   readonly thread: ThreadRow | null;
+  readonly from: CheckpointRef | null;
   readonly thread_id: string;
   readonly run_id: string;
   readonly temporary: boolean;
@@ -92,12 +93,12 @@ export interface Resolved {
 }
 
 /** Errors: bad_request (one key with two values). */
-export function planRun({ request, origin, assistant, thread, ...resolved }: Resolved): CreateRun {
+export function planRun({ request, origin, assistant, thread, from, ...resolved }: Resolved): CreateRun {
   const { thread_id, run_id, temporary, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
-  const job = jobRequest(assistant, config, request, { ...own, run_id, thread_id }, temporary);
+  const job = jobRequest(assistant, config, request, from, { ...own, run_id, thread_id }, temporary);
   return {
     run: {
       run_id,
@@ -166,6 +167,7 @@ function jobRequest(
   assistant: AssistantRow,
   config: JsonObject,
   request: RunCreate,
+  from: CheckpointRef | null,
   ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
   temporary: boolean,
 ): JobRequest {
@@ -183,7 +185,6 @@ function jobRequest(
         }
       : null;
   const modes = request.stream_mode ?? [];
-  const from = checkpointOf(request);
   return {
     input: command ? undefined : (request.input ?? undefined),
     command,

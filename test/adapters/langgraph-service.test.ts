@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { combine, fromFunctions } from "../../lib/mod.ts";
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { combine, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
 
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
@@ -35,6 +39,80 @@ describe("a LangGraph graph in a service", () => {
     const thread = await threads.get(thread_id);
     assert.deepEqual([thread.status, thread.values], ["interrupted", { log: ["in", "first"] }]);
     assert.deepEqual((await threads.state(thread_id)).next, ["second"]);
+  });
+
+  it("goes on after a shut-down with what had not finished, and its readers see every frame once", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "greenroom-langgraph-"));
+    const alive = setInterval(() => {}, 60_000);
+    const calls: string[] = [];
+    const waits = Promise.withResolvers<void>();
+    let stops = true;
+    const node = (name: string) => () => {
+      calls.push(name);
+      return { log: [name] };
+    };
+    const graph = new StateGraph(Log)
+      .addNode("first", node("first"))
+      .addNode("quick", node("quick"))
+      .addNode("slow", async (_state, { signal }: LangGraphRunnableConfig) => {
+        calls.push("slow");
+        if (!stops) return { log: ["slow"] };
+        waits.resolve();
+        await new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve()));
+        return { log: ["never"] };
+      })
+      .addEdge(START, "first")
+      .addEdge("first", "quick")
+      .addEdge("first", "slow")
+      .compile();
+    try {
+      const open = (): ReturnType<typeof testService> =>
+        testService({ storage: nodeSqlite(join(folder, "graphs.db")), executor: langgraph({ graph }) });
+      const request = {
+        assistant_id: "graph",
+        input: { log: ["in"] },
+        stream_mode: ["values", "updates"] as const,
+        stream_resumable: true,
+      };
+      const before = await open();
+      const { thread_id } = await before.service.threads.create();
+      const run = await before.service.runs.create(thread_id, request);
+      await waits.promise;
+      // What is shown is stored.
+      const watched = await before.service.runs.joinStream(thread_id, run.run_id, { after: 0 });
+      for await (const { event, data } of watched.frames) if (event === "updates" && data.includes("quick")) break;
+      await before[Symbol.asyncDispose]();
+      assert.deepEqual([...calls].sort(), ["first", "quick", "slow"]);
+
+      calls.length = 0;
+      stops = false;
+      await using after = await open();
+      const { runs, threads } = after.service;
+      const { frames } = await runs.joinStream(thread_id, run.run_id, { after: 0 });
+      const seen: { id: unknown; event: string; data: JsonObject }[] = [];
+      for await (const { id, event, data } of frames) seen.push({ id, event, data: JSON.parse(data) as JsonObject });
+      assert.deepEqual(calls, ["slow"]);
+      assert.deepEqual(
+        seen.map(({ id }) => id),
+        seen.map((_, n) => n + 1),
+      );
+      const [begun, resumed] = seen.filter(({ event }) => event === "metadata").map(({ data }) => data);
+      assert.deepEqual([begun?.attempt, resumed?.attempt], [1, 1]);
+      const at = seen.findIndex(({ data }) => data === resumed);
+      assert.equal(resumed?.resumed_after, at);
+      const logs = (list: typeof seen): unknown[] =>
+        list.filter(({ event }) => event === "values").map(({ data }) => data.log);
+      assert.deepEqual(logs(seen.slice(0, at)), [["in"], ["in", "first"]]);
+      assert.deepEqual(logs(seen.slice(at)), [
+        ["in", "first"],
+        ["in", "first", "quick", "slow"],
+      ]);
+      assert.deepEqual((await threads.get(thread_id)).values, { log: ["in", "first", "quick", "slow"] });
+      assert.equal((await threads.history(thread_id)).length, 4);
+    } finally {
+      clearInterval(alive);
+      await rm(folder, { recursive: true });
+    }
   });
 
   it("says so when a thread's state is another kind of graph's, and both stay readable", async () => {

@@ -29,7 +29,8 @@ function Chat(): ReactNode {
     apiUrl: address.searchParams.get("api") ?? `${address.origin}/agents`,
     assistantId: address.searchParams.get("assistant") ?? "agent",
     threadId,
-    fetchStateHistory: true,
+    // With its history the hook names the state it has seen as the one to go on from.
+    fetchStateHistory: !address.searchParams.has("strategy"),
     reconnectOnMount: address.searchParams.has("reconnect"),
     onThreadId(id) {
       remember("thread", id);

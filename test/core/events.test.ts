@@ -345,6 +345,26 @@ describe("a tape whose frames are stored", () => {
     assert.equal((await collect(tape.read(0))).length, 60);
   });
 
+  it("holds little more than what is shown at once, which its readers get from there", async () => {
+    const { stored, load, asked } = table();
+    const tape = eventsAt(testClock(), { load }).tape(RUN);
+    tape.stored = true;
+    const reader = tape.read(0);
+    const frame = "x".repeat(64 * 1024);
+    for (let burst = 0; burst < 20; burst++) {
+      for (let i = 0; i < 9; i++) {
+        tape.publish("values", frame);
+        stored.push({ id: tape.lastId, event: "values", data: frame });
+      }
+      const ids = [];
+      for (let taken = reader.take(); taken.length > 0; taken = reader.take()) ids.push(...taken.map(({ id }) => id));
+      assert.deepEqual(ids, upTo(tape.lastId, tape.lastId - 8));
+    }
+    assert.deepEqual(asked, []);
+    const held = upTo(tape.lastId).filter((id) => tape.read(id - 1).take().length > 0);
+    assert.ok(held.length * frame.length <= 1024 * 1024, `${held.length} frames`);
+  });
+
   it("costs nothing for readers that never read", async () => {
     const { load, asked } = table();
     const tape = eventsAt(testClock(), { load, ring_size: 2_000 }).tape(RUN);

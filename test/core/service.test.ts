@@ -473,10 +473,14 @@ describe("runs", () => {
       token: crypto.randomUUID(),
       lease_until: clock.now() + 1_000,
       graph_ids: ["ok"],
+      max_attempts: { ok: 3 },
       now: clock.now(),
     });
-    for (let i = 0; i < 3; i++) {
-      assert.equal((await other.claimRun(scope, terms())).kind, "claimed");
+    for (let i = 1; i <= 5; i++) {
+      const outcome = await other.claimRun(scope, terms());
+      assert.ok(outcome.kind === "claimed");
+      // Claims that were only to end it are no attempts.
+      assert.deepEqual([outcome.claimed.run.attempt, outcome.claimed.exhausted], [Math.min(i, 3), i > 3]);
       await clock.advance(1_001);
     }
     const last = await createService({ storage: other, executor, ambient });

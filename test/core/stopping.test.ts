@@ -230,19 +230,19 @@ describe("a run on a busy thread", () => {
     }
   });
 
-  it("cannot start from a checkpoint that it rolls back", async () => {
+  it("that names a state it rolls back starts from where that one was made from", async () => {
     const agent = talker();
     await using kit = await testService({ agents: { talk: agent.talk } });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, ask("0"))).result;
     const first = await runs.create(thread_id, ask("slow 1"));
     await agent.reached("slow 1");
-    await until(async () => (await threads.history(thread_id)).length > 0);
+    await until(async () => (await threads.state(thread_id)).metadata?.["run_id"] === first.run_id);
     const checkpoint_id = (await threads.state(thread_id)).checkpoint?.checkpoint_id as string;
-    const request = ask("2", { multitask_strategy: "rollback", checkpoint_id });
-    await assert.rejects(runs.create(thread_id, request), notFound);
-    assert.equal((await runs.get(thread_id, first.run_id)).status, "running");
-    await runs.cancel(thread_id, first.run_id);
+    const second = await runs.wait(thread_id, ask("2", { multitask_strategy: "rollback", checkpoint_id }));
+    assert.deepEqual(contents(await second.result), ["0", "re: 0", "2", "re: 2"]);
+    await assert.rejects(runs.get(thread_id, first.run_id), notFound);
   });
 });
 

@@ -46,6 +46,7 @@ interface Created {
 interface Saved {
   readonly attempt: Attempt;
   readonly sent: number;
+  readonly answered: number;
 }
 
 const NEVER = Number.POSITIVE_INFINITY;
@@ -148,17 +149,23 @@ export class History {
     }
   }
 
-  /** Of what is due, the oldest of a thread is claimed first, whatever was claimed before. */
+  /** Of a thread's runs the one goes first that has begun to store something, else the oldest that is due. */
   checkOrder(rows: readonly RunRow[]): void {
+    const begun = new Map<string, number>();
+    for (const { attempt, answered } of this.saved.values()) {
+      const { run_id } = attempt.lease;
+      begun.set(run_id, Math.min(begun.get(run_id) ?? NEVER, answered));
+    }
     for (const attempt of this.attempts) {
       const row = rows.find((run) => run.run_id === attempt.lease.run_id);
-      for (const earlier of row ? rows : []) {
-        if (earlier.seq >= (row as RunRow).seq) continue;
-        const run = this.run(earlier.run_id);
-        assert.ok(
-          run.due > attempt.now || run.ended < attempt.answered,
-          `${earlier.run_id} was waiting when ${attempt.lease.run_id} was claimed`,
-        );
+      for (const other of row ? rows : []) {
+        const run = this.run(other.run_id);
+        if (other === row || run.ended < attempt.answered || attempt.answered < run.sent) continue;
+        const goesFirst = attempt.claimed.resumed
+          ? (begun.get(other.run_id) ?? NEVER) < attempt.sent && other.seq < (row as RunRow).seq
+          : (begun.get(other.run_id) ?? NEVER) < attempt.sent ||
+            (other.seq < (row as RunRow).seq && run.due <= attempt.now);
+        assert.ok(!goesFirst, `${other.run_id} was waiting when ${attempt.lease.run_id} was claimed`);
       }
     }
   }

@@ -127,7 +127,7 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
         history.refused.add(checkpoint_id);
         return false;
       }
-      const saved = { attempt, sent };
+      const saved = { attempt, sent, answered: history.tick() };
       history.saved.set(checkpoint_id, saved);
       if (answer !== null) history.answers.push({ checkpoint_id: answer, saved });
       const frames = list.map(({ data }, i) => ({ id: next.frame + i, data, sent }));
@@ -193,12 +193,13 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   };
 
   const requeue = async (attempt: Attempt): Promise<void> => {
-    await fenced(attempt, async (sent) => {
-      // It lets go also of the slot of a run that is gone.
+    const requeued = await fenced(attempt, async (sent) => {
+      if (!(await storage.requeueRun(scope, attempt.lease, now))) return false;
       attempt.let_go = Math.min(attempt.let_go, sent);
-      attempt.requeued = await storage.requeueRun(scope, attempt.lease, now);
-      return attempt.requeued;
+      attempt.requeued = true;
+      return true;
     });
+    if (!requeued && chance(50)) await release(attempt);
   };
 
   const work = async (attempt: Attempt): Promise<void> => {
@@ -350,6 +351,8 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     const sent = history.tick();
     if (!run || (await storage.deleteRun(scope, thread_id, run.run_id)) !== "deleted") return;
     const known = history.run(run.run_id);
+    // One that was to go on later takes along what it has stored.
+    if (known.ended === Number.POSITIVE_INFINITY) known.rolled_back = true;
     known.ended = Math.min(known.ended, sent);
     Object.assign(known, { deleted: history.tick(), deletion_sent: sent });
   };

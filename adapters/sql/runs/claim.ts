@@ -6,7 +6,7 @@ import { shape } from "../statement.ts";
 import { storedFrames } from "./end.ts";
 import { toClaim } from "./row.ts";
 
-type Due = { deployment: string; graph_ids: string; now: number };
+type Due = { deployment: string; graph_ids: string; max_attempts: string; now: number };
 
 /**
  * The run that is next: the one due longest whose thread has a free slot, and of its thread's due runs the oldest. Only one
@@ -44,10 +44,14 @@ const requeueExpired = shape<Due>((p) =>
 
 type Taken = Due & { token: string; lease_until: number };
 
-// A run that somebody asked to stop is only ended: that is no attempt.
+/** 0 for a run that is only to be ended, because somebody asked for that or it was started often enough: that is no attempt. */
+const charge = (p: Due): RawBuilder<number> =>
+  sql<number>`case when cancelled = 1 or attempt >= (select value from json_each(${p.max_attempts}) where key = graph_id)
+    then 0 else 1 end`;
+
 const lease = (p: Taken): RawBuilder<unknown> =>
   sql`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
-      attempt = attempt + 1 - cancelled, claims = claims + 1, charged = 1 - cancelled, started_at = coalesce(started_at, ${p.now}),
+      attempt = attempt + ${charge(p)}, claims = claims + 1, charged = ${charge(p)}, started_at = coalesce(started_at, ${p.now}),
       updated_at = ${p.now}
     where run_id = ${nextRun(p)}`;
 
@@ -68,8 +72,9 @@ const takeSlot = shape<{ deployment: string; token: string; lease_until: number 
       where deployment = ${p.deployment} and status = 'running' and lease_token = ${p.token}) returning *`),
 );
 
-function terms(deployment: string, { graph_ids, now, token, lease_until }: ClaimRequest): Taken {
-  return { deployment, graph_ids: JSON.stringify(graph_ids), now, token, lease_until };
+function terms(deployment: string, { graph_ids, max_attempts = {}, now, token, lease_until }: ClaimRequest): Taken {
+  const lists = { graph_ids: JSON.stringify(graph_ids), max_attempts: JSON.stringify(max_attempts) };
+  return { deployment, ...lists, now, token, lease_until };
 }
 
 /** Statements that claim the next run where the same batch has ended this one; their rows are those of the run and its thread. */

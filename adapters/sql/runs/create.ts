@@ -242,7 +242,7 @@ export async function createRun(
   const inserted = results[insertedAt]?.[0];
   if (!inserted) return await refusal(driver, deployment, request);
   const rest = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
-  const created = { ...columns, ...rest, ...inserted, cancelled: 0, saved: 0, last_frame: 0 };
+  const created = { ...columns, ...rest, ...inserted, cancelled: 0, charged: 1, saved: 0, last_frame: 0 };
   return {
     kind: "created",
     run: toRun(created),

@@ -46,6 +46,7 @@ export function toClaim(run: SqlRow, thread: SqlRow): ClaimedRun | null {
     thread: toThread({ ...thread, running: run_id, waiting: 0 }),
     resumed: stored.saved === 1,
     cancelled: stored.cancelled === 1,
+    exhausted: stored.cancelled === 0 && stored.charged === 0,
     last_frame,
   };
 }
