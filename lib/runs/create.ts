@@ -13,7 +13,6 @@ import type {
   RunRow,
   Scope,
   Storage,
-  ThreadRow,
 } from "../storage.ts";
 import type { Worker } from "../worker.ts";
 import { checkpointOf, checkRequest, planRun, type Resolved, type RunCreate, type RunOrigin } from "./request.ts";
