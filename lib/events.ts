@@ -158,7 +158,10 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
     announce,
     close() {
       closed = true;
-      for (const tape of tapes.values()) tape.end({ status: "gone", result: {} });
+      const result = {
+        __error__: { error: "ServerStopping", message: "The server is stopping; the run goes on later" },
+      };
+      for (const tape of tapes.values()) tape.end({ status: "gone", result });
       tapes.clear();
       for (const thread_id of [...listeners.keys()]) announce(thread_id);
     },

@@ -97,6 +97,25 @@ describe("a checkpoint to start from", () => {
   });
 });
 
+describe("a stopping service", () => {
+  it("tells who waits that the run goes on later", async () => {
+    const begun = Promise.withResolvers<void>();
+    await using kit = await testService({
+      agents: {
+        async slow({ signal }) {
+          begun.resolve();
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          return "late";
+        },
+      },
+    });
+    const { result } = await kit.service.runs.wait(null, { assistant_id: "slow" });
+    await begun.promise;
+    await kit.service.stop(0);
+    assert.equal(((await result) as { __error__: JsonObject }).__error__["error"], "ServerStopping");
+  });
+});
+
 describe("joining a stream", () => {
   it("that is over always ends, wherever the reader was", async () => {
     const storage = nodeSqlite(":memory:");
