@@ -123,11 +123,26 @@ export function createCreator(options: CreateOptions): {
     let outcome: CreateRunOutcome | undefined;
     try {
       outcome = await storage.createRun(scope, { ...plan, ...claim });
+    } catch (error) {
+      outcome = { kind: "created", ...(await unseen({ ...plan, ...claim }, error)) };
     } finally {
       if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release();
     }
     if (outcome.kind === "created") return started(outcome, plan, watched);
     return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
+  }
+
+  /** The store failed, and may have made the run all the same: then it is made, and whoever it stopped learns that by itself. */
+  async function unseen({ run, claim, now }: CreateRun, error: unknown): Promise<CreatedRun> {
+    const { run_id, thread_id } = run;
+    const row = await storage.getRun(scope, run_id).catch(() => null);
+    if (!row) throw error;
+    ambient.log({ level: "warn", message: "a run was made, though the store failed", run_id, error });
+    if (claim) {
+      // What nobody executes is not to wait for the end of its lease.
+      await storage.requeueRun(scope, { run_id, thread_id, token: claim.token }, now).catch(() => {});
+    }
+    return { run: row, claimed: null, stopped: [] };
   }
 
   /** The same for all of them. */
@@ -137,6 +152,9 @@ export function createCreator(options: CreateOptions): {
     let outcome: CreateRunsOutcome | undefined;
     try {
       outcome = await storage.createRuns(scope, plans);
+    } catch (error) {
+      // All were made, or none.
+      outcome = { kind: "created", created: await Promise.all(plans.map((plan) => unseen(plan, error))) };
     } finally {
       const created = outcome?.kind === "created" ? outcome.created : [];
       for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release();

@@ -16,14 +16,18 @@ export interface FollowOptions {
 }
 
 export interface Follower {
-  /** Frames of a run after an id that the reader has seen; from the start when no run has such an id. */
+  /**
+   * Frames of a run after an id that the reader has seen; from the start when no run has such an id. `made`: the caller has just
+   * made the run, which a store that fails must not hide.
+   */
   read(
     run: RunRow,
     after: number,
     onLeave?: () => void,
+    made?: boolean,
   ): Promise<{ readonly tape: Tape; readonly frames: FrameReader }>;
   /** What wait and join answer. */
-  result(run: RunRow): Promise<{ readonly tape: Tape; readonly result: Promise<Json> }>;
+  result(run: RunRow, made?: boolean): Promise<{ readonly tape: Tape; readonly result: Promise<Json> }>;
   /** Looks after a tape that nobody in this process writes: feeds it from the store and ends it when the run's row says so. */
   watch(run_id: string, tape: Tape): void;
   /** Does that once, now, for whoever reads the run here: its row has changed. */
@@ -113,7 +117,7 @@ export function createFollower({ storage, scope, ambient, events, threads }: Fol
   }
 
   /** The tape of a run, ended already when the run is over. Who reads it, after an id it has seen, says `watch` afterwards. */
-  async function follow({ run_id }: RunRow, after = 0): Promise<Tape> {
+  async function follow({ run_id }: RunRow, after: number, made: boolean): Promise<Tape> {
     const seen = Math.min(after, HIGHEST_ID);
     const known = events.find(run_id);
     // Who found the row just before the run was gone has not seen that: it is told with ids above what it has seen.
@@ -129,8 +133,11 @@ export function createFollower({ storage, scope, ambient, events, threads }: Fol
     try {
       await end(run_id, tape);
     } catch (error) {
-      events.forget(run_id, tape);
-      throw error;
+      if (!made) {
+        events.forget(run_id, tape);
+        throw error;
+      }
+      ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
     }
     return tape;
   }
@@ -154,14 +161,14 @@ export function createFollower({ storage, scope, ambient, events, threads }: Fol
       const tape = events.find(run_id);
       if (tape && open(tape)) await end(run_id, tape);
     },
-    async read(run, after, onLeave) {
-      const tape = await follow(run, after);
+    async read(run, after, onLeave, made = false) {
+      const tape = await follow(run, after, made);
       const frames = tape.read(await place(run.run_id, tape, after), onLeave);
       watch(run.run_id, tape);
       return { tape, frames };
     },
-    async result(run) {
-      const tape = await follow(run);
+    async result(run, made = false) {
+      const tape = await follow(run, 0, made);
       const result = tape.ended().then((outcome) => outcome.result ?? {});
       watch(run.run_id, tape);
       return { tape, result };

@@ -144,8 +144,8 @@ export function createRuns(options: RunOptions): RunDirectory {
       );
   };
 
-  async function wait(run: RunRow, cancel: boolean): Promise<RunWait> {
-    const { tape, result } = await follower.result(run);
+  async function wait(run: RunRow, cancel: boolean, made = false): Promise<RunWait> {
+    const { tape, result } = await follower.result(run, made);
     return { run: toRun(run), result, leave: leave(run, cancel && !tape.outcome) };
   }
 
@@ -161,12 +161,12 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async stream(thread_id, request, origin = {}) {
       const { run } = await create(thread_id, request, origin, true);
-      const { frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"));
+      const { frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
       return { run: toRun(run), frames };
     },
     async wait(thread_id, request, origin = {}) {
       const { run } = await create(thread_id, request, origin);
-      return await wait(run, request.on_disconnect === "cancel");
+      return await wait(run, request.on_disconnect === "cancel", true);
     },
     async get(thread_id, run_id) {
       return toRun(await find(thread_id, run_id));

@@ -243,3 +243,64 @@ describe("a run whose assistant changes while it is made", () => {
     await service.stop(0);
   });
 });
+
+describe("a store that fails after it has made a run", () => {
+  const broken = async (call: () => Promise<unknown>): Promise<never> => {
+    await call();
+    throw new Error("the connection is gone");
+  };
+
+  it("does not make the call fail, and the run is executed once", async () => {
+    const store = faulty();
+    let executions = 0;
+    const once = {
+      ok: async () => {
+        executions++;
+        return { ok: true };
+      },
+    };
+    await using kit = await testService({ agents: once, storage: store.storage });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, say)).result;
+    store.faults.createRun = broken;
+    const waited = await runs.wait(thread_id, say);
+    delete store.faults.createRun;
+    delete store.faults.createRuns;
+    assert.deepEqual(await waited.result, { a: 1, ok: true });
+    assert.equal(executions, 2);
+    assert.equal((await runs.list(thread_id)).length, 2);
+
+    store.faults.createRuns = broken;
+    const batch = await runs.createBatch([say, say]);
+    delete store.faults.createRun;
+    delete store.faults.createRuns;
+    for (const { thread_id, run_id } of batch) await (await runs.join(thread_id, run_id)).result;
+    assert.equal(executions, 4);
+  });
+
+  it("still fails for a run that was not made", async () => {
+    const store = faulty();
+    await using kit = await testService({ agents, storage: store.storage });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    store.faults.createRun = async () => {
+      throw new Error("the connection is gone");
+    };
+    await assert.rejects(runs.wait(thread_id, say), /connection/);
+    assert.deepEqual(await runs.list(thread_id), []);
+  });
+
+  it("and cannot be read at once: the run is followed all the same", async () => {
+    const store = faulty();
+    await using kit = await testService({ agents, storage: store.storage });
+    const { runs } = kit.service;
+    store.faults.getRun = async () => {
+      throw new Error("the connection is gone");
+    };
+    const streamed = await runs.stream(null, say);
+    const waited = await runs.wait(null, say);
+    assert.equal((await framesOf(streamed.frames)).at(-1)?.event, "end");
+    assert.deepEqual(await waited.result, { a: 1, ok: true });
+  });
+});
