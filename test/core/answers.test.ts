@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import {
   combine,
@@ -13,6 +13,13 @@ import {
   type Storage,
 } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
+
+// The service's own timers keep no process alive, and some tests wait for nothing else.
+let alive: ReturnType<typeof setInterval>;
+before(() => {
+  alive = setInterval(() => {}, 1_000);
+});
+after(() => clearInterval(alive));
 
 async function read(frames: FrameReader): Promise<Frame[]> {
   const all: Frame[] = [];

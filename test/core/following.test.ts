@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
+import {
+  createService,
+  type Executor,
+  type Frame,
+  fromFunctions,
+  type RunCreate,
+  type Service,
+} from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { advanceUntil, collect, type Faulty, faulty, kill } from "./faulty.ts";
 
@@ -366,6 +373,40 @@ describe("a store that fails while a run's answer is read", () => {
     delete faults.getCheckpoint;
     assert.deepEqual(await (await two.runs.join(thread_id, run.run_id)).result, await result);
     await stop();
+  });
+});
+
+describe("a store that fails while a graph reads a state", () => {
+  it("is told as it is, and not taken for the graph's own error", async () => {
+    const { storage, faults } = faulty();
+    const executor = fromFunctions({ ok: async () => ({ ok: true }) });
+    const wrong = new Error("the graph's own");
+    const listing: Executor = {
+      graphs: () => [{ graph_id: "ok", checkpoints: "worker" }],
+      execute: (job, signal) => executor.execute(job, signal),
+      state: () => ({
+        async get(_at, checkpoints) {
+          for await (const { ns } of checkpoints.list({})) await checkpoints.get({ ns, checkpoint_id: "other" });
+          throw wrong;
+        },
+        schemas: () => Promise.reject(wrong),
+        drawn: () => Promise.reject(wrong),
+        subgraphs: async () => ({}),
+      }),
+    };
+    await using kit = await testService({ storage, executor: listing });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    await (await runs.wait(thread_id, { assistant_id: "ok" })).result;
+    const failure = new Error("the store cannot be reached");
+    faults.listCheckpoints = () => Promise.reject(failure);
+    await assert.rejects(threads.state(thread_id), failure);
+    delete faults.listCheckpoints;
+    faults.getCheckpoint = (call, [, , at]) =>
+      (at as { checkpoint_id?: string }).checkpoint_id === "other" ? Promise.reject(failure) : call();
+    await assert.rejects(threads.state(thread_id), failure);
+    delete faults.getCheckpoint;
+    await assert.rejects(threads.state(thread_id), (error: Error) => error.cause === wrong);
   });
 });
 
