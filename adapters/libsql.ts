@@ -38,7 +38,8 @@ export interface LibsqlOptions {
 
 /**
  * A Storage in the libSQL database at `options`, or at the URL alone. A file is created with its folder when missing, and
- * what a verb has answered survives a crash and a power failure; on a server that is the server's promise. Throws ConfigError
+ * what a verb has answered survives a crash and a power failure; on a server that is the server's promise. On a file one
+ * process at a time executes runs, which holds a lock on `<file>.worker`; on a server processes share them. Throws ConfigError
  * for options that cannot be; a database that cannot be used is an Error of the first verb. Neither shows a token.
  */
 export function libsql(options: LibsqlOptions | string): Storage {
@@ -340,7 +341,8 @@ async function configure(client: Client): Promise<void> {
 /** Refuses a file that ends too early. */
 async function proveFile(client: Client): Promise<void> {
   const run = async (sql: string): Promise<SqlRow | undefined> => rowsOf(await client.execute(sql))[0];
-  if (isCut(await run(FILE)) && hasMoved(await run(MOVE_LOG))) proveWhole(await run(FILE));
+  const file = await run(FILE);
+  if (isCut(file) && hasMoved(await run(MOVE_LOG))) proveWhole(file);
 }
 
 /** Deleting a thread or an assistant takes its rows along by foreign keys; a server may have been told to ignore them. */

@@ -10,8 +10,9 @@ import { StatementCache } from "./sql/statement-cache.ts";
 
 /**
  * A Storage in the SQLite file at `path`, which is created with its folder when missing; `:memory:` lives as long as the
- * storage. What a verb has answered survives a crash and a power failure. Throws an Error that names the path and the
- * remedy when the file cannot be used.
+ * storage. What a verb has answered survives a crash and a power failure. One process at a time executes runs on it: that is
+ * what the lock on the empty file `<path>.worker` says. Throws an Error that names the path and the remedy when the file
+ * cannot be used, is cut off, or is empty beside its log.
  */
 export function nodeSqlite(path: string, options?: SqliteOptions): Storage {
   return sqlStorage(nodeSqliteDriver(path, options));

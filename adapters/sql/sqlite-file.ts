@@ -36,7 +36,8 @@ export function openFile(
     const mode = run("pragma journal_mode = wal")?.journal_mode;
     if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
     for (const sql of [...SETTINGS, ...pragmas]) run(sql);
-    if (mode === "wal" && isCut(run(FILE)) && hasMoved(run(MOVE_LOG))) proveWhole(run(FILE));
+    const file = run(FILE);
+    if (mode === "wal" && isCut(file) && hasMoved(run(MOVE_LOG))) proveWhole(file);
     return connection;
   } catch (error) {
     connection?.close();
@@ -63,12 +64,14 @@ export function proveNotLost(path: string): void {
   const file = existsSync(path) ? realpathSync(path) : path;
   const log = `${file}-wal`;
   const lock = lockOf(file);
-  // The log first: whoever makes the database writes its first page before there is a log.
+  // These first: whoever makes the database writes its first page before there is a log or a lock.
   const logged = sizeOf(log) > 0;
+  const used = existsSync(lock);
   // SQLite takes a file of one byte for an empty one.
   if (sizeOf(file) > 1) return;
-  if (logged) throw damage(`it is ${existsSync(file) ? "empty" : "missing"}, but ${log} is there`);
-  if (existsSync(file) && existsSync(lock)) throw damage(`it is empty, but ${lock} is there`);
+  const there = existsSync(file);
+  if (logged) throw damage(`it is ${there ? "empty" : "missing"}, but ${log} is there`);
+  if (used && there) throw damage(`it is empty, but ${lock} is there`);
 }
 
 /** Where the file is, and how long SQLite takes it for; its last pages may still be in the log. */
@@ -89,7 +92,7 @@ export function hasMoved(moved: SqlRow | undefined): boolean {
   return moved?.busy === 0 && moved.log === moved.checkpointed;
 }
 
-/** Refuses a file that ends too early. Its log must be in it. */
+/** Refuses a file that ends too early, though what it held when FILE was asked is no longer in the log. */
 export function proveWhole(file: SqlRow | undefined): void {
   if (isCut(file)) throw damage(`it has ${sizeOf(String(file?.file))} bytes instead of ${file?.bytes}`);
 }

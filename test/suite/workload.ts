@@ -1,20 +1,13 @@
 /** Workers and clients that do at random what they do in earnest, and what must hold afterwards. */
 import assert from "node:assert/strict";
-import type {
-  ClaimedRun,
-  ClaimRequest,
-  Progress,
-  SavedCheckpoint,
-  Scope,
-  StopAction,
-  Storage,
-} from "../../lib/storage.ts";
-import { type Attempt, allFrames, History } from "./workload-history.ts";
+import type { ClaimedRun, ClaimRequest, Progress, Scope, StopAction, Storage } from "../../lib/storage.ts";
+import { bare, checkAftermath } from "./workload/aftermath.ts";
+import { type Attempt, allFrames, History, MAX_ATTEMPTS } from "./workload/history.ts";
 
 const WORKERS = 8;
 const CLIENTS = 12;
 /** Clients go on until so much has happened, and each at most so long. */
-const WANTED = { attempts: 160, refusals: 20, rolled_back: 25, evicted: 8, flagged: 8, repeated: 10, frames: 100 };
+const WANTED = { attempts: 130, refusals: 20, rolled_back: 25, evicted: 8, flagged: 8, repeated: 10, frames: 100 };
 const STEPS = 600;
 const THREADS = 10;
 const LEASE_MS = 100;
@@ -63,6 +56,7 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     token: `w${++count}`,
     lease_until: now + LEASE_MS,
     graph_ids: ["g"],
+    max_attempts: { g: MAX_ATTEMPTS, other: 1 },
     now,
   });
   const begin = (claimed: ClaimedRun, at: Pick<ClaimRequest, "now" | "lease_until">, sent: number): Attempt => {
@@ -103,7 +97,12 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     const answer = thread.head !== null && chance(30) ? thread.head : null;
     const list = run.framed ? Array.from({ length: below(4) }, () => ({ event: "custom", data: `${++count}` })) : [];
     const progress: Progress = {
-      checkpoints: [checkpoint(checkpoint_id, true)],
+      checkpoints: [
+        {
+          ...bare(checkpoint_id, now),
+          values: [{ channel: "n", version: checkpoint_id, type: "json", data: "1" }],
+        },
+      ],
       writes: [
         { ns: "", checkpoint_id, task_id: "task", writes: [{ channel: "n", idx: 0, type: "json", data }] },
         ...(answer === null
@@ -137,17 +136,6 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
       return true;
     });
   };
-
-  const checkpoint = (checkpoint_id: string, withValue: boolean): SavedCheckpoint => ({
-    ns: "",
-    checkpoint_id,
-    parent_id: null,
-    payload: { type: "json", data: "{}" },
-    metadata: {},
-    versions: { n: checkpoint_id },
-    values: withValue ? [{ channel: "n", version: checkpoint_id, type: "json", data: "1" }] : [],
-    created_at: now,
-  });
 
   const release = async (attempt: Attempt): Promise<void> => {
     attempt.let_go = Math.min(attempt.let_go, history.tick());
@@ -205,7 +193,8 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   const work = async (attempt: Attempt): Promise<void> => {
     const { lease, claimed } = attempt;
     const next = { frame: claimed.last_frame + 1 };
-    if (claimed.cancelled) return void (chance(10) ? await requeue(attempt) : await end(attempt, next, false));
+    if (claimed.cancelled || claimed.exhausted)
+      return void (chance(10) ? await requeue(attempt) : await end(attempt, next, false));
     for (let step = below(4); step > 0; step--) {
       const stalled = now;
       // A stall: time passes the lease, and the write comes from a worker that no longer holds it.
@@ -418,60 +407,5 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
   }
   assert.deepEqual(await storage.activity(scope, now), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
 
-  history.checkExclusion();
-  history.checkAttempts();
-  history.checkKeys();
-  const runs = await history.checkRuns(storage, scope);
-  const { rows } = await storage.searchThreads(scope, {
-    limit: 100,
-    offset: 0,
-    sort_by: "thread_id",
-    sort_order: "asc",
-  });
-  for (const thread of rows) {
-    const { thread_id } = thread;
-    const list = [...(await storage.listRuns(scope, thread_id, { limit: 1000, offset: 0 }))].reverse();
-    assert.deepEqual(new Set(list.map((run) => run.run_id)), new Set(runs.get(thread_id)?.map((run) => run.run_id)));
-    assert.deepEqual(await storage.listRunsAfter(scope, thread_id, 0, 1000), list);
-    history.checkThread(thread, list, now);
-    history.checkCheckpoints(thread, await storage.listCheckpoints(scope, thread_id, { limit: 10_000 }));
-  }
-  for (const { thread_id } of rows) await probe(thread_id);
-  for (const run_id of history.goneWithFrames().slice(0, 30)) {
-    // A run of the same id would show the frames that are left of it.
-    await createRunToProbe(run_id, "probe");
-    assert.deepEqual(await allFrames(storage, scope, run_id), [], `frames left of ${run_id}`);
-  }
-
-  /** A checkpoint of the same id and versions would show what was left of one that is gone. */
-  async function probe(thread_id: string): Promise<void> {
-    const gone = history.goneFrom(thread_id);
-    await createRunToProbe(`probe-${thread_id}`, thread_id);
-    const asked = request();
-    const outcome = await storage.claimRun(scope, asked);
-    assert.equal(outcome.kind, "claimed");
-    if (outcome.kind !== "claimed") return;
-    const { lease } = outcome.claimed;
-    assert.equal(lease.thread_id, thread_id);
-    const checkpoints = gone.map((id) => checkpoint(id, false));
-    assert.equal(await storage.saveProgress(scope, lease, { checkpoints, writes: [] }, now), true);
-    for (const checkpoint_id of gone) {
-      const left = await storage.getCheckpoint(scope, thread_id, { ns: "", checkpoint_id });
-      assert.deepEqual([left?.values, left?.writes], [[], []], `left of ${checkpoint_id}`);
-    }
-    await storage.stopRuns(scope, { thread_id, run_ids: [lease.run_id] }, "rollback", now);
-    await storage.releaseSlot(scope, lease);
-  }
-
-  async function createRunToProbe(run_id: string, thread_id: string): Promise<void> {
-    const thread = await storage.getThread(scope, thread_id);
-    const run = { run_id, thread_id, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {} };
-    const outcome = await storage.createRun(scope, {
-      run: { ...run, multitask_strategy: "enqueue", temporary: false, framed: true, created_at: now },
-      seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
-      ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, hidden: false } }),
-      now,
-    });
-    assert.equal(outcome.kind, "created");
-  }
+  await checkAftermath(storage, { scope, history, now, assistant_revision: assistant.revision });
 }

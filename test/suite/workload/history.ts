@@ -1,7 +1,7 @@
 /** What happened in a random workload, and what must be true of the storage afterwards. */
 import assert from "node:assert/strict";
-import type { StoredCheckpoint } from "../../lib/executor.ts";
-import type { ClaimedRun, Lease, RunRow, Scope, Storage, StoredFrame, ThreadRow } from "../../lib/storage.ts";
+import type { StoredCheckpoint } from "../../../lib/executor.ts";
+import type { ClaimedRun, Lease, RunRow, Scope, Storage, StoredFrame, ThreadRow } from "../../../lib/storage.ts";
 
 /** One claim, and what its worker did. Moments are places in the order of everything that was sent or answered. */
 export interface Attempt {
@@ -50,6 +50,9 @@ interface Saved {
 }
 
 const NEVER = Number.POSITIVE_INFINITY;
+
+/** How often a run may be started. */
+export const MAX_ATTEMPTS = 2;
 
 export class History {
   readonly created: Map<string, Created> = new Map();
@@ -176,15 +179,14 @@ export class History {
       let charged = 0;
       let last = 0;
       for (const [i, attempt] of inOrder.entries()) {
-        const { run, cancelled, last_frame } = attempt.claimed;
+        const { run, cancelled, exhausted, last_frame } = attempt.claimed;
         assert.equal(run.claims, i + 1, `claims of ${run_id}`);
         if (this.run(run_id).flagged < attempt.sent) assert.ok(cancelled, `${run_id} forgot that it was cancelled`);
-        const before = inOrder[i - 1];
-        // One that was put back after it was cancelled stays charged; it may have been cancelled before or after.
-        const kept = cancelled && before?.requeued && !before.claimed.cancelled && run.attempt === charged + 1;
-        if (!cancelled || kept) charged++;
+        assert.equal(exhausted, !cancelled && charged >= MAX_ATTEMPTS, `${run_id} at claim ${i + 1}`);
+        const executes = !cancelled && !exhausted;
+        if (executes) charged++;
         assert.equal(run.attempt, charged, `attempts of ${run_id} at claim ${i + 1}`);
-        if (attempt.requeued && !cancelled) charged--;
+        if (attempt.requeued && executes) charged--;
         for (const frame of this.frames.get(run_id) ?? []) {
           if (frame.sent < attempt.sent) last = Math.max(last, frame.id);
         }

@@ -1,0 +1,93 @@
+/** What must be true of a storage when a random workload is over. */
+import assert from "node:assert/strict";
+import type { Lease, SavedCheckpoint, Scope, Storage } from "../../../lib/storage.ts";
+import { allFrames, type History } from "./history.ts";
+
+/** A checkpoint that names a value of its own version, and brings none. */
+export function bare(checkpoint_id: string, created_at: number): SavedCheckpoint {
+  return {
+    ns: "",
+    checkpoint_id,
+    parent_id: null,
+    payload: { type: "json", data: "{}" },
+    metadata: {},
+    versions: { n: checkpoint_id },
+    values: [],
+    created_at,
+  };
+}
+
+export interface Aftermath {
+  readonly scope: Scope;
+  readonly history: History;
+  /** Every lease and slot is over. */
+  readonly now: number;
+  readonly assistant_revision: number;
+}
+
+/** Compares what is stored with what happened. All runs have ended. */
+export async function checkAftermath(storage: Storage, aftermath: Aftermath): Promise<void> {
+  const { scope, history, now } = aftermath;
+  const idle = { pending: 0, scheduled: 0, running: 0, oldest_due: null };
+  assert.deepEqual(await storage.activity(scope, now), idle);
+  history.checkExclusion();
+  history.checkAttempts();
+  history.checkKeys();
+  const runs = await history.checkRuns(storage, scope);
+  const page = { limit: 1000, offset: 0 };
+  const { rows } = await storage.searchThreads(scope, { ...page, sort_by: "thread_id", sort_order: "asc" });
+  for (const thread of rows) {
+    const { thread_id } = thread;
+    const list = [...(await storage.listRuns(scope, thread_id, page))].reverse();
+    assert.deepEqual(new Set(list.map((run) => run.run_id)), new Set(runs.get(thread_id)?.map((run) => run.run_id)));
+    assert.deepEqual(await storage.listRunsAfter(scope, thread_id, 0, 1000), list);
+    history.checkThread(thread, list, now);
+    history.checkCheckpoints(thread, await storage.listCheckpoints(scope, thread_id, { limit: 10_000 }));
+  }
+  for (const { thread_id } of rows) await checkRemains(storage, aftermath, thread_id);
+  for (const run_id of history.goneWithFrames().slice(0, 30)) {
+    // A run of the same id would show the frames that are left of it.
+    await createRun(storage, aftermath, run_id, "probe");
+    assert.deepEqual(await allFrames(storage, scope, run_id), [], `frames left of ${run_id}`);
+  }
+}
+
+/** Nothing is left on the thread of checkpoints that are gone: one of the same id and version would show it. */
+async function checkRemains(storage: Storage, aftermath: Aftermath, thread_id: string): Promise<void> {
+  const { scope, history, now } = aftermath;
+  const gone = new Set(history.goneFrom(thread_id));
+  // One that is not due yet keeps no later one waiting.
+  await createRun(storage, aftermath, `later-${thread_id}`, thread_id, now + 1);
+  await createRun(storage, aftermath, `probe-${thread_id}`, thread_id);
+  const terms = { token: `probe-${thread_id}`, lease_until: now + 1 };
+  const outcome = await storage.claimRun(scope, { ...terms, graph_ids: ["g"], now });
+  assert.ok(outcome.kind === "claimed");
+  const lease: Lease = outcome.claimed.lease;
+  assert.equal(lease.run_id, `probe-${thread_id}`);
+  const checkpoints = [...gone].map((checkpoint_id) => bare(checkpoint_id, now));
+  assert.equal(await storage.saveProgress(scope, lease, { checkpoints, writes: [] }, now), true);
+  const list = await storage.listCheckpoints(scope, thread_id, { limit: 10_000 });
+  for (const { checkpoint_id, values, writes } of list.filter((probe) => gone.has(probe.checkpoint_id))) {
+    assert.deepEqual([values, writes], [[], []], `left of ${checkpoint_id}`);
+  }
+  await storage.stopRuns(scope, { thread_id, run_ids: [lease.run_id] }, "rollback", now);
+  await storage.releaseSlot(scope, lease);
+}
+
+async function createRun(
+  storage: Storage,
+  { scope, now, assistant_revision }: Aftermath,
+  run_id: string,
+  thread_id: string,
+  created_at: number = now,
+): Promise<void> {
+  const thread = await storage.getThread(scope, thread_id);
+  const run = { run_id, thread_id, assistant_id: "a", graph_id: "g", metadata: {}, kwargs: {} };
+  const outcome = await storage.createRun(scope, {
+    run: { ...run, multitask_strategy: "enqueue", temporary: false, framed: true, created_at },
+    seen: { assistant_revision, thread_revision: thread?.revision ?? null },
+    ...(thread ? {} : { create_thread: { thread_id, metadata: {}, config: {}, hidden: false } }),
+    now,
+  });
+  assert.equal(outcome.kind, "created");
+}
