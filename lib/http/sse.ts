@@ -5,6 +5,8 @@ import type { Frame, FrameReader, RunWait } from "../runs/mod.ts";
 const HEARTBEAT_MS = 5_000;
 /** A reader that has not asked for more for so many beats is dead, or as good as. */
 const STALLED_BEATS = 6;
+/** About how many characters a chunk has at the most: a reader that does not read costs a chunk or two. */
+const CHUNK_SIZE = 8 * 1024;
 const encoder = new TextEncoder();
 
 /** What bodies use of their handler, which counts those that are open. */
@@ -13,10 +15,9 @@ export interface Bodies {
   open: number;
 }
 
-/** One frame on the wire: the data on one line, no line break in the event's name. */
-function sseFrame(frame: Frame): string {
-  const id = frame.id === null ? "" : `id: ${frame.id}\n`;
-  return `${id}event: ${frame.event.replace(/[\r\n\0]/g, "")}\ndata: ${frame.data}\n\n`;
+/** What stands before a frame's data on the wire. The data is one line, and the event's name has no line break. */
+function headOf({ id, event }: Frame): string {
+  return `${id === null ? "" : `id: ${id}\n`}event: ${event.replace(/[\r\n\0]/g, "")}\ndata: `;
 }
 
 /**
@@ -29,21 +30,38 @@ export function sseBody(
   of: Readonly<Record<string, string>>,
 ): ReadableStream<Uint8Array> {
   const frames = reader[Symbol.asyncIterator]();
-  let arrived: Frame[] = [];
-  let last = false;
+  // What is not out yet, newest first: the frames themselves, which all readers of the run have in common.
+  let ready: Frame[] = [];
   return openBody(bodies, {
     // After a blank line SDKs would show an event without data.
     heartbeat: ": heartbeat\n",
     take() {
-      const ready = [...arrived, ...reader.take()];
-      arrived = [];
-      last = ready.at(-1)?.event === "end";
-      return { text: ready.map(sseFrame).join(""), last };
+      const pieces: string[] = [];
+      let text = "";
+      let size = 0;
+      let last = false;
+      while (size < CHUNK_SIZE) {
+        if (ready.length === 0) ready = [...reader.take()].reverse();
+        const frame = ready.pop();
+        if (!frame) break;
+        text += headOf(frame);
+        if (frame.data.length < CHUNK_SIZE / 4) {
+          text += frame.data;
+        } else {
+          // Not joined: cutting it copies nothing then.
+          pieces.push(text, frame.data);
+          text = "";
+        }
+        text += "\n\n";
+        size += frame.data.length;
+        last = frame.event === "end";
+      }
+      return { pieces: [...pieces, text], last };
     },
     async wait() {
       const next = await frames.next();
       if (next.done) return false;
-      arrived = [next.value];
+      ready.push(next.value);
       return true;
     },
     fail(error) {
@@ -58,7 +76,7 @@ export function waitBody(wait: RunWait, bodies: Bodies): ReadableStream<Uint8Arr
   let text: string | undefined;
   return openBody(bodies, {
     heartbeat: "\n",
-    take: () => ({ text: text ?? "", last: text !== undefined }),
+    take: () => ({ pieces: text === undefined ? [] : [text], last: text !== undefined }),
     async wait() {
       try {
         text = JSON.stringify((await wait.result) ?? {});
@@ -77,21 +95,24 @@ export function waitBody(wait: RunWait, bodies: Bodies): ReadableStream<Uint8Arr
 interface Source {
   /** Sent when there was a regular beat to send and nothing else is. */
   readonly heartbeat: string;
-  /** What is ready now. `last`: nothing follows it. */
-  take(): { readonly text: string; readonly last: boolean };
-  /** True when `take` has more, false when nothing follows. Called only while nobody waits already. */
+  /** Some of what is ready now, as pieces of one text; a beat may stand before it. `last`: nothing follows it. */
+  take(): { readonly pieces: readonly string[]; readonly last: boolean };
+  /** True when `take` has more, false when nothing follows. Called only when it has nothing, and then first. */
   wait(): Promise<boolean>;
-  /** `wait` has rejected. */
+  /** The body cannot go on. */
   fail(error: unknown): void;
   /** The reader is gone before the last text. */
   leave(): unknown;
 }
 
 /**
- * Sends what is ready as one chunk, and takes nothing before it is asked for. Beats in a regular rhythm from the first
- * request on, busy or not: clients measure the gaps. Beats that nobody asked for become one.
+ * Sends what is ready in chunks of some size, and takes nothing before it is asked for. Beats in a regular rhythm from the
+ * first request on, busy or not: clients measure the gaps. Beats that nobody asked for become one.
  */
 function openBody(bodies: Bodies, source: Source): ReadableStream<Uint8Array> {
+  // Taken, and not out yet.
+  let rest: string[] = [];
+  let last = false;
   let asked = false;
   let waiting = false;
   let beaten = false;
@@ -103,50 +124,97 @@ function openBody(bodies: Bodies, source: Source): ReadableStream<Uint8Array> {
   function close(): void {
     if (!closed) bodies.open--;
     closed = true;
+    rest = [];
     cancelTimer?.();
+  }
+
+  async function leave(): Promise<void> {
+    close();
+    try {
+      await source.leave();
+    } catch (error) {
+      source.fail(error);
+    }
   }
 
   /** Ends the body so that the client sees it was not the end. */
   function breakOff(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    close();
+    void leave();
     controller.error(new Error("The stream broke off"));
   }
 
+  /** What is to be sent now, up to the size of a chunk. */
+  function cut(): string {
+    if (rest.length === 0) {
+      // While it is waited for more there is none, but perhaps a frame that is on its way and comes before those that `take` has.
+      const taken = waiting ? undefined : source.take();
+      rest = [...(beaten ? [source.heartbeat] : []), ...(taken?.pieces ?? [])];
+      last = taken?.last ?? false;
+      beaten = false;
+    }
+    let chunk = "";
+    let count = 0;
+    for (const piece of rest) {
+      let room = Math.max(0, CHUNK_SIZE - chunk.length);
+      // Never between the two halves of a character.
+      if ((piece.charCodeAt(room) & 0xfc00) === 0xdc00) room++;
+      if (piece.length > room) {
+        chunk += piece.slice(0, room);
+        rest[count] = piece.slice(room);
+        break;
+      }
+      chunk += piece;
+      count++;
+    }
+    rest = rest.slice(count);
+    return chunk;
+  }
+
+  /** Whatever fails in here ends this body at the most: nobody hears of it in a timer or a promise. */
   function answer(controller: ReadableStreamDefaultController<Uint8Array>): void {
     if (!asked || closed) return;
-    const { text, last } = source.take();
-    const chunk = beaten ? source.heartbeat + text : text;
-    if (last) close();
-    if (chunk) {
-      asked = false;
-      beaten = false;
-      controller.enqueue(encoder.encode(chunk));
+    try {
+      const chunk = cut();
+      const done = last && rest.length === 0;
+      if (done) close();
+      if (chunk) {
+        asked = false;
+        controller.enqueue(encoder.encode(chunk));
+      }
+      if (done) controller.close();
+      else if (asked && !waiting) wait(controller);
+    } catch (error) {
+      // A server may cancel the body while it is given a chunk: what is left to be told then throws, and is not needed.
+      if (closed) return;
+      source.fail(error);
+      breakOff(controller);
     }
-    if (last) controller.close();
-    else if (asked && !waiting) wait(controller);
   }
 
   function wait(controller: ReadableStreamDefaultController<Uint8Array>): void {
     waiting = true;
-    source.wait().then(
-      (more) => {
-        waiting = false;
-        if (more) answer(controller);
-        else if (!closed) breakOff(controller);
-      },
-      (error: unknown) => {
-        if (closed) return;
-        source.fail(error);
-        breakOff(controller);
-      },
-    );
+    source
+      .wait()
+      .then(
+        (more) => {
+          waiting = false;
+          if (more) answer(controller);
+          else if (!closed) breakOff(controller);
+        },
+        (error: unknown) => {
+          if (closed) return;
+          source.fail(error);
+          breakOff(controller);
+        },
+      )
+      // One reader must not end the process, whatever its stream or its log does.
+      .catch(() => {});
   }
 
   function beat(controller: ReadableStreamDefaultController<Uint8Array>): void {
     cancelTimer = bodies.ambient.timer(HEARTBEAT_MS, () => {
       if (!asked && ++missed === STALLED_BEATS) {
         breakOff(controller);
-        void source.leave();
         return;
       }
       beaten = true;
@@ -163,10 +231,7 @@ function openBody(bodies: Bodies, source: Source): ReadableStream<Uint8Array> {
         missed = 0;
         answer(controller);
       },
-      async cancel() {
-        close();
-        await source.leave();
-      },
+      cancel: leave,
     },
     { highWaterMark: 0 },
   );

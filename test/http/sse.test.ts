@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import process from "node:process";
+import { after, before, describe, it } from "node:test";
+import type { Frame } from "../../lib/runs/mod.ts";
 import { type Fake, fake, RUN, THREAD } from "./fake.ts";
 
 const STREAM = `/threads/${THREAD}/runs/stream`;
@@ -9,7 +11,21 @@ const request = { assistant_id: "g" };
 interface Reader {
   /** The next chunk as text; undefined at the end. */
   next(): Promise<string | undefined>;
+  bytes(): Promise<Uint8Array | undefined>;
   cancel(): Promise<void>;
+}
+
+/** What comes from here on until something that is not ready is waited for. */
+async function settled(): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+/** All that is left of a body, and its chunks' sizes in bytes. */
+async function drain(reader: Reader): Promise<{ readonly text: string; readonly sizes: readonly number[] }> {
+  const chunks: Uint8Array[] = [];
+  for (let chunk = await reader.bytes(); chunk; chunk = await reader.bytes()) chunks.push(chunk);
+  const text = await new Blob(chunks as Uint8Array<ArrayBuffer>[]).text();
+  return { text, sizes: chunks.map(({ length }) => length) };
 }
 
 async function open({ send }: Fake, path: string): Promise<Reader> {
@@ -21,6 +37,7 @@ async function open({ send }: Fake, path: string): Promise<Reader> {
       const { value } = await reader.read();
       return value && new TextDecoder().decode(value);
     },
+    bytes: async () => (await reader.read()).value,
     cancel: () => reader.cancel(),
   };
 }
@@ -156,7 +173,180 @@ describe("a stream", () => {
   });
 });
 
+/** Opens a stream whose server cancels it while it is given its first chunk, as it does when the client has just gone. */
+async function openLeaving(service: Fake): Promise<Reader> {
+  const { ReadableStream: Real } = globalThis;
+  let leave: () => unknown = () => {};
+  globalThis.ReadableStream = new Proxy(Real, {
+    construct: (_, [source, strategy]: [UnderlyingDefaultSource<Uint8Array>, QueuingStrategy<Uint8Array>]) =>
+      new Real(
+        {
+          ...source,
+          pull: (controller) =>
+            source.pull?.({
+              desiredSize: null,
+              enqueue(chunk) {
+                controller.enqueue(chunk);
+                leave();
+              },
+              close: () => controller.close(),
+              error: (reason) => controller.error(reason),
+            }),
+        },
+        strategy,
+      ),
+  });
+  const reader = await open(service, STREAM).finally(() => {
+    globalThis.ReadableStream = Real;
+  });
+  leave = () => void reader.cancel();
+  return reader;
+}
+
+describe("a stream that is cancelled while it is given a chunk", () => {
+  const end = { id: 1, event: "end", data: "{}" };
+  const unheard: unknown[] = [];
+  const hear = (reason: unknown): unknown => unheard.push(reason);
+  before(() => void process.on("unhandledRejection", hear));
+  after(() => void process.off("unhandledRejection", hear));
+
+  it("is closed when its end was waited for", async () => {
+    const service = fake();
+    const reader = await openLeaving(service);
+    const chunk = reader.next();
+    await settled();
+    service.tape.add(end);
+    await chunk;
+    await settled();
+    assert.deepEqual([unheard, service.log.length, service.timers()], [[], 0, 0]);
+  });
+
+  it("is closed when its end was ready", async () => {
+    const service = fake();
+    service.tape.add(end);
+    const reader = await openLeaving(service);
+    await reader.next();
+    await settled();
+    assert.deepEqual([unheard, service.log.length, service.timers()], [[], 0, 0]);
+  });
+
+  it("leaves at a beat", async () => {
+    const service = fake();
+    const reader = await openLeaving(service);
+    const chunk = reader.next();
+    service.elapse(5_000);
+    await chunk;
+    await settled();
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.tape.left], [[], 0, 0, 1]);
+  });
+
+  it("leaves when it is gone before the chunk is made", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    const { frames } = service.tape;
+    const chunk = reader.next();
+    await settled();
+    // The frame after the one that was waited for is taken while the first is on its way.
+    frames.splice = () => {
+      void reader.cancel();
+      return [end];
+    };
+    service.tape.add({ id: 0, event: "values", data: "{}" });
+    await chunk;
+    await settled();
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.tape.left], [[], 0, 0, 1]);
+  });
+
+  it("breaks off when its frames cannot be taken", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    const chunk = reader.next();
+    await settled();
+    service.tape.frames.splice = () => {
+      throw new Error("no frame");
+    };
+    service.elapse(5_000);
+    assert.equal(await chunk, ": heartbeat\n");
+    const rejected = assert.rejects(reader.next());
+    service.tape.add({ id: 0, event: "values", data: "{}" });
+    await rejected;
+    assert.deepEqual([unheard, service.log.length, service.timers(), service.tape.left], [[], 1, 0, 1]);
+  });
+});
+
+describe("a stream of large frames", () => {
+  const CHUNK = 8 * 1024;
+  const large = (id: number, data: string): Frame => ({ id, event: "values", data: JSON.stringify(data) });
+  const wire = ({ id, event, data }: Frame): string => `id: ${id}\nevent: ${event}\ndata: ${data}\n\n`;
+
+  it("is sent in small chunks, and no character is cut", async () => {
+    const service = fake();
+    const frames = [
+      large(1, "x".repeat(100_000)),
+      large(2, `${"\u{1f600}".repeat(20_000)}x${"\u{1f680}".repeat(20_000)}`),
+      large(3, "é\u{1f600}".repeat(CHUNK)),
+      ...Array.from({ length: 1_000 }, (_, i) => large(4 + i, "\u{1f600}y".repeat(i % 50))),
+      { id: 2_000, event: "end", data: "{}" },
+    ];
+    service.tape.add(...frames);
+    const { text, sizes } = await drain(await open(service, STREAM));
+    assert.equal(text, frames.map(wire).join(""));
+    // A character takes up to three bytes, and a pair four.
+    assert.ok(Math.max(...sizes) <= 3 * CHUNK + 4, String(Math.max(...sizes)));
+    assert.deepEqual([service.timers(), service.tape.left], [0, 0]);
+  });
+
+  it("takes a frame only when the one before it is nearly out", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    service.tape.frames.push(large(1, "x".repeat(4 * CHUNK)));
+    await reader.bytes();
+    service.tape.add(large(2, "y"), { id: 3, event: "end", data: "{}" });
+    await reader.bytes();
+    assert.equal(service.tape.frames.length, 2);
+    assert.match(
+      (await drain(reader)).text,
+      /^x+"\n\nid: 2\nevent: values\ndata: "y"\n\nid: 3\nevent: end\ndata: \{\}\n\n$/,
+    );
+  });
+
+  it("beats between frames alone", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    const first = large(1, "x".repeat(2 * CHUNK));
+    const end = { id: 2, event: "end", data: "{}" };
+    service.tape.add(first);
+    let text = (await reader.next()) ?? "";
+    service.elapse(5_000);
+    service.tape.add(end);
+    text += (await drain(reader)).text;
+    assert.equal(text, `${wire(first)}: heartbeat\n${wire(end)}`);
+  });
+
+  it("ends only when all of it is out, and not when its reader stalls", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    service.tape.add({ id: 1, event: "end", data: JSON.stringify("x".repeat(4 * CHUNK)) });
+    await reader.bytes();
+    for (let beats = 0; beats < 6; beats++) service.elapse(5_000);
+    await assert.rejects(reader.bytes());
+    assert.equal(service.timers(), 0);
+  });
+});
+
 describe("a wait", () => {
+  it("cuts no character of a large result, and puts nothing into it", async () => {
+    const service = fake();
+    const reader = await open(service, WAIT);
+    const result = { text: "x\u{1f600}".repeat(30_000) };
+    service.result.resolve(result);
+    let text = (await reader.next()) ?? "";
+    service.elapse(5_000);
+    text += (await drain(reader)).text;
+    assert.deepEqual(JSON.parse(text), result);
+    assert.deepEqual([service.timers(), service.leaves()], [0, 0]);
+  });
+
   it("gives the result as JSON", async () => {
     const service = fake();
     const response = await service.send("POST", WAIT, request);
