@@ -1,0 +1,141 @@
+/**
+ * The executions' own log: what agents really did, whatever the service says of it. Every process appends whole lines to one
+ * file, so that the order of its lines is the order of what happened.
+ */
+import { appendFileSync, closeSync, fstatSync, openSync, readSync } from "node:fs";
+
+/**
+ * `begin` and `end`: one call of an agent, or one node of a graph. `step`: a step starts. `hold`: the agent waits to be
+ * stopped. `ask`: it is about to ask. `late`: it goes on although it was told to stop. `killed`: written by the soak once a
+ * process is gone.
+ */
+export type Mark = "begin" | "step" | "hold" | "ask" | "late" | "end" | "killed";
+
+export interface Line {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly pid: number;
+  readonly mark: Mark;
+  readonly run: string;
+  readonly thread: string;
+  /** The request's key, as the client chose it. */
+  readonly key: string;
+  readonly attempt: number;
+  /** One execution: no two calls share it. */
+  readonly token: string;
+  readonly step: number;
+  readonly version: number;
+}
+
+/** Reads the log as it grows. */
+export interface Executions {
+  /** All lines so far. */
+  lines(): readonly Line[];
+  /** Resolves once an execution for this key has got to the mark; rejects after the time. */
+  reached(key: string, mark: Mark, ms?: number): Promise<Line>;
+  /** Says that a process is gone: what it executed has ended there. */
+  killed(pid: number): void;
+  close(): void;
+}
+
+const POLL_MS = 4;
+
+export function followExecutions(file: string): Executions {
+  appendFileSync(file, "");
+  const fd = openSync(file, "r");
+  const lines: Line[] = [];
+  const waiting = new Map<string, { readonly mark: Mark; readonly resolve: (line: Line) => void }[]>();
+  const seen = new Map<string, Line>();
+  const decoder = new TextDecoder();
+  let position = 0;
+  let rest = "";
+
+  function read(): void {
+    for (;;) {
+      const size = fstatSync(fd).size - position;
+      if (size <= 0) return;
+      const bytes = new Uint8Array(Math.min(size, 1 << 20));
+      const count = readSync(fd, bytes, 0, bytes.length, position);
+      position += count;
+      const texts = (rest + decoder.decode(bytes.subarray(0, count), { stream: true })).split("\n");
+      rest = texts.pop() ?? "";
+      for (const text of texts) add(JSON.parse(text) as Line);
+    }
+  }
+
+  function add(line: Line): void {
+    lines.push(line);
+    seen.set(`${line.key} ${line.mark}`, line);
+    for (const { mark, resolve } of waiting.get(line.key) ?? []) if (mark === line.mark) resolve(line);
+  }
+
+  const timer = setInterval(read, POLL_MS);
+  return {
+    lines() {
+      read();
+      return lines;
+    },
+    reached(key, mark, ms = 30_000) {
+      read();
+      const known = seen.get(`${key} ${mark}`);
+      if (known) return Promise.resolve(known);
+      return new Promise((resolve, reject) => {
+        const list = waiting.get(key) ?? [];
+        const timeout = setTimeout(() => {
+          waiting.delete(key);
+          reject(new Error(`${key} did not get to ${mark} within ${ms} ms`));
+        }, ms);
+        list.push({
+          mark,
+          resolve(line) {
+            clearTimeout(timeout);
+            waiting.delete(key);
+            resolve(line);
+          },
+        });
+        waiting.set(key, list);
+      });
+    },
+    killed(pid) {
+      const none = { run: "", thread: "", key: "", attempt: 0, token: "", step: 0, version: 0 };
+      appendFileSync(file, `${JSON.stringify({ at: Date.now(), pid, mark: "killed", ...none } satisfies Line)}\n`);
+    },
+    close() {
+      clearInterval(timer);
+      closeSync(fd);
+    },
+  };
+}
+
+/**
+ * Executions of one thread that ran at the same time: each text names two. `abandoned`: executions that ignore being stopped
+ * for longer than the service waits; they may overlap, but have to be told from the others by the caller.
+ */
+export function overlaps(lines: readonly Line[], abandoned: (line: Line) => boolean = () => false): string[] {
+  const open = new Map<string, Map<string, Line>>();
+  const found: string[] = [];
+  for (const line of lines) {
+    if (line.mark === "killed") {
+      for (const tokens of open.values()) {
+        for (const [token, begun] of tokens) if (begun.pid === line.pid) tokens.delete(token);
+      }
+      continue;
+    }
+    const tokens = open.get(line.thread) ?? new Map<string, Line>();
+    open.set(line.thread, tokens);
+    if (line.mark === "end") tokens.delete(line.token);
+    if (line.mark !== "begin") continue;
+    for (const other of tokens.values()) {
+      if (abandoned(other)) continue;
+      const of = (one: Line): string => `run ${one.run} attempt ${one.attempt} (${one.token}, pid ${one.pid})`;
+      found.push(`thread ${line.thread}: ${of(line)} began while ${of(other)} executed`);
+    }
+    tokens.set(line.token, line);
+  }
+  return found;
+}
+
+/** The last execution of each run that began. */
+export function lastBegins(lines: readonly Line[]): Map<string, Line> {
+  return new Map(lines.filter(({ mark }) => mark === "begin").map((line) => [line.run, line]));
+}

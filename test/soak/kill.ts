@@ -1,0 +1,135 @@
+/** Kills, stops and pauses the server under load, and checks afterwards that nothing was lost, doubled or stuck. */
+import { join } from "node:path";
+import { connect } from "./client.ts";
+import { inspect } from "./database.ts";
+import { followExecutions, type Line } from "./executions.ts";
+import { Facts } from "./kill/facts.ts";
+import { Faults, type Restart } from "./kill/faults.ts";
+import { checkInvariants } from "./kill/invariants.ts";
+import { watchLiveness } from "./kill/liveness.ts";
+import { startLoad } from "./kill/load.ts";
+import { quantile, type Report } from "./report.ts";
+import { createSite, freePort, sleep } from "./servers.ts";
+
+export interface KillOptions {
+  /** It goes on until there were so many kills and acknowledged runs, or the time is over. */
+  readonly kills: number;
+  readonly runs: number;
+  readonly most_ms: number;
+  /** Less than this share of both has put too little to the test. */
+  readonly least_share: number;
+  /** The longest time between two faults. */
+  readonly most_between_ms: number;
+  readonly creators: number;
+  readonly followers: number;
+  readonly think_ms: number;
+  /** Goal for the time from a restarted server to the run that its predecessor executed. */
+  readonly most_restart_ms: number;
+  /** Goal for the wait of a run that could start, some time after the last fault. */
+  readonly most_wait_ms: number;
+}
+
+export const SHORT: KillOptions = {
+  kills: 10,
+  runs: 200,
+  most_ms: 60_000,
+  // A slow machine gets through less in its time.
+  least_share: 0.25,
+  most_between_ms: 1_500,
+  creators: 8,
+  followers: 4,
+  think_ms: 20,
+  // On a machine that does other things too; a run that waits for its lease would take twice as long.
+  most_restart_ms: 5_000,
+  most_wait_ms: 5_000,
+};
+
+export const LONG: KillOptions = {
+  kills: 300,
+  runs: 20_000,
+  most_ms: 60 * 60_000,
+  least_share: 1,
+  most_between_ms: 3_000,
+  creators: 12,
+  followers: 8,
+  think_ms: 40,
+  most_restart_ms: 1_000,
+  most_wait_ms: 1_000,
+};
+
+/** How long clients go on after the last fault, and how long the last runs may then take. */
+const CALM_MS = 5_000;
+const QUIET_MS = 60_000;
+/** After a fault without a kill a lease may have to run out. */
+const SETTLE_MS = 3_000;
+
+export async function kill(report: Report, options: KillOptions): Promise<void> {
+  const site = createSite();
+  const port = await freePort();
+  const facts = new Facts(join(site.path, "facts.log"));
+  const executions = followExecutions(site.executions);
+  const faults = await Faults.start({ site, port, executions, most_between_ms: options.most_between_ms });
+  const client = connect(faults.url);
+  const load = await startLoad({ client, facts, ...options });
+  const acknowledged = (): number => facts.creates.filter(({ run_id }) => run_id !== undefined).length;
+  const deadline = Date.now() + options.most_ms;
+  while ((faults.kills.length < options.kills || acknowledged() < options.runs) && Date.now() < deadline) {
+    await faults.next();
+    if (process.stderr.isTTY) process.stderr.write(`\r${faults.kills.length} kills, ${acknowledged()} runs `);
+  }
+
+  using database = inspect(site.database);
+  const liveness = watchLiveness(database, SETTLE_MS);
+  await faults.calm(CALM_MS);
+  const quiet_from = Date.now();
+  await load.finish();
+  const active = (): number =>
+    Number(database.rows("select count(*) as n from runs where status in ('pending', 'running')")[0]?.n);
+  while (active() > 0 && Date.now() < quiet_from + QUIET_MS) await sleep(50);
+  const longest = liveness.stop();
+  await faults.calm(0);
+  const quiet_ms = Date.now() - quiet_from;
+
+  report.atLeast("SIGKILLs", faults.kills.length, options.least_share * options.kills);
+  report.note("SIGTERMs, SIGSTOPs of 2 leases", `${faults.terms}, ${faults.stops}`);
+  report.atLeast("acknowledged runs", acknowledged(), options.least_share * options.runs);
+  report.none("processes that ended by themselves, or too late", faults.wrong);
+  report.none("clients' errors that no fault explains", load.problems);
+  report.note("last client to the end of the last run", `${(quiet_ms / 1000).toFixed(1)} s`);
+  const lines = executions.lines();
+  await checkInvariants(report, { facts, lines, client, database, deaths: faults.deaths });
+  report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
+  const starts = restartTimes(lines, faults.restarts);
+  report.note("runs executed again after a kill", starts.length);
+  report.note("restart to re-start p50", `${quantile(starts, 0.5)} ms`);
+  report.atMost("restart to re-start p99", quantile(starts, 0.99), options.most_restart_ms, "ms");
+
+  client.close();
+  await faults.end();
+  executions.close();
+  facts.close();
+}
+
+/** For every run that executed when its server was killed: how long after the next server listened it executed again. */
+function restartTimes(lines: readonly Line[], restarts: readonly Restart[]): number[] {
+  const times: number[] = [];
+  const open = new Map<string, Map<string, string>>();
+  const due = new Map<string, number>();
+  let restart = 0;
+  for (const { mark, pid, run, token, at } of lines) {
+    if (mark === "killed") {
+      const { by_kill = false, listening_at = 0 }: Partial<Restart> = restarts[restart++] ?? {};
+      // A run that waits since an earlier kill was not executing: what delayed it is another restart.
+      due.clear();
+      if (by_kill) for (const executed of open.get(String(pid))?.values() ?? []) due.set(executed, listening_at);
+      open.delete(String(pid));
+    } else if (mark === "begin") {
+      const tokens = open.get(String(pid)) ?? new Map<string, string>();
+      open.set(String(pid), tokens.set(token, run));
+      const from = due.get(run);
+      if (from !== undefined) times.push(Math.max(0, at - from));
+      due.delete(run);
+    } else if (mark === "end") open.get(String(pid))?.delete(token);
+  }
+  return times;
+}

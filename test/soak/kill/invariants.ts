@@ -1,0 +1,296 @@
+/** The invariants of design/reliability.md §7.3, checked after the faults against what clients and agents wrote down. */
+import type { Client } from "../client.ts";
+import type { Inspection } from "../database.ts";
+import { type Line, overlaps } from "../executions.ts";
+import type { Report } from "../report.ts";
+import type { Create, Facts } from "./facts.ts";
+import { checkStreams, each, type RunSeen } from "./streams.ts";
+
+export interface Evidence {
+  readonly facts: Facts;
+  readonly lines: readonly Line[];
+  readonly client: Client;
+  readonly database: Inspection;
+  /** When a process died for whatever reason but SIGTERM. */
+  readonly deaths: readonly number[];
+}
+
+interface ThreadSeen {
+  readonly thread_id: string;
+  readonly status: string;
+  /** Oldest first. */
+  readonly runs: readonly RunSeen[];
+  readonly messages: readonly { readonly content: string }[];
+  readonly history: string;
+}
+
+const TERMINAL = new Set(["success", "error", "timeout", "interrupted"]);
+
+export async function checkInvariants(report: Report, evidence: Evidence): Promise<void> {
+  const { facts, lines } = evidence;
+  const threads = new Map<string, ThreadSeen>();
+  await each([...facts.threads.keys()], async (thread_id) => {
+    threads.set(thread_id, await readThread(evidence.client, thread_id));
+  });
+  const seen = new Map<string, RunSeen>();
+  for (const { runs } of threads.values()) for (const run of runs) seen.set(run.run_id, run);
+  const acknowledged = facts.creates.filter((create) => create.run_id !== undefined);
+  const gone = acknowledged.filter(({ run_id = "" }) => !seen.has(run_id));
+
+  const counts = new Map<string, number>();
+  for (const { status } of seen.values()) counts.set(status, (counts.get(status) ?? 0) + 1);
+  report.note(
+    "runs by status",
+    [...counts, ["rolled back", gone.length]].map(([what, n]) => `${what} ${n}`).join(", "),
+  );
+  report.none("I1 acknowledged runs lost", lost(evidence, gone, seen));
+  report.none("I1 runs not terminal", stuck(seen));
+  report.none("I1 creates that made more than one run", doubled(facts, seen));
+  report.none("I2 threads with two runs executing", overlaps(lines));
+  report.none("I2 writes of an execution that was not the last", late(evidence, acknowledged, seen, threads));
+  report.none("I3 rolled-back runs visible or left behind", await leftovers(evidence, gone, threads));
+  report.none("I3, 9.1 runs that outlived their stop", outlived(facts, seen));
+  report.none("I4 threads whose messages are not those of their runs", contents(facts, threads));
+  report.none("I5 threads with a wrong status", statuses(facts, threads));
+  const streams = await checkStreams(evidence, acknowledged, seen);
+  report.none("I6 frames lost or doubled", streams.frames);
+  report.none("I6 streams with a wrong end", streams.ends);
+  report.none("I6 readers that differ", streams.differ);
+  const tried = [1, 2, 3].map((attempt) => lines.filter((line) => line.mark === "begin" && line.attempt === attempt));
+  report.note("function runs begun by attempt 1, 2, 3", tried.map(({ length }) => length).join(", "));
+  report.none("I12 attempts that no kill explains", attempts(evidence, acknowledged));
+  report.none("I14 runs with another context than their version's", versions(acknowledged, lines));
+  report.note("I6 histories, connections, frames", streams.size);
+  report.note("I7, I9, I10 webhooks, crons, feedback; I8 traces", "not built yet, not checked");
+}
+
+async function readThread(client: Client, thread_id: string): Promise<ThreadSeen> {
+  const at = `/threads/${thread_id}`;
+  // The status first: a run that ends in between would make it look wrong, but none does when all have ended.
+  const { status } = await client.get("GET", at);
+  const runs: RunSeen[] = await client.get("GET", `${at}/runs?limit=1000`);
+  const { values } = await client.get("GET", `${at}/state`);
+  const history = await client.get("GET", `${at}/history?limit=1000`);
+  return {
+    thread_id,
+    status,
+    runs: runs.toReversed(),
+    messages: values?.messages ?? [],
+    history: JSON.stringify(history),
+  };
+}
+
+/** Runs that are gone although nothing rolled them back. */
+function lost({ facts }: Evidence, gone: readonly Create[], seen: ReadonlyMap<string, RunSeen>): string[] {
+  return gone
+    .filter((create) => !mayBeRolledBack(facts, create, seen))
+    .map(({ run_id, key, thread_id }) => `run ${run_id} (${key}) of thread ${thread_id}`);
+}
+
+function mayBeRolledBack(facts: Facts, create: Create, seen: ReadonlyMap<string, RunSeen>): boolean {
+  const stopped = facts.stops.some(({ run_id, action }) => run_id === create.run_id && action === "rollback");
+  if (stopped) return true;
+  return facts.creates.some(
+    (other) =>
+      other !== create &&
+      other.thread_id === create.thread_id &&
+      other.strategy === "rollback" &&
+      other.refused === undefined &&
+      // Its batch came after this run was made.
+      (other.acknowledged_at ?? Number.POSITIVE_INFINITY) >= create.sent_at &&
+      (other.run_id === undefined || seen.has(other.run_id) || other.acknowledged_at !== undefined),
+  );
+}
+
+function stuck(seen: ReadonlyMap<string, RunSeen>): string[] {
+  return [...seen.values()]
+    .filter(({ status }) => !TERMINAL.has(status))
+    .map(({ run_id, status, created_at }) => `run ${run_id} is ${status}, made ${created_at}`);
+}
+
+function doubled(facts: Facts, seen: ReadonlyMap<string, RunSeen>): string[] {
+  const asked = new Set(facts.creates.map(({ key }) => key));
+  const by = new Map<string, string[]>();
+  for (const { run_id, metadata } of seen.values()) {
+    const key = metadata.soak?.key ?? "none";
+    by.set(key, [...(by.get(key) ?? []), run_id]);
+  }
+  const found = [...by]
+    .filter(([key, runs]) => runs.length > 1 || !asked.has(key))
+    .map(([key, runs]) => `${key}: ${runs.join(", ")}`);
+  for (const { key, refused } of facts.creates) {
+    // A repeated create may be refused as rolled back; a run that is there must not have been refused.
+    if (refused !== undefined && by.has(key)) found.push(`${key}: refused with ${refused}, but there is a run`);
+  }
+  return found;
+}
+
+interface Said {
+  readonly step: string;
+  readonly key: string;
+  readonly token: string;
+}
+
+function said({ content }: { readonly content: string }): Said {
+  const [step = "", key = "", token = ""] = content.split(" ");
+  return { step, key, token };
+}
+
+/** Steps in the state of a run that succeeded which an execution before its last one wrote. */
+function late(
+  { lines }: Evidence,
+  acknowledged: readonly Create[],
+  seen: ReadonlyMap<string, RunSeen>,
+  threads: ReadonlyMap<string, ThreadSeen>,
+): string[] {
+  const found: string[] = [];
+  const last = new Map<string, string>();
+  for (const { mark, run, token } of lines) if (mark === "begin") last.set(run, token);
+  const runs = new Map(acknowledged.map((create) => [create.key, create]));
+  for (const { thread_id, messages } of threads.values()) {
+    for (const message of messages) {
+      const { step, key, token } = said(message);
+      const create = runs.get(key);
+      if (step.startsWith("late") && create?.graph === "agent") {
+        found.push(`thread ${thread_id}: ${message.content} was written after its run was told to stop`);
+      }
+      // A graph goes on from its checkpoint: what earlier attempts wrote counts.
+      if (create?.graph !== "agent" || step === "in" || seen.get(create.run_id ?? "")?.status !== "success") continue;
+      const token_now = last.get(create.run_id ?? "");
+      if (token !== token_now) found.push(`thread ${thread_id}: ${message.content}, but ${token_now} executed last`);
+    }
+  }
+  return found;
+}
+
+/** Runs that are gone, but can still be seen somewhere. */
+async function leftovers(
+  { client, database }: Evidence,
+  gone: readonly Create[],
+  threads: ReadonlyMap<string, ThreadSeen>,
+): Promise<string[]> {
+  const found = database.leftOf(gone.map(({ run_id = "" }) => run_id));
+  await each(gone, async ({ run_id, thread_id, key }) => {
+    const at = `/threads/${thread_id}/runs/${run_id}`;
+    for (const path of [at, `${at}/join`, `${at}/stream`]) {
+      const { status } = await client.call("GET", path);
+      if (status !== 404) found.push(`GET ${path}: ${status}`);
+    }
+    const thread = threads.get(thread_id) as ThreadSeen;
+    const word = new RegExp(`${key}\\b`);
+    if (word.test(JSON.stringify(thread.messages))) found.push(`${key} is in the state of thread ${thread_id}`);
+    if (word.test(thread.history)) found.push(`${key} is in the history of thread ${thread_id}`);
+  });
+  return [...found, ...database.mentions(gone.map(({ key }) => key))];
+}
+
+/** Runs that existed when all runs of their thread were stopped, and went on all the same. */
+function outlived(facts: Facts, seen: ReadonlyMap<string, RunSeen>): string[] {
+  const found: string[] = [];
+  const check = (run_id: string | undefined, action: string, acknowledged_at: number, by: string): void => {
+    const run = seen.get(run_id ?? "");
+    if (!run || Date.parse(run.updated_at) <= acknowledged_at || run.status === "interrupted") return;
+    // An attempt that was the last allowed one may still end as exhausted.
+    if (run.status === "error" && action === "interrupt") return;
+    if (action === "interrupt" || TERMINAL.has(run.status)) {
+      found.push(`run ${run_id} ended as ${run.status} at ${run.updated_at}, after its ${action} by ${by}`);
+    }
+  };
+  for (const { run_id, action, status = 0, acknowledged_at = 0 } of facts.stops) {
+    if (status >= 200 && status < 300) check(run_id, action, acknowledged_at, "a cancel");
+  }
+  for (const stop of facts.creates) {
+    if (stop.acknowledged_at === undefined || (stop.strategy !== "interrupt" && stop.strategy !== "rollback")) continue;
+    for (const earlier of facts.creates) {
+      if (earlier.thread_id !== stop.thread_id || earlier === stop) continue;
+      if ((earlier.acknowledged_at ?? Number.POSITIVE_INFINITY) >= stop.sent_at) continue;
+      check(earlier.run_id, stop.strategy, stop.acknowledged_at, stop.key);
+    }
+  }
+  return found;
+}
+
+/** What a run that is not stopped leaves in its thread. */
+function stepsOf({ plan }: Create): string[] {
+  const steps = Array.from({ length: plan.steps ?? 1 }, (_, step) => `s${step}`);
+  return ["in", ...steps, ...(plan.ask ? [] : ["out"])];
+}
+
+/** The messages of a thread are those of its runs, in their order, each once. */
+function contents(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
+  const creates = new Map(facts.creates.map((create) => [create.key, create]));
+  const found: string[] = [];
+  for (const { thread_id, runs, messages } of threads.values()) {
+    const rest = messages.map(said);
+    // What follows the first that is wrong is out of place too.
+    let right = true;
+    for (const run of runs) {
+      const create = creates.get(run.metadata.soak?.key ?? "");
+      if (!create || !right) break;
+      const expected = stepsOf(create);
+      let count = 0;
+      while (count < expected.length && rest[0]?.key === create.key && rest[0].step === expected[count]) {
+        rest.shift();
+        count += 1;
+      }
+      if (run.status !== "success" || count === expected.length) continue;
+      found.push(`thread ${thread_id}: ${create.key} (run ${run.run_id}) left ${count} of ${expected.length} messages`);
+      right = false;
+    }
+    const more = rest.map(({ step, key }) => `${step} ${key}`).slice(0, 6);
+    if (right && more.length > 0) found.push(`thread ${thread_id}: unexpected or out of order: ${more.join(", ")}`);
+  }
+  return found;
+}
+
+function statuses(facts: Facts, threads: ReadonlyMap<string, ThreadSeen>): string[] {
+  const creates = new Map(facts.creates.map((create) => [create.key, create]));
+  return [...threads.values()].flatMap(({ thread_id, status, runs }) => {
+    if (runs.some((run) => !TERMINAL.has(run.status))) {
+      return status === "busy" ? [] : [`thread ${thread_id} is ${status}, but a run is active`];
+    }
+    const allowed = new Set<string>();
+    for (const run of runs.toReversed()) {
+      if (run.status === "interrupted") {
+        // It stopped with nodes left to do, or never began and left the thread as it was.
+        allowed.add("interrupted").add("idle");
+        continue;
+      }
+      const asks = creates.get(run.metadata.soak?.key ?? "")?.plan.ask;
+      allowed.add(run.status === "success" ? (asks ? "interrupted" : "idle") : "error");
+      break;
+    }
+    if (allowed.size === 0) allowed.add("idle");
+    return allowed.has(status) ? [] : [`thread ${thread_id} is ${status}, not ${[...allowed].join(" or ")}`];
+  });
+}
+
+/** Attempts are charged for nothing but a kill that hit the run. */
+function attempts({ lines, deaths }: Evidence, acknowledged: readonly Create[]): string[] {
+  const runs = new Map(acknowledged.map((create) => [create.run_id, create]));
+  const highest = new Map<string, Line>();
+  for (const line of lines) {
+    if (line.mark !== "begin" || line.attempt <= (highest.get(line.run)?.attempt ?? 0)) continue;
+    highest.set(line.run, line);
+  }
+  return [...highest.values()].flatMap(({ run, attempt, at }) => {
+    const sent_at = runs.get(run)?.sent_at;
+    if (sent_at === undefined) return [];
+    const hits = deaths.filter((died_at) => died_at >= sent_at && died_at <= at).length;
+    return attempt > Math.min(3, 1 + hits) ? [`run ${run}: attempt ${attempt} with ${hits} kills`] : [];
+  });
+}
+
+function versions(acknowledged: readonly Create[], lines: readonly Line[]): string[] {
+  const executed = new Map<string, Set<number>>();
+  for (const { mark, run, version } of lines) {
+    if (mark === "begin") executed.set(run, (executed.get(run) ?? new Set()).add(version));
+  }
+  return acknowledged.flatMap(({ run_id = "", versioned, version_from, version_to = Number.NaN }) => {
+    const found = [...(executed.get(run_id) ?? [])];
+    if (!versioned || found.length === 0) return [];
+    const [version = -1] = found;
+    if (found.length === 1 && version >= version_from && version <= version_to) return [];
+    return [`run ${run_id}: versions ${found.join(", ")}, but ${version_from} to ${version_to} were active`];
+  });
+}

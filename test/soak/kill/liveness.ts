@@ -1,0 +1,45 @@
+/** Invariant I13: when nothing is done to the server, no run waits that could start. */
+import type { Inspection } from "../database.ts";
+
+/** The oldest pending run of each thread on which nothing runs, while fewer runs execute than may. */
+const COULD_START = `select run_id from runs as r where status = 'pending' and due_at <= ?
+  and not exists (select 1 from runs as o where o.thread_id = r.thread_id and o.status = 'running')
+  and not exists (select 1 from runs as o where o.thread_id = r.thread_id and o.status = 'pending' and o.seq < r.seq)
+  and not exists (select 1 from threads as t where t.thread_id = r.thread_id and t.slot_token is not null)
+  and (select count(*) from runs where status = 'running') < 50`;
+
+const EVERY_MS = 50;
+/** A look that came late, because this process had no time, says nothing about what was in between. */
+const LATE_MS = 250;
+
+export interface Liveness {
+  /** How long the run waited that waited longest, in milliseconds. */
+  stop(): number;
+}
+
+/** Looks all the time, from `from_ms` from now on. */
+export function watchLiveness(database: Inspection, from_ms: number): Liveness {
+  const since = new Map<string, number>();
+  const from = Date.now() + from_ms;
+  let longest = 0;
+  let looked = Date.now();
+  const timer = setInterval(() => {
+    const now = Date.now();
+    if (now - looked > LATE_MS) since.clear();
+    looked = now;
+    if (now < from) return;
+    const ids = new Set(database.rows(COULD_START, now).map(({ run_id }) => String(run_id)));
+    for (const id of since.keys()) if (!ids.has(id)) since.delete(id);
+    for (const run_id of ids) {
+      const first = since.get(run_id) ?? now;
+      since.set(run_id, first);
+      longest = Math.max(longest, now - first);
+    }
+  }, EVERY_MS);
+  return {
+    stop() {
+      clearInterval(timer);
+      return longest;
+    },
+  };
+}

@@ -1,0 +1,115 @@
+/** Invariant I6: what readers saw of streams that can be resumed, over all their connections, against what is stored. */
+import type { Client, Frame } from "../client.ts";
+import type { Create, Facts } from "./facts.ts";
+
+const AT_ONCE = 16;
+
+/** A run as the API shows it after the faults. */
+export interface RunSeen {
+  readonly run_id: string;
+  readonly status: string;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly metadata: { readonly soak?: { readonly key: string } };
+}
+
+/** Does the work for all of them, some at a time. */
+export async function each<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+  const queue = [...items];
+  const loop = async (): Promise<void> => {
+    for (let item = queue.pop(); item !== undefined; item = queue.pop()) await work(item);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, loop));
+}
+
+export interface StreamFaults {
+  readonly frames: string[];
+  readonly ends: string[];
+  readonly differ: string[];
+  readonly size: string;
+}
+
+/** Every history of a stream that can be resumed, and what the server shows of it now. */
+export async function checkStreams(
+  { facts, client }: { readonly facts: Facts; readonly client: Client },
+  acknowledged: readonly Create[],
+  seen: ReadonlyMap<string, RunSeen>,
+): Promise<StreamFaults> {
+  const frames: string[] = [];
+  const ends: string[] = [];
+  const differ: string[] = [];
+  const replays = new Map<string, readonly Frame[]>();
+  const creates = new Map(acknowledged.map((create) => [create.run_id, create]));
+  await each(
+    acknowledged.filter(({ framed, run_id = "" }) => framed && seen.has(run_id)),
+    async (create) => {
+      const { run_id = "", thread_id } = create;
+      const replay: Frame[] = [];
+      const path = `/threads/${thread_id}/runs/${run_id}/stream`;
+      const status = await client.stream("GET", path, undefined, (frame) => void replay.push(frame), {
+        headers: { "last-event-id": "-1" },
+      });
+      if (status !== 200) ends.push(`run ${run_id}: its replay was answered ${status}`);
+      replays.set(run_id, replay);
+      frames.push(...gaps(`replay of run ${run_id}`, replay, create, seen.get(run_id)));
+      ends.push(...wrongEnd(`replay of run ${run_id}`, replay, seen.get(run_id)));
+    },
+  );
+  for (const [at, history] of facts.histories.entries()) {
+    const name = `history ${at} of run ${history.run_id} over ${history.connections} connections`;
+    const replay = replays.get(history.run_id);
+    if (!replay) {
+      if (!history.outcome) ends.push(`${name}: neither an end nor a 404`);
+      frames.push(...gaps(name, history.frames, creates.get(history.run_id), undefined));
+      continue;
+    }
+    frames.push(...gaps(name, history.frames, creates.get(history.run_id), seen.get(history.run_id)));
+    ends.push(...wrongEnd(name, history.frames, seen.get(history.run_id)));
+    const known = new Map(replay.map((frame) => [frame.id, frame]));
+    for (const { id, event, data } of history.frames) {
+      const other = known.get(id);
+      if (other?.event === event && other.data === data) continue;
+      differ.push(
+        `${name}: id ${id} was ${event} ${data.slice(0, 80)}, and is ${other?.event} ${other?.data.slice(0, 80)}`,
+      );
+      break;
+    }
+  }
+  const connections = facts.histories.reduce((sum, history) => sum + history.connections, 0);
+  const count = facts.histories.reduce((sum, history) => sum + history.frames.length, 0);
+  return { frames, ends, differ, size: `${facts.histories.length}, ${connections}, ${count}` };
+}
+
+/** Ids count up from 1 without a gap; within one attempt so do the tokens, up to the last one of a run that succeeded. */
+function gaps(name: string, frames: readonly Frame[], create: Create | undefined, run: RunSeen | undefined): string[] {
+  const found: string[] = [];
+  for (const [at, frame] of frames.entries()) {
+    if (frame.id === String(at + 1)) continue;
+    // A run that was rolled back leaves its readers with what they had, a word that the rest is missing, and an end of its own.
+    if (!run && (frame.id === null || frame.event === "error" || frame.event === "end")) break;
+    found.push(`${name}: frame ${at + 1} (${frame.event}) has id ${frame.id}`);
+    break;
+  }
+  let next: number | null = null;
+  for (const { event, data } of frames) {
+    if (event === "metadata") next = null;
+    if (event !== "custom") continue;
+    const { n } = JSON.parse(data) as { n: number };
+    if (next !== null && n !== next) found.push(`${name}: token ${n} where ${next} was due`);
+    next = n + 1;
+  }
+  const all = (create?.plan.steps ?? 1) * (create?.plan.tokens ?? 0);
+  // An attempt that found its work done shows no token again.
+  if (run?.status === "success" && next !== null && next !== all) {
+    found.push(`${name}: ends with ${next} of ${all} tokens`);
+  }
+  return found;
+}
+
+function wrongEnd(name: string, frames: readonly Frame[], run: RunSeen | undefined): string[] {
+  const ends = frames.filter(({ event }) => event === "end");
+  if (ends.length !== 1 || frames.at(-1)?.event !== "end")
+    return [`${name}: ${ends.length} ends, last ${frames.at(-1)?.event}`];
+  const { status } = JSON.parse(ends[0]?.data ?? "null") ?? {};
+  return status === run?.status ? [] : [`${name}: its end says ${status}, the run says ${run?.status}`];
+}

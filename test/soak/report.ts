@@ -1,0 +1,71 @@
+/** What a soak program found: figures for the table, and violations, each of which fails it. */
+
+interface Row {
+  readonly figure: string;
+  readonly value: string;
+  readonly goal: string;
+  readonly met: boolean;
+}
+
+/** How many violations of one figure are printed. */
+const SHOWN = 5;
+
+/** Figures and violations of one program. */
+export class Report {
+  readonly name: string;
+  readonly #rows: Row[] = [];
+  readonly #violations = new Map<string, readonly string[]>();
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  /** A figure that has no goal. */
+  note(figure: string, value: string | number): void {
+    this.#rows.push({ figure, value: String(value), goal: "", met: true });
+  }
+
+  /** A figure that has to stay at or below `most`. */
+  atMost(figure: string, value: number, most: number, unit = ""): void {
+    // Not a number: nothing was measured, which must not pass for a good figure.
+    const met = value <= most;
+    this.#rows.push({ figure, value: shown(value, unit), goal: `<= ${shown(most, unit)}`, met });
+  }
+
+  /** A figure that has to reach `least`: that the program has put enough to the test. */
+  atLeast(figure: string, value: number, least: number, unit = ""): void {
+    this.#rows.push({ figure, value: shown(value, unit), goal: `>= ${shown(least, unit)}`, met: value >= least });
+  }
+
+  /** A figure that has to be 0, counted by the texts of what was found. */
+  none(figure: string, found: readonly string[]): void {
+    this.atMost(figure, found.length, 0);
+    if (found.length > 0) this.#violations.set(figure, found);
+  }
+
+  get failed(): boolean {
+    return this.#rows.some((row) => !row.met);
+  }
+
+  print(): void {
+    for (const { figure, value, goal, met } of this.#rows) {
+      console.log(`| ${this.name} | ${figure} | ${value} | ${goal} | ${met ? "ok" : "FAILED"} |`);
+    }
+    for (const [figure, found] of this.#violations) {
+      console.log(`${figure}:`);
+      for (const text of found.slice(0, SHOWN)) console.log(`  ${text}`);
+      if (found.length > SHOWN) console.log(`  and ${found.length - SHOWN} more`);
+    }
+  }
+}
+
+function shown(value: number, unit: string): string {
+  const text = Number.isInteger(value) ? String(value) : value.toFixed(1);
+  return unit ? `${text} ${unit}` : text;
+}
+
+/** The value below which this share of the list lies; NaN for an empty list. */
+export function quantile(list: readonly number[], share: number): number {
+  const sorted = list.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
+}

@@ -1,0 +1,64 @@
+/**
+ * Real processes under real faults. Prints one table row per figure and ends with 1 on any violation.
+ *
+ *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, rollback, readers, fsync, reconnect, pauses, or ci for all short forms
+ */
+import { parseArgs } from "node:util";
+import * as fsync from "./fsync.ts";
+import * as kill from "./kill.ts";
+import * as pauses from "./pauses.ts";
+import * as readers from "./readers.ts";
+import * as reconnect from "./reconnect.ts";
+import { Report } from "./report.ts";
+import * as rollback from "./rollback.ts";
+import { cleanUp } from "./servers.ts";
+
+type Program = (report: Report, long: boolean) => Promise<void>;
+
+const programs: Readonly<Record<string, Program>> = {
+  kill: (report, long) => kill.kill(report, long ? kill.LONG : kill.SHORT),
+  fsync: (report, long) => fsync.fsync(report, long ? fsync.LONG : fsync.SHORT),
+  pauses: (report, long) => pauses.pauses(report, long ? pauses.LONG : pauses.SHORT),
+  readers: (report, long) => readers.readers(report, long ? readers.LONG : readers.SHORT),
+  reconnect: (report, long) => reconnect.reconnect(report, long ? reconnect.LONG : reconnect.SHORT),
+  rollback: (report, long) => rollback.rollback(report, long ? rollback.LONG : rollback.SHORT),
+};
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { long: { type: "boolean", default: false }, keep: { type: "boolean", default: false } },
+});
+// Lanes run side by side: most of `kill` is waiting for processes to start.
+const all = Object.keys(programs);
+const lanes = positionals.includes("ci") ? [["kill"], all.filter((name) => name !== "kill")] : [positionals];
+const names = lanes.flat();
+const unknown = names.filter((name) => !(name in programs));
+if (names.length === 0 || unknown.length > 0) {
+  console.error(`Name what to run: ${Object.keys(programs).join(", ")}, or ci for the short form of each`);
+  process.exit(2);
+}
+
+let failed = false;
+process.on("exit", () => cleanUp(values.keep && failed));
+for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => process.exit(1));
+
+console.log("| soak | figure | value | goal | |");
+console.log("| --- | --- | --- | --- | --- |");
+async function run(name: string): Promise<void> {
+  const report = new Report(name);
+  const from = performance.now();
+  try {
+    await (programs[name] as Program)(report, values.long);
+  } catch (error) {
+    report.none("ended early", [(error as Error).stack ?? String(error)]);
+  }
+  report.note("took", `${((performance.now() - from) / 1000).toFixed(0)} s`);
+  report.print();
+  failed ||= report.failed;
+}
+await Promise.all(
+  lanes.map(async (lane) => {
+    for (const name of lane) await run(name);
+  }),
+);
+process.exit(failed ? 1 : 0);
