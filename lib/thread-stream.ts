@@ -32,25 +32,30 @@ export interface ThreadStreamOptions {
   state(thread: ThreadRow): Promise<ThreadState | null>;
 }
 
-/** A run to be shown. */
+/** What the stream knows of a run. */
 interface Entry {
   readonly seq: number;
   readonly run_id: string;
   /** The frame to read after. */
   readonly from: number;
-  /** When it started; of one that has not, when it is due. */
-  readonly time: number;
+  readonly due: number;
+  /** When it started, or ended without. Null before that; later it never changes. */
+  since: number | null;
+  executed: boolean;
+  end_frame: number | null;
+  /** When it is told: null while that is not known. */
+  place: number | null;
+  /** It is told, or about to be. */
+  told: boolean;
 }
 
-/** A run that is shown. */
+/** A run that is read. */
 interface Source {
-  readonly seq: number;
-  readonly run_id: string;
+  readonly entry: Entry;
   readonly frames: FrameReader;
   readonly iterator: AsyncIterator<Frame, undefined>;
-  /** What came while it was waited for, and its turn among those that got something. */
-  arrived?: { readonly step: IteratorResult<Frame, undefined>; readonly turn: number };
-  failure?: unknown;
+  /** What it shows first, of a run that is listened to. */
+  first?: Promise<IteratorResult<Frame, undefined>>;
   started: boolean;
   error?: Json;
   end?: { readonly status: string; readonly id: Frame["id"] };
@@ -58,8 +63,6 @@ interface Source {
 
 const POLL_MS = 1_000;
 const PAGE = 100;
-/** How many runs that are due are listened to: one of them is the next. */
-const LISTENED = 16;
 const LIFE: Readonly<Record<string, string>> = {
   success: "completed",
   error: "failed",
@@ -68,7 +71,13 @@ const LIFE: Readonly<Record<string, string>> = {
   rollback: "rolled_back",
 };
 
-/** Ends when the thread is deleted, and when the service stops. It has no `end` and no `error`: readers take those for its own. */
+/**
+ * Ends when the thread is deleted, and when the service stops. It has no `end` and no `error`: readers take those for its own.
+ *
+ * Each run is told whole, in the order in which they started; one that ended without starting, when it ended, but after the
+ * runs that were to start before it. The rows say so, and the same at any time: a reader's place means the same to every
+ * process, whatever that hears of first.
+ */
 export async function threadStream(
   { storage, scope, ambient, events, ...options }: ThreadStreamOptions,
   thread_id: string,
@@ -76,112 +85,142 @@ export async function threadStream(
 ): Promise<FrameReader> {
   const shown = new Set<ThreadStreamMode>(modes.length > 0 ? modes : ["run_modes"]);
   const ready: Frame[] = [];
-  /** Runs that are over, in the order they started. */
-  const past: Entry[] = [];
-  const active: Entry[] = [];
-  const listened: Source[] = [];
+  // What is not told yet and, as the others may have to come after it, what was told lately; in the order it was made.
+  let entries: Entry[] = [];
+  /** Those whose turn is next. */
+  let begun: Entry[] = [];
   let current: Source | undefined;
+  let listened: Source | undefined;
+  /** Where the reader was, until it is known what that one has seen. */
+  let resumed = after;
+  /** The last id of the run that was told last: where to go on from when the rows of the next are gone. */
+  let mark = after ? idOf(after.seq, after.frame) : null;
   // The last run that is not to be looked for.
   let top = 0;
-  let turns = 0;
-  // There may be runs that are not known yet.
+  // There may be more runs, or more of them may have started.
   let fresh = true;
   let gone = false;
   let left = false;
   let wake = (): void => {};
-  const unsubscribe = events.onRun(thread_id, () => {
+  const rouse = (): void => {
     fresh = true;
     wake();
-  });
+  };
+  const unsubscribe = events.onRun(thread_id, rouse);
 
-  // The run that the reader was at. Runs start in another order than they are made when some are to start later.
-  let last: Entry | undefined;
-
-  function note(run: RunRow, from: number): void {
-    const { seq, run_id } = run;
-    if (!isOver(run)) active.push({ seq, run_id, from, time: run.created_at });
-    else if (!last || inTime(entryOf(run), last) >= 0) past.push({ ...entryOf(run), from });
-  }
+  const listPending = (): Promise<readonly RunRow[]> =>
+    storage.listRuns(scope, thread_id, { status: "pending", limit: 1_000, offset: 0 });
 
   async function begin(): Promise<void> {
-    const seq = after?.seq ?? Number.POSITIVE_INFINITY;
-    const [running, pending, seen] = await Promise.all([
+    const [newest, pending, running] = await Promise.all([
+      after ? [] : storage.listRuns(scope, thread_id, { limit: 1, offset: 0 }),
+      listPending(),
       storage.listRuns(scope, thread_id, { status: "running", limit: 1, offset: 0 }),
-      storage.listRuns(scope, thread_id, { status: "pending", limit: 1_000, offset: 0 }),
-      after
-        ? storage.listRunsAfter(scope, thread_id, Math.max(0, seq - PAGE), PAGE)
-        : storage.listRuns(scope, thread_id, { limit: 1, offset: 0 }),
     ]);
-    const going = [...running, ...pending].filter((run) => run.seq < seq);
-    for (const run of going) note(run, after ? 0 : (events.find(run.run_id)?.lastId ?? 0));
-    if (!after) {
-      top = Math.max(0, ...[...going, ...seen].map((run) => run.seq));
-      return;
+    top = Math.max(0, after ? after.seq - PAGE : (newest[0]?.seq ?? 0));
+    // One that starts meanwhile is in both lists.
+    for (const run of new Map([...pending, ...running].map((run) => [run.seq, run])).values()) {
+      if (run.seq <= top) entries.push(entryOf(run, after ? 0 : (events.find(run.run_id)?.lastId ?? 0)));
     }
-    top = seq;
-    const at = seen.find((run) => run.seq === seq);
-    if (!at) return;
-    last = entryOf(at);
-    for (const run of seen) {
-      if (run.seq < seq && isOver(run) && !going.some(({ run_id }) => run_id === run.run_id)) note(run, 0);
-    }
-    if (!isOver(at) || after.frame < (at.end_frame ?? 0)) note(at, after.frame);
   }
 
+  /** Finds every run that has its place by now: the others' places come after. */
   async function look(): Promise<void> {
-    fresh = false;
-    const rows = await storage.listRunsAfter(scope, thread_id, top, PAGE);
-    for (const run of rows) {
-      top = run.seq;
-      note(run, 0);
-    }
-    fresh ||= rows.length === PAGE;
-    past.sort(inTime);
-    active.sort(inTime);
+    let rows: readonly RunRow[];
+    let waited: boolean;
+    do {
+      fresh = false;
+      const waiting = entries.filter(({ since }) => since === null);
+      waited = waiting.length > 0;
+      const pending = new Map((waited ? await listPending() : []).map((run) => [run.seq, run]));
+      for (const entry of waiting) {
+        const run = pending.get(entry.seq) ?? (await storage.getRun(scope, entry.run_id));
+        Object.assign(entry, run ? standing(run) : { since: 0 });
+      }
+      rows = await storage.listRunsAfter(scope, thread_id, top, PAGE);
+      for (const run of rows) {
+        top = run.seq;
+        entries.push(entryOf(run, run.seq === after?.seq ? after.frame : 0));
+      }
+      // A new run may have started after one that was still pending when it was looked at.
+    } while (rows.length === PAGE || (waited && rows.length > 0));
+    entries.sort((a, b) => a.seq - b.seq);
+    for (const entry of entries) entry.place ??= placeOf(entry);
+    if (resumed) skip(resumed);
+    resumed = undefined;
+    begun = entries.filter(({ place, told }) => place !== null && !told).sort(inOrder);
+    for (const entry of begun) entry.told = true;
+    entries = entries.filter(({ told }, i) => !told || i >= entries.length - PAGE);
     gone = events.closed || !(await storage.getThread(scope, thread_id));
   }
 
-  async function listen(): Promise<void> {
-    while (listened.length < LISTENED && (active[0]?.time ?? Number.POSITIVE_INFINITY) <= ambient.now()) {
-      const source = await open(active.shift() as Entry);
-      if (!source) continue;
-      listened.push(source);
-      source.iterator.next().then(
-        (step) => {
-          source.arrived = { step, turn: ++turns };
-          wake();
-        },
-        (error: unknown) => {
-          source.failure = error;
-          wake();
-        },
-      );
+  function placeOf({ seq, due, since, executed }: Entry): number | null {
+    if (executed || since === null) return since;
+    let place = since;
+    for (const before of entries) {
+      if (before.seq >= seq) break;
+      if (before.due > due) continue;
+      if (before.place === null) return null;
+      place = Math.max(place, before.place);
+    }
+    return place;
+  }
+
+  /** Leaves out what the reader has seen to its end. */
+  function skip({ seq, frame }: ThreadPosition): void {
+    const at = entries.find((entry) => entry.seq === seq);
+    for (const entry of entries) {
+      if (entry.place === null || entry.end_frame === null) continue;
+      if (entry === at) entry.told = frame >= entry.end_frame;
+      else entry.told = at ? inOrder(entry, at) < 0 : entry.seq < seq;
     }
   }
 
-  async function open({ seq, run_id, from }: Entry): Promise<Source | undefined> {
-    const run = await storage.getRun(scope, run_id);
-    if (!run || left) return undefined;
-    if (isOver(run) && !run.framed && !events.find(run_id)) {
-      // Nothing of it is left but how it ended.
-      const started = from !== 0 || run.started_at === null;
-      const end = { status: run.status, id: run.end_frame };
-      const over = { seq, run_id, started, end, ...(run.error ? { error: run.error } : {}) };
-      start(over, null);
-      await finish(over);
-      return undefined;
+  /** Hears when the run starts that is next. */
+  async function listen(): Promise<void> {
+    const next = entries.find(({ since, due }) => since === null && due <= ambient.now());
+    if (!next || next === listened?.entry) return;
+    const run = await storage.getRun(scope, next.run_id);
+    if (run?.status !== "pending" || run.started_at !== null) {
+      fresh = true;
+      return;
     }
-    const { frames } = await options.read(run, from);
+    void listened?.iterator.return?.();
+    listened = await open(next, run);
+    listened.first = listened.iterator.next();
+    listened.first.then(rouse, rouse);
+  }
+
+  async function open(entry: Entry, run: RunRow): Promise<Source> {
+    const { frames } = await options.read(run, entry.from);
     const iterator = frames[Symbol.asyncIterator]() as AsyncIterator<Frame, undefined>;
     if (left) await iterator.return?.();
-    return { seq, run_id, frames, iterator, started: from > 0 };
+    return { entry, frames, iterator, started: entry.from > 0 };
   }
 
-  function start(source: Pick<Source, "seq" | "run_id" | "started">, id: Frame["id"]): void {
+  /** It is a run's turn. */
+  async function turn(entry: Entry): Promise<void> {
+    if (listened?.entry === entry) {
+      current = listened;
+      listened = undefined;
+      return;
+    }
+    const run = await storage.getRun(scope, entry.run_id);
+    if (!run || left) return;
+    if (!isOver(run) || run.framed || events.find(run.run_id)) {
+      current = await open(entry, run);
+      return;
+    }
+    // Nothing of it is left but how it ended.
+    const end = { status: run.status, id: run.end_frame };
+    await finish({ entry, started: entry.from > 0, end, ...(run.error ? { error: run.error } : {}) });
+  }
+
+  function start(source: Pick<Source, "entry" | "started">, id: Frame["id"]): void {
     if (source.started) return;
     source.started = true;
     if (!shown.has("lifecycle")) return;
-    const data = JSON.stringify({ event: "started", run_id: source.run_id });
+    const data = JSON.stringify({ event: "started", run_id: source.entry.run_id });
     ready.push({ id: shown.has("run_modes") ? null : id, event: "lifecycle", data });
   }
 
@@ -192,56 +231,47 @@ export async function threadStream(
     } else if (event === "end") {
       source.end = { status: JSON.parse(data).status, id: frame.id };
     } else {
-      const id = frame.id === null ? null : `${source.seq}-${frame.id}`;
+      const id = frame.id === null ? null : idOf(source.entry.seq, frame.id);
       start(source, id);
       if (shown.has("run_modes")) ready.push({ id, event, data });
     }
   }
 
   /** Tells that a run has ended. The last frame about it has its last id. */
-  async function finish(source: Pick<Source, "seq" | "run_id" | "end" | "error">): Promise<void> {
-    const { seq, run_id, end } = source;
+  async function finish(source: Omit<Source, "frames" | "iterator">): Promise<void> {
+    const { entry, end, error } = source;
+    const { seq, run_id } = entry;
     const status = end?.status ?? "";
+    if (entry.executed) start(source, null);
+    if (end && status !== "rollback") mark = idOf(seq, end.id);
     const told: (readonly [event: string, data: unknown])[] = [];
     if (shown.has("lifecycle")) told.push(["lifecycle", { event: LIFE[status], run_id, status }]);
     // The states that earlier runs left are not the thread's any more.
-    const thread = shown.has("state_update") && past.length === 0 && (await storage.getThread(scope, thread_id));
+    const thread = shown.has("state_update") && begun.length === 0 && (await storage.getThread(scope, thread_id));
     if (thread) told.push(["state_update", await options.state(thread)]);
     if (shown.has("run_modes")) {
-      told.push(["run_done", { run_id, status, ...(source.error === undefined ? {} : { error: source.error }) }]);
+      told.push(["run_done", { run_id, status, ...(error === undefined ? {} : { error }) }]);
     }
     for (const [i, [event, data]] of told.entries()) {
-      ready.push({ id: i === told.length - 1 ? `${seq}-${end?.id}` : null, event, data: JSON.stringify(data) });
+      ready.push({ id: i === told.length - 1 ? mark : null, event, data: JSON.stringify(data) });
     }
   }
 
   async function advance(source: Source): Promise<void> {
-    if (source.failure !== undefined) throw source.failure;
-    const { done, value } = source.arrived?.step ?? (await source.iterator.next());
-    delete source.arrived;
+    const { done, value } = await (source.first ?? source.iterator.next());
+    delete source.first;
     if (left) return;
     if (!done) return show(source, value);
     current = undefined;
+    fresh = true;
     // Without an end the service stops.
     if (source.end) await finish(source);
     else leave();
   }
 
-  /** The next of the runs that have shown something. */
-  function arrived(): Source | undefined {
-    const [first] = listened
-      .filter((source) => source.arrived || source.failure !== undefined)
-      .sort((a, b) => (a.arrived?.turn ?? 0) - (b.arrived?.turn ?? 0));
-    if (first) listened.splice(listened.indexOf(first), 1);
-    return first;
-  }
-
   async function pause(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const cancel = ambient.timer(POLL_MS, () => {
-        fresh = true;
-        resolve();
-      });
+      const cancel = ambient.timer(POLL_MS, rouse);
       wake = () => {
         cancel();
         resolve();
@@ -253,7 +283,7 @@ export async function threadStream(
     left = true;
     unsubscribe();
     wake();
-    for (const source of current ? [current, ...listened] : listened) void source.iterator.return?.();
+    for (const source of [current, listened]) void source?.iterator.return?.();
   }
 
   async function next(): Promise<IteratorResult<Frame, undefined>> {
@@ -261,21 +291,15 @@ export async function threadStream(
       while (!left) {
         const frame = ready.shift();
         if (frame) return { done: false, value: frame };
-        if (current) {
-          await advance(current);
-          continue;
+        const entry = current ? undefined : begun.shift();
+        if (current) await advance(current);
+        else if (entry) await turn(entry);
+        else if (fresh) await look();
+        else {
+          await listen();
+          if (gone) leave();
+          else if (!fresh && !left) await pause();
         }
-        if (fresh && past.length === 0) await look();
-        const entry = past.shift();
-        if (entry) {
-          current = await open(entry);
-          continue;
-        }
-        await listen();
-        current = arrived();
-        if (current || fresh || left || ready.length > 0) continue;
-        if (gone) leave();
-        else await pause();
       }
     } catch (error) {
       leave();
@@ -292,7 +316,7 @@ export async function threadStream(
   }
   return {
     take() {
-      if (current && !current.arrived && !left) for (const frame of current.frames.take()) show(current, frame);
+      if (current && !current.first && !left) for (const frame of current.frames.take()) show(current, frame);
       return ready.splice(0);
     },
     [Symbol.asyncIterator]: () => ({
@@ -305,13 +329,24 @@ export async function threadStream(
   };
 }
 
-const entryOf = ({ seq, run_id, ...run }: RunRow): Entry => ({
-  seq,
-  run_id,
-  from: 0,
-  time: run.started_at ?? run.ended_at ?? run.created_at,
+const entryOf = (run: RunRow, from: number): Entry => ({
+  seq: run.seq,
+  run_id: run.run_id,
+  from,
+  due: run.created_at,
+  ...standing(run),
+  place: null,
+  told: false,
 });
 
-const inTime = (a: Entry, b: Entry): number => a.time - b.time || a.seq - b.seq;
+const standing = ({ started_at, ended_at, end_frame }: RunRow): Pick<Entry, "since" | "executed" | "end_frame"> => ({
+  since: started_at ?? ended_at,
+  executed: started_at !== null,
+  end_frame,
+});
+
+const inOrder = (a: Entry, b: Entry): number => (a.place ?? 0) - (b.place ?? 0) || a.seq - b.seq;
+
+const idOf = (seq: number, frame: Frame["id"]): string => `${seq}-${frame}`;
 
 const isOver = ({ status }: RunRow): boolean => status !== "pending" && status !== "running";

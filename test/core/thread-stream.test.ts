@@ -45,6 +45,26 @@ async function until(fact: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await fact())) await new Promise((resolve) => setTimeout(resolve, 1));
 }
 
+/** Two services on one database and one clock; only the first executes. */
+async function twoProcesses(executor: Executor): Promise<{
+  readonly clock: ReturnType<typeof testClock>;
+  readonly one: Service;
+  readonly two: Service;
+  readonly stop: () => Promise<void>;
+}> {
+  const clock = testClock();
+  const shared = faulty();
+  const ambient = { ...clock, log: () => {} };
+  const start = (concurrency: number): Promise<Service> =>
+    createService({ storage: shared.share().storage, executor, worker: { concurrency }, ambient });
+  const [one, two] = [await start(1), await start(0)];
+  const stop = async (): Promise<void> => {
+    for (const service of [one, two]) await service.stop(0);
+    await shared.storage.close();
+  };
+  return { clock, one, two, stop };
+}
+
 /** `event data` of each frame; of a marker its status. */
 const told = (frames: readonly Frame[]): string[] =>
   frames.map(({ event, data }) => {
@@ -60,6 +80,16 @@ const place = (id: Frame["id"] | undefined): { seq: number; frame: number } => {
   return { seq: seq as number, frame: frame as number };
 };
 const START = { seq: 0, frame: 0 };
+
+/** Whoever has seen some of what was told, and stored, is told the rest. */
+async function checkPlaces(threads: Service["threads"], thread_id: string, all: readonly Frame[]): Promise<void> {
+  for (let seen = 0; seen < all.length; seen++) {
+    const after = seen === 0 ? START : place(all[seen - 1]?.id);
+    const rest = collect(await threads.stream(thread_id, { after }));
+    await until(() => rest.list.length >= all.length - seen);
+    assert.deepEqual(rest.list, all.slice(seen));
+  }
+}
 
 describe("a thread's stream", () => {
   it("shows run after run, with an id on each frame from which a reader can go on", async () => {
@@ -79,15 +109,11 @@ describe("a thread's stream", () => {
     assert.deepEqual(JSON.parse(failed?.data ?? "").error, { error: "RangeError", message: "too far" });
     assert.ok(live.list.every(({ id }) => /^\d+-\d+$/.test(String(id))));
     assert.deepEqual(new Set(live.list.map(({ id }) => id)).size, 10);
-    for (let seen = 0; seen < 10; seen++) {
-      const rest = collect(await threads.stream(thread_id, { after: place(live.list[seen]?.id) }));
-      await until(() => rest.list.length === 9 - seen);
-      assert.deepEqual(rest.list, live.list.slice(seen + 1));
-    }
     const all = collect(await threads.stream(thread_id, { after: START }));
     await until(() => all.list.length === 13);
     assert.deepEqual(told(all.list.slice(0, 3)), ["metadata", "before", "run_done success"]);
     assert.deepEqual(all.list.slice(3), live.list);
+    await checkPlaces(threads, thread_id, all.list);
   });
 
   it("shows what comes from now on of a run that goes on, and runs that wait", async () => {
@@ -136,6 +162,32 @@ describe("a thread's stream", () => {
     await (await runs.wait(thread_id, kept("new"))).result;
     await until(() => end.list.length === 3);
     assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
+  });
+
+  it("tells of a run that was stopped while it waited after those before it, and once", async () => {
+    const { executor, go } = shower();
+    await using kit = await testService({ executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const live = collect(await threads.stream(thread_id));
+    const later = await runs.create(thread_id, { ...kept("never"), after_seconds: 3_600 });
+    await runs.create(thread_id, kept("a", "wait"));
+    const second = await runs.create(thread_id, kept("b"));
+    const third = await runs.create(thread_id, kept("never"));
+    const fourth = await runs.create(thread_id, kept("c"));
+    await until(() => live.list.length === 2);
+    await runs.cancel(thread_id, third.run_id);
+    go();
+    await (await runs.join(thread_id, fourth.run_id)).result;
+    await until(() => live.list.length === 10);
+    await runs.cancel(thread_id, later.run_id);
+    await until(() => live.list.length === 11);
+    const expected = ["metadata", "a", "run_done success", "metadata", "b", "run_done success", "run_done interrupted"];
+    expected.push("metadata", "c", "run_done success", "run_done interrupted");
+    assert.deepEqual(told(live.list), expected);
+    const ended = live.list.filter(({ event }) => event === "run_done").map(({ data }) => JSON.parse(data).run_id);
+    assert.deepEqual(ended.slice(1), [second.run_id, third.run_id, fourth.run_id, later.run_id]);
+    await checkPlaces(threads, thread_id, live.list);
   });
 
   it("tells what became of runs that were stopped", async () => {
@@ -251,16 +303,7 @@ describe("a thread's stream", () => {
   });
 
   it("shows the runs that another process executes", async () => {
-    const clock = testClock();
-    const { executor } = shower();
-    const shared = faulty();
-    const ambient = { ...clock, log: () => {} };
-    const services: Service[] = [];
-    for (const concurrency of [1, 0]) {
-      const { storage } = shared.share();
-      services.push(await createService({ storage, executor, worker: { concurrency }, ambient }));
-    }
-    const [one, two] = services as [Service, Service];
+    const { clock, one, two, stop } = await twoProcesses(shower().executor);
     const { thread_id } = await one.threads.create();
     const live = collect(await two.threads.stream(thread_id));
     for (const request of [kept("a"), ask("b"), kept("c")]) {
@@ -278,7 +321,29 @@ describe("a thread's stream", () => {
     ]);
     await one.threads.delete(thread_id);
     await advanceUntil(clock, live.ended);
-    for (const service of services) await service.stop(0);
-    await shared.storage.close();
+    await stop();
+  });
+
+  it("shows them in one order, whatever this process hears of first", async () => {
+    const { executor, go } = shower();
+    const { clock, one, two, stop } = await twoProcesses(executor);
+    // The end of the first run and the frames of the second are looked for at different times.
+    for (let held = 0; held < 2_000; held += 125) {
+      const { thread_id } = await one.threads.create();
+      const live = collect(await two.threads.stream(thread_id));
+      await one.runs.create(thread_id, ask("wait"));
+      await clock.advance(held);
+      await one.runs.create(thread_id, kept("a", "b"));
+      await clock.advance(300);
+      go();
+      await advanceUntil(clock, () => live.list.length === 5, 50);
+      assert.deepEqual(told(live.list), ["run_done success", "metadata", "a", "b", "run_done success"]);
+      for (let seen = 1; seen < 5; seen++) {
+        const rest = collect(await two.threads.stream(thread_id, { after: place(live.list[seen - 1]?.id) }));
+        await advanceUntil(clock, () => rest.list.length >= 5 - seen, 50);
+        assert.deepEqual(rest.list, live.list.slice(seen));
+      }
+    }
+    await stop();
   });
 });

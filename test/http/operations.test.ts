@@ -36,7 +36,15 @@ const quick = async (): Promise<{ readonly said: string }> => ({ said: "quick" }
 /** A store whose disk can be full. */
 function onDisk(): Faulty & { full: boolean } {
   const store = { ...faulty(), full: false };
-  for (const verb of ["createRun", "createThread", "createAssistant", "saveProgress", "finishRun", "probe"] as const) {
+  for (const verb of [
+    "createRun",
+    "createRuns",
+    "createThread",
+    "createAssistant",
+    "saveProgress",
+    "finishRun",
+    "probe",
+  ] as const) {
     store.faults[verb] = (call) => {
       if (store.full) throw new ServiceError("storage_full", "The disk of the database is full");
       return call();

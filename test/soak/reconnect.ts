@@ -164,6 +164,9 @@ async function one(
   });
   // Resumed streams may show a frame without event or data for a blank line: it carries nothing.
   for await (const frame of stream) if (frame.event) seen.push(frame as (typeof seen)[number]);
+  // Cut after the end, the SDK comes back: it is told the end again, without an id, instead of nothing.
+  const [before, last] = seen.slice(-2);
+  if (before?.event === "end" && last?.event === "end" && last.id === undefined) seen.pop();
 
   const stored: Frame[] = [];
   const path = `/threads/${thread_id}/runs/${run_id}/stream`;
