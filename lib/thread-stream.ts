@@ -34,15 +34,10 @@ export interface ThreadStreamOptions {
 
 /** What the stream knows of a run. */
 interface Entry {
-  readonly seq: number;
-  readonly run_id: string;
+  /** As it was when it was looked at last, without what it holds. */
+  run: RunRow;
   /** The frame to read after. */
   readonly from: number;
-  readonly due: number;
-  /** When it started, or ended without. Null before that; later it never changes. */
-  since: number | null;
-  executed: boolean;
-  end_frame: number | null;
   /** When it is told: null while that is not known. */
   place: number | null;
   /** It is told, or about to be. */
@@ -85,15 +80,15 @@ export async function threadStream(
 ): Promise<FrameReader> {
   const shown = new Set<ThreadStreamMode>(modes.length > 0 ? modes : ["run_modes"]);
   const ready: Frame[] = [];
-  // What is not told yet and, as the others may have to come after it, what was told lately; in the order it was made.
+  // What is not told yet, and what was told lately: others may have to come after it. In the order it was made.
   let entries: Entry[] = [];
-  /** Those whose turn is next. */
+  // Whose turn is next, in order.
   let begun: Entry[] = [];
   let current: Source | undefined;
   let listened: Source | undefined;
-  /** Where the reader was, until it is known what that one has seen. */
+  // Where the reader was, until what it has seen is left out.
   let resumed = after;
-  /** The last id of the run that was told last: where to go on from when the rows of the next are gone. */
+  // The last id of the run told last: the place of what tells that a run is gone, as no row says where that was.
   let mark = after ? idOf(after.seq, after.frame) : null;
   // The last run that is not to be looked for.
   let top = 0;
@@ -130,12 +125,13 @@ export async function threadStream(
     let waited: boolean;
     do {
       fresh = false;
-      const waiting = entries.filter(({ since }) => since === null);
+      const waiting = entries.filter((entry) => since(entry) === null);
       waited = waiting.length > 0;
       const pending = new Map((waited ? await listPending() : []).map((run) => [run.seq, run]));
       for (const entry of waiting) {
-        const run = pending.get(entry.seq) ?? (await storage.getRun(scope, entry.run_id));
-        Object.assign(entry, run ? standing(run) : { since: 0 });
+        const { run } = entry;
+        const now = pending.get(run.seq) ?? (await storage.getRun(scope, run.run_id));
+        entry.run = now ? bare(now) : { ...run, ended_at: 0 };
       }
       rows = await storage.listRunsAfter(scope, thread_id, top, PAGE);
       for (const run of rows) {
@@ -144,7 +140,7 @@ export async function threadStream(
       }
       // A new run may have started after one that was still pending when it was looked at.
     } while (rows.length === PAGE || (waited && rows.length > 0));
-    entries.sort((a, b) => a.seq - b.seq);
+    entries.sort((a, b) => a.run.seq - b.run.seq);
     for (const entry of entries) entry.place ??= placeOf(entry);
     if (resumed) skip(resumed);
     resumed = undefined;
@@ -154,12 +150,14 @@ export async function threadStream(
     gone = events.closed || !(await storage.getThread(scope, thread_id));
   }
 
-  function placeOf({ seq, due, since, executed }: Entry): number | null {
-    if (executed || since === null) return since;
-    let place = since;
+  /** The latest of its own time and, for one that never started, the places of those that were to start before it. */
+  function placeOf(entry: Entry): number | null {
+    const { seq, started_at, created_at } = entry.run;
+    let place = since(entry);
+    if (place === null || started_at !== null) return place;
     for (const before of entries) {
-      if (before.seq >= seq) break;
-      if (before.due > due) continue;
+      if (before.run.seq >= seq) break;
+      if (before.run.created_at > created_at) continue;
       if (before.place === null) return null;
       place = Math.max(place, before.place);
     }
@@ -168,19 +166,20 @@ export async function threadStream(
 
   /** Leaves out what the reader has seen to its end. */
   function skip({ seq, frame }: ThreadPosition): void {
-    const at = entries.find((entry) => entry.seq === seq);
+    const at = entries.find(({ run }) => run.seq === seq);
     for (const entry of entries) {
-      if (entry.place === null || entry.end_frame === null) continue;
-      if (entry === at) entry.told = frame >= entry.end_frame;
-      else entry.told = at ? inOrder(entry, at) < 0 : entry.seq < seq;
+      const { run, place } = entry;
+      if (place === null || run.end_frame === null) continue;
+      if (entry === at) entry.told = frame >= run.end_frame;
+      else entry.told = at ? inOrder(entry, at) < 0 : run.seq < seq;
     }
   }
 
   /** Hears when the run starts that is next. */
   async function listen(): Promise<void> {
-    const next = entries.find(({ since, due }) => since === null && due <= ambient.now());
+    const next = entries.find((entry) => since(entry) === null && entry.run.created_at <= ambient.now());
     if (!next || next === listened?.entry) return;
-    const run = await storage.getRun(scope, next.run_id);
+    const run = await storage.getRun(scope, next.run.run_id);
     if (run?.status !== "pending" || run.started_at !== null) {
       fresh = true;
       return;
@@ -205,7 +204,7 @@ export async function threadStream(
       listened = undefined;
       return;
     }
-    const run = await storage.getRun(scope, entry.run_id);
+    const run = await storage.getRun(scope, entry.run.run_id);
     if (!run || left) return;
     if (!isOver(run) || run.framed || events.find(run.run_id)) {
       current = await open(entry, run);
@@ -220,7 +219,7 @@ export async function threadStream(
     if (source.started) return;
     source.started = true;
     if (!shown.has("lifecycle")) return;
-    const data = JSON.stringify({ event: "started", run_id: source.entry.run_id });
+    const data = JSON.stringify({ event: "started", run_id: source.entry.run.run_id });
     ready.push({ id: shown.has("run_modes") ? null : id, event: "lifecycle", data });
   }
 
@@ -231,7 +230,7 @@ export async function threadStream(
     } else if (event === "end") {
       source.end = { status: JSON.parse(data).status, id: frame.id };
     } else {
-      const id = frame.id === null ? null : idOf(source.entry.seq, frame.id);
+      const id = frame.id === null ? null : idOf(source.entry.run.seq, frame.id);
       start(source, id);
       if (shown.has("run_modes")) ready.push({ id, event, data });
     }
@@ -240,9 +239,9 @@ export async function threadStream(
   /** Tells that a run has ended. The last frame about it has its last id. */
   async function finish(source: Omit<Source, "frames" | "iterator">): Promise<void> {
     const { entry, end, error } = source;
-    const { seq, run_id } = entry;
+    const { seq, run_id, started_at } = entry.run;
     const status = end?.status ?? "";
-    if (entry.executed) start(source, null);
+    if (started_at !== null) start(source, null);
     if (end && status !== "rollback") mark = idOf(seq, end.id);
     const told: (readonly [event: string, data: unknown])[] = [];
     if (shown.has("lifecycle")) told.push(["lifecycle", { event: LIFE[status], run_id, status }]);
@@ -329,23 +328,14 @@ export async function threadStream(
   };
 }
 
-const entryOf = (run: RunRow, from: number): Entry => ({
-  seq: run.seq,
-  run_id: run.run_id,
-  from,
-  due: run.created_at,
-  ...standing(run),
-  place: null,
-  told: false,
-});
+const bare = (run: RunRow): RunRow => ({ ...run, kwargs: {}, metadata: {}, result: null });
 
-const standing = ({ started_at, ended_at, end_frame }: RunRow): Pick<Entry, "since" | "executed" | "end_frame"> => ({
-  since: started_at ?? ended_at,
-  executed: started_at !== null,
-  end_frame,
-});
+const entryOf = (run: RunRow, from: number): Entry => ({ run: bare(run), from, place: null, told: false });
 
-const inOrder = (a: Entry, b: Entry): number => (a.place ?? 0) - (b.place ?? 0) || a.seq - b.seq;
+/** When it started, or ended without. Once it is there it never changes. */
+const since = ({ run }: Entry): number | null => run.started_at ?? run.ended_at;
+
+const inOrder = (a: Entry, b: Entry): number => (a.place ?? 0) - (b.place ?? 0) || a.run.seq - b.run.seq;
 
 const idOf = (seq: number, frame: Frame["id"]): string => `${seq}-${frame}`;
 

@@ -40,9 +40,12 @@ function shower(): { readonly executor: Executor; readonly go: () => void } {
   };
 }
 
-/** Waits for a fact that no event tells, turn by turn of the event loop. */
+/** Waits for a fact that no event tells, turn by turn of the event loop; bounded, so that a test fails instead of hanging. */
 async function until(fact: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await fact())) await new Promise((resolve) => setTimeout(resolve, 1));
+  for (let turns = 0; !(await fact()); turns++) {
+    assert.ok(turns < 20_000, "it never came");
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
 }
 
 /** Two services on one database and one clock; only the first executes. */

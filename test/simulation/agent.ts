@@ -1,0 +1,203 @@
+/** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
+import { checkpointId, recordedState } from "../../lib/checkpoints.ts";
+import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
+import type { Process } from "./node.ts";
+import type { World } from "./world.ts";
+
+/** What a run is told to do. It is the run's input, or the answer to a question of an earlier run. */
+export interface Script {
+  /** Names the run in every message it leaves. */
+  readonly tag: string;
+  readonly steps: readonly Step[];
+  /** The agent goes on when it is told to stop. */
+  readonly deaf: boolean;
+}
+
+export interface Step {
+  /** How long it works before the step is done; null: for ever. */
+  readonly ms: number | null;
+  /** How many events it shows meanwhile. */
+  readonly events: number;
+  /** How the step ends, if not with a message in the state. `ask` leaves its message, and stops the run at a question. */
+  readonly end?: "throw" | "ask";
+  /** Characters added to the message. */
+  readonly padding: number;
+}
+
+/** Both kinds of executors that there are: the worker writes the states of `plain`; `saver` writes its own checkpoints. */
+export const GRAPHS: readonly string[] = ["plain", "saver"];
+
+export const MAX_ATTEMPTS = 3;
+
+/** The messages a script leaves when it runs to its end or its question. */
+export function messagesOf(script: Script): string[] {
+  const messages: string[] = [];
+  for (const [i, step] of script.steps.entries()) {
+    if (step.end === "throw") break;
+    messages.push(`${script.tag}/${i}`);
+    if (step.end === "ask") break;
+  }
+  return messages;
+}
+
+/** A message without its padding. */
+export function bare(message: Json): string {
+  return String(message).split(" ")[0] as string;
+}
+
+export function scriptOf(input: Json | undefined, command: JsonObject | null): Script {
+  return (command?.resume ?? input) as unknown as Script;
+}
+
+const never: Promise<never> = new Promise(() => {});
+
+export function agentExecutor(world: World, process: Process): Executor {
+  return {
+    graphs: () =>
+      GRAPHS.map((graph_id) => ({
+        graph_id,
+        checkpoints: graph_id === "saver" ? "own" : "worker",
+        max_attempts: MAX_ATTEMPTS,
+      })),
+    state: (graph_id) => (graph_id === "saver" ? recordedState : null),
+    async *execute(job, signal) {
+      // The process may have ended a moment ago, with this step of its work still to come.
+      if (!process.alive) await never;
+      const execution = world.oracle.executions.start(process, job);
+      signal.addEventListener("abort", () => world.oracle.executions.stop(execution, String(signal.reason)));
+      try {
+        for await (const event of act(world, process, job, signal)) {
+          world.oracle.executions.yields(execution, event);
+          execution.yielding = true;
+          yield event;
+          execution.yielding = false;
+        }
+      } finally {
+        world.oracle.executions.settle(execution);
+      }
+    },
+  };
+}
+
+async function* act(world: World, process: Process, job: Job, signal: AbortSignal): AsyncGenerator<ExecutorEvent> {
+  const { scheduler } = world;
+  const script = scriptOf(job.input, job.command as unknown as JsonObject | null);
+  const head = await job.checkpoints.get({ ns: "" });
+  const messages = messagesIn(head);
+  const saver = job.graph_id === "saver" ? new Saver(job, () => scheduler.now, head) : null;
+  const name = job.graph_id;
+  // A later attempt goes on behind the last step that is stored.
+  const done = job.resumed ? messages.filter((message) => bare(message).startsWith(`${script.tag}/`)).length : 0;
+  let shown = 0;
+
+  async function* state(next: readonly string[], question: Json | null): AsyncGenerator<ExecutorEvent> {
+    const interrupts = question === null ? [] : [{ id: `${script.tag}?`, value: question }];
+    const tasks = next.map((node) => ({
+      id: `${script.tag}-${node}`,
+      name: node,
+      error: null,
+      interrupts,
+      checkpoint: null,
+      state: null,
+      result: null,
+    }));
+    const values = { messages: [...messages] };
+    const saved = saver ? await saver.put(values, next, tasks as unknown as Json) : undefined;
+    yield {
+      type: "state",
+      values,
+      next,
+      tasks,
+      step: { source: "loop", node: name },
+      ...(saved && { checkpoint: saved }),
+    };
+    if (job.modes.has("values")) yield { type: "stream", mode: "values", data: values };
+  }
+
+  // Where an earlier attempt had come to its question, only its last word is missing.
+  if (done > 0 && script.steps[done - 1]?.end === "ask") return yield* state([name], `${script.tag}?`);
+  if (done >= script.steps.length) return yield* state([], null);
+  for (let i = done; i < script.steps.length; i++) {
+    const step = script.steps[i] as Step;
+    const last = i === script.steps.length - 1;
+    for (let n = 0; n < step.events; n++) {
+      if (signal.aborted && !script.deaf) signal.throwIfAborted();
+      const data = {
+        tag: script.tag,
+        attempt: job.attempt,
+        claim: world.oracle.runs.byId.get(job.run_id)?.state.claims ?? 0,
+        n: shown++,
+      };
+      if (job.modes.has("custom")) yield { type: "stream", mode: "custom", data };
+      if (n % 16 === 3) await pause(world, process, 1, script.deaf ? null : signal);
+    }
+    await pause(world, process, step.ms, script.deaf ? null : signal);
+    if (step.end === "throw") throw new Error(`${script.tag} fails`);
+    messages.push(`${script.tag}/${i}${step.padding > 0 ? ` ${"x".repeat(step.padding)}` : ""}`);
+    yield* state(step.end === "ask" ? [name] : last ? [] : [name], step.end === "ask" ? `${script.tag}?` : null);
+    if (step.end === "ask") return;
+  }
+}
+
+/** Waits, and rejects with the reason when the run is to stop. */
+function pause(world: World, process: Process, ms: number | null, signal: AbortSignal | null): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const cancel = ms === null ? (): void => {} : world.scheduler.at(ms, process, resolve);
+    signal?.addEventListener("abort", () => {
+      cancel();
+      reject(signal.reason);
+    });
+  });
+}
+
+function messagesIn(stored: StoredCheckpoint | null): Json[] {
+  const value = stored?.values.find(({ channel }) => channel === "messages");
+  return value ? (JSON.parse(String(value.data)) as Json[]) : [];
+}
+
+/** Writes checkpoints as an executor with a saver of its own does, in the form that the worker's have. */
+class Saver {
+  readonly #job: Job;
+  readonly #now: () => number;
+  #parent: string | null;
+  #versions: Readonly<Record<string, string>>;
+  #step: number;
+  #count = 0;
+
+  constructor(job: Job, now: () => number, head: StoredCheckpoint | null) {
+    this.#job = job;
+    this.#now = now;
+    this.#parent = head?.checkpoint_id ?? null;
+    this.#versions = head?.versions ?? {};
+    this.#step = typeof head?.metadata.step === "number" ? head.metadata.step : -2;
+  }
+
+  async put(
+    values: { readonly messages: readonly Json[] },
+    next: readonly string[],
+    tasks: Json,
+  ): Promise<{ ns: string; checkpoint_id: string }> {
+    const { checkpoints, run_id, attempt } = this.#job;
+    if (this.#parent !== null) {
+      const write = { channel: "messages", idx: 0, type: "json", data: JSON.stringify(values.messages.at(-1)) };
+      await checkpoints.putWrites({ ns: "", checkpoint_id: this.#parent }, `task-${run_id}`, [write]);
+    }
+    const tail = `${attempt}${String(++this.#count).padStart(3, "0")}`.slice(-4).padStart(4, "0");
+    const uuid = `${run_id.slice(0, 19)}${tail}${run_id.slice(23)}`;
+    const checkpoint_id = checkpointId({ now: this.#now, uuid: () => uuid } as never, this.#parent);
+    await checkpoints.put({
+      ns: "",
+      checkpoint_id,
+      parent_id: this.#parent,
+      payload: { type: "json", data: JSON.stringify({ next, tasks }) },
+      metadata: { source: "loop", step: ++this.#step, parents: {} },
+      versions: { ...this.#versions, messages: checkpoint_id },
+      values: [{ channel: "messages", version: checkpoint_id, type: "json", data: JSON.stringify(values.messages) }],
+    });
+    this.#parent = checkpoint_id;
+    this.#versions = { messages: checkpoint_id };
+    return { ns: "", checkpoint_id };
+  }
+}

@@ -1,0 +1,134 @@
+/** What every simulated client can do: wait, ask a machine until it answers, and remember what it asked for. */
+import { ServiceError } from "../../../lib/errors.ts";
+import type { RunCreate, RunOrigin } from "../../../lib/runs/mod.ts";
+import type { Service } from "../../../lib/service.ts";
+import type { Script } from "../agent.ts";
+import { ConnectionLost, type Process } from "../node.ts";
+import type { RunNote } from "../oracle/notes.ts";
+import { Dice } from "../random.ts";
+import type { World } from "../world.ts";
+
+/** What a client knows of a run that it asked for. */
+export interface Asked {
+  readonly tag: string;
+  readonly script: Script;
+  readonly thread_id: string | null;
+  readonly request: RunCreate;
+  readonly origin: RunOrigin;
+  /** It was told of this run. */
+  run_id: string | null;
+  /** A try that may have taken effect was not answered. */
+  unknown: boolean;
+  /** It was told that there is no such run. */
+  refused: boolean;
+}
+
+/** A request that removes runs, from when it was sent until it is known to be over. */
+export interface Removal {
+  readonly covers: (run: RunNote) => boolean;
+}
+
+/** No request takes so long, whatever the store does. */
+const ANSWER_MS = 60_000;
+
+/** `again`: nothing was done, and another try may succeed. `unknown`: nobody knows what happened. */
+export type Unwilling = "refused" | "again" | "unknown";
+
+const REFUSED = new Set(["bad_request", "not_found", "conflict", "invalid", "not_built"]);
+const AGAIN = new Set(["unavailable", "storage_full"]);
+
+function verdict(error: unknown): Unwilling {
+  if (error instanceof ConnectionLost) return error.refused ? "again" : "unknown";
+  if (!(error instanceof ServiceError)) return "unknown";
+  return REFUSED.has(error.code) ? "refused" : AGAIN.has(error.code) ? "again" : "unknown";
+}
+
+export class Caller {
+  readonly name: string;
+  readonly world: World;
+  readonly dice: Dice;
+  /** The threads that all clients share. */
+  readonly threads: readonly string[];
+  readonly asked: Asked[] = [];
+  readonly removals: Set<Removal> = new Set();
+  /** Streams and waits that it has open, and whatever else it does beside its requests. */
+  streams = 0;
+  count = 0;
+  doing = "nothing";
+
+  constructor(world: World, name: string, threads: readonly string[]) {
+    this.world = world;
+    this.name = name;
+    this.dice = new Dice(world.plan.seed, name);
+    this.threads = threads;
+  }
+
+  sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => void this.world.scheduler.at(ms, null, resolve));
+  }
+
+  /**
+   * Sends a request until it has an answer. `repeat`: also when it is not known whether it took effect. Undefined when there
+   * is none.
+   */
+  async ask<Answer>(
+    what: string,
+    ask: (service: Service, process: Process) => Promise<Answer>,
+    repeat: boolean,
+    told: (error: Unwilling) => void = () => {},
+  ): Promise<Answer | undefined> {
+    this.doing = what;
+    for (let tries = 0; tries < 12 || this.world.quiet; tries++) {
+      const node = this.world.reachable(this.dice);
+      if (node) {
+        const { process } = node;
+        // What is asked of a process that stands still is held up with it; so is this.
+        const cancel = this.world.scheduler.at(ANSWER_MS, process, () => {
+          this.world.violation("answer", `${this.name} ${what}: ${process.name} has not answered for ${ANSWER_MS} ms`);
+        });
+        try {
+          return await node.request((service) => ask(service, process)).finally(cancel);
+        } catch (error) {
+          const answer = verdict(error);
+          this.world.note(`${this.name} ${what}: ${answer}`);
+          if (answer === "unknown") this.world.show(`  ${String(error)}`);
+          told(answer);
+          if (answer === "refused" || (answer === "unknown" && !repeat)) return undefined;
+        }
+      }
+      await this.sleep(this.dice.between(50, 600));
+    }
+    return undefined;
+  }
+
+  /** Asks for something that may remove runs. */
+  async askToRemove<Answer>(
+    what: string,
+    covers: (run: RunNote) => boolean,
+    ask: (service: Service) => Promise<Answer>,
+  ): Promise<Answer | undefined> {
+    const removal: Removal = { covers };
+    this.removals.add(removal);
+    let unknown = false;
+    const answer = await this.ask(what, ask, this.dice.chance(0.5), (error) => {
+      unknown ||= error === "unknown";
+    });
+    // A request that was not answered may still take effect.
+    if (!unknown) this.removals.delete(removal);
+    return answer;
+  }
+
+  /** A run that some client was told of; more often a late one. */
+  known(): (Asked & { readonly run: RunNote }) | null {
+    const known = this.world.clients.flatMap(({ asked }) => asked.filter(({ run_id }) => run_id !== null));
+    if (known.length === 0) return null;
+    const asked = known[Math.max(this.dice.below(known.length), this.dice.below(known.length))] as Asked;
+    return { ...asked, run: this.world.oracle.runs.byId.get(asked.run_id as string) as RunNote };
+  }
+
+  /** Whether something it asked for may have removed this run while it was active. */
+  mayRemove(run: RunNote): boolean {
+    for (const removal of this.removals) if (removal.covers(run)) return true;
+    return false;
+  }
+}

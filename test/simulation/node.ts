@@ -1,0 +1,282 @@
+/** A simulated machine: a process with the real service in it, which crashes, stops, stalls and starts again. */
+import type { SqlDriver } from "../../adapters/sql/driver.ts";
+import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { sqliteDriver } from "../../adapters/sql/sqlite-writer.ts";
+import type { Ambient } from "../../lib/ambient.ts";
+import { createService, type Service } from "../../lib/service.ts";
+import { agentExecutor } from "./agent.ts";
+import { runBatch } from "./database.ts";
+import { Dice } from "./random.ts";
+import type { Owner } from "./scheduler.ts";
+import type { World } from "./world.ts";
+
+/** What a client sees when a process goes away while it answers, or cannot be reached at all. */
+export class ConnectionLost extends Error {
+  /** The request never got there. */
+  readonly refused: boolean;
+  constructor(refused: boolean) {
+    super(refused ? "connection refused" : "connection lost");
+    this.refused = refused;
+  }
+}
+
+/** What an injected fault of the storage looks like to the code above it. */
+export class InjectedFault extends Error {}
+
+/** One life of a machine. */
+export class Process implements Owner {
+  readonly name: string;
+  readonly node: SimulatedNode;
+  alive = true;
+  paused = false;
+  started = false;
+  /** It was told to stop and takes no requests. */
+  stopping = false;
+  service: Service | null = null;
+  /** What clients wait for: told when the process dies. */
+  readonly connections: Set<() => void> = new Set();
+
+  constructor(node: SimulatedNode, name: string) {
+    this.node = node;
+    this.name = name;
+  }
+}
+
+const never: Promise<never> = new Promise(() => {});
+
+export class SimulatedNode {
+  readonly index: number;
+  process: Process;
+  readonly #world: World;
+  readonly #dice: Dice;
+  #lives = 0;
+
+  constructor(world: World, index: number) {
+    this.#world = world;
+    this.index = index;
+    this.#dice = new Dice(world.plan.seed, `node ${index}`);
+    this.process = this.#birth();
+  }
+
+  #birth(): Process {
+    return new Process(this, `n${this.index}.${++this.#lives}`);
+  }
+
+  /** Starts the service; tries again when the store fails. */
+  start(): void {
+    const process = this.process;
+    const world = this.#world;
+    process.started = true;
+    world.note(`${process.name} starts`);
+    world.scheduler.at(this.#dice.between(1, 20), process, () => {
+      createService({
+        storage: sqlStorage(this.#driver(process)),
+        executor: agentExecutor(world, process),
+        worker: {
+          concurrency: world.plan.concurrency,
+          lease_ms: world.plan.lease_ms,
+          run_timeout_ms: world.plan.run_timeout_ms,
+        },
+        retention: world.plan.retention,
+        limits: { pending_per_thread: world.plan.pending_per_thread },
+        ambient: this.#ambient(process),
+      }).then(
+        (service) => {
+          if (!process.alive) return;
+          process.service = service;
+          world.note(`${process.name} is up`);
+        },
+        (error: unknown) => {
+          if (!process.alive) return;
+          if (!(error instanceof InjectedFault) && !/disk (?:of the database )?is full/.test(String(error)))
+            world.violation("start", `${process.name} did not start: ${String(error)}`);
+          this.#end(process, "failed to start");
+        },
+      );
+    });
+  }
+
+  /** The process is gone from one moment to the next; a new one starts after a while. */
+  crash(why: string): void {
+    if (this.process.started) this.#end(this.process, why);
+  }
+
+  #end(process: Process, why: string): void {
+    const world = this.#world;
+    process.alive = false;
+    world.note(`${process.name} ${why}`);
+    world.oracle.executions.processEnded(process);
+    for (const lost of process.connections) lost();
+    process.connections.clear();
+    if (world.lockHolder === process) world.lockHolder = null;
+    this.process = this.#birth();
+    world.scheduler.at(this.#dice.between(0, this.#dice.chance(0.3) ? 8_000 : 300), null, () => {
+      if (!world.over) this.start();
+    });
+  }
+
+  /** As SIGTERM does. */
+  terminate(grace_ms: number): void {
+    const process = this.process;
+    if (!process.alive || !process.service || process.stopping) return;
+    process.stopping = true;
+    this.#world.note(`${process.name} is told to stop, grace ${grace_ms}`);
+    this.#world.scheduler.at(0, process, () => {
+      process.service?.stop(grace_ms).then(
+        () => {
+          if (!process.alive) return;
+          this.#world.oracle.runs.processStopped(process);
+          this.#end(process, "has stopped");
+        },
+        (error: unknown) => {
+          if (process.alive) this.#world.violation("stop", `${process.name} did not stop: ${String(error)}`);
+        },
+      );
+    });
+  }
+
+  pause(ms: number): void {
+    const process = this.process;
+    if (!process.started || process.paused) return;
+    process.paused = true;
+    this.#world.note(`${process.name} stands still for ${ms}`);
+    this.#world.oracle.executions.disturbed(process);
+    this.#world.scheduler.at(ms, null, () => {
+      if (!process.alive) return;
+      this.#world.note(`${process.name} goes on`);
+      this.#world.scheduler.resume(process);
+    });
+  }
+
+  /**
+   * Sends a request to the service, and answers as a client sees it: over a network, and by a process that can go away
+   * meanwhile.
+   */
+  request<Answer>(ask: (service: Service) => Promise<Answer>): Promise<Answer> {
+    const { scheduler } = this.#world;
+    const process = this.process;
+    return new Promise((resolve, reject) => {
+      const refuse = (): void => void scheduler.at(1, null, () => reject(new ConnectionLost(true)));
+      if (!process.alive || !process.service || process.stopping) return refuse();
+      const lost = (): void => void scheduler.at(this.#dice.below(5), null, () => reject(new ConnectionLost(false)));
+      process.connections.add(lost);
+      const answer = (then: () => void): void => {
+        if (!process.alive || !process.connections.delete(lost)) return;
+        scheduler.at(this.#dice.below(3), null, then);
+      };
+      scheduler.at(this.#dice.below(3), process, () => {
+        const service = process.service as Service;
+        ask(service).then(
+          (value) => answer(() => resolve(value)),
+          (error: unknown) => answer(() => reject(error)),
+        );
+      });
+    });
+  }
+
+  #ambient(process: Process): Ambient {
+    const { scheduler, plan } = this.#world;
+    const dice = new Dice(plan.seed, process.name);
+    const skew =
+      plan.skew_ms === 0 ? 0 : new Dice(plan.seed, `clock ${this.index}`).between(-plan.skew_ms, plan.skew_ms);
+    const late = (): number =>
+      plan.faults.has("slow_loop") && !this.#world.quiet ? (dice.chance(0.05) ? dice.below(700) : dice.below(8)) : 0;
+    return {
+      now: () => scheduler.now + skew,
+      timer: (ms, fn) => scheduler.at(Math.ceil(ms) + late(), process, fn),
+      defer: (fn) => scheduler.queue(dice.chance(0.05) ? late() : 0, process, fn),
+      random: () => dice.float(),
+      uuid: () => dice.uuid(),
+      log: (record) => this.#world.logged(process, record),
+    };
+  }
+
+  #driver(process: Process): SqlDriver {
+    const world = this.#world;
+    const { scheduler, plan } = world;
+    const dice = new Dice(plan.seed, `${process.name} storage`);
+    const connection = world.connection(process);
+    const wait = (ms: number, owner: Owner | null): Promise<void> =>
+      new Promise((resolve) => void scheduler.at(ms, owner, resolve));
+    const local = sqliteDriver(":memory:", () => connection, {
+      defer: (fn) => scheduler.queue(dice.chance(0.3) ? dice.below(3) : 0, process, fn),
+      timer: (ms, fn) => scheduler.at(ms, process, fn),
+    });
+    const inner: Pick<SqlDriver, "batch" | "read"> = plan.remote
+      ? {
+          // On the wire a batch belongs to nobody: it arrives also when its sender is dead by then.
+          async batch(statements) {
+            await wait(dice.below(4), null);
+            const rows = runBatch(connection, statements);
+            await wait(dice.below(4), process);
+            return rows;
+          },
+          async read(statement) {
+            await wait(dice.below(4), null);
+            const rows = connection.run(statement);
+            await wait(dice.below(4), process);
+            return rows;
+          },
+        }
+      : local;
+    const on = (fault: Parameters<typeof plan.faults.has>[0], share = 1): boolean =>
+      plan.faults.has(fault) && !world.quiet && dice.chance(plan.call_fault * share);
+
+    async function call<Answer>(kind: string, ask: () => Promise<Answer>): Promise<Answer> {
+      if (!process.alive) return never;
+      if (on("delay")) {
+        const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
+        world.oracle.executions.disturbed(process);
+        // On the wire it is late by itself: it may find another world, and its sender dead.
+        await wait(ms, plan.remote ? null : process);
+      }
+      const crashes = process.alive && on("crash_in_call", 0.3);
+      if (crashes && dice.chance(0.3)) {
+        process.node.crash(`crashes before a ${kind}`);
+        return never;
+      }
+      if (on("fail_before")) {
+        world.note(`${process.name} ${kind} fails`);
+        world.oracle.executions.disturbed(process);
+        await wait(dice.below(5), process);
+        throw new InjectedFault("the store could not be reached");
+      }
+      const answer = await ask();
+      if (!process.alive) return never;
+      if (crashes) {
+        process.node.crash(`crashes after a ${kind}`);
+        return never;
+      }
+      if (on("fail_after")) {
+        world.note(`${process.name} ${kind} takes effect, and fails`);
+        world.oracle.executions.disturbed(process);
+        await wait(dice.below(5), process);
+        throw new InjectedFault("the store did not answer");
+      }
+      if (on("delay", 0.5)) {
+        world.oracle.executions.disturbed(process);
+        await wait(dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400), process);
+      }
+      return answer;
+    }
+
+    return {
+      dialect: "sqlite",
+      batch: (statements) => call("write", () => inner.batch(statements)),
+      read: (statement) => call("read", () => inner.read(statement)),
+      ...(plan.mode === "file"
+        ? {
+            async exclusive() {
+              if (world.lockHolder && world.lockHolder !== process) return false;
+              world.lockHolder = process;
+              return true;
+            },
+          }
+        : {}),
+      async close() {
+        if (world.lockHolder === process) world.lockHolder = null;
+        await local.close();
+      },
+    };
+  }
+}

@@ -1,0 +1,115 @@
+/** What executes where: no two executors work on one thread, except where one was held up or does not listen. */
+import type { ExecutorEvent, Job } from "../../../lib/executor.ts";
+import type { Process } from "../node.ts";
+import type { World } from "../world.ts";
+import { ABANDON_MS, type Claim, type Execution, type RunNote, type ThreadNote } from "./notes.ts";
+
+export class Executions {
+  readonly #world: World;
+  readonly #runs: ReadonlyMap<string, RunNote>;
+  readonly #all = new Set<Execution>();
+  /** Until when a process may be late with anything. */
+  readonly #disturbedUntil = new Map<Process, number>();
+
+  constructor(world: World, runs: ReadonlyMap<string, RunNote>) {
+    this.#world = world;
+    this.#runs = runs;
+  }
+
+  /** Something was done to the process, now or until a time: its leases may run out. */
+  disturbed(process: Process, until: number = this.#world.scheduler.now): void {
+    this.#disturbedUntil.set(process, Math.max(until, this.#disturbedUntil.get(process) ?? 0));
+  }
+
+  wasDisturbed(process: Process, since: number): boolean {
+    return (this.#disturbedUntil.get(process) ?? 0) >= since;
+  }
+
+  /** Nothing is done to any process from now on. */
+  calm(now: number): void {
+    for (const [process, until] of this.#disturbedUntil) if (until > now) this.#disturbedUntil.set(process, now);
+  }
+
+  processEnded(process: Process): void {
+    for (const execution of this.#all) if (execution.process === process) this.#all.delete(execution);
+  }
+
+  /** An executor begins with an attempt. */
+  start(process: Process, job: Job): Execution {
+    const world = this.#world;
+    const { now } = world.scheduler;
+    const run = this.#runs.get(job.run_id);
+    const thread = run?.thread as ThreadNote;
+    const claim = run?.claims.findLast((own) => own.process === process && own.attempt === job.attempt);
+    const execution: Execution = {
+      process,
+      run_id: job.run_id,
+      thread,
+      claim,
+      started: now,
+      stoppedAt: null,
+      yielding: false,
+      shown: 0,
+    };
+    world.note(`${process.name} executes ${run?.tag} attempt ${job.attempt}`);
+    if (run && claim) this.#check(execution, run, claim);
+    else world.violation("I2", `${job.run_id} is executed by ${process.name}, which has not claimed it`);
+    this.#all.add(execution);
+    return execution;
+  }
+
+  #check(execution: Execution, run: RunNote, claim: Claim): void {
+    const world = this.#world;
+    const { now } = world.scheduler;
+    if (claim.charged === 0) world.violation("I12", `${run.tag} was claimed to be ended, and is executed`);
+    if (run.state.lease_token !== claim.token && claim.until <= now) {
+      const late = now - claim.until;
+      const { name } = execution.process;
+      world.violation("R5", `${name} starts ${run.tag} ${late} ms after its lease was over, and it is another's`);
+    }
+    if (claim === run.claims.at(-1)) run.lastExecution = execution;
+    for (const other of this.#all) {
+      if (other.thread !== execution.thread || this.#mayOverlap(other, claim.at)) continue;
+      world.violation("I2", `${run.tag} and ${this.#runs.get(other.run_id)?.tag} execute on one thread`);
+    }
+  }
+
+  stop(execution: Execution, reason: string): void {
+    execution.stoppedAt ??= this.#world.scheduler.now;
+    this.#world.note(`${execution.process.name} stops ${this.#runs.get(execution.run_id)?.tag}: ${reason}`);
+  }
+
+  yields(execution: Execution, event: ExecutorEvent): void {
+    if (event.type === "stream" && event.mode === "custom") execution.shown++;
+  }
+
+  settle(execution: Execution): void {
+    this.#all.delete(execution);
+  }
+
+  /** A thread's slot is another's, or nobody's: nothing may work on the thread by this claim. */
+  slotFreed(claim: Claim | undefined, by: string, thread: ThreadNote): void {
+    for (const execution of this.#all) {
+      if (execution.claim !== claim || execution.yielding || this.#abandoned(execution)) continue;
+      const tag = this.#runs.get(execution.run_id)?.tag;
+      this.#world.violation("slot", `${by} freed the slot of ${thread.name} while ${tag} still executes`);
+    }
+  }
+
+  /** Those that nobody has given up. */
+  active(): Execution[] {
+    return [...this.#all].filter((execution) => !this.#abandoned(execution));
+  }
+
+  #abandoned({ stoppedAt }: Execution, at: number = this.#world.scheduler.now): boolean {
+    return stoppedAt !== null && stoppedAt + ABANDON_MS <= at;
+  }
+
+  /** Whether it is no fault that another one starts, claimed at that time. */
+  #mayOverlap(execution: Execution, at: number): boolean {
+    if (execution.yielding || this.#abandoned(execution, at)) return true;
+    // The slot of a run that is gone is not extended.
+    if (execution.stoppedAt !== null && (execution.claim?.until ?? 0) <= at) return true;
+    return this.wasDisturbed(execution.process, execution.started);
+  }
+}

@@ -1,0 +1,127 @@
+/** What the oracle remembers of runs, threads, claims and executions. */
+import type { Script } from "../agent.ts";
+import type { Process } from "../node.ts";
+
+/** How long an executor may go on after it was told to stop, before its thread goes on without it. */
+export const ABANDON_MS = 5_000;
+
+export const RUN_COLUMNS: readonly (keyof RunState)[] = [
+  "run_id",
+  "thread_id",
+  "seq",
+  "status",
+  "attempt",
+  "claims",
+  "lease_token",
+  "lease_until",
+  "cancelled",
+  "due_at",
+  "created_at",
+  "ended_at",
+  "end_frame",
+  "framed",
+  "temporary",
+  "saved",
+];
+export const THREAD_COLUMNS: readonly (keyof ThreadState)[] = [
+  "thread_id",
+  "slot_token",
+  "slot_until",
+  "head",
+  "status",
+  "hidden",
+];
+/** Tables whose rows belong to a run. */
+export const LEFT_BY_RUN = ["checkpoints", "checkpoint_writes", "channel_values", "run_frames"] as const;
+
+/** A row of `runs`. */
+export interface RunState {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly seq: number;
+  readonly status: string;
+  readonly attempt: number;
+  readonly claims: number;
+  readonly lease_token: string | null;
+  readonly lease_until: number | null;
+  readonly cancelled: number;
+  readonly due_at: number;
+  readonly created_at: number;
+  readonly ended_at: number | null;
+  readonly end_frame: number | null;
+  readonly framed: number;
+  readonly temporary: number;
+  readonly saved: number;
+}
+
+/** A row of `threads`. */
+export interface ThreadState {
+  readonly thread_id: string;
+  readonly slot_token: string | null;
+  readonly slot_until: number | null;
+  readonly head: string | null;
+  readonly status: string;
+  readonly hidden: number;
+}
+
+/** One claim of a run. */
+export interface Claim {
+  readonly run_id: string;
+  readonly token: string;
+  readonly process: Process;
+  readonly at: number;
+  readonly attempt: number;
+  /** When its slot is over, as it was extended last. */
+  until: number;
+  /** 0 where the run is only to be ended. */
+  readonly charged: number;
+}
+
+/** One attempt as its executor sees it. */
+export interface Execution {
+  readonly process: Process;
+  readonly run_id: string;
+  readonly thread: ThreadNote;
+  readonly claim: Claim | undefined;
+  readonly started: number;
+  stoppedAt: number | null;
+  /** It waits for its event to be taken: it does nothing by itself. */
+  yielding: boolean;
+  /** How many events of mode `custom` it has shown. */
+  shown: number;
+}
+
+export interface RunNote {
+  readonly run_id: string;
+  /** The name its messages carry. */
+  readonly tag: string;
+  readonly script: Script;
+  readonly thread: ThreadNote;
+  readonly framed: boolean;
+  readonly temporary: boolean;
+  readonly claims: Claim[];
+  state: RunState;
+  /** `rolled_back`: gone while it was active. `deleted`: gone after its end. */
+  fate: "present" | "rolled_back" | "deleted" | "swept" | "thread_deleted";
+  /** That of its last claim. */
+  lastExecution: Execution | null;
+  /** How many root checkpoints it had stored when it ended. */
+  saved: number;
+}
+
+/** One life of a thread: a thread that was deleted and made again is another one. */
+export interface ThreadNote {
+  readonly thread_id: string;
+  readonly name: string;
+  state: ThreadState;
+  deleted: boolean;
+  /** Runs in the order in which they ended. */
+  readonly ended: RunNote[];
+  readonly runs: RunNote[];
+  /** Since when its slot is free. */
+  freeSince: number;
+}
+
+export const isActive = (run: RunNote): boolean => run.fate === "present" && isActiveStatus(run.state.status);
+
+export const isActiveStatus = (status: string): boolean => status === "pending" || status === "running";

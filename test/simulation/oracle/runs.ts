@@ -1,0 +1,279 @@
+/** How a run may change: every transition of its row is held against the rules. */
+import type { JsonObject } from "../../../lib/json.ts";
+import { MAX_ATTEMPTS, scriptOf } from "../agent.ts";
+import type { Process } from "../node.ts";
+import type { World } from "../world.ts";
+import { Executions } from "./executions.ts";
+import {
+  type Claim,
+  isActive,
+  isActiveStatus,
+  LEFT_BY_RUN,
+  type RunNote,
+  type RunState,
+  type ThreadNote,
+  type ThreadState,
+} from "./notes.ts";
+
+export class RunRules {
+  readonly byId: Map<string, RunNote> = new Map();
+  /** Run ids that nothing may name any more. */
+  readonly gone: Set<string> = new Set();
+  readonly claims: Map<string, Claim> = new Map();
+  /** When a run was last claimed, ended or removed. */
+  progressAt = 0;
+  /** The database is as the batch in hand has left it. */
+  exact = true;
+  readonly #world: World;
+  readonly executions: Executions;
+
+  constructor(world: World) {
+    this.#world = world;
+    this.executions = new Executions(world, this.byId);
+  }
+
+  /** A batch has left the run's row so; `extra` is what it was made of. */
+  look(
+    run_id: string,
+    image: string | null,
+    extra: string | null,
+    threads: ReadonlyMap<string, ThreadNote>,
+    process: Process,
+    threadsBefore: ReadonlyMap<string, ThreadState>,
+  ): void {
+    const world = this.#world;
+    const known = this.byId.get(run_id);
+    if (image === null) {
+      if (known?.fate === "present") this.#vanished(known);
+      return;
+    }
+    const state = JSON.parse(image) as RunState;
+    if (this.gone.has(run_id)) world.violation("I3", `${known?.tag ?? run_id} was removed, and is back`);
+    else if (known) this.#changed(known, state, process, threadsBefore);
+    else this.#created(state, extra as string, threads.get(state.thread_id) as ThreadNote, process);
+  }
+
+  #created(state: RunState, extra: string, thread: ThreadNote, process: Process): void {
+    const world = this.#world;
+    const { run_id } = state;
+    const [stored, graph_id, context, active, strategy] = JSON.parse(extra) as [string, string, string, string, string];
+    const kwargs = JSON.parse(stored) as JsonObject & { context: JsonObject };
+    const script = scriptOf(kwargs.input, (kwargs.command ?? null) as JsonObject | null);
+    const note: RunNote = {
+      run_id,
+      tag: script.tag,
+      script,
+      thread,
+      framed: state.framed === 1,
+      temporary: state.temporary === 1,
+      claims: [],
+      state,
+      fate: "present",
+      lastExecution: null,
+      saved: 0,
+    };
+    const others = thread.runs.filter((run) => isActive(run));
+    this.byId.set(run_id, note);
+    thread.runs.push(note);
+    world.count("run created");
+    world.note(
+      `${process.name} creates ${note.tag} on ${thread.name}, ${state.status}${state.framed ? ", framed" : ""}`,
+    );
+    const { v } = JSON.parse(context) as JsonObject;
+    if (v !== kwargs.context["v"] || active !== graph_id) {
+      world.violation("I14", `${note.tag} has context ${kwargs.context["v"]}, its assistant had ${v}`);
+    }
+    this.#checkStrategy(note, strategy, others);
+    if (state.status === "running") {
+      this.#claimed(note, { ...state, claims: 0, attempt: 0, status: "pending" }, state, process);
+    } else if (state.status !== "pending") {
+      world.violation("status", `${note.tag} was created as ${state.status}`);
+    }
+  }
+
+  /** `others` were active before it. */
+  #checkStrategy(run: RunNote, strategy: string, others: readonly RunNote[]): void {
+    const world = this.#world;
+    const left = others.filter(({ state }) => strategy !== "interrupt" || state.cancelled !== 1);
+    const pending = [run, ...others].filter(({ state }) => state.status === "pending").length;
+    if (strategy !== "enqueue" && left.length > 0) {
+      world.violation("strategy", `${run.tag} (${strategy}) was made beside ${left.map(({ tag }) => tag).join()}`);
+    } else if (strategy === "enqueue" && pending > world.plan.pending_per_thread) {
+      world.violation("limits", `${run.tag} is the ${pending}th pending run of ${run.thread.name}`);
+    }
+  }
+
+  #vanished(run: RunNote): void {
+    const world = this.#world;
+    this.gone.add(run.run_id);
+    const was = run.state;
+    run.fate = run.thread.deleted
+      ? run.temporary && !isActiveStatus(was.status)
+        ? "swept"
+        : "thread_deleted"
+      : isActiveStatus(was.status)
+        ? "rolled_back"
+        : "deleted";
+    this.progressAt = world.scheduler.now;
+    world.count(`run ${run.fate}`);
+    world.note(`${run.tag} is ${run.fate}`);
+    if (isActiveStatus(was.status) && !world.clients.some((client) => client.mayRemove(run))) {
+      world.violation("lost", `${run.tag} is gone while ${was.status}, and nobody asked for that`);
+    }
+    if (this.exact) this.checkNothingLeft(run);
+  }
+
+  /** I3: what a removed run has left. An ended run's deletion leaves the state as it is. */
+  checkNothingLeft(run: RunNote): void {
+    const { database } = this.#world;
+    for (const table of run.fate === "deleted" ? (["run_frames"] as const) : LEFT_BY_RUN) {
+      const [row] = database.query(`select count(*) as count from ${table} where run_id = ?`, [run.run_id]);
+      if (Number(row?.count) > 0) {
+        this.#world.violation("I3", `${run.tag} is ${run.fate}, and ${row?.count} rows of ${table} are left`);
+      }
+    }
+  }
+
+  #changed(run: RunNote, is: RunState, process: Process, threadsBefore: ReadonlyMap<string, ThreadState>): void {
+    const world = this.#world;
+    const { now } = world.scheduler;
+    const was = run.state;
+    run.state = is;
+    const refuse = (rule: string, text: string): void =>
+      world.violation(rule, `${run.tag} ${was.status} -> ${is.status} by ${process.name}: ${text}`);
+    for (const key of ["thread_id", "seq", "created_at", "temporary"] as const) {
+      if (was[key] !== is[key]) refuse("I1", `${key} changed from ${was[key]} to ${is[key]}`);
+    }
+    if (is.claims < is.attempt) refuse("I12", `${is.claims} claims, ${is.attempt} attempts`);
+    if (!isActiveStatus(was.status)) {
+      if (was.status !== is.status || was.end_frame !== is.end_frame || was.ended_at !== is.ended_at) {
+        refuse("I1", "it had ended already");
+      }
+      return;
+    }
+    const owner = run.claims.at(-1);
+    if (was.status === "pending") {
+      if (is.status === "running") this.#claimed(run, was, is, process);
+      else if (is.status === "interrupted") this.#ended(run, is, process, threadsBefore);
+      else if (is.status !== "pending") refuse("I1", "it was not started");
+      else if (is.attempt !== was.attempt || is.claims !== was.claims) refuse("I12", "attempts changed");
+      return;
+    }
+    const over = (was.lease_until ?? 0) <= now || !owner?.process.alive;
+    if (is.status === "running") {
+      if (is.lease_token === was.lease_token) {
+        if (is.attempt !== was.attempt || is.claims !== was.claims) refuse("I12", "attempts changed");
+      } else {
+        if (!over) refuse("I2", `${owner?.process.name} still held it`);
+        this.#claimed(run, was, is, process);
+      }
+    } else if (is.status === "pending") {
+      const own = owner?.process === process;
+      const uncharged = is.attempt === was.attempt - (owner?.charged ?? 0);
+      if (own && uncharged) world.note(`${process.name} puts ${run.tag} back`);
+      else if (!over) refuse("I2", `${owner?.process.name} still held it`);
+      else if (is.attempt !== was.attempt) refuse("I12", `attempt ${was.attempt} became ${is.attempt}`);
+    } else {
+      if (owner?.process !== process) refuse("I2", `${owner?.process.name} held it`);
+      this.#ended(run, is, process, threadsBefore);
+    }
+  }
+
+  #claimed(run: RunNote, was: RunState, is: RunState, process: Process): void {
+    const world = this.#world;
+    const token = is.lease_token as string;
+    const charged = is.attempt - was.attempt;
+    this.progressAt = world.scheduler.now;
+    world.count("claim");
+    world.note(`${process.name} claims ${run.tag} attempt ${is.attempt}${is.cancelled ? ", cancelled" : ""}`);
+    if (this.claims.has(token)) world.violation("R1", `${run.tag} was claimed with a token that was used before`);
+    if (is.claims !== was.claims + 1) world.violation("R1", `${run.tag} has ${is.claims} claims after ${was.claims}`);
+    // It is claimed only to be ended.
+    const over = is.cancelled === 1 || was.attempt >= MAX_ATTEMPTS;
+    if (charged !== (over ? 0 : 1)) {
+      world.violation(
+        "I12",
+        `${run.tag} went from attempt ${was.attempt} to ${is.attempt}${over ? ", to be ended" : ""}`,
+      );
+    }
+    const last = run.claims.at(-1);
+    if (charged > 0 && was.attempt > 0 && last) {
+      const disturbed = this.executions.wasDisturbed(last.process, last.at) || !last.process.alive;
+      const { name } = last.process;
+      if (!disturbed) world.violation("I12", `${run.tag} starts again, and nothing had happened to ${name}`);
+    }
+    this.#checkOrder(run, is);
+    const claim: Claim = {
+      run_id: run.run_id,
+      token,
+      process,
+      at: world.scheduler.now,
+      attempt: is.attempt,
+      until: is.lease_until as number,
+      charged,
+    };
+    this.claims.set(token, claim);
+    run.claims.push(claim);
+  }
+
+  /** First in, first out; but what has begun comes before everything else of its thread. */
+  #checkOrder(run: RunNote, is: RunState): void {
+    const waiting = run.thread.runs.filter(
+      (other) => other !== run && other.fate === "present" && other.state.status === "pending",
+    );
+    const begun = waiting.find(({ state }) => state.saved === 1);
+    if (begun) this.#world.violation("order", `${run.tag} starts before ${begun.tag}, which has begun`);
+    if (is.saved === 1) return;
+    const earlier = waiting.find(({ state }) => state.seq < is.seq && state.due_at <= is.due_at);
+    if (earlier) this.#world.violation("order", `${run.tag} starts before ${earlier.tag}`);
+  }
+
+  #ended(run: RunNote, is: RunState, process: Process, threadsBefore: ReadonlyMap<string, ThreadState>): void {
+    const world = this.#world;
+    this.progressAt = world.scheduler.now;
+    world.count(`run ${is.status}`);
+    world.note(`${process.name} ends ${run.tag}: ${is.status}`);
+    if (is.ended_at === null || is.end_frame === null) {
+      world.violation("I6", `${run.tag} has ended without an end frame`);
+    }
+    const { thread } = run;
+    thread.ended.push(run);
+    if (!this.exact) return;
+    const [newest] = world.database.query(
+      `select checkpoint_id, (select count(*) from checkpoints where run_id = ?1) as count from checkpoints
+        where thread_id = ?2 and run_id = ?1 and ns = '' order by seq desc limit 1`,
+      [run.run_id, run.state.thread_id],
+    );
+    run.saved = Number(newest?.count ?? 0);
+    if (thread.state.hidden === 1) return;
+    const before = threadsBefore.get(thread.thread_id)?.head ?? thread.state.head;
+    const head = newest ? String(newest.checkpoint_id) : before;
+    if (thread.state.head !== head) {
+      world.violation("I4", `${run.tag} ended at ${head}, and the head of ${thread.name} is ${thread.state.head}`);
+    }
+  }
+
+  /** I2: checkpoints, writes and frames are accepted only of the one that holds the run. */
+  checkWriter(run_id: string, was: RunState | undefined, process: Process): void {
+    const run = this.byId.get(run_id);
+    const present = run?.fate === "present" ? run.state : undefined;
+    const runs = was?.status === "running" || present?.status === "running";
+    const owner = run?.claims.findLast(
+      (claim) => claim.token === was?.lease_token || claim.token === present?.lease_token,
+    );
+    if (!run || !runs || owner?.process !== process) {
+      const holder = owner?.process.name ?? "nobody";
+      this.#world.violation("I2", `${process.name} wrote for ${run?.tag ?? run_id}, which ${holder} holds`);
+    }
+  }
+
+  /** R3: a process that has stopped by itself has put its runs back. */
+  processStopped(process: Process): void {
+    for (const run of this.byId.values()) {
+      if (run.fate !== "present" || run.state.status !== "running") continue;
+      const claim = run.claims.at(-1);
+      if (claim?.process !== process || this.executions.wasDisturbed(process, claim.at)) continue;
+      this.#world.violation("R3", `${process.name} has stopped, and still holds ${run.tag}`);
+    }
+  }
+}

@@ -1,0 +1,116 @@
+/** What a seed decides before anything runs: the machines, the load and which faults can occur (swarm: each seed has its own). */
+import { Dice } from "./random.ts";
+
+export type Fault =
+  /** A storage call fails and nothing was written. */
+  | "fail_before"
+  /** A storage call fails and everything was written: its outcome is unknown. */
+  | "fail_after"
+  /** A storage call takes long, before or after it takes effect. */
+  | "delay"
+  /** The process ends within a storage call, before or after its commit. */
+  | "crash_in_call"
+  /** The process ends at any moment, and another one starts. */
+  | "crash"
+  /** The process is told to stop, and another one starts. */
+  | "terminate"
+  /** The process stands still, often for longer than a lease. */
+  | "pause"
+  /** Timers and turns of the event loop come late. */
+  | "slow_loop"
+  /** Nothing can be written for a while. */
+  | "disk_full"
+  | "agent_throws"
+  | "agent_hangs"
+  | "agent_ignores_stop"
+  /** Clients leave streams and waits before their end. */
+  | "disconnect";
+
+export const FAULTS: readonly Fault[] = [
+  "fail_before",
+  "fail_after",
+  "delay",
+  "crash_in_call",
+  "crash",
+  "terminate",
+  "pause",
+  "slow_loop",
+  "disk_full",
+  "agent_throws",
+  "agent_hangs",
+  "agent_ignores_stop",
+  "disconnect",
+];
+
+export interface Plan {
+  readonly seed: number;
+  /** `leases`: processes share the work. `file`: one executes, the others wait for its end. */
+  readonly mode: "leases" | "file";
+  /** The database is behind a network: batches are on their way for a while, and those of a dead process may still arrive. */
+  readonly remote: boolean;
+  readonly nodes: number;
+  readonly threads: number;
+  readonly clients: number;
+  /** How many requests each client makes. */
+  readonly requests: number;
+  /** How long a client thinks between requests, at most. */
+  readonly think_ms: number;
+  readonly lease_ms: number;
+  readonly run_timeout_ms: number;
+  readonly concurrency: number;
+  /** How many pending runs a thread may have. */
+  readonly pending_per_thread: number;
+  /** The longest message, in characters: long lists are stored as tails. */
+  readonly padding: number;
+  /** How long what has ended is kept: for ever, as far as a seed is concerned, unless it looks at what is swept. */
+  readonly retention: { readonly frames_ms: number; readonly stateless_ms: number; readonly idempotency_ms: number };
+  readonly faults: ReadonlySet<Fault>;
+  /** How likely a storage call is hit by each of its faults. */
+  readonly call_fault: number;
+  /** Faults of processes come at most this far apart. */
+  readonly process_fault_ms: number;
+  /** How far a machine's clock is off, at most. */
+  readonly skew_ms: number;
+  /** Which share of requests stops other runs. */
+  readonly conflict: number;
+}
+
+/** Longer than a seed's work and the wait after it. */
+export const SWEPT_MS = 300_000;
+
+/** The plan of a seed. `without` leaves faults out and `halve` halves the load so often: to find what a failure needs. */
+export function planOf(seed: number, without: readonly string[] = [], halve = 0, skew_ms = 0): Plan {
+  const dice = new Dice(seed, "plan");
+  const faults = new Set<Fault>();
+  // One seed in eight has none: then nothing at all may go wrong.
+  const calm = dice.chance(0.125);
+  for (const fault of FAULTS) {
+    const on = dice.chance(0.4);
+    if (on && !calm && !without.includes(fault)) faults.add(fault);
+  }
+  const mode = dice.chance(0.35) ? "file" : "leases";
+  const remote = mode === "leases" && dice.chance(0.5);
+  const kept = dice.chance(0.1) ? SWEPT_MS : 86_400_000;
+  const share = 2 ** halve;
+  return {
+    seed,
+    mode,
+    remote,
+    nodes: mode === "file" ? dice.between(1, 2) : dice.between(1, 3),
+    threads: dice.between(1, 4),
+    clients: Math.max(1, Math.ceil(dice.between(2, 5) / share)),
+    requests: Math.max(1, Math.ceil(dice.between(4, 9) / share)),
+    think_ms: dice.pick([50, 500, 2_000]),
+    lease_ms: dice.pick([1_000, 2_000, 4_000]),
+    run_timeout_ms: dice.pick([3_000, 8_000, 20_000]),
+    concurrency: dice.pick([1, 2, 10]),
+    pending_per_thread: dice.chance(0.2) ? 2 : 1_000,
+    padding: dice.pick([0, 0, 900]),
+    retention: { frames_ms: kept, stateless_ms: dice.pick([0, 3_000, 60_000]), idempotency_ms: kept },
+    faults,
+    skew_ms,
+    call_fault: dice.pick([0.01, 0.03, 0.08]),
+    process_fault_ms: dice.pick([1_500, 4_000, 10_000]),
+    conflict: dice.pick([0.1, 0.3, 0.6]),
+  };
+}

@@ -1,0 +1,273 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are pieces of code.
+/** Faults that are planted in a copy of the code: the simulation is worth what it finds of them. */
+import { spawn } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+
+export interface PlantedFault {
+  readonly name: string;
+  readonly file: string;
+  /** Stands in the file exactly once. */
+  readonly find: string;
+  readonly replace: string;
+  /** Why no behaviour that anybody may rely on changes; then it need not be found. */
+  readonly equivalent?: string;
+}
+
+export const PLANTED: readonly PlantedFault[] = [
+  {
+    name: "a claim does not ask whether the slot is free",
+    file: "adapters/sql/runs/claim.ts",
+    find: "and (t.slot_token is null or t.slot_until <= ${p.now}))",
+    replace: ")",
+  },
+  {
+    name: "a rolled-back run's slot is freed with its rows",
+    file: "adapters/sql/runs/create.ts",
+    find: "  const results = await driver.batch(statements);\n",
+    replace: `  if (eviction) {
+    const sql = \`update threads set slot_token = null, slot_until = null where thread_id = ?
+      and not exists (select 1 from runs r where r.thread_id = threads.thread_id and r.status = 'running')\`;
+    statements.push({ sql, args: [thread_id] });
+  }
+  const results = await driver.batch(statements);\n`,
+  },
+  {
+    name: "saving asks for no token",
+    file: "adapters/sql/checkpoints.ts",
+    find: "and run_id = ${settled(p.run_id)} and lease_token = ${settled(p.token)} and status = 'running'`;",
+    replace: "and run_id = ${settled(p.run_id)} and ${settled(p.token)} is not null and status = 'running'`;",
+  },
+  {
+    name: "a shut-down charges the attempt",
+    file: "adapters/sql/runs/lease.ts",
+    find: "attempt = attempt - charged,",
+    replace: "attempt = attempt,",
+  },
+  {
+    name: "the slot is freed when the executor is told to stop, not when it has settled",
+    file: "lib/execution.ts",
+    find: "    abort.abort(why);\n",
+    replace: "    abort.abort(why);\n    if (isLost(why)) void storage.releaseSlot(scope, lease).catch(() => {});\n",
+  },
+  {
+    name: "a worker has one token for all its claims",
+    file: "lib/worker.ts",
+    find: "({ token: ambient.uuid(), lease_until",
+    replace: "({ token: ((executing as { token?: string }).token ??= ambient.uuid()), lease_until",
+  },
+  {
+    name: "eviction misses pending runs",
+    file: "adapters/sql/runs/stop.ts",
+    find: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;",
+    replace: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, running)}`;",
+  },
+  {
+    name: "no heartbeat",
+    file: "lib/lease.ts",
+    find: "schedule(until - ambient.now() - (2 * lease_ms) / 3);",
+    replace: "",
+  },
+  {
+    name: "an end is told twice",
+    file: "lib/ending.ts",
+    find: 'tape.publish("end", JSON.stringify({ run_id, status }));',
+    replace: 'for (const _ of [1, 2]) tape.publish("end", JSON.stringify({ run_id, status }));',
+  },
+  {
+    name: "frames are shown before they are stored",
+    file: "lib/journal.ts",
+    find: "        frames.push({ event, data: text });\n",
+    replace: "        frames.push({ event, data: text });\n        tape.publish(event, text);\n",
+  },
+  {
+    name: "frame ids start again in a later attempt",
+    file: "lib/journal.ts",
+    find: "framed ? last_frame + 1 :",
+    replace: "framed ? 1 :",
+  },
+  {
+    name: "frame ids of a later attempt leave a gap",
+    file: "lib/journal.ts",
+    find: "framed ? last_frame + 1 :",
+    replace: "framed ? last_frame + 2 :",
+  },
+  {
+    name: "the idempotency key is not kept",
+    file: "adapters/sql/runs/create.ts",
+    find: "if (idempotency) statements.push(insertKey(",
+    replace: "if (idempotency && run_id === thread_id) statements.push(insertKey(",
+  },
+  {
+    name: "the idempotency key goes with its run",
+    file: "adapters/sql/runs/create.ts",
+    find: "select k.body_hash as key_hash, r.* from idempotency_keys k\n    left join runs",
+    replace: "select k.body_hash as key_hash, r.* from idempotency_keys k\n    join runs",
+  },
+  {
+    name: "a run that was cancelled is executed by the worker that claims it next",
+    file: "lib/worker.ts",
+    find: '(claimed.cancelled ? "cancelled" : stopping',
+    replace: "(stopping",
+  },
+  {
+    name: "a rollback leaves pending writes",
+    file: "adapters/sql/runs/stop.ts",
+    find: 'const LEFT = ["checkpoints", "checkpoint_writes", "channel_values"] as const;',
+    replace: 'const LEFT = ["checkpoints", "channel_values"] as const;',
+  },
+  {
+    name: "attempts are never exhausted",
+    file: "adapters/sql/runs/claim.ts",
+    find: "or attempt >= (select value",
+    replace: "or attempt >= 1000 + (select value",
+  },
+  {
+    name: "a worker adopts the leases of the living",
+    file: "adapters/sql/runs/claim.ts",
+    find: "status = 'running' and lease_until <= ${p.now}`;",
+    replace: "status = 'running' and lease_until <= ${p.now} + 600`;",
+  },
+  {
+    name: "no wake-up and no poll",
+    file: "lib/worker.ts",
+    find: "    if (!claiming && room()) claim();\n",
+    replace: "    if (!claiming && room() && wakes < 5) claim();\n",
+  },
+  {
+    name: "a run resumes from the start",
+    file: "adapters/sql/runs/row.ts",
+    find: "resumed: stored.saved === 1",
+    replace: "resumed: false",
+  },
+  {
+    name: "reject does not look whether the thread is busy",
+    file: "adapters/sql/runs/create.ts",
+    find: "(p) => sql`not ${busy} and",
+    replace: "(p) => sql`",
+  },
+  {
+    name: "the newest run of a thread goes first",
+    file: "adapters/sql/runs/claim.ts",
+    find: "e.seq < n.seq and +e.due_at",
+    replace: "e.seq > n.seq and +e.due_at",
+  },
+  {
+    name: "a run is made from an assistant that has changed since",
+    file: "adapters/sql/runs/create.ts",
+    find: "and a.revision = ${p.assistant_revision})",
+    replace: "and ${p.assistant_revision} is not null)",
+  },
+  {
+    name: "an executor that ignores its signal is never given up",
+    file: "lib/execution.ts",
+    find: "        giveUp?.();\n",
+    replace: "",
+  },
+  {
+    name: "a run may take for ever",
+    file: "lib/execution.ts",
+    find: '() => stop("timed_out"));',
+    replace: "() => {});",
+  },
+  {
+    name: "a resumed stream begins with the last frame again",
+    file: "lib/runs/follow.ts",
+    find: "tape.read(await place(run.run_id, tape, after), onLeave)",
+    replace: "tape.read((await place(run.run_id, tape, after)) - 1, onLeave)",
+  },
+  {
+    name: "what an interrupted run has done is not its thread's state",
+    file: "lib/execution.ts",
+    find: "const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint());",
+    replace:
+      "const head = cancelled ? null : (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint());",
+  },
+  {
+    name: "the end of a run that nobody executed has the id of its last frame",
+    file: "adapters/sql/runs/end.ts",
+    find: "then ${lastFrame} + 1 else",
+    replace: "then ${lastFrame} else",
+  },
+  {
+    name: "a shut-down leaves its runs to their leases",
+    file: "lib/execution.ts",
+    find: "if (!(await insist(() => storage.requeueRun(scope, lease, ambient.now())))) stop(",
+    replace: "if (run_id === thread_id) stop(",
+  },
+  {
+    name: "who waits for a cancelled run is answered at once",
+    file: "lib/runs/stop.ts",
+    find: "if (wait) await Promise.all(runs.map(settled));",
+    replace: "",
+  },
+];
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+
+/** The code with the fault in it. Throws when the text to replace is not there exactly once. */
+export function plant({ name, file, find, replace }: PlantedFault): string {
+  const source = readFileSync(join(root, file), "utf8");
+  const count = source.split(find).length - 1;
+  if (count !== 1) throw new Error(`"${name}": its text stands ${count} times in ${file}; it must be planted anew`);
+  return source.replace(find, () => replace);
+}
+
+/** The seed that finds the fault, and how; null when none of the first `seeds` does. */
+function search(fault: PlantedFault, seeds: number): Promise<string | null> {
+  const folder = mkdtempSync(join(tmpdir(), "greenroom-planted-"));
+  for (const name of ["lib", "adapters", "package.json", "test/simulation"]) {
+    cpSync(join(root, name), join(folder, name), { recursive: true });
+  }
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+  writeFileSync(join(folder, fault.file), plant(fault));
+  const args = process.versions["deno"] ? ["run", "-A", "--no-check"] : [];
+  const child = spawn(process.execPath, [
+    ...args,
+    join(folder, "test/simulation/main.ts"),
+    "--stop",
+    "--seeds",
+    String(seeds),
+    ...(process.env["SIM_IGNORE"] ? ["--ignore", process.env["SIM_IGNORE"]] : []),
+  ]);
+  let output = "";
+  child.stdout.on("data", (bytes: Uint8Array) => {
+    output += new TextDecoder().decode(bytes);
+  });
+  child.stderr.on("data", (bytes: Uint8Array) => {
+    output += new TextDecoder().decode(bytes);
+  });
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code) => {
+      rmSync(folder, { recursive: true, force: true });
+      const found = /^seed \d+ FAILED.*$/m.exec(output)?.[0] ?? null;
+      if (found === null && code !== 0) reject(new Error(`${fault.name}:\n${output}`));
+      else resolve(found);
+    });
+  });
+}
+
+/** Shows for each planted fault what finds it. False when one that should be found is not. */
+export async function showPlanted(seeds: number, jobs: number, only: RegExp): Promise<boolean> {
+  const faults = PLANTED.filter(({ name }) => only.test(name));
+  // All of them before the first one: a fault that cannot be planted is no survivor.
+  for (const fault of faults) plant(fault);
+  let missed = 0;
+  let at = 0;
+  const work = async (): Promise<void> => {
+    while (at < faults.length) {
+      const fault = faults[at++] as PlantedFault;
+      const found = await search(fault, seeds);
+      if (found === null && !fault.equivalent) missed++;
+      const survives = fault.equivalent ? `survives, as it may: ${fault.equivalent}` : "SURVIVES";
+      console.log(`${fault.name}\n    ${found?.slice(0, 160) ?? survives}`);
+    }
+  };
+  await Promise.all(Array.from({ length: jobs }, work));
+  console.log(`${faults.length} faults planted, ${missed} not found`);
+  return missed === 0;
+}

@@ -1,0 +1,130 @@
+/** Virtual time: one heap of events. Between two events every microtask runs to its end, so an event's consequences are whole. */
+import type { Dice } from "./random.ts";
+
+/** A simulated process. What belongs to one that is dead never runs again; what belongs to a paused one waits. */
+export interface Owner {
+  readonly name: string;
+  alive: boolean;
+  paused: boolean;
+}
+
+interface Event {
+  time: number;
+  /** Orders events of one time: drawn, so that every order occurs. */
+  tie: number;
+  readonly order: number;
+  readonly owner: Owner | null;
+  fn: (() => void) | null;
+}
+
+const before = (a: Event, b: Event): boolean =>
+  a.time !== b.time ? a.time < b.time : a.tie !== b.tie ? a.tie < b.tie : a.order < b.order;
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+export class Scheduler {
+  now: number;
+  readonly #dice: Dice;
+  readonly #heap: Event[] = [];
+  readonly #held = new Map<Owner, Event[]>();
+  // The last event that was queued behind others of its owner, per owner.
+  readonly #queued = new WeakMap<Owner, Event>();
+  #count = 0;
+  steps = 0;
+
+  constructor(dice: Dice, start: number) {
+    this.#dice = dice;
+    this.now = start;
+  }
+
+  /** Calls `fn` after `ms`, unless its owner is dead by then; the result cancels it. */
+  at(ms: number, owner: Owner | null, fn: () => void): () => void {
+    const event = this.#add(this.now + Math.max(0, Math.round(ms)), this.#dice.bits(), owner, fn);
+    return () => {
+      event.fn = null;
+    };
+  }
+
+  /** As `at`, but never before what the same owner queued earlier for the same time or a later one. */
+  queue(ms: number, owner: Owner, fn: () => void): void {
+    const last = this.#queued.get(owner);
+    let time = this.now + ms;
+    let tie = this.#dice.bits();
+    if (last && last.time >= time) {
+      time = last.time;
+      tie = Math.max(tie, last.tie);
+    }
+    this.#queued.set(owner, this.#add(time, tie, owner, fn));
+  }
+
+  #add(time: number, tie: number, owner: Owner | null, fn: () => void): Event {
+    const event: Event = { time, tie, order: this.#count++, owner, fn };
+    if (owner?.alive ?? true) this.#push(event);
+    return event;
+  }
+
+  /** Lets what waited for a paused owner happen now, in its order. */
+  resume(owner: Owner): void {
+    owner.paused = false;
+    const held = this.#held.get(owner) ?? [];
+    this.#held.delete(owner);
+    for (const event of held) {
+      event.time = this.now;
+      event.tie = 0;
+      this.#push(event);
+    }
+  }
+
+  /** Runs events until `done` says so or none is left before `until`. False when time ran out. */
+  async run(until: number, done: () => boolean): Promise<boolean> {
+    while (!done()) {
+      const event = this.#heap[0];
+      if (!event || event.time > until) {
+        this.now = until;
+        return false;
+      }
+      this.#pop();
+      if (!event.fn || (event.owner && !event.owner.alive)) continue;
+      if (event.owner?.paused) {
+        const held = this.#held.get(event.owner);
+        if (held) held.push(event);
+        else this.#held.set(event.owner, [event]);
+        continue;
+      }
+      this.now = event.time;
+      this.steps++;
+      event.fn();
+      await turn();
+    }
+    return true;
+  }
+
+  #push(event: Event): void {
+    const heap = this.#heap;
+    let at = heap.length;
+    heap.push(event);
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (!before(event, heap[parent] as Event)) break;
+      heap[at] = heap[parent] as Event;
+      at = parent;
+    }
+    heap[at] = event;
+  }
+
+  #pop(): void {
+    const heap = this.#heap;
+    const last = heap.pop() as Event;
+    if (heap.length === 0) return;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && before(heap[child + 1] as Event, heap[child] as Event)) child++;
+      if (!before(heap[child] as Event, last)) break;
+      heap[at] = heap[child] as Event;
+      at = child;
+    }
+    heap[at] = last;
+  }
+}

@@ -1,0 +1,35 @@
+/** Runs one seed. */
+import { Database } from "./database.ts";
+import { planOf } from "./plan.ts";
+import { makeSteady } from "./steady.ts";
+import { type Outcome, World } from "./world.ts";
+
+export interface SimulateOptions {
+  /** Faults to leave out. */
+  readonly without?: readonly string[];
+  /** How often to halve the load. */
+  readonly halve?: number;
+  /** How far the machines' clocks are off, at most. Leases are counted by each process's own clock: what is found then is no fault. */
+  readonly skew_ms?: number;
+  /** How many of the last things that happened are told. */
+  readonly trace?: number;
+  /** Violations that count for nothing, by their text. */
+  readonly ignore?: RegExp;
+}
+
+let open: Promise<Database> | undefined;
+
+/** The outcome depends on the seed and the options alone. Seeds run one after the other: they share a database. */
+export async function simulate(seed: number, options: SimulateOptions = {}): Promise<Outcome> {
+  open ??= Database.open();
+  const database = await open;
+  database.clear();
+  const plan = planOf(seed, options.without, options.halve, options.skew_ms);
+  const world = new World(plan, database, options.trace ?? 200, options.ignore ?? null);
+  const restore = makeSteady();
+  try {
+    return await world.run();
+  } finally {
+    restore();
+  }
+}

@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import process from "node:process";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { PLANTED, plant } from "./planted.ts";
+import { simulate } from "./simulate.ts";
+
+const RUNTIMES: Readonly<Record<string, readonly string[]>> = {
+  bun: [],
+  deno: ["run", "-A", "--no-check"],
+  node: [],
+};
+const runtime = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
+const folder = fileURLToPath(new URL(".", import.meta.url));
+const PARTS = 14;
+const PART = 50;
+/** Each runtime has seeds of its own. */
+const FIRST = 1 + Object.keys(RUNTIMES).indexOf(runtime) * PARTS * PART;
+
+describe("simulation", () => {
+  for (let part = 0; part < PARTS; part++) {
+    const from = FIRST + part * PART;
+    it(`finds nothing in seeds ${from} to ${from + PART - 1}`, async () => {
+      for (let seed = from; seed < from + PART; seed++) {
+        const { violations, trace } = await simulate(seed);
+        const replay = `node test/simulation/main.ts --seed ${seed} --trace`;
+        const text = violations.map(({ rule, text }) => `${rule}: ${text}`).join("\n");
+        assert.equal(violations.length, 0, `${text}\nreplay: ${replay}\n${trace.join("\n")}`);
+      }
+    });
+  }
+
+  it("goes the same way again", async () => {
+    for (let seed = FIRST; seed < FIRST + 10; seed++) {
+      const [first, again] = [await simulate(seed), await simulate(seed)];
+      assert.equal(again.hash, first.hash, `seed ${seed}`);
+    }
+  });
+
+  // One of them asks the others.
+  if (runtime === "node") {
+    it("goes the same way on every runtime", async () => {
+      const [own, ...others] = await Promise.all(Object.keys(RUNTIMES).map(hashes));
+      assert.equal(own?.length, 20);
+      for (const other of others) assert.deepEqual(other, own);
+    });
+  }
+
+  it("has every planted fault's text in the code", () => {
+    assert.ok(PLANTED.length >= 15);
+    for (const fault of PLANTED) assert.notEqual(plant(fault), "");
+  });
+});
+
+/** Seeds with their hashes, as a runtime prints them. */
+function hashes(name: string): Promise<readonly string[]> {
+  const program = join(folder, "../../node_modules/.bin", name);
+  const args = [...(RUNTIMES[name] ?? []), join(folder, "main.ts"), "--from", "5001", "--seeds", "20", "--hashes"];
+  const child = spawn(name === "node" ? process.execPath : program, args, { stdio: ["ignore", "pipe", "inherit"] });
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+  });
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", () => resolve(output.split("\n").filter((line) => /^\d+ [0-9a-f]{16}$/.test(line))));
+  });
+}

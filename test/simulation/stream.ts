@@ -1,0 +1,156 @@
+/** What one reader has seen of a run's frames, over all its connections; and what all readers of a run must agree on. */
+import type { Frame, FrameReader } from "../../lib/events.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { Process } from "./node.ts";
+import type { World } from "./world.ts";
+
+/** Frames that anybody has seen, by run and id. */
+export class Frames {
+  readonly #world: World;
+  readonly byRun: Map<string, Map<number, string>> = new Map();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  /** I6: two readers never differ on what an id names. */
+  see(run_id: string, id: number, text: string): void {
+    const known = this.byRun.get(run_id) ?? new Map<number, string>();
+    this.byRun.set(run_id, known);
+    const before = known.get(id);
+    if (before === undefined) known.set(id, text);
+    else if (before !== text) {
+      const tag = this.#world.oracle.runs.byId.get(run_id)?.tag;
+      this.#world.violation("I6", `frame ${id} of ${tag} was ${before}, and is ${text}`);
+    }
+  }
+}
+
+/** One reader of a run, which reconnects. */
+export class Reader {
+  readonly run_id: string;
+  /** Id of the last frame: where a resumed stream goes on. */
+  last = 0;
+  ended = false;
+  frames = 0;
+  readonly #world: World;
+  readonly name: string;
+  // Where the present connection began to know what comes next.
+  #contiguous: boolean;
+  // The last frame of this connection.
+  #shown = 0;
+
+  constructor(world: World, name: string, run_id: string, after = 0) {
+    this.#world = world;
+    this.name = name;
+    this.run_id = run_id;
+    this.last = after;
+    this.#contiguous = true;
+  }
+
+  /** A new connection. What a run without stored frames has shown meanwhile is not seen again. */
+  connect(): void {
+    this.#contiguous = this.#world.oracle.runs.byId.get(this.run_id)?.framed ?? false;
+    this.#shown = 0;
+    this.ended = false;
+  }
+
+  see(frame: Frame): void {
+    const world = this.#world;
+    const run = world.oracle.runs.byId.get(this.run_id);
+    const tag = run?.tag ?? this.run_id;
+    const refuse = (text: string): void =>
+      world.violation(
+        "I6",
+        `${this.name} reads ${tag}: frame ${frame.id} ${frame.event} ${frame.data.slice(0, 200)}: ${text}`,
+      );
+    this.frames++;
+    if (this.ended) refuse("it comes after the end");
+    const data = JSON.parse(frame.data) as JsonObject | null;
+    if (frame.id === null && frame.event === "end") {
+      // Told again to who has seen it.
+      this.ended = true;
+      if (run?.fate === "present" && this.last !== run.state.end_frame)
+        refuse(`the end is frame ${run.state.end_frame}`);
+      return;
+    }
+    if (frame.id === null) {
+      if (frame.event !== "metadata" || typeof data?.["missing_before"] !== "number") {
+        refuse("it has no id");
+        return;
+      }
+      if (run?.framed && run.fate === "present") refuse("frames that are stored are missing");
+      this.last = Math.max(this.last, data["missing_before"] - 1);
+      return;
+    }
+    if (typeof frame.id !== "number" || !Number.isSafeInteger(frame.id)) {
+      refuse("its id is no whole number");
+      return;
+    }
+    // A process that never saw the frames of a run counts its own: ids increase within the connection.
+    const before = this.#contiguous && !this.#isEnding(frame) ? this.last : this.#shown;
+    if (frame.id <= before) refuse(`it comes after frame ${before}`);
+    this.#shown = frame.id;
+    const present = run?.fate === "present" && (frame.event !== "end" || data?.["status"] !== "rollback");
+    if (present && run.framed && this.#contiguous && frame.id !== this.last + 1 && !this.#isEnding(frame)) {
+      refuse(`it comes after frame ${this.last}`);
+    }
+    this.last = frame.id;
+    if (frame.event === "end") {
+      this.ended = true;
+      if (present) {
+        if (data?.["status"] !== run.state.status) refuse(`the run is ${run.state.status}`);
+        if (frame.id !== run.state.end_frame) refuse(`the end of the run is frame ${run.state.end_frame}`);
+      }
+    }
+    if (present && !this.#isEnding(frame)) world.frames.see(this.run_id, frame.id, `${frame.event} ${frame.data}`);
+  }
+
+  /** The run was removed: what is told then is made where it is told. */
+  #isEnding(frame: Frame): boolean {
+    if (frame.event !== "error" && frame.event !== "end") return false;
+    return /RunRolledBack|RunDeleted|"rollback"/.test(frame.data);
+  }
+
+  /** The server closed the stream. */
+  closed(process: Process): void {
+    if (this.ended || process.stopping) return;
+    const tag = this.#world.oracle.runs.byId.get(this.run_id)?.tag;
+    this.#world.violation(
+      "I6",
+      `${this.name} reads ${tag}: ${process.name} closed the stream after frame ${this.last} without an end`,
+    );
+  }
+}
+
+/** Reads a stream as the HTTP layer does, one frame or several at a time. The result leaves it. */
+export function pump(
+  process: Process,
+  frames: FrameReader,
+  several: () => boolean,
+  handle: {
+    readonly frame: (frame: Frame) => void;
+    readonly closed: () => void;
+    readonly failed: (error: unknown) => void;
+  },
+): () => void {
+  const iterator = frames[Symbol.asyncIterator]();
+  let left = false;
+  const read = async (): Promise<void> => {
+    while (true) {
+      const next = await iterator.next();
+      if (!process.alive || left) return;
+      if (next.done) return handle.closed();
+      handle.frame(next.value);
+      if (!several()) continue;
+      for (const frame of frames.take()) if (!left) handle.frame(frame);
+    }
+  };
+  read().catch((error: unknown) => {
+    if (process.alive && !left) handle.failed(error);
+  });
+  return () => {
+    left = true;
+    void iterator.return?.();
+  };
+}

@@ -1,0 +1,60 @@
+/** What one reader has seen of a thread's stream, over all its connections. */
+import type { Frame } from "../../lib/events.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { ThreadNote } from "./oracle/notes.ts";
+import type { World } from "./world.ts";
+
+/** One reader of a thread's runs, which reconnects at the place where it was. */
+export class ThreadReader {
+  readonly name: string;
+  readonly thread_id: string;
+  /** The last frame that has a place. */
+  at: { readonly seq: number; readonly frame: number } = { seq: 0, frame: 0 };
+  /** Frames seen by run. */
+  readonly seen: Map<number, number[]> = new Map();
+  readonly done: Set<string> = new Set();
+  readonly #world: World;
+  readonly #life: ThreadNote | undefined;
+  #run: string | null = null;
+
+  constructor(world: World, name: string, thread_id: string) {
+    this.#world = world;
+    this.#life = world.oracle.threads.get(thread_id);
+    this.name = name;
+    this.thread_id = thread_id;
+  }
+
+  see(frame: Frame): void {
+    const world = this.#world;
+    const refuse = (text: string): void =>
+      world.violation("I6", `${this.name}: frame ${frame.id} ${frame.event} ${frame.data.slice(0, 200)}: ${text}`);
+    const data = JSON.parse(frame.data) as JsonObject;
+    // Of a thread that was deleted and made again the places mean something else.
+    if (world.oracle.threads.get(this.thread_id) !== this.#life) return;
+    if (frame.event === "error" || frame.event === "end") refuse("a thread's stream has none");
+    if (typeof data?.["run_id"] === "string") this.#run = data["run_id"];
+    const run = this.#run === null ? undefined : world.oracle.runs.byId.get(this.#run);
+    if (frame.event === "run_done") {
+      const run_id = String(data["run_id"]);
+      if (this.done.has(run_id)) refuse("it is told twice");
+      this.done.add(run_id);
+      if (run?.fate === "present" && run.state.status !== data["status"]) refuse(`the run is ${run.state.status}`);
+    }
+    if (frame.id === null) return;
+    const [seq, id] = String(frame.id).split("-").map(Number);
+    if (seq === undefined || id === undefined || !Number.isSafeInteger(seq) || !Number.isSafeInteger(id)) {
+      if (data?.["status"] !== "rollback") refuse("its id names no place");
+      return;
+    }
+    this.at = { seq, frame: id };
+    const ids = this.seen.get(seq) ?? [];
+    this.seen.set(seq, ids);
+    const last = ids.at(-1) ?? 0;
+    const present = run?.fate === "present" && run.state.seq === seq;
+    if (id <= last && present) refuse(`it comes after frame ${last} of that run`);
+    ids.push(id);
+    if (!present || frame.event === "run_done") return;
+    if (run.framed && id !== last + 1) refuse(`it comes after frame ${last} of that run`);
+    world.frames.see(run.run_id, id, `${frame.event} ${frame.data}`);
+  }
+}
