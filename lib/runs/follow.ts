@@ -144,6 +144,8 @@ export function createFollower({ storage, scope, ambient, events, threads }: Fol
 
   /** Where to read from: ids that no run has are unknown, and everything is read then. */
   async function place(run_id: string, tape: Tape, after: number): Promise<number> {
+    // An id from elsewhere may be that of the end, which is no stored frame.
+    if (after > tape.lastId && open(tape)) await end(run_id, tape);
     if (after > tape.lastId && tape.stored && !tape.outcome) {
       // Another process may have shown it.
       const [frame] = await storage.readFrames(scope, run_id, after - 1);
