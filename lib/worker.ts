@@ -224,8 +224,6 @@ export function createWorker(options: WorkerOptions): Worker {
     };
   }
 
-  const place: Place = { counters, next, wake };
-
   function forgetEarly(): void {
     if (reserved + ending === 0) early.clear();
   }
@@ -234,6 +232,16 @@ export function createWorker(options: WorkerOptions): Worker {
 
   function start(claimed: ClaimedRun): void {
     const { run_id } = claimed.run;
+    let looked = false;
+    const place: Place = {
+      counters,
+      wake,
+      next() {
+        const claim = next();
+        looked = claim !== null;
+        return claim;
+      },
+    };
     const execution = startExecution(options, place, graphs.get(claimed.run.graph_id) as GraphInfo, claimed);
     executing.add(execution);
     counters.started++;
@@ -248,8 +256,8 @@ export function createWorker(options: WorkerOptions): Worker {
         tape.live = false;
         if (!tape.outcome) options.onLeft(run_id, tape);
       }
-      // Its end frees its place for those that waited for it.
-      if (backlog || claiming) wake();
+      // Its end frees its place for those that waited for it, and its thread, if nobody looked in the batch of its end.
+      if (backlog || claiming || (blocked && !looked)) wake();
       idle();
     });
   }
