@@ -243,7 +243,12 @@ export function startExecution(
       while (true) {
         const next = await pull(iterator);
         if (!next || next.done) break;
-        await yields.take(next.value);
+        try {
+          await yields.take(next.value);
+        } catch (error) {
+          await leave(iterator, error);
+          throw error;
+        }
         if (journal.full()) await journal.flush();
         if (++taken % BUSY_EVENTS === 0 || ambient.now() - turnedAt >= BUSY_MS) {
           // Bytes leave only when the event loop turns.
@@ -265,6 +270,21 @@ export function startExecution(
       };
       if (abandoned) giveUp();
       else iterator.next().then(resolve, reject);
+    });
+  }
+
+  /** An executor whose event cannot be taken is stopped: it settles, or is abandoned, before its run ends. */
+  function leave(iterator: AsyncIterator<ExecutorEvent>, error: unknown): Promise<void> {
+    abort.abort(error);
+    return new Promise((resolve) => {
+      const cancel = ambient.timer(ABANDON_MS, resolve);
+      const left = async (): Promise<unknown> => iterator.return?.();
+      left()
+        .catch(() => {})
+        .then(() => {
+          cancel();
+          resolve();
+        });
     });
   }
 

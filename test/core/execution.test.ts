@@ -650,6 +650,31 @@ describe("a run that is stopped", () => {
   });
 });
 
+describe("an executor whose event cannot be taken", () => {
+  it("is stopped and has settled before its run ends", async () => {
+    const clock = testClock();
+    const order: string[] = [];
+    await using kit = await clockedService(clock, {
+      executor: graph(async function* (_job, signal) {
+        signal.addEventListener("abort", () => order.push("aborted"));
+        try {
+          yield { type: "nonsense" } as unknown as ExecutorEvent;
+        } finally {
+          order.push("left");
+        }
+      }),
+    });
+    const { result } = await kit.service.runs.wait(null, ask("g"));
+    const ended = result.then((value) => {
+      order.push("ended");
+      return value as { __error__: JsonObject };
+    });
+    await advanceUntil(clock, () => order.includes("ended"));
+    assert.match(String((await ended).__error__["message"]), /neither a stream nor a state event/);
+    assert.deepEqual(order, ["aborted", "left", "ended"]);
+  });
+});
+
 describe("a lease", () => {
   const waiting = (signals: AbortSignal[]): Executor =>
     graph(async function* (_job, signal) {
