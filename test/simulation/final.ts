@@ -212,7 +212,7 @@ async function checkThreadStream(world: World, thread: ThreadNote, dice: Dice): 
           closed: () => reject(new Error(`the stream of ${thread.name} was closed`)),
           failed: reject,
         });
-        const cancel = scheduler.at(700, process, () => done());
+        const cancel = scheduler.at(1_600, process, () => done());
         const done = (): void => {
           cancel();
           leave();

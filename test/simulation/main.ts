@@ -86,6 +86,7 @@ async function runInParts(from: number, count: number): Promise<number> {
       stdio: ["ignore", "pipe", "inherit"],
     });
     let failed = 0;
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => child.kill());
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
       failed += text.match(/^seed \d+ FAILED/gm)?.length ?? 0;
       process.stdout.write(text.replace(/^\d+ seeds in .*\n/gm, ""));

@@ -140,7 +140,7 @@ export class SimulatedNode {
     if (!process.started || process.paused) return;
     process.paused = true;
     this.#world.note(`${process.name} stands still for ${ms}`);
-    this.#world.oracle.executions.disturbed(process);
+    this.#world.oracle.executions.disturbed(process, this.#world.scheduler.now + ms);
     this.#world.scheduler.at(ms, null, () => {
       if (!process.alive) return;
       this.#world.note(`${process.name} goes on`);
@@ -226,7 +226,7 @@ export class SimulatedNode {
       if (!process.alive) return never;
       if (on("delay")) {
         const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
-        world.oracle.executions.disturbed(process);
+        world.oracle.executions.disturbed(process, scheduler.now + ms);
         // On the wire it is late by itself: it may find another world, and its sender dead.
         await wait(ms, plan.remote ? null : process);
       }
@@ -254,8 +254,9 @@ export class SimulatedNode {
         throw new InjectedFault("the store did not answer");
       }
       if (on("delay", 0.5)) {
-        world.oracle.executions.disturbed(process);
-        await wait(dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400), process);
+        const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
+        world.oracle.executions.disturbed(process, scheduler.now + ms);
+        await wait(ms, process);
       }
       return answer;
     }
