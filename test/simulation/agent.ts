@@ -2,7 +2,7 @@
 import { checkpointId, recordedState } from "../../lib/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
-import type { Process } from "./node.ts";
+import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";
 
 /** What a run is told to do. It is the run's input, or the answer to a question of an earlier run. */
@@ -50,8 +50,6 @@ export function scriptOf(input: Json | undefined, command: JsonObject | null): S
   return (command?.resume ?? input) as unknown as Script;
 }
 
-const never: Promise<never> = new Promise(() => {});
-
 export function agentExecutor(world: World, process: Process): Executor {
   return {
     graphs: () =>
@@ -63,7 +61,7 @@ export function agentExecutor(world: World, process: Process): Executor {
     state: (graph_id) => (graph_id === "saver" ? recordedState : null),
     async *execute(job, signal) {
       // The process may have ended a moment ago, with this step of its work still to come.
-      if (!process.alive) await never;
+      if (!process.alive) await never();
       const execution = world.oracle.executions.start(process, job);
       signal.addEventListener("abort", () => world.oracle.executions.stop(execution, String(signal.reason)));
       try {

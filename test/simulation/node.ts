@@ -42,7 +42,8 @@ export class Process implements Owner {
   }
 }
 
-const never: Promise<never> = new Promise(() => {});
+/** Who waits for it waits for ever. A new one each time: a promise holds on to all who wait for it. */
+export const never = (): Promise<never> => new Promise(() => {});
 
 export class SimulatedNode {
   readonly index: number;
@@ -223,7 +224,7 @@ export class SimulatedNode {
       plan.faults.has(fault) && !world.quiet && dice.chance(plan.call_fault * share);
 
     async function call<Answer>(kind: string, ask: () => Promise<Answer>): Promise<Answer> {
-      if (!process.alive) return never;
+      if (!process.alive) return never();
       if (on("delay")) {
         const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
         world.oracle.executions.disturbed(process, scheduler.now + ms);
@@ -233,7 +234,7 @@ export class SimulatedNode {
       const crashes = process.alive && on("crash_in_call", 0.3);
       if (crashes && dice.chance(0.3)) {
         process.node.crash(`crashes before a ${kind}`);
-        return never;
+        return never();
       }
       if (on("fail_before")) {
         world.note(`${process.name} ${kind} fails`);
@@ -242,10 +243,10 @@ export class SimulatedNode {
         throw new InjectedFault("the store could not be reached");
       }
       const answer = await ask();
-      if (!process.alive) return never;
+      if (!process.alive) return never();
       if (crashes) {
         process.node.crash(`crashes after a ${kind}`);
-        return never;
+        return never();
       }
       if (on("fail_after")) {
         world.note(`${process.name} ${kind} takes effect, and fails`);
