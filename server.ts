@@ -1,10 +1,13 @@
 /** The HTTP entry: `createHandler` serves a service's deployment routes. Run as a program, it is the stand-alone server. */
 import { IttyRouter } from "itty-router";
+import { anybody, useOf as purposeOf, type Visitor } from "./lib/access.ts";
 import { ServiceError } from "./lib/errors.ts";
+import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./lib/http/feedback.ts";
 import { createGate } from "./lib/http/gate.ts";
 import { metricsText, PROMETHEUS } from "./lib/http/metrics.ts";
 import openapi from "./lib/http/openapi.json" with { type: "json" };
 import * as parse from "./lib/http/parse/mod.ts";
+import { readUsageQuery } from "./lib/http/parse/usage.ts";
 import {
   accepted,
   empty,
@@ -16,8 +19,12 @@ import {
   selectedState,
 } from "./lib/http/respond.ts";
 import { type Bodies, sseBody, waitBody } from "./lib/http/sse.ts";
+import { usageCsv, usageJson } from "./lib/http/usage.ts";
+import type { Caller } from "./lib/identity.ts";
+import type { JsonObject } from "./lib/json.ts";
 import type { FrameReader, RunCreate, RunOrigin, RunWait } from "./lib/runs/mod.ts";
-import type { Service } from "./lib/service.ts";
+import { type Service, VERSION } from "./lib/service.ts";
+import type { UsageReport } from "./lib/usage.ts";
 
 /** How a service is mounted. */
 export interface HandlerOptions {
@@ -28,6 +35,8 @@ export interface HandlerOptions {
    * hosts and from `http.cors.allow_origins`. For servers without keys, which any web page could reach otherwise.
    */
   readonly hosts?: readonly string[];
+  /** `/metrics` asks for no key. For servers that only their own machine reaches. Default: false. */
+  readonly open_metrics?: boolean;
   /** The HTML page at the mount itself. Default: none, 404. */
   readonly page?: () => string;
 }
@@ -42,6 +51,7 @@ interface Call {
   readonly request: Request;
   readonly params: Readonly<Record<string, string | undefined>>;
   readonly query: parse.Query;
+  readonly visitor: Visitor;
 }
 
 type Method = "get" | "post" | "patch" | "delete" | "all";
@@ -67,22 +77,36 @@ const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string]
   ["post", "/ui/:assistant_id", "Generative UI"],
   ["all", "/mcp/*", "MCP"],
   ["all", "/a2a/*", "A2A"],
-  ["all", "/api/v1/*", "The platform API"],
 ];
 
 /** Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. */
 export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
-  const { ambient } = service;
+  const { ambient, access } = service;
   const gate = createGate(service.options.http?.cors?.allow_origins, options.hosts);
-  const router = routeTable(service, options);
+  const base = (options.prefix ?? "").replace(/\/$/, "");
+  if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
+  const feedback = createFeedbackRoutes(service.feedback, ambient);
+  const router = routeTable(service, base, feedback, options.page);
+
+  /** Who asks a route of the deployment. Those of the platform ask by themselves. */
+  async function visit(request: Request, path: string): Promise<Visitor> {
+    const open = OPEN.test(path) || (path === "/metrics" && options.open_metrics === true);
+    return open || path.startsWith("/api/v1/")
+      ? anybody
+      : await access.visitor(request, purposeOf(request.method, path));
+  }
 
   async function answer(request: Request): Promise<Response> {
-    gate.admit(request);
+    const { pathname } = new URL(request.url);
+    const path = pathname.startsWith(base) ? pathname.slice(base.length) : "";
+    const submission = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(path);
+    gate.admit(request, submission !== null);
+    if (submission) return await feedback.submission(request, submission[1] as string);
     if (request.method === "OPTIONS") return gate.preflight(request);
     const method = request.method === "HEAD" ? "GET" : request.method;
-    const found = await router.fetch({ method, url: request.url, request, params: {}, query: {} });
+    const visitor = await visit(request, path);
+    const found = await router.fetch({ method, url: request.url, request, params: {}, query: {}, visitor });
     if (found) return found;
-    const { pathname } = new URL(request.url);
     const methods = new Set(router.routes.filter(([, pattern]) => pattern.test(pathname)).map(([known]) => known));
     if (methods.size === 0) throw new ServiceError("not_found", "There is nothing at this path");
     if (methods.has("GET")) methods.add("HEAD");
@@ -107,13 +131,25 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   };
 }
 
-/** The deployment routes. The first that matches wins: fixed words come before the ids they could be taken for. */
-function routeTable(service: Service, { prefix = "", page }: HandlerOptions): RouteTable {
+const BILLING = "/api/v1/orgs/current/billing";
+/** Paths that ask nobody who they are. */
+const OPEN = /^(?:\/|\/ok|\/ready|\/info|\/openapi\.json)?$/;
+
+/** The routes. The first that matches wins: fixed words come before the ids they could be taken for. */
+function routeTable(service: Service, base: string, feedback: FeedbackRoutes, page?: () => string): RouteTable {
   const { assistants, threads, runs } = service;
-  const base = prefix.replace(/\/$/, "");
-  if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${prefix} is not a plain path such as /agents`);
   const router = IttyRouter({ base }) as unknown as RouteTable;
   const bodies: Bodies = { ambient: service.ambient, open: 0 };
+  const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request.headers);
+  const platform = async (call: Call): Promise<PlatformCall> => {
+    const { id } = call.params;
+    return { request: call.request, caller: await callerOf(call), ...(id === undefined ? {} : { id }) };
+  };
+  const report = async (call: Call): Promise<UsageReport> => {
+    const caller = await callerOf(call);
+    service.usage.admit(caller);
+    return await service.usage.report(caller, readUsageQuery(new URL(call.url).searchParams));
+  };
   const run = runRoutes(service, bodies);
 
   for (const [method, path, what] of NOT_BUILT) {
@@ -144,7 +180,7 @@ function routeTable(service: Service, { prefix = "", page }: HandlerOptions): Ro
     )
     .post("/threads/count", async (call) => json(await threads.count(await body(call, parse.threadCount))))
     .post("/threads", async (call) =>
-      json(await threads.create(built(await body(call, parse.threadCreate), "supersteps", "ttl"))),
+      json(await threads.create(ownedBy(call, built(await body(call, parse.threadCreate), "supersteps", "ttl")))),
     )
     .get("/threads/:thread_id/state", async (call) => {
       const { select, ...options } = query(call, parse.stateQuery);
@@ -221,6 +257,21 @@ function routeTable(service: Service, { prefix = "", page }: HandlerOptions): Ro
       return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
     })
     .get("/info", () => json(service.info()))
+    .get("/api/v1/info", () => feedback.info(VERSION))
+    .get("/api/v1/workspaces", async (call) => {
+      const caller = await callerOf(call);
+      return json(await service.access.workspaces(caller, parse.readWorkspaceQuery(new URL(call.url).searchParams)));
+    })
+    .post("/api/v1/feedback/tokens", async (call) => feedback.createTokens(await platform(call)))
+    .get("/api/v1/feedback/tokens", async (call) => feedback.listTokens(await platform(call)))
+    .get("/api/v1/feedback/stats", async (call) => feedback.stats(await platform(call)))
+    .get("/api/v1/feedback", async (call) => feedback.list(await platform(call)))
+    .post("/api/v1/feedback", async (call) => feedback.create(await platform(call)))
+    .get("/api/v1/feedback/:id", async (call) => feedback.get(await platform(call)))
+    .patch("/api/v1/feedback/:id", async (call) => feedback.update(await platform(call)))
+    .delete("/api/v1/feedback/:id", async (call) => feedback.delete(await platform(call)))
+    .get(`${BILLING}/granular-usage`, async (call) => usageJson(await report(call)))
+    .get(`${BILLING}/granular-usage/export`, async (call) => usageCsv(await report(call)))
     .get("/openapi.json", () => json({ ...openapi, servers: [{ url: base || "/" }] }));
 }
 
@@ -242,8 +293,13 @@ function runRoutes({ runs, threads }: Service, bodies: Bodies): RunRoutes {
   // Paths are relative to the mount: clients append them to the URL they know.
   const place = (thread_id: string | null, run_id: string): string =>
     thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
-  const streamed = (frames: FrameReader, of: Readonly<Record<string, string>>, headers: HeaderValues): Response =>
-    new Response(sseBody(frames, bodies, of), {
+  const streamed = (
+    { visitor }: Call,
+    frames: FrameReader,
+    of: Readonly<Record<string, string>>,
+    headers: HeaderValues,
+  ): Response =>
+    new Response(sseBody(frames, bodies, of, visitor.still), {
       headers: {
         "content-type": "text/event-stream",
         "cache-control": "no-cache",
@@ -251,18 +307,30 @@ function runRoutes({ runs, threads }: Service, bodies: Bodies): RunRoutes {
         ...headers,
       },
     });
-  const awaited = (wait: RunWait, headers: HeaderValues): Response =>
-    new Response(waitBody(wait, bodies), { headers: { "content-type": "application/json", ...headers } });
+  const awaited = ({ visitor }: Call, wait: RunWait, headers: HeaderValues): Response =>
+    new Response(waitBody(wait, bodies, visitor.still), {
+      headers: { "content-type": "application/json", ...headers },
+    });
   /** What the request adds to its body, and where it was sent: the same key means another run on another route. */
   async function origin(call: Call, bytes: Uint8Array, route: string): Promise<RunOrigin> {
     const { headers } = call.request;
     const idempotency = await parse.readIdempotency(headers, route, bytes);
-    return { configurable: parse.headerConfig(headers), ...(idempotency ? { idempotency } : {}) };
+    const { user_id, api_key } = call.visitor;
+    const webhook_depth = parse.readWebhookDepth(headers);
+    const configurable = parse.headerConfig(headers);
+    return { configurable, user_id, api_key, webhook_depth, ...(idempotency ? { idempotency } : {}) };
   }
   async function asked(call: Call, thread_id: string | null, verb: string): Promise<[RunCreate, RunOrigin]> {
+    if (thread_id !== null) await requireOwn(call, thread_id);
     const bytes = await parse.readBytes(call.request);
     const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
     return [parse.readObject(bytes, parse.runCreate), await origin(call, bytes, route)];
+  }
+  /** Guests of an agent run it on threads of their own; others' are not there. */
+  async function requireOwn({ visitor }: Call, thread_id: string): Promise<void> {
+    if (!visitor.guest) return;
+    const { metadata } = await threads.get(thread_id);
+    if (metadata[OWNER] !== visitor.user_id) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
   }
   // HEAD leaves at once and must change nothing.
   const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(call: Call, asked: Asked): Asked =>
@@ -276,12 +344,12 @@ function runRoutes({ runs, threads }: Service, bodies: Bodies): RunRoutes {
     async stream(call, thread_id) {
       const { run, frames } = await runs.stream(thread_id, ...(await asked(call, thread_id, "/stream")));
       const at = place(thread_id, run.run_id);
-      return streamed(frames, { run_id: run.run_id }, { "content-location": at, location: `${at}/stream` });
+      return streamed(call, frames, { run_id: run.run_id }, { "content-location": at, location: `${at}/stream` });
     },
     async wait(call, thread_id) {
       const wait = await runs.wait(thread_id, ...(await asked(call, thread_id, "/wait")));
       const at = place(thread_id, wait.run.run_id);
-      return awaited(wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
+      return awaited(call, wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
     },
     async createBatch(call) {
       const bytes = await parse.readBytes(call.request);
@@ -294,30 +362,42 @@ function runRoutes({ runs, threads }: Service, bodies: Bodies): RunRoutes {
     },
     async cancel(call, thread_id, run_id) {
       const { wait = false, action = "interrupt" } = query(call, parse.cancelQuery);
+      await requireOwn(call, thread_id);
       await runs.cancel(thread_id, run_id, { action, wait });
       return wait ? empty() : accepted();
     },
     async cancelMany(call) {
       const { action = "interrupt" } = query(call, parse.cancelManyQuery);
-      await runs.cancelMany(parse.readTarget(await body(call, parse.cancelMany)), action);
+      const target = parse.readTarget(await body(call, parse.cancelMany));
+      if ("thread_id" in target) await requireOwn(call, target.thread_id);
+      else if (call.visitor.guest) throw new ServiceError("forbidden", "status: only the owner may cancel all runs");
+      await runs.cancelMany(target, action);
       return empty();
     },
     async join(call, thread_id, run_id) {
-      return awaited(await runs.join(thread_id, run_id, leaving(call, query(call, parse.joinQuery))), {});
+      return awaited(call, await runs.join(thread_id, run_id, leaving(call, query(call, parse.joinQuery))), {});
     },
     async joinStream(call, thread_id, run_id) {
       const { stream_mode: modes, ...asked } = leaving(call, query(call, parse.joinStreamQuery));
       const after = parse.readLastEventId(call.request.headers);
       const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...asked });
-      return streamed(frames, { run_id }, { location: `${place(thread_id, run_id)}/stream` });
+      return streamed(call, frames, { run_id }, { location: `${place(thread_id, run_id)}/stream` });
     },
     async threadStream(call, thread_id) {
       const { stream_mode = [], stream_modes = [] } = query(call, parse.threadStreamQuery);
       const after = parse.readThreadEventId(call.request.headers);
       const frames = await threads.stream(thread_id, { modes: [...stream_mode, ...stream_modes], after });
-      return streamed(frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
+      return streamed(call, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
     },
   };
+}
+
+/** Metadata of a thread that a guest of an agent has made. */
+const OWNER = "owner_user_id";
+
+/** The thread as its maker's, where the maker is a guest. */
+function ownedBy<Create extends { readonly metadata?: JsonObject }>({ visitor }: Call, request: Create): Create {
+  return visitor.guest ? { ...request, metadata: { ...request.metadata, [OWNER]: visitor.user_id } } : request;
 }
 
 const body = <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>

@@ -2,22 +2,30 @@
 import type { Outcome, Tape } from "./events.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 
+/** What a run leaves beside its `end`: its feedback URLs by key, as JSON, and how it failed. */
+export interface Tail {
+  readonly feedback: string | null;
+  readonly error: JsonObject | null;
+}
+
+/** How many frames come right before the `end`. */
+export function tailLength({ feedback, error }: Tail): number {
+  return (feedback === null ? 0 : 1) + (error === null ? 0 : 1);
+}
+
 /**
- * Ends the tape with an `error` frame, if there is an error, and the `end`. `end_frame` is that of the run's row, and null for
- * a run whose row is gone. Without effect on a tape that has ended.
+ * Ends the tape with a `feedback` and an `error` frame, where there is something to tell, and the `end`. `end_frame` is that of
+ * the run's row, and null for a run whose row is gone. Without effect on a tape that has ended.
  */
-export function closeTape(
-  tape: Tape,
-  run_id: string,
-  outcome: Outcome,
-  error: JsonObject | null,
-  end_frame: number | null,
-): void {
+export function closeTape(tape: Tape, run_id: string, outcome: Outcome, tail: Tail, end_frame: number | null): void {
+  const { feedback, error } = tail;
   if (end_frame !== null) {
-    const first = error ? end_frame - 1 : end_frame;
+    const first = end_frame - tailLength(tail);
     if (tape.stored) tape.skipTo(first - 1);
     else tape.startAt(first);
   }
+  // Clients stop reading at an error.
+  if (feedback !== null) tape.publish("feedback", feedback);
   if (error) tape.publish("error", JSON.stringify(error));
   const status = outcome.status === "gone" ? "rollback" : outcome.status;
   tape.publish("end", JSON.stringify({ run_id, status }));
@@ -36,7 +44,7 @@ export function endRolledBack(tape: Tape, run_id: string): void {
 
 function endGone(tape: Tape, run_id: string, error: JsonObject): void {
   tape.startAt(tape.seen + 1);
-  closeTape(tape, run_id, { status: "gone", result: { __error__: error } }, error, null);
+  closeTape(tape, run_id, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
 }
 
 /** What wait and join answer for a run that did not fail. */

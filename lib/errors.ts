@@ -4,13 +4,17 @@
  */
 export type ErrorCode =
   | "bad_request"
+  | "unauthenticated"
   | "forbidden"
   | "not_found"
   | "method_not_allowed"
   | "conflict"
+  | "gone"
   | "too_large"
+  | "unsupported_type"
   | "wrong_host"
   | "invalid"
+  | "too_many"
   | "internal"
   | "not_built"
   | "unavailable"
@@ -23,6 +27,25 @@ export class ServiceError extends Error {
     super(message, options);
     this.name = "ServiceError";
     this.code = code;
+  }
+}
+
+/** One thing that is wrong with a request of the platform API. */
+export interface InputIssue {
+  /** Where: `body` or `query`, then member names and list indexes. */
+  readonly loc: readonly (string | number)[];
+  readonly msg: string;
+  /** A code such as `missing`, `value_error`, `uuid_parsing`, `datetime_parsing`. */
+  readonly type: string;
+}
+
+/** A request of the platform API that cannot be read; the answer lists the issues. */
+export class InputError extends ServiceError {
+  readonly issues: readonly InputIssue[];
+  constructor(issues: readonly InputIssue[]) {
+    super("invalid", issues.map(({ loc, msg }) => `${loc.join(".")}: ${msg}`).join("; "));
+    this.name = "InputError";
+    this.issues = issues;
   }
 }
 

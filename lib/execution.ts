@@ -1,14 +1,23 @@
 /** One attempt of one run: executes it, keeps its lease, and ends it. */
 import type { Ambient } from "./ambient.ts";
 import { jobCheckpoints, recordedState } from "./checkpoints.ts";
-import { closeTape, endRolledBack, waitResult } from "./ending.ts";
+import { closeTape, endRolledBack, tailLength, waitResult } from "./ending.ts";
 import type { Events, Tape } from "./events.ts";
 import type { Executor, ExecutorEvent, GraphInfo, Job, StreamMode, ThreadState } from "./executor.ts";
 import { createJournal } from "./journal.ts";
 import type { Json, JsonObject } from "./json.ts";
 import { readKwargs } from "./kwargs.ts";
 import { holdLease } from "./lease.ts";
-import type { ClaimedRun, ClaimRequest, FinishOutcome, FinishRun, Scope, Storage, TerminalStatus } from "./storage.ts";
+import type {
+  ClaimedRun,
+  ClaimRequest,
+  FinishOutcome,
+  FinishRun,
+  RunRow,
+  Scope,
+  Storage,
+  TerminalStatus,
+} from "./storage.ts";
 import { type StateEvent, takeYields } from "./yields.ts";
 
 /** Why a job's signal was aborted. */
@@ -23,6 +32,10 @@ export interface ExecutionOptions {
   readonly lease_ms: number;
   /** How long an attempt may take, where the graph does not say. */
   readonly run_timeout_ms: number;
+  /** The feedback URLs of a run by key, as JSON; null when it has none. */
+  readonly feedbackUrls: (run: RunRow) => string | null;
+  /** A run with a webhook has ended. */
+  readonly onTold: () => void;
 }
 
 /** What an execution asks of the worker whose place it has. */
@@ -69,6 +82,10 @@ export interface Execution {
    * written then. The executor's signal keeps the first one.
    */
   stop(reason: StopReason): boolean;
+  /**
+   * Its lease, or its thread's slot, is over while its executor goes on: a claim could take the run or its thread.
+   */
+  over(): boolean;
   /**
    * Resolves when a claim cannot take this run while its executor goes on, because a blocked event loop or a store that
    * failed let its lease run out. Rejects while that is not known.
@@ -332,6 +349,8 @@ export function startExecution(
     const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint());
     const discard = temporary && (journal.saved() || resumed);
     const { progress, shown } = journal.rest();
+    const tail = { feedback: options.feedbackUrls(run), error };
+    const usage = yields.usage();
     const end: FinishRun = {
       status,
       error,
@@ -344,7 +363,10 @@ export function startExecution(
         interrupts: Object.fromEntries(interrupts),
         error,
       },
-      end_frame: journal.nextId() + (error ? 1 : 0),
+      end_frame: journal.nextId() + tailLength(tail),
+      told: run.feedback.length > 0 || run.webhook !== null,
+      ...(run.webhook && !temporary ? { values: toldValues(last?.values) } : {}),
+      ...(usage ? { usage } : {}),
       // The same in every try, so that one that took effect unseen is known again.
       now: ambient.now(),
     };
@@ -366,8 +388,9 @@ export function startExecution(
     }
     counters.ended[status]++;
     shown();
-    closeTape(tape, run_id, { status, result }, error, end.end_frame);
+    closeTape(tape, run_id, { status, result }, tail, end.end_frame);
     events.announce(thread_id);
+    if (run.webhook) options.onTold();
   }
 
   /** An earlier try to end the run took effect, though the store did not say so. */
@@ -411,12 +434,27 @@ export function startExecution(
   }
 
   async function beforeClaim(): Promise<void> {
-    if (!held.over()) return;
     if (isLost()) await settled;
     else if (!(await held.renew()) && !isLost()) throw new Error("A lease could not be renewed");
   }
 
-  return { run_id, tape, done: Promise.resolve().then(attend), stop, beforeClaim };
+  return {
+    run_id,
+    tape,
+    done: Promise.resolve().then(attend),
+    stop,
+    over: () => held.over() && !(over && isLost()),
+    beforeClaim,
+  };
+}
+
+/** A larger state is left out of webhooks, in characters. */
+const LARGEST_VALUES = 5 * 1024 * 1024;
+
+function toldValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
+  const json = values === undefined ? null : JSON.stringify(values);
+  const omitted = json !== null && json.length > LARGEST_VALUES;
+  return { json: omitted ? null : json, omitted };
 }
 
 /** Null for an execution that did not fail: it has told its state. */

@@ -109,7 +109,9 @@ export type ExecutorEvent =
       readonly checkpoint?: CheckpointRef;
       /** `input`: as it was before the input; `loop`: after the input was applied, or after a step of `node`. */
       readonly step?: { readonly source: "input" | "loop"; readonly node?: string; readonly update?: Json };
-    };
+    }
+  /** Tokens and cost that were spent. Summed over an attempt, and kept with the run's trace when it ends. */
+  | { readonly type: "usage"; readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number };
 
 export interface GraphInfo {
   readonly graph_id: string;

@@ -1,6 +1,6 @@
 /** The stored request of a run: resolved and written when it is created, read by the worker in every attempt. */
 import type { CheckpointRef, Command, RunConfig, Send, StreamMode } from "./executor.ts";
-import type { Json, JsonObject } from "./json.ts";
+import { isObject, type Json, type JsonObject } from "./json.ts";
 
 /** A run's request as the worker executes it. */
 export interface JobRequest {
@@ -76,4 +76,35 @@ export function gotoList(
 ): readonly (string | Send)[] {
   if (goto === null || goto === undefined) return [];
   return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
+}
+
+/** The stored request as others may see it: without credentials, wherever in `config` and `context` they stand. Input is shown as it is. */
+export function shownRequest(kwargs: JsonObject): JsonObject {
+  const entries = Object.entries(kwargs).filter(([name]) => !isSecret(name));
+  return Object.fromEntries(
+    entries.map(([name, value]) => [name, name === "config" || name === "context" ? withoutSecrets(value) : value]),
+  );
+}
+
+/** A copy without the members, at any depth, whose names say that they hold API keys, credentials or who was authenticated. */
+export function withoutSecrets<Value extends Json>(value: Value): Value {
+  return cleared(value) as Value;
+}
+
+function cleared(value: Json): Json {
+  if (Array.isArray(value)) return value.map(cleared);
+  if (!isObject(value)) return value;
+  const entries = Object.entries(value).filter(([name]) => !isSecret(name));
+  return Object.fromEntries(entries.map(([name, inner]) => [name, cleared(inner)]));
+}
+
+/** By name: `x-api-key`, `OPENAI_API_KEY`, `apiKey`, `github_token`, `langgraph_auth_user` and headers that carry credentials. */
+function isSecret(name: string): boolean {
+  const plain = name.toLowerCase().replace(/[-_]/g, "");
+  return (
+    /^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain) ||
+    /(?:(?:api|access|secret|private|service)keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(
+      plain,
+    )
+  );
 }

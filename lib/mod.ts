@@ -3,6 +3,8 @@
  * (`greenroom/server`), or called in process.
  * @module
  */
+export type { Access, AuthMode, AuthOptions, Use, Visitor } from "./access.ts";
+export { type AccountOptions, type Accounts, createAccounts, type Grant, type KeyCreate } from "./accounts.ts";
 export type { Ambient, LogRecord } from "./ambient.ts";
 export type {
   Assistant,
@@ -14,7 +16,7 @@ export type {
   AssistantVersion,
   PageOf,
 } from "./assistants.ts";
-export { ConfigError, type ErrorCode, LeaseLost, ServiceError } from "./errors.ts";
+export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, ServiceError } from "./errors.ts";
 export type {
   ChannelValue,
   CheckpointHandle,
@@ -43,8 +45,19 @@ export type {
   WireCheckpoint,
 } from "./executor.ts";
 export { combine } from "./executor.ts";
+export type {
+  Feedback,
+  FeedbackCreate,
+  FeedbackFilter,
+  FeedbackRecord,
+  FeedbackToken,
+  Submission,
+  TokenRequest,
+} from "./feedback.ts";
 export { type AgentEntry, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
+export type * from "./identity.ts";
 export type { Json, JsonObject } from "./json.ts";
+export type * from "./platform-storage.ts";
 export type {
   Frame,
   FrameReader,
@@ -65,6 +78,7 @@ export {
   type ServiceOptions,
   VERSION,
 } from "./service.ts";
+export { type StaticIdentityOptions, type StaticKey, staticIdentity } from "./static-identity.ts";
 export type * from "./storage.ts";
 export type { ThreadPosition, ThreadStreamMode, ThreadStreamQuery } from "./thread-stream.ts";
 export type {
@@ -76,4 +90,9 @@ export type {
   ThreadSearch,
   Threads,
 } from "./threads.ts";
+export type { Stride, Usage, UsageDimensions, UsageRecord, UsageReport, UsageRequest } from "./usage.ts";
+export type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
+export type { WebhookOptions } from "./webhooks/options.ts";
+export type { WebhookUrlOptions } from "./webhooks/policy.ts";
+export type { OutboundRequest, Resolve, Send as SendWebhook } from "./webhooks/send.ts";
 export type { WorkerCounters } from "./worker.ts";

@@ -1,56 +1,23 @@
 /** The service: wires nouns, worker and storage together. */
+import { type Access, createAccess } from "./access.ts";
+import { type Accounts, createAccounts } from "./accounts.ts";
 import { type Ambient, systemAmbient } from "./ambient.ts";
 import { type Assistants, createAssistants } from "./assistants.ts";
 import { ConfigError, ServiceError } from "./errors.ts";
 import { createEvents } from "./events.ts";
-import type { Executor } from "./executor.ts";
-import { isObject } from "./json.ts";
+import { createFeedback, type Feedback } from "./feedback.ts";
+import type { DeploymentRow, IdentityStore } from "./identity.ts";
+import { KEY_PREFIX } from "./keys.ts";
+import { DEFAULTS, proveOptions, type ServiceOptions, settled } from "./options.ts";
 import { createRuns, type RunDirectory, type Runs } from "./runs/mod.ts";
-import type { Storage } from "./storage.ts";
+import { createTold } from "./runs/told.ts";
 import { createThreads, type Threads } from "./threads.ts";
+import { createUsage, type Usage } from "./usage.ts";
+import { createDeliveries, type Deliveries, type DeliveryCounters } from "./webhooks/deliver.ts";
+import { systemTransport } from "./webhooks/send.ts";
 import { createWorker, type WorkerCounters } from "./worker.ts";
 
-/** Every option has the same name in the configuration file of the stand-alone server. */
-export interface ServiceOptions {
-  readonly storage: Storage;
-  readonly executor: Executor;
-  readonly deployment?: {
-    /** Default `default`. Services of one name on one storage share its work. */
-    readonly name?: string;
-  };
-  readonly worker?: {
-    /** Runs executed at once in this process. Default 10; 0 executes none here. */
-    readonly concurrency?: number;
-    /** How long a claim lasts without renewal. Default 10,000. */
-    readonly lease_ms?: number;
-    /** How long one attempt of a run may take before it ends as `timeout`, where its graph says nothing else. Default 3,600,000. */
-    readonly run_timeout_ms?: number;
-  };
-  /** A run above these is refused with a conflict. */
-  readonly limits?: {
-    /** Runs that wait on one thread. Default 1,000. */
-    readonly pending_per_thread?: number;
-    /** Runs that wait in the deployment. Default 10,000. */
-    readonly pending?: number;
-  };
-  /** How long what has ended is kept. */
-  readonly retention?: {
-    /** Stored frames, after the end of their run. Default 86,400,000. */
-    readonly frames_ms?: number;
-    /** Stateless runs, after their end, for late joiners. Default 60,000. */
-    readonly stateless_ms?: number;
-    /** Idempotency keys, after they were first used. Default 86,400,000. */
-    readonly idempotency_ms?: number;
-  };
-  readonly http?: {
-    readonly cors?: {
-      /** Origins that browsers may call from; `*` for any. Default `["*"]`. */
-      readonly allow_origins?: readonly string[];
-    };
-  };
-  /** Clock, timers, randomness and log; for tests. */
-  readonly ambient?: Partial<Ambient>;
-}
+export type { ServiceOptions } from "./options.ts";
 
 /** What `GET /info` tells. */
 export interface ServiceInfo {
@@ -73,12 +40,23 @@ export interface Metrics {
   /** How long the pending run that waits longest has been due; 0 when none waits. */
   readonly oldest_pending_seconds: number;
   readonly worker: WorkerCounters;
+  readonly webhooks: DeliveryCounters;
 }
 
 export interface Service {
   readonly assistants: Assistants;
   readonly threads: Threads;
   readonly runs: Runs;
+  readonly feedback: Feedback;
+  readonly usage: Usage;
+  /** Deliveries of webhooks: what became of them, and another try. */
+  readonly webhooks: Deliveries;
+  /** Organizations, workspaces, projects, users and API keys. */
+  readonly accounts: Accounts;
+  /** Who may call what; for request handlers. */
+  readonly access: Access;
+  /** Where this deployment's runs are billed. */
+  readonly deployment: DeploymentRow;
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly ambient: Ambient;
@@ -98,18 +76,6 @@ export interface Service {
 /** This release. A test holds it equal to the package's version. */
 export const VERSION = "0.1.0";
 
-const DEFAULTS = {
-  worker: { concurrency: 10, lease_ms: 10_000, run_timeout_ms: 3_600_000 },
-  limits: { pending_per_thread: 1_000, pending: 10_000 },
-  retention: { frames_ms: 86_400_000, stateless_ms: 60_000, idempotency_ms: 86_400_000 },
-};
-
-/** `given` over the defaults; what is undefined counts as absent. */
-const settled = <Values extends object>(defaults: Values, given: Partial<Values> = {}): Values => ({
-  ...defaults,
-  ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
-});
-
 const SWEEP_MS = 5_000;
 const SWEEP_ROWS = 500;
 const PROBE_EVERY_MS = 1_000;
@@ -120,96 +86,57 @@ const STOPPING = "The server is stopping";
 /** Calls that create runs. */
 const CREATING = new Set(["create", "stream", "wait", "createBatch"]);
 
-type Check = (value: unknown) => string | false;
-interface Section {
-  readonly [key: string]: Check | Section;
-}
-
-const whole =
-  (min: number, max: number): Check =>
-  (value) =>
-    !(Number.isInteger(value) && (value as number) >= min && (value as number) <= max) &&
-    `must be a whole number from ${min} to ${max}`;
-/** Longer timers fire at once. */
-const LONGEST_MS = 2 ** 31 - 1;
-const count: Check = whole(1, 1e9);
-const age: Check = whole(0, Number.MAX_SAFE_INTEGER);
-
-const SETTINGS: Section = {
-  deployment: {
-    name: (value) =>
-      !(typeof value === "string" && /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(value)) && "use letters, digits, . _ -",
-  },
-  worker: {
-    concurrency: whole(0, 10_000),
-    lease_ms: whole(1_000, LONGEST_MS),
-    run_timeout_ms: whole(1, LONGEST_MS),
-  },
-  limits: { pending_per_thread: count, pending: count },
-  retention: { frames_ms: age, stateless_ms: age, idempotency_ms: age },
-  http: {
-    cors: {
-      allow_origins: (value) =>
-        !(Array.isArray(value) && value.every((item) => typeof item === "string")) && "must be a list of strings",
-    },
-  },
-};
-
-/** What is wrong with a value, and keys that no option has, at any depth. */
-function problemsIn(setting: Check | Section, value: unknown, path: string): string[] {
-  if (value === undefined) return [];
-  if (typeof setting === "function") {
-    const problem = setting(value);
-    return problem === false ? [] : [`${path}: ${problem}`];
-  }
-  if (!isObject(value)) return [`${path}: must be an object`];
-  return Object.entries(value).flatMap(([key, inner]) => {
-    const name = path === "" ? key : `${path}.${key}`;
-    if (name === "webhooks") return ["webhooks: not built yet, remove the section"];
-    const known = Object.hasOwn(setting, key) && setting[key];
-    return known ? problemsIn(known, inner, name) : [`${name}: unknown option`];
-  });
-}
-
-/** Everything wrong with the options, each problem by its key. */
-function problemsOf({ storage, executor, ambient: _, ...settings }: ServiceOptions): string[] {
-  const problems = problemsIn(SETTINGS, settings, "");
-  if (typeof storage?.migrate !== "function") {
-    problems.push("storage: missing; give one, for example bunSqlite(path) or nodeSqlite(path)");
-  }
-  if (typeof executor?.graphs !== "function" || typeof executor.execute !== "function") {
-    problems.push("executor: missing; give one, for example fromFunctions({ name: async function* (job) { … } })");
-    return problems;
-  }
-  const names = executor.graphs().map((graph) => graph.graph_id);
-  if (names.length === 0) problems.push("executor: it hosts no graph");
-  for (const name of names) {
-    if (name === "" || name.includes("/") || name.includes("\u0000") || !name.isWellFormed()) {
-      problems.push(`executor: the graph id ${JSON.stringify(name)} cannot stand in a URL path`);
-    }
-    if (UUID.test(name)) problems.push(`executor: the graph id ${name} looks like an assistant's UUID`);
-  }
-  for (const name of new Set(names.filter((name, i) => names.indexOf(name) !== i))) {
-    problems.push(`executor: the graph id ${name} is hosted twice`);
-  }
-  return problems;
-}
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-
 /**
  * Wires the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem found in
  * the options, or when the database cannot be used.
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
-  const problems = problemsOf(options);
-  if (problems.length > 0) throw new ConfigError(problems);
+  const webhookSettings = proveOptions(options);
   const { storage, executor } = options;
   const ambient: Ambient = { ...systemAmbient(), ...options.ambient };
   const scope = { deployment: options.deployment?.name ?? "default" };
   const retention = settled(DEFAULTS.retention, options.retention);
+  const feedbackTerms = settled(DEFAULTS.feedback, options.feedback);
+  const usageTerms = settled(DEFAULTS.usage, options.usage);
   const started = ambient.now();
   await storage.migrate();
+  const identity = options.identity ?? storage.identity;
+  const deployment = await placed(identity, options, ambient);
+  const { workspace_id, project_id } = deployment;
+  const trace = { workspace_id, project_id, counted: usageTerms.enabled };
+  const key_prefix = options.auth?.key_prefix ?? KEY_PREFIX;
+  const accounts = createAccounts({ identity, ambient, key_prefix });
+  const access = createAccess({
+    identity,
+    ambient,
+    deployment,
+    key_prefix,
+    mode: options.auth?.mode ?? "none",
+    shared_agents: options.auth?.shared_agents ?? "read",
+  });
+  const baseUrl = (): string | undefined =>
+    typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
+  const feedback = createFeedback({ storage, identity, scope, ambient, base_url: baseUrl, ...feedbackTerms });
+  const usage = createUsage({ storage, identity, ambient, ...usageTerms });
+  const transport = options.webhooks?.transport ?? (await systemTransport());
+  const deliveries = createDeliveries({
+    storage,
+    scope,
+    ambient,
+    settings: webhookSettings,
+    transport,
+    loopback: options.webhooks?.loopback ?? null,
+    user_agent: `greenroom/${VERSION} (webhook)`,
+  });
+  const told = createTold({
+    ambient,
+    baseUrl,
+    trace,
+    token_life_ms: feedbackTerms.token_ttl_ms,
+    webhooks: webhookSettings.policy,
+    loopback: options.webhooks?.loopback !== undefined,
+    transport: transport !== null,
+  });
   const events = createEvents(ambient, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const assistants = createAssistants({ storage, scope, executor, ambient });
   await assistants.ensureDefaults();
@@ -222,6 +149,9 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     events,
     ambient,
     ...terms,
+    trace,
+    feedbackUrls: told.feedbackUrls,
+    onTold: () => deliveries.wake(),
     onLeft: (run_id, tape) => runs.watch(run_id, tape),
   });
   const threads = createThreads({
@@ -243,6 +173,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     assistants,
     threads,
     limits: settled(DEFAULTS.limits, options.limits),
+    told,
+    onTold: () => deliveries.wake(),
   });
 
   let stopped: Promise<void> | null = null;
@@ -285,6 +217,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
           temporary_before: now - retention.stateless_ms,
           frames_before: now - retention.frames_ms,
           keys_before: now - retention.idempotency_ms,
+          tokens_before: now - retention.tokens_ms,
+          deliveries_before: now - retention.deliveries_ms,
           limit: SWEEP_ROWS,
           now,
         });
@@ -295,9 +229,16 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       ambient.log({ level: "error", message: "what is no longer kept was not swept", error });
     }
   }
+  async function seal(): Promise<void> {
+    try {
+      await usage.seal();
+    } catch (error) {
+      ambient.log({ level: "error", message: "closed hours of usage were not summed", error });
+    }
+  }
   function scheduleSweep(): void {
     cancelSweep = ambient.timer(SWEEP_MS, () => {
-      sweeping = sweep().then(() => {
+      sweeping = Promise.all([sweep(), seal()]).then(() => {
         if (!stopped) scheduleSweep();
       });
     });
@@ -319,6 +260,12 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     assistants: served<Assistants>(assistants),
     threads: served<Threads>(threads),
     runs: served<Runs>(runs, CREATING),
+    feedback,
+    usage,
+    webhooks: deliveries,
+    accounts,
+    access,
+    deployment,
     options,
     ambient,
     info: () => ({
@@ -349,12 +296,14 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         runs,
         oldest_pending_seconds: oldest_due === null ? 0 : Math.max(0, now - oldest_due) / 1000,
         worker: worker.counters(),
+        webhooks: deliveries.counters(),
       };
     },
     stop(grace_ms = 10_000) {
       stopped ??= (async () => {
         cancelSweep();
         await worker.stop(grace_ms);
+        await deliveries.stop();
         events.close();
         await Promise.all([sweeping, within(LAST_CALLS_MS, Promise.allSettled(calls), [])]);
         closed = true;
@@ -363,4 +312,29 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       return stopped;
     },
   };
+}
+
+/** The deployment's row, in its project and workspace. Throws a ConfigError when they, or its owner, are not there. */
+async function placed(identity: IdentityStore, options: ServiceOptions, ambient: Ambient): Promise<DeploymentRow> {
+  const { name = "default", project, workspace } = options.deployment ?? {};
+  const { mode, owner, shared } = options.auth ?? {};
+  await identity.ensureDefaults(ambient.now());
+  const user = mode === "agent_builder" && owner !== undefined ? await identity.getUser(owner) : null;
+  if (mode === "agent_builder" && !user) {
+    throw new ConfigError([`auth.owner: there is no user ${owner}; make one with greenroom users create`]);
+  }
+  const made = await identity.placeDeployment(
+    {
+      name,
+      ...(project === undefined ? {} : { project }),
+      ...(workspace === undefined ? {} : { workspace }),
+      ...(user ? { owner_user_id: user.id } : {}),
+      ...(shared === undefined ? {} : { shared }),
+    },
+    ambient.now(),
+  );
+  if (made.kind === "made") return made.row;
+  throw new ConfigError([
+    `deployment: there is no ${workspace === undefined ? "" : `workspace ${workspace} or `}project ${project ?? ""} with this id`,
+  ]);
 }

@@ -4,7 +4,9 @@
  * Rows keep the wire's field names; times are milliseconds since 1970.
  */
 import type { ChannelValue, NewCheckpoint, PendingWrite, StoredCheckpoint } from "./executor.ts";
+import type { IdentityStore } from "./identity.ts";
 import type { Json, JsonObject } from "./json.ts";
+import type { NewWebhook, PlatformStorage, TraceTerms, TraceUsage } from "./platform-storage.ts";
 
 /** Whose rows a verb may see and touch. Every verb takes one and applies it inside. */
 export interface Scope {
@@ -162,8 +164,15 @@ export interface RunRow {
   readonly result: Json;
   /** Its frames are stored, and not swept yet. */
   readonly framed: boolean;
-  /** Id of its `end` frame, the highest of all; null while it is active. An `error` frame is the one before. */
+  /** Id of its `end` frame, the highest of all; null while it is active. `error` and before it `feedback` come right before. */
   readonly end_frame: number | null;
+  /** Who made it, and the short form of the key that was used. */
+  readonly user_id: string | null;
+  readonly api_key: string | null;
+  /** Feedback keys and the tokens made for them; empty without. */
+  readonly feedback: readonly (readonly [key: string, token_id: string])[];
+  /** Whom to tell of its end. */
+  readonly webhook: NewWebhook | null;
 }
 
 export interface NewRun {
@@ -179,6 +188,16 @@ export interface NewRun {
   readonly framed: boolean;
   /** When it is due; not before `now`. */
   readonly created_at: number;
+  readonly user_id?: string | null;
+  readonly api_key?: string | null;
+  readonly webhook?: NewWebhook;
+  /** Tokens made in the same batch. They are good until `life_ms` after the end of the run. */
+  readonly feedback?: {
+    readonly tokens: readonly (readonly [key: string, token_id: string])[];
+    readonly life_ms: number;
+    readonly workspace_id: string;
+    readonly project_id: string;
+  };
 }
 
 /** A worker's proof that it may execute a run: a fresh token per claim, carried by every later write. */
@@ -192,6 +211,8 @@ export interface Lease {
 export interface ClaimTerms {
   readonly token: string;
   readonly lease_until: number;
+  /** A first attempt leaves a trace that is billed so. Default: none. */
+  readonly trace?: TraceTerms;
 }
 
 export interface ClaimRequest extends ClaimTerms {
@@ -354,6 +375,12 @@ export interface FinishRun {
     readonly error: Json;
   };
   readonly end_frame: number;
+  /** For the webhook of a run that has one: the final state as JSON, null when it is left out. */
+  readonly values?: { readonly json: string | null; readonly omitted: boolean };
+  /** False for a run without tokens and webhook, which spares looking for them. Default true. */
+  readonly told?: boolean;
+  /** Tokens and cost that this attempt has reported: added to the run's trace. */
+  readonly usage?: TraceUsage;
   /** Claims the next run in the same batch, as claimRun does, but leaves leases that are over to it. */
   readonly next?: ClaimRequest;
   readonly now: number;
@@ -381,6 +408,10 @@ export interface SweepTerms {
   readonly frames_before: number;
   /** Idempotency keys made before. */
   readonly keys_before: number;
+  /** Feedback tokens that expired before. */
+  readonly tokens_before: number;
+  /** Webhook deliveries that have come to their end, made before. */
+  readonly deliveries_before: number;
   /** How many runs are handled at most. */
   readonly limit: number;
   readonly now: number;
@@ -392,7 +423,9 @@ export interface RunQuery {
 
 // -------------------------------------------------------------------- verbs
 
-export interface Storage {
+export interface Storage extends PlatformStorage {
+  /** The accounts that are kept beside. */
+  readonly identity: IdentityStore;
   /**
    * Brings the schema up to date. Throws a ConfigError when the database is newer than this code, damaged or not a
    * Greenroom database. Safe to call from several processes at once.

@@ -301,8 +301,10 @@ export async function threadStream(
         }
       }
     } catch (error) {
+      const over = left || events.closed;
       leave();
-      throw error;
+      // Whoever has left, and whoever a stopping service leaves, needs no answer of a storage that is closed.
+      if (!over) throw error;
     }
     return { done: true, value: undefined };
   }

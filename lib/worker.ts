@@ -13,14 +13,17 @@ import {
   startExecution,
 } from "./execution.ts";
 import type { GraphInfo } from "./executor.ts";
+import type { TraceTerms } from "./platform-storage.ts";
 import type { ClaimedRun, ClaimRequest, ClaimTerms, TerminalStatus } from "./storage.ts";
 
-export { closeTape, endDeleted, endRolledBack, waitResult } from "./ending.ts";
+export { closeTape, endDeleted, endRolledBack, tailLength, waitResult } from "./ending.ts";
 export type { StopReason } from "./execution.ts";
 export { firstId } from "./journal.ts";
 
 export interface WorkerOptions extends ExecutionOptions {
   readonly concurrency: number;
+  /** How runs are billed. */
+  readonly trace?: TraceTerms;
   /** A run is not executed here any more and has not ended: readers of its tape wait for whoever has it now. */
   onLeft(run_id: string, tape: Tape): void;
 }
@@ -47,7 +50,7 @@ export interface Worker {
   /** A free place, for a claim inside createRun; null when there is none. Ends with `start` or `release`. */
   reserve(): ClaimTerms | null;
   start(claimed: ClaimedRun): void;
-  release(): void;
+  release(terms: ClaimTerms): void;
   /** Stops a run that executes here, or is about to. False when it does not, or stops for another reason already. */
   cancel(run_id: string, reason: StopReason): boolean;
   /** Resolves when nothing of the run executes here any more, and what it left is stored. */
@@ -61,10 +64,18 @@ export interface Worker {
   stop(grace_ms: number): Promise<void>;
 }
 
+interface UnderWay {
+  readonly token: string;
+  readonly until: number;
+  readonly answered: Promise<void>;
+  answer(): void;
+}
+
 const MAX_ATTEMPTS = 3;
 const POLL_MS = 2_000;
 const STANDBY_MS = 250;
 const RETRY_MS = 500;
+const LATE_MS = 100;
 const UNHEALTHY_MS = 10_000;
 /** How long after the grace time executors and store have to let go. */
 const LAST_MS = 20_000;
@@ -86,6 +97,8 @@ export function createWorker(options: WorkerOptions): Worker {
   const due: number[] = [];
   const counted = { claims: 0, started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0 };
   const counters = { ...counted, ended: { success: 0, error: 0, timeout: 0, interrupted: 0 } };
+  // Claims with the creation or the end of a run that are not answered.
+  const underWay = new Map<string, UnderWay>();
   let reserved = 0;
   // Ends of runs that claim the next one and have not been answered.
   let ending = 0;
@@ -105,8 +118,50 @@ export function createWorker(options: WorkerOptions): Worker {
   let cancelDue = (): void => {};
   let onIdle: (() => void) | undefined;
 
+  function send(sent: ClaimTerms): void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    underWay.set(sent.token, { token: sent.token, until: sent.lease_until, answered: promise, answer: resolve });
+  }
+  function answer(token: string): void {
+    underWay.get(token)?.answer();
+    underWay.delete(token);
+  }
+  /** What is leased here, or may be, and is over: a claim would take it from under whoever executes it. */
+  function overdue(): { readonly claims: readonly UnderWay[]; readonly executions: readonly Execution[] } {
+    const now = ambient.now();
+    return {
+      claims: [...underWay.values()].filter(({ until }) => until <= now),
+      executions: [...executing].filter((execution) => execution.over()),
+    };
+  }
+  /** The answer of a claim that is late: a process that stood still gets it soon. A store that is slow must not hold up the rest. */
+  async function awaitAnswer(claim: UnderWay): Promise<void> {
+    const cancel = ambient.timer(LATE_MS, () => {
+      underWay.delete(claim.token);
+      claim.answer();
+    });
+    await claim.answered;
+    cancel();
+  }
+  function behind(): boolean {
+    const { claims, executions } = overdue();
+    return claims.length + executions.length > 0;
+  }
+  /** A blocked event loop or a machine that slept is no reason to execute a run twice. */
+  async function catchUp(): Promise<void> {
+    // Again and again: time passes while the store answers.
+    while (behind()) {
+      const { claims, executions } = overdue();
+      await Promise.all([...claims.map(awaitAnswer), ...executions.map((execution) => execution.beforeClaim())]);
+    }
+  }
+
   const room = (): boolean => active && !stopping && executing.size + reserved < concurrency;
-  const terms = (): ClaimTerms => ({ token: ambient.uuid(), lease_until: ambient.now() + lease_ms });
+  const terms = (): ClaimTerms => ({
+    token: ambient.uuid(),
+    lease_until: ambient.now() + lease_ms,
+    ...(options.trace ? { trace: options.trace } : {}),
+  });
   const request = (): ClaimRequest => ({ ...terms(), graph_ids, max_attempts, now: ambient.now() });
 
   /** Asks the storage for work; undefined when that failed. */
@@ -150,8 +205,7 @@ export function createWorker(options: WorkerOptions): Worker {
       backlog = false;
       reserved++;
       const outcome = await ask(async () => {
-        // A blocked event loop or a machine that slept is no reason to execute a run twice.
-        await Promise.all([...executing].map((execution) => execution.beforeClaim()));
+        await catchUp();
         counters.claims++;
         return storage.claimRun(scope, request());
       });
@@ -205,13 +259,16 @@ export function createWorker(options: WorkerOptions): Worker {
 
   /** The end of a run claims the one that is to have its place, where some are known to wait. */
   function next(): NextClaim | null {
-    if (stopping || !(backlog || blocked)) return null;
+    if (stopping || !(backlog || blocked) || behind()) return null;
     const seen = wakes;
+    const claim = request();
     ending++;
+    send(claim);
     return {
-      request: request(),
+      request: claim,
       answered(outcome) {
         ending--;
+        answer(claim.token);
         if (outcome?.next) start(outcome.next);
         else if (!outcome) backlog = true;
         else if (wakes === seen) {
@@ -277,17 +334,21 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     reserve() {
       // Older runs first: a new one takes a place at once only when none is known to wait.
-      if (!room() || backlog || claiming) return null;
+      if (!room() || backlog || claiming || behind()) return null;
+      const sent = terms();
       reserved++;
-      return terms();
+      send(sent);
+      return sent;
     },
     start(claimed) {
       reserved--;
       start(claimed);
+      answer(claimed.lease.token);
       forgetEarly();
     },
-    release() {
+    release({ token }) {
       reserved--;
+      answer(token);
       forgetEarly();
       // Runs that found no place because of this one.
       if (backlog) wake();

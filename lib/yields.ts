@@ -4,6 +4,7 @@ import { type JobCheckpoints, stateRecorder } from "./checkpoints.ts";
 import type { ExecutorEvent, Job, StreamMode } from "./executor.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 import { createMessageFrames } from "./messages.ts";
+import type { TraceUsage } from "./platform-storage.ts";
 
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
@@ -26,6 +27,8 @@ export interface Yields {
   take(event: ExecutorEvent): Promise<void>;
   /** The newest state, with its checkpoint. */
   last(): StateEvent | null;
+  /** The sum of what was reported; null when nothing was. */
+  usage(): TraceUsage | null;
 }
 
 export function takeYields(options: YieldOptions): Yields {
@@ -34,6 +37,7 @@ export function takeYields(options: YieldOptions): Yields {
   const messageFrames = createMessageFrames();
   let { reached } = options;
   let last: StateEvent | null = null;
+  let usage: TraceUsage | null = null;
   let step = -1;
 
   function showStream({ mode, namespace = [], data }: Extract<ExecutorEvent, { type: "stream" }>): void {
@@ -69,6 +73,7 @@ export function takeYields(options: YieldOptions): Yields {
 
   return {
     last: () => last,
+    usage: () => usage,
     async take(event) {
       if (event.type === "stream") {
         if (stopped()) return;
@@ -88,8 +93,18 @@ export function takeYields(options: YieldOptions): Yields {
         if (requested.has("messages")) {
           for (const frame of messageFrames.settled(event.values)) show(frame.event, frame.data);
         }
+      } else if (event.type === "usage") {
+        const { tokens_in = 0, tokens_out = 0, cost_usd = 0 } = event;
+        if (![tokens_in, tokens_out].every((count) => Number.isSafeInteger(count) && count >= 0) || !(cost_usd >= 0)) {
+          throw new Error("The executor reported a usage that is not made of numbers from 0 on");
+        }
+        usage = {
+          tokens_in: (usage?.tokens_in ?? 0) + tokens_in,
+          tokens_out: (usage?.tokens_out ?? 0) + tokens_out,
+          cost_usd: (usage?.cost_usd ?? 0) + cost_usd,
+        };
       } else {
-        throw new Error("The executor yielded something that is neither a stream nor a state event");
+        throw new Error("The executor yielded something that is neither a stream, a state nor a usage event");
       }
     },
   };

@@ -1,6 +1,7 @@
 /** What readers see: messages flat, never a class instance. */
 import type { WireCheckpoint } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { withoutSecrets } from "../../lib/kwargs.ts";
 import {
   type Form,
   type Inner,
@@ -45,11 +46,18 @@ const lenient: Form = {
   primitive: (value) => (typeof value === "bigint" ? String(value) : typeof value === "number" ? null : undefined),
   cycle: () => undefined,
   instance,
-  plain: (value) =>
-    Object.keys(value).some(isSecret)
+  plain(value) {
+    const open = Object.keys(value).some(isSecret)
       ? Object.fromEntries(Object.entries(value).filter(([key]) => !isSecret(key)))
-      : value,
+      : value;
+    return "configurable" in open ? shownConfig(open) : open;
+  },
 };
+
+/** A LangGraph config without the credentials in it: it stands in frames of the modes `checkpoints`, `debug` and `events`. */
+function shownConfig({ callbacks: _, configurable, ...rest }: JsonObject): JsonObject {
+  return { ...rest, configurable: withoutSecrets(aboutWire(configurable)) };
+}
 
 /** Data of the graph's author. Throws for functions, symbols and cycles. */
 export function toWire(value: unknown): Json {

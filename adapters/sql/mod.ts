@@ -4,12 +4,16 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
+import { deliveryVerbs } from "./deliveries.ts";
 import { isFull, raw } from "./dialect.ts";
 import type { SqlDriver } from "./driver.ts";
+import { feedbackVerbs } from "./feedback.ts";
+import { sqlIdentity } from "./identity.ts";
 import { migrate } from "./migrate.ts";
 import { runVerbs } from "./runs/mod.ts";
 import { shape } from "./statement.ts";
 import { threadVerbs } from "./threads.ts";
+import { usageVerbs } from "./usage.ts";
 
 export type { Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 export type { Tables } from "./schema.ts";
@@ -27,6 +31,10 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...threadVerbs(pipe),
     ...runVerbs(pipe),
     ...checkpointVerbs(pipe),
+    ...usageVerbs(pipe),
+    ...feedbackVerbs(pipe),
+    ...deliveryVerbs(pipe),
+    identity: sqlIdentity(pipe),
     close: () => driver.close(),
   };
 }

@@ -88,6 +88,15 @@ export interface RunTable {
   ended_at: number | null;
   /** Id of its last frame. */
   end_frame: number | null;
+  /** Who made it: a user, and the short form of the key that was used. */
+  user_id: string | null;
+  api_key: string | null;
+  /** JSON list of [feedback key, token id]; null without. */
+  feedback: string | null;
+  /** Whom to tell of its end: a URL, the host in it and how deep it stands in a chain of relative ones. */
+  webhook: string | null;
+  webhook_host: string | null;
+  webhook_depth: number;
 }
 
 /** Some frames of a run that were stored together. */
@@ -169,6 +178,176 @@ export interface LabelTable {
   value_hash: number;
 }
 
+/** One run whose execution has started; it outlives the run. */
+export interface TraceTable {
+  trace_id: string;
+  deployment: string;
+  thread_id: string | null;
+  workspace_id: string;
+  project_id: string;
+  user_id: string | null;
+  /** The short form. */
+  api_key: string | null;
+  started_at: number;
+  counted: number;
+  tokens_in: number;
+  tokens_out: number;
+  cost_usd: number;
+}
+
+/** Counted traces of one closed hour; no user and no key are ''. */
+export interface UsageHourlyTable {
+  workspace_id: string;
+  /** When it starts. */
+  hour: number;
+  project_id: string;
+  user_id: string;
+  api_key: string;
+  traces: number;
+}
+
+/** One row: hours that start before `sealed_before` are summed. */
+export interface UsageSealTable {
+  name: string;
+  sealed_before: number;
+}
+
+export interface FeedbackTokenTable {
+  token_id: string;
+  deployment: string;
+  run_id: string;
+  workspace_id: string;
+  project_id: string;
+  feedback_key: string;
+  config: string | null;
+  /** How long it lives after its run has ended; null for one that was made by itself. */
+  life_ms: number | null;
+  expires_at: number | null;
+  created_at: number;
+  submissions: number;
+}
+
+/** `score`, `value` and `correction` are JSON. */
+export interface FeedbackTable {
+  id: string;
+  run_id: string | null;
+  workspace_id: string;
+  project_id: string;
+  thread_id: string | null;
+  key: string;
+  score: string | null;
+  value: string | null;
+  comment: string | null;
+  correction: string | null;
+  source: string;
+  source_metadata: string | null;
+  user_id: string | null;
+  run_started_at: number | null;
+  created_at: number;
+  modified_at: number;
+  extra: string | null;
+}
+
+/** The outbox: a finished run, as it ended, that is to be told to a URL. It outlives the run. */
+export interface WebhookDeliveryTable {
+  /** The run's id. */
+  delivery_id: string;
+  deployment: string;
+  url: string;
+  host: string;
+  depth: number;
+  state: string;
+  attempts: number;
+  series: number;
+  due_at: number;
+  claim_token: string | null;
+  claimed_until: number | null;
+  sent_at: number | null;
+  created_at: number;
+  thread_id: string;
+  assistant_id: string;
+  status: string;
+  metadata: string;
+  kwargs: string;
+  multitask_strategy: string;
+  attempt: number;
+  temporary: number;
+  run_created_at: number;
+  started_at: number | null;
+  ended_at: number;
+  error: string | null;
+  state_values: string | null;
+  values_omitted: number;
+}
+
+export interface DeliveryAttemptTable {
+  delivery_id: string;
+  number: number;
+  at: number;
+  status: number | null;
+  error: string | null;
+  duration_ms: number;
+  address: string | null;
+}
+
+export interface OrganizationTable {
+  id: string;
+  name: string;
+  created_at: number;
+}
+
+export interface WorkspaceTable {
+  id: string;
+  organization_id: string;
+  name: string;
+  created_at: number;
+  deleted_at: number | null;
+}
+
+export interface ProjectTable {
+  id: string;
+  workspace_id: string;
+  name: string;
+  created_at: number;
+  deleted_at: number | null;
+}
+
+export interface DeploymentTable {
+  name: string;
+  project_id: string;
+  owner_user_id: string | null;
+  shared: number;
+}
+
+export interface UserTable {
+  id: string;
+  email: string | null;
+  name: string | null;
+  created_at: number;
+  deleted_at: number | null;
+}
+
+/** `permissions` is a JSON list. */
+export interface MembershipTable {
+  subject_id: string;
+  scope_id: string;
+  permissions: string;
+}
+
+export interface ApiKeyTable {
+  id: string;
+  organization_id: string;
+  user_id: string | null;
+  kind: string;
+  key_hash: string;
+  short_key: string;
+  description: string | null;
+  created_at: number;
+  expires_at: number | null;
+  revoked_at: number | null;
+  last_used_at: number | null;
+}
+
 export interface Tables {
   assistants: AssistantTable;
   assistant_versions: AssistantVersionTable;
@@ -181,6 +360,20 @@ export interface Tables {
   checkpoint_writes: CheckpointWriteTable;
   channel_values: ChannelValueTable;
   labels: LabelTable;
+  traces: TraceTable;
+  usage_hourly: UsageHourlyTable;
+  usage_seals: UsageSealTable;
+  feedback_tokens: FeedbackTokenTable;
+  feedback: FeedbackTable;
+  webhook_deliveries: WebhookDeliveryTable;
+  delivery_attempts: DeliveryAttemptTable;
+  organizations: OrganizationTable;
+  workspaces: WorkspaceTable;
+  projects: ProjectTable;
+  deployments: DeploymentTable;
+  users: UserTable;
+  memberships: MembershipTable;
+  api_keys: ApiKeyTable;
 }
 
 /** One numbered change of the schema. Steps that were released are never edited. */
@@ -313,6 +506,116 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           primary key (deployment, kind, row_id, path_hash, value_hash)
         ) without rowid`,
         "create index labels_value on labels (deployment, kind, path_hash, value_hash, row_id)",
+      ],
+    },
+    {
+      tables: [
+        "traces",
+        "usage_hourly",
+        "usage_seals",
+        "feedback_tokens",
+        "feedback",
+        "webhook_deliveries",
+        "delivery_attempts",
+        "organizations",
+        "workspaces",
+        "projects",
+        "deployments",
+        "users",
+        "memberships",
+        "api_keys",
+      ],
+      statements: [
+        "alter table runs add column user_id text",
+        "alter table runs add column api_key text",
+        "alter table runs add column feedback text",
+        "alter table runs add column webhook text",
+        "alter table runs add column webhook_host text",
+        "alter table runs add column webhook_depth integer not null default 0",
+        `create table traces (
+          trace_id text not null primary key, deployment text not null, thread_id text, workspace_id text not null,
+          project_id text not null, user_id text, api_key text, started_at bigint not null,
+          counted integer not null check (counted in (0, 1)),
+          tokens_in bigint not null default 0, tokens_out bigint not null default 0, cost_usd double precision not null default 0
+        )`,
+        "create index traces_billed on traces (workspace_id, started_at) where counted = 1",
+        "create index traces_started on traces (started_at) where counted = 1",
+        `create table usage_hourly (
+          workspace_id text not null, hour bigint not null, project_id text not null, user_id text not null,
+          api_key text not null, traces bigint not null check (traces > 0),
+          primary key (workspace_id, hour, project_id, user_id, api_key)
+        ) without rowid`,
+        "create table usage_seals (name text not null primary key, sealed_before bigint not null)",
+        `create table feedback_tokens (
+          token_id text not null primary key, deployment text not null, run_id text not null, workspace_id text not null,
+          project_id text not null, feedback_key text not null, config text, life_ms bigint, expires_at bigint,
+          created_at bigint not null, submissions integer not null default 0,
+          check (expires_at is not null or life_ms is not null)
+        )`,
+        "create index feedback_tokens_run on feedback_tokens (run_id, created_at, token_id)",
+        "create index feedback_tokens_expiry on feedback_tokens (deployment, expires_at)",
+        `create table feedback (
+          id text not null primary key, run_id text, workspace_id text not null, project_id text not null, thread_id text,
+          key text not null, score text, value text, comment text, correction text, source text not null,
+          source_metadata text, user_id text, run_started_at bigint, created_at bigint not null,
+          modified_at bigint not null, extra text
+        )`,
+        "create index feedback_created on feedback (workspace_id, created_at, id)",
+        "create index feedback_run on feedback (run_id, created_at, id)",
+        `create table webhook_deliveries (
+          delivery_id text not null primary key, deployment text not null, url text not null, host text not null,
+          depth integer not null, state text not null check (state in ('pending', 'delivered', 'failed')),
+          attempts integer not null, series integer not null, due_at bigint not null, claim_token text, claimed_until bigint,
+          sent_at bigint, created_at bigint not null, thread_id text not null, assistant_id text not null,
+          status text not null, metadata text not null, kwargs text not null, multitask_strategy text not null,
+          attempt integer not null, temporary integer not null, run_created_at bigint not null, started_at bigint,
+          ended_at bigint not null, error text, state_values text, values_omitted integer not null,
+          check ((claim_token is null) = (claimed_until is null)),
+          check (claim_token is null or state = 'pending')
+        )`,
+        "create index deliveries_due on webhook_deliveries (deployment, due_at) where state = 'pending'",
+        `create index deliveries_host on webhook_deliveries (deployment, host, due_at, delivery_id)
+          where state = 'pending'`,
+        "create index deliveries_claimed on webhook_deliveries (deployment, host) where claim_token is not null",
+        "create index deliveries_created on webhook_deliveries (deployment, created_at)",
+        `create table delivery_attempts (
+          delivery_id text not null, number integer not null, at bigint not null, status integer, error text,
+          duration_ms bigint not null, address text,
+          primary key (delivery_id, number),
+          foreign key (delivery_id) references webhook_deliveries (delivery_id) on delete cascade
+        )`,
+        "create table organizations (id text not null primary key, name text not null unique, created_at bigint not null)",
+        `create table workspaces (
+          id text not null primary key, organization_id text not null references organizations (id), name text not null,
+          created_at bigint not null, deleted_at bigint
+        )`,
+        "create unique index workspaces_name on workspaces (organization_id, name) where deleted_at is null",
+        `create table projects (
+          id text not null primary key, workspace_id text not null references workspaces (id), name text not null,
+          created_at bigint not null, deleted_at bigint
+        )`,
+        "create unique index projects_name on projects (workspace_id, name) where deleted_at is null",
+        `create table users (
+          id text not null primary key, email text, name text, created_at bigint not null, deleted_at bigint
+        )`,
+        "create unique index users_email on users (email) where deleted_at is null and email is not null",
+        `create table deployments (
+          name text not null primary key, project_id text not null references projects (id),
+          owner_user_id text references users (id), shared integer not null check (shared in (0, 1))
+        )`,
+        `create table memberships (
+          subject_id text not null, scope_id text not null, permissions text not null,
+          primary key (subject_id, scope_id)
+        )`,
+        "create index memberships_scope on memberships (scope_id)",
+        `create table api_keys (
+          id text not null primary key, organization_id text not null references organizations (id),
+          user_id text references users (id), kind text not null check (kind in ('pt', 'sk')),
+          key_hash text not null unique, short_key text not null, description text, created_at bigint not null,
+          expires_at bigint, revoked_at bigint, last_used_at bigint,
+          check ((kind = 'pt') = (user_id is not null))
+        )`,
+        "create unique index api_keys_short on api_keys (organization_id, short_key)",
       ],
     },
   ];

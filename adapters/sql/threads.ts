@@ -3,6 +3,7 @@ import type { Json, JsonObject } from "../../lib/json.ts";
 import type { Scope, Storage, ThreadQuery, ThreadRest, ThreadRow } from "../../lib/storage.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { dropTokens } from "./feedback.ts";
 import { addLabels, countRows, type Label, labelsOf, narrowing, replaceLabels, searchRows } from "./labels.ts";
 import type { Tables } from "./schema.ts";
 import { shape, statement } from "./statement.ts";
@@ -76,6 +77,10 @@ const deleteThread = shape<Key>((p) =>
     .returning("thread_id"),
 );
 
+const dropItsTokens = dropTokens<Key>(
+  (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
+);
+
 const deleteLabels = shape<Key>((p) =>
   db
     .deleteFrom("labels")
@@ -89,6 +94,13 @@ type Labelled = { deployment: string; path: number; value: number };
 const labelled = (p: Labelled): RawBuilder<string> =>
   sql<string>`(select row_id from labels where deployment = ${p.deployment} and kind = 'thread'
     and path_hash = ${p.path} and value_hash = ${p.value})`;
+
+const dropLabelled = dropTokens<Labelled & { text: string }>(
+  (
+    p,
+  ) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in (select t.thread_id from threads t
+    where t.deployment = ${p.deployment} and t.thread_id in ${labelled(p)} and instr(t.metadata, ${p.text}) > 0)`,
+);
 
 const deleteLabelled = shape<Labelled & { text: string }>((p) =>
   db
@@ -113,7 +125,8 @@ export function deleteThreadsOf(deployment: string, assistant_id: string): SqlSt
   const [[path, value]] = labelsOf({ assistant_id }) as readonly [Label];
   // The label says where the value stands, the text of the stored JSON that it is this one and no other of the same hash.
   const text = JSON.stringify({ assistant_id }).slice(1, -1);
-  return [deleteLabelled({ deployment, path, value, text }), deleteLabelsLeft({ deployment, path, value })];
+  const labelled = { deployment, path, value, text };
+  return [dropLabelled(labelled), deleteLabelled(labelled), deleteLabelsLeft({ deployment, path, value })];
 }
 
 /** The verbs on threads. */
@@ -191,7 +204,8 @@ export function threadVerbs(
     },
 
     async deleteThread({ deployment }, thread_id) {
-      const [deleted] = await driver.batch([
+      const [, deleted] = await driver.batch([
+        dropItsTokens({ deployment, thread_id }),
         deleteThread({ deployment, thread_id }),
         deleteLabels({ deployment, thread_id }),
       ]);

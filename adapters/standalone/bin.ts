@@ -4,9 +4,19 @@ import { realpathSync } from "node:fs";
 import { basename } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { ConfigError, createService, type Storage, VERSION } from "../../lib/mod.ts";
+import {
+  type AuthMode,
+  ConfigError,
+  createService,
+  type IdentityStore,
+  type ServiceOptions,
+  type Storage,
+  staticIdentity,
+  VERSION,
+} from "../../lib/mod.ts";
 import { createHandler } from "../../server.ts";
-import { type CommandOptions, isLibsql, readCommand, readConfig, usage } from "./config.ts";
+import { COMMANDS, runCommand } from "./commands.ts";
+import { type CommandOptions, isLibsql, readCommand, readConfig, readPlace, usage } from "./config.ts";
 import { loadGraphs } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
 import type { Fetch } from "./node-http.ts";
@@ -22,6 +32,10 @@ const SAME_SIGNAL_MS = 250;
  */
 export async function main(args: readonly string[] = process.argv.slice(2)): Promise<void> {
   try {
+    if (COMMANDS.has(args[0] ?? "")) {
+      const { database, ...keys } = readPlace(args, process.env);
+      process.exit(await runCommand(args, () => openStorage(database), keys));
+    }
     const options = readCommand(args, process.env);
     if (options.help) console.log(usage);
     else if (options.version) console.log(VERSION);
@@ -42,17 +56,37 @@ async function serve(options: CommandOptions): Promise<void> {
   if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
 
   const executor = await loadGraphs(config.graphs, config.file);
-  const { worker } = config.service;
+  const { worker, auth, http, usage: usageOptions, webhooks } = config.service;
+  let url = "";
+  const storage = await openStorage(options.database);
+  const { mode, identity } = await guard(storage, auth?.mode, options.loopback);
+  const open = mode === "none";
+  const public_base_url = options.public_base_url ?? config.service.public_base_url;
+  // Without keys any page on the web could reach the server: no origin but those named, and loopback.
+  const allow_origins = http?.cors?.allow_origins ?? (open ? [] : ["*"]);
   const service = await createService({
     ...config.service,
     worker: options.workers === undefined ? worker : { ...worker, concurrency: options.workers },
-    storage: await openStorage(options.database),
+    storage,
     executor,
+    identity,
+    auth: { ...auth, mode },
+    usage: { ...usageOptions, ...usageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
+    http: { ...http, cors: { allow_origins } },
+    public_base_url: public_base_url ?? (() => url || undefined),
+    // A relative URL is one of this server.
+    webhooks: { ...webhooks, loopback: (request) => within(request) },
+    env: process.env,
   });
   const graphs = executor.graphs().map(({ graph_id }) => graph_id);
-  let url = "";
-  const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(options.host)];
-  const handler = createHandler(service, { hosts, page: () => page(url, graphs) });
+  const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
+  const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(options.host), ...named];
+  const handler = createHandler(service, {
+    page: () => page(url, graphs, open),
+    open_metrics: options.loopback,
+    ...(open ? { hosts } : {}),
+  });
+  const within = createHandler(service);
   let listener: Listener;
   try {
     listener = await listenFrom(handler, options);
@@ -77,14 +111,59 @@ async function serve(options: CommandOptions): Promise<void> {
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop());
 
   url = `http://${urlHost(options.host)}:${listener.port}`;
+  const { organization_id, workspace_id, project_id } = service.deployment;
+  if (open) console.log("Open: no key is asked for, so whoever is on this machine can use it (greenroom keys --help)");
+  if (public_base_url === undefined && /^(?:0\.0\.0\.0|::)$/.test(options.host)) {
+    console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
+  }
   console.log(`Graphs: ${graphs.join(", ")} (${name})`);
   // A URL may carry a token after the question mark.
   console.log(`Database: ${isLibsql(options.database) ? options.database.replace(/\?.*$/s, "") : options.database}`);
+  console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/openapi.json`);
   if ((await service.metrics()).standby) {
     console.log("Standing by: another server executes the runs of this database, until it ends");
   }
   console.log(`Greenroom listening on ${url}`);
+}
+
+/** How the server is guarded. Throws a ConfigError when it would be open to other machines. */
+async function guard(
+  storage: Storage,
+  asked: AuthMode | undefined,
+  loopback: boolean,
+): Promise<{ readonly mode: AuthMode; readonly identity: IdentityStore }> {
+  await storage.migrate();
+  const own = ownKeys(process.env.GREENROOM_API_KEYS);
+  const identity = own ?? storage.identity;
+  const mode = asked ?? (own || (await identity.hasKeys()) ? "api_key" : "none");
+  if (mode === "none" && own) {
+    throw new ConfigError(['GREENROOM_API_KEYS: has no effect while auth.mode is "none"; remove one of the two']);
+  }
+  if (mode === "none" && !loopback) {
+    throw new ConfigError([
+      "--host: without keys anybody who reaches the server could use it, so it listens on loopback addresses alone; make a " +
+        "key with greenroom keys create, or set GREENROOM_API_KEYS",
+    ]);
+  }
+  return { mode, identity };
+}
+
+/** Accounts of the keys in a list with commas; null when it names none. */
+function ownKeys(list = ""): IdentityStore | null {
+  const keys = list.split(",").map((key) => key.trim());
+  try {
+    return keys.some((key) => key !== "") ? staticIdentity({ keys: keys.filter((key) => key !== "") }) : null;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new ConfigError(error.problems.map((problem) => `GREENROOM_API_KEYS: ${problem}`));
+  }
+}
+
+function usageEnabled(value: string | undefined): NonNullable<ServiceOptions["usage"]> {
+  if (!value) return {};
+  if (value !== "0" && value !== "1") throw new ConfigError([`GREENROOM_USAGE_ENABLED: ${value} is neither 0 nor 1`]);
+  return { enabled: value === "1" };
 }
 
 const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);

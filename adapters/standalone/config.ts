@@ -10,6 +10,10 @@ export interface CommandOptions {
   readonly version: boolean;
   readonly config?: string;
   readonly host: string;
+  /** Only this machine reaches the host. */
+  readonly loopback: boolean;
+  /** What URLs that leave the server start with. Default: where it listens. */
+  readonly public_base_url?: string;
   /** Undefined: 2024, or the next free one. */
   readonly port?: number;
   readonly database: string;
@@ -21,25 +25,33 @@ export interface CommandOptions {
 export const usage = `greenroom: serve agents behind the assistants, threads and runs API
 
   --config FILE    greenroom.json or langgraph.json; default: the one in this folder
-  --host HOST      a loopback address; default 127.0.0.1
+  --host HOST      default 127.0.0.1; other than loopback addresses need API keys
   --port PORT      default 2024, or the next free one; 0 for any free one
   --database URL   a SQLite file, :memory:, or libSQL: file:PATH, libsql://HOST, https://HOST and so on, with the token in
                    GREENROOM_DATABASE_TOKEN; default .greenroom/greenroom.db
+  --public-base-url URL
+                   what feedback links start with; default: where the server listens
   --workers N      runs executed at once; default 10
   --grace-ms N     how long runs may go on after SIGTERM or SIGINT, before they are put back; default 10000. A second signal
                    ends the server at once
   --help, --version
 
 Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, GREENROOM_PORT, GREENROOM_DATABASE,
-GREENROOM_WORKERS, GREENROOM_GRACE_MS.
+GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS. GREENROOM_API_KEYS is a list of your own keys, with commas,
+of at least 32 characters each; GREENROOM_USAGE_ENABLED is 0 or 1.
+
+Accounts: greenroom keys|workspaces|projects|users|agents --help
 `;
+
+/** A SQLite file. */
+export const DEFAULT_DATABASE = ".greenroom/greenroom.db";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Throws ConfigError with every problem, each naming its option or variable. */
 export function readCommand(args: readonly string[], env: Environment): CommandOptions {
   const problems: string[] = [];
-  const names = ["config", "host", "port", "database", "workers", "grace-ms"] as const;
+  const names = ["config", "host", "port", "database", "public-base-url", "workers", "grace-ms"] as const;
   const text = Object.fromEntries(names.map((name) => [name, { type: "string" as const }]));
   const { tokens } = parseArgs({
     args: [...args],
@@ -59,7 +71,7 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   const given = (name: (typeof names)[number]): { readonly from: string; readonly value: string } | undefined => {
     const flag = flags.get(name);
     if (flag !== undefined) return { from: `--${name}`, value: flag };
-    const variable = `GREENROOM_${name.toUpperCase().replace("-", "_")}`;
+    const variable = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
     return env[variable] ? { from: variable, value: env[variable] } : undefined;
   };
   const whole = (name: "port" | "workers" | "grace-ms", most: number): number | undefined => {
@@ -71,13 +83,9 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   };
 
   const host = given("host")?.value ?? "127.0.0.1";
-  if (!/^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host)) {
-    problems.push(
-      `${given("host")?.from}: ${host} is not a loopback address. This version has no keys, so anybody who reaches ` +
-        "the server could use it; put a server that authenticates in front, or mount the library in your own.",
-    );
-  }
-  const database = given("database")?.value ?? ".greenroom/greenroom.db";
+  const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
+  const public_base_url = given("public-base-url")?.value;
+  const database = given("database")?.value ?? DEFAULT_DATABASE;
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(database)?.[1];
   if (scheme && !isLibsql(database)) {
     problems.push(
@@ -93,12 +101,33 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
     help: flags.has("help"),
     version: flags.has("version"),
     host: host.replace(/^\[(.*)\]$/, "$1"),
+    loopback,
     database,
     grace_ms,
     ...(config === undefined ? {} : { config }),
+    ...(public_base_url === undefined ? {} : { public_base_url }),
     ...(port === undefined ? {} : { port }),
     ...(workers === undefined ? {} : { workers }),
   };
+}
+
+/** Where an account command works: options of its line, variables, and what the configuration says of keys. */
+export function readPlace(
+  args: readonly string[],
+  env: Environment,
+): { readonly database: string; readonly key_prefix?: string } {
+  const { values } = parseArgs({
+    args: [...args],
+    options: { config: { type: "string" }, database: { type: "string" } },
+    strict: false,
+  });
+  const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
+  const database = text(values.database) ?? text(env.GREENROOM_DATABASE) ?? DEFAULT_DATABASE;
+  const file = text(values.config) ?? text(env.GREENROOM_CONFIG) ?? ["greenroom.json"].find((name) => existsSync(name));
+  if (file === undefined) return { database };
+  const { auth } = readContent(file);
+  const key_prefix = isRecord(auth) ? text(auth.key_prefix) : undefined;
+  return { database, ...(key_prefix === undefined ? {} : { key_prefix }) };
 }
 
 /** True for what `@libsql/client` opens. */
@@ -120,26 +149,46 @@ export interface FileConfig {
   /** Absolute. */
   readonly file: string;
   readonly graphs: readonly GraphEntry[];
-  readonly service: Pick<ServiceOptions, "deployment" | "worker" | "limits" | "retention" | "http">;
+  readonly service: Pick<ServiceOptions, Option>;
   readonly env: Readonly<Record<string, string>>;
   /** Keys of a `langgraph.json` that change nothing here. */
   readonly unsupported: readonly string[];
 }
 
+/** Sections of the file that are options of the library under the same names. `createService` proves them. */
+const OPTIONS: readonly Option[] = [
+  "deployment",
+  "public_base_url",
+  "auth",
+  "worker",
+  "limits",
+  "retention",
+  "feedback",
+  "usage",
+  "webhooks",
+  "http",
+];
+
+type Option =
+  | "deployment"
+  | "public_base_url"
+  | "auth"
+  | "worker"
+  | "limits"
+  | "retention"
+  | "feedback"
+  | "usage"
+  | "webhooks"
+  | "http";
+
 interface Shape {
   readonly [key: string]: true | Shape;
 }
 
-/** The options of the library under the same names, and `graphs`. `createService` proves their values. */
 const greenroomKeys: Shape = {
   $schema: true,
   graphs: true,
-  deployment: { name: true },
-  worker: { concurrency: true, lease_ms: true, run_timeout_ms: true },
-  limits: { pending_per_thread: true, pending: true },
-  retention: { frames_ms: true, stateless_ms: true, idempotency_ms: true },
-  http: { cors: { allow_origins: true }, disable_webhooks: true },
-  webhooks: true,
+  ...Object.fromEntries(OPTIONS.map((name): [string, true] => [name, true])),
 };
 
 /** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
@@ -153,6 +202,8 @@ const langgraphKeys: Shape = {
   webhooks: true,
 };
 
+const isOption = (name: string): boolean => (OPTIONS as readonly string[]).includes(name);
+
 type JsonObject = Readonly<Record<string, unknown>>;
 
 const isRecord = (value: unknown): value is JsonObject =>
@@ -165,36 +216,46 @@ export function readConfig(path: string | undefined): FileConfig {
     throw new ConfigError(["No greenroom.json or langgraph.json in this folder; name one with --config FILE"]);
   }
   const absolute = resolve(file);
+  const content = readContent(file);
+
+  const problems: string[] = [];
+  const langgraph = basename(file) === "langgraph.json";
+  const shape = langgraph ? langgraphKeys : greenroomKeys;
+  const unknown = unknownKeys(content, shape, "", problems);
+  if (!langgraph) problems.push(...unknown.map((key) => `${key}: unknown key`));
+  const graphs = readGraphs(content.graphs, absolute, langgraph, problems);
+  const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
+  if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${file}: ${problem}`));
+  return {
+    file: absolute,
+    graphs,
+    service: Object.fromEntries(Object.entries(known(content, shape)).filter(([name]) => isOption(name))),
+    env,
+    unsupported: langgraph ? unknown : [],
+  };
+}
+
+function readContent(file: string): JsonObject {
   let content: unknown;
   try {
-    content = JSON.parse(readFileSync(absolute, "utf8"));
+    content = JSON.parse(readFileSync(resolve(file), "utf8"));
   } catch (error) {
     const missing = (error as { code?: unknown }).code === "ENOENT";
     throw new ConfigError([`${file}: ${missing ? "no such file" : "cannot be read as JSON"}`]);
   }
   if (!isRecord(content)) throw new ConfigError([`${file}: not a JSON object`]);
+  return content;
+}
 
-  const problems: string[] = [];
-  const langgraph = basename(file) === "langgraph.json";
-  const unknown = unknownKeys(content, langgraph ? langgraphKeys : greenroomKeys, "", problems);
-  if (content.webhooks !== undefined) problems.push("webhooks: not built yet; remove this section");
-  if (!langgraph) problems.push(...unknown.map((key) => `${key}: unknown key`));
-  const disabled = isRecord(content.http) ? content.http.disable_webhooks : undefined;
-  if (disabled !== undefined && typeof disabled !== "boolean")
-    problems.push("http.disable_webhooks: not true or false");
-  const graphs = readGraphs(content.graphs, absolute, langgraph, problems);
-  const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
-  if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${file}: ${problem}`));
-  const { deployment, worker, limits, retention, http } = content as FileConfig["service"];
-  // Without keys any page on the web could reach the server: no origin but those named, and loopback.
-  const cors = { allow_origins: http?.cors?.allow_origins ?? [] };
-  return {
-    file: absolute,
-    graphs,
-    service: { deployment, worker, limits, retention, http: { cors } },
-    env,
-    unsupported: langgraph ? unknown : [],
-  };
+/** The part of `record` that `shape` has. */
+function known(record: JsonObject, shape: Shape): JsonObject {
+  return Object.fromEntries(
+    Object.entries(record).flatMap(([key, value]) => {
+      const inner = Object.hasOwn(shape, key) ? shape[key] : undefined;
+      if (inner === undefined) return [];
+      return [[key, inner === true || !isRecord(value) ? value : known(value, inner)]];
+    }),
+  );
 }
 
 /** The keys that `shape` does not have, and problems with what has to be an object. */

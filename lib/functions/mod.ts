@@ -21,6 +21,8 @@ export interface FunctionJob extends Job {
   readonly signal: AbortSignal;
   /** Shows JSON data to readers of stream mode `custom`, at once, also while the function waits for something else. */
   emit(data: unknown): void;
+  /** Adds tokens and cost to what the run is billed for: kept with its trace when it ends. Numbers from 0 on; tokens are whole. */
+  spend(usage: { readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number }): void;
   /**
    * What to yield (or return) to ask a question: `yield job.interrupt(value)`. The run ends there and the thread is
    * interrupted. The run that answers calls the function again from its start, with `command.resume` set to the answer and
@@ -117,6 +119,7 @@ async function* execute(
     const turn = (then: () => void): void => (call.rests() ? defer(then) : undefined);
     for await (const item of produce(agent, functionJob(job, head, opening.values, signal), signal, turn)) {
       if (item.kind === "custom") yield* call.show("custom", item.data);
+      else if (item.kind === "spent") yield { type: "usage", ...item.usage };
       else if (item.kind === "waiting") yield* call.rest();
       else if (item.value instanceof Question) return yield* call.pause(item.value);
       else if (item.kind === "yielded") yield* call.take(item.value);

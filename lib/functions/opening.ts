@@ -138,7 +138,7 @@ export function functionJob(
   head: Head,
   values: JsonObject,
   signal: AbortSignal,
-): Omit<FunctionJob, "emit" | "interrupt"> {
+): Omit<FunctionJob, "emit" | "interrupt" | "spend"> {
   const state = copyJson(values, "state") as JsonObject;
   const { command } = job;
   const resume = command?.resume;

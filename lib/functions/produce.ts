@@ -6,6 +6,7 @@ import type { AgentFunction, FunctionJob } from "./mod.ts";
 
 type Produced =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
+  | { readonly kind: "spent"; readonly usage: Parameters<FunctionJob["spend"]>[0]; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
@@ -22,11 +23,11 @@ interface Outcome {
  */
 export async function* produce(
   agent: AgentFunction,
-  job: Omit<FunctionJob, "emit" | "interrupt">,
+  job: Omit<FunctionJob, "emit" | "interrupt" | "spend">,
   signal: AbortSignal,
   defer: (then: () => void) => void,
 ): AsyncGenerator<Produced> {
-  const emitted: Json[] = [];
+  const emitted: Produced[] = [];
   let ring = (): void => {};
   let iterator: AsyncIterator<unknown> | undefined;
   const onAbort = (): void => ring();
@@ -50,7 +51,7 @@ export async function* produce(
       ring();
     });
     while ((!outcome || emitted.length > 0) && !signal.aborted) {
-      if (emitted.length > 0) yield { kind: "custom", data: emitted.shift() as Json };
+      if (emitted.length > 0) yield emitted.shift() as Produced;
       else if (turned) {
         turned = false;
         yield { kind: "waiting" };
@@ -72,7 +73,11 @@ export async function* produce(
       agent({
         ...job,
         emit(data) {
-          emitted.push(copyJson(data, "emitted data"));
+          emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
+          ring();
+        },
+        spend(usage) {
+          emitted.push({ kind: "spent", usage: { ...usage } });
           ring();
         },
         interrupt: (value) => new Question(copyJson(value, "interrupt value")),

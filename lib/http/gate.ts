@@ -3,8 +3,11 @@ import { ServiceError } from "../errors.ts";
 
 /** Both checks, made from one configuration. */
 export interface Gate {
-  /** Throws when the request came under a foreign host name, or would change something for a foreign web page. */
-  admit(request: Request): void;
+  /**
+   * Throws when the request came under a foreign host name, or would change something for a foreign web page. `from_anywhere`:
+   * any page may call.
+   */
+  admit(request: Request, from_anywhere?: boolean): void;
   /** The answer to a browser's question before its request. */
   preflight(request: Request): Response;
   /** Adds what lets an admitted web page read the answer. */
@@ -32,7 +35,7 @@ export function createGate(allow_origins: readonly string[] | undefined, hosts?:
   };
 
   return {
-    admit(request) {
+    admit(request, from_anywhere = false) {
       if (!names) return;
       const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
       if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
@@ -41,7 +44,7 @@ export function createGate(allow_origins: readonly string[] | undefined, hosts?:
       // Simple cross-site requests come without a preflight: hiding the answer would not stop what they do.
       const origin = request.headers.get("origin");
       const changes = !["GET", "HEAD", "OPTIONS"].includes(request.method);
-      if (origin !== null && changes && !permits(origin)) {
+      if (origin !== null && changes && !from_anywhere && !permits(origin)) {
         throw new ServiceError("forbidden", "This origin may not call this server; see http.cors.allow_origins");
       }
     },
@@ -58,6 +61,8 @@ export function createGate(allow_origins: readonly string[] | undefined, hosts?:
       });
     },
     expose(request, headers) {
+      // Some answers are for any page.
+      if (headers.get("access-control-allow-origin") === "*") return;
       if (!any) headers.append("vary", "Origin");
       const origin = request.headers.get("origin");
       const admitted = any ? "*" : origin !== null && permits(origin) ? origin : null;

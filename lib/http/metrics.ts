@@ -21,7 +21,7 @@ type Family = readonly [
 
 /** Prometheus text, version 0.0.4. */
 export function metricsText(metrics: ServerMetrics): string {
-  const { worker } = metrics;
+  const { worker, webhooks } = metrics;
   const families: readonly Family[] = [
     [
       "runs",
@@ -42,6 +42,10 @@ export function metricsText(metrics: ServerMetrics): string {
     ["leases_lost_total", "counter", "Attempts whose run was taken over, rolled back or deleted", worker.leases_lost],
     ["frames_shown_total", "counter", "Frames shown to readers", worker.frames_shown],
     ["frames_stored_total", "counter", "Frames written to the storage", worker.frames_stored],
+    ["webhook_attempts_total", "counter", "Attempts to deliver a webhook", webhooks.attempts],
+    ["webhooks_delivered_total", "counter", "Webhooks that their receivers took", webhooks.delivered],
+    ["webhooks_failed_total", "counter", "Webhooks that were given up", webhooks.failed],
+    ["webhooks_sending", "gauge", "Webhooks that are being sent", webhooks.sending],
     ["open_streams", "gauge", "Streams and waits that clients have open here", metrics.open_streams],
     ["standby", "gauge", "1 while another process executes the runs", Number(metrics.standby)],
     ["draining", "gauge", "1 while this process stops", Number(metrics.draining)],

@@ -1,18 +1,22 @@
 /** Values to wire: JSON answers, errors, pagination headers. */
 import type { PageOf } from "../assistants.ts";
-import { type ErrorCode, ServiceError } from "../errors.ts";
+import { type ErrorCode, InputError, ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor.ts";
 import { isObject } from "../json.ts";
 
 const STATUS: Readonly<Record<ErrorCode, number>> = {
   bad_request: 400,
+  unauthenticated: 401,
   forbidden: 403,
   not_found: 404,
   method_not_allowed: 405,
   conflict: 409,
+  gone: 410,
   too_large: 413,
+  unsupported_type: 415,
   wrong_host: 421,
   invalid: 422,
+  too_many: 429,
   internal: 500,
   not_built: 501,
   unavailable: 503,
@@ -63,5 +67,5 @@ export function selectedState(state: ThreadState, select?: readonly string[]): o
 /** The answer to an error. Only the text of a ServiceError is meant for callers. */
 export function errorResponse(error: unknown, headers: HeaderValues = {}): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
-  return json({ detail: known.message }, headers, STATUS[known.code]);
+  return json({ detail: known instanceof InputError ? known.issues : known.message }, headers, STATUS[known.code]);
 }

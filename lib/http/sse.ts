@@ -9,6 +9,9 @@ const STALLED_BEATS = 6;
 const CHUNK_SIZE = 8 * 1024;
 const encoder = new TextEncoder();
 
+/** Whether the caller may still read; asked at every beat. */
+export type Still = () => Promise<boolean>;
+
 /** What bodies use of their handler, which counts those that are open. */
 export interface Bodies {
   readonly ambient: Ambient;
@@ -28,11 +31,12 @@ export function sseBody(
   reader: FrameReader,
   bodies: Bodies,
   of: Readonly<Record<string, string>>,
+  still: Still,
 ): ReadableStream<Uint8Array> {
   const frames = reader[Symbol.asyncIterator]();
   // What is not out yet, newest first: the frames themselves, which all readers of the run have in common.
   let ready: Frame[] = [];
-  return openBody(bodies, {
+  return openBody(bodies, still, {
     // After a blank line SDKs would show an event without data.
     heartbeat: ": heartbeat\n",
     take() {
@@ -72,9 +76,9 @@ export function sseBody(
 }
 
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs look for keys in it. */
-export function waitBody(wait: RunWait, bodies: Bodies): ReadableStream<Uint8Array> {
+export function waitBody(wait: RunWait, bodies: Bodies, still: Still): ReadableStream<Uint8Array> {
   let text: string | undefined;
-  return openBody(bodies, {
+  return openBody(bodies, still, {
     heartbeat: "\n",
     take: () => ({ pieces: text === undefined ? [] : [text], last: text !== undefined }),
     async wait() {
@@ -109,7 +113,7 @@ interface Source {
  * Sends what is ready in chunks of some size, and takes nothing before it is asked for. Beats in a regular rhythm from the
  * first request on, busy or not: clients measure the gaps. Beats that nobody asked for become one.
  */
-function openBody(bodies: Bodies, source: Source): ReadableStream<Uint8Array> {
+function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<Uint8Array> {
   // Taken, and not out yet.
   let rest: string[] = [];
   let last = false;
@@ -220,6 +224,13 @@ function openBody(bodies: Bodies, source: Source): ReadableStream<Uint8Array> {
       beaten = true;
       beat(controller);
       answer(controller);
+      still().then(
+        (good) => {
+          if (!good && !closed) breakOff(controller);
+        },
+        // A store that fails says nothing about the caller.
+        () => {},
+      );
     });
   }
 

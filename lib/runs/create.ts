@@ -17,6 +17,7 @@ import type {
 import type { Worker } from "../worker.ts";
 import { checkpointOf, checkRequest, planRun, type Resolved, type RunCreate, type RunOrigin } from "./request.ts";
 import type { Stops } from "./stop.ts";
+import type { Told } from "./told.ts";
 
 export interface CreateOptions {
   readonly storage: Storage;
@@ -28,6 +29,7 @@ export interface CreateOptions {
   readonly assistants: AssistantDirectory;
   readonly limits: NonNullable<CreateRun["limits"]>;
   readonly stops: Stops;
+  readonly told: Told;
 }
 
 /** `repeated`: an earlier call with the same idempotency key made it. */
@@ -49,7 +51,7 @@ export function createCreator(options: CreateOptions): {
   /** All of them, or none. */
   readonly createBatch: (requests: readonly RunCreate[], origin: RunOrigin) => Promise<readonly Created[]>;
 } {
-  const { storage, scope, ambient, events, worker, assistants, limits, stops } = options;
+  const { storage, scope, ambient, events, worker, assistants, limits, stops, told } = options;
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
 
   function refuseUnhosted({ graph_id }: AssistantRow): void {
@@ -77,6 +79,7 @@ export function createCreator(options: CreateOptions): {
 
   const create: CreateRunCall = async (thread_id, request, origin, watched = false) => {
     checkRequest(request, thread_id);
+    const made = told.of(request, origin);
     const ids = { thread_id: thread_id?.toLowerCase() ?? ambient.uuid(), run_id: ambient.uuid() };
     const temporary = thread_id === null && request.on_completion !== "keep";
     let assistant = await assistants.recall(request.assistant_id);
@@ -84,7 +87,7 @@ export function createCreator(options: CreateOptions): {
       refuseUnhosted(assistant);
       const place = thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request);
       const created = await store(
-        { request, origin, assistant, temporary, now: ambient.now(), ...place, ...ids },
+        { request, origin, assistant, temporary, told: made, now: ambient.now(), ...place, ...ids },
         watched,
       );
       if (created) return created;
@@ -126,7 +129,7 @@ export function createCreator(options: CreateOptions): {
     } catch (error) {
       outcome = { kind: "created", ...(await unseen({ ...plan, ...claim }, error)) };
     } finally {
-      if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release();
+      if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release(claim.claim);
     }
     if (outcome.kind === "created") return started(outcome, plan, watched);
     return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
@@ -157,7 +160,7 @@ export function createCreator(options: CreateOptions): {
       outcome = { kind: "created", created: await Promise.all(plans.map((plan) => unseen(plan, error))) };
     } finally {
       const created = outcome?.kind === "created" ? outcome.created : [];
-      for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release();
+      for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release(claim);
     }
     if (outcome.kind === "created") {
       return outcome.created.map((created, i) => started(created, plans[i] as CreateRun, false));
@@ -179,6 +182,7 @@ export function createCreator(options: CreateOptions): {
         thread_id: ambient.uuid(),
         run_id: ambient.uuid(),
         origin: idempotency ? { ...rest, idempotency: { ...idempotency, route: `${idempotency.route}#${i}` } } : rest,
+        told: told.of(requests[i] as RunCreate, origin),
       }));
       let look = assistants.recall;
       while (true) {

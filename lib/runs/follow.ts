@@ -5,7 +5,7 @@ import type { StreamMode } from "../executor.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus } from "../storage.ts";
 import { StateUnreadable, type ThreadDirectory } from "../threads.ts";
-import { closeTape, endRolledBack, firstId, waitResult } from "../worker.ts";
+import { closeTape, endRolledBack, firstId, tailLength, waitResult } from "../worker.ts";
 
 export interface FollowOptions {
   readonly storage: Storage;
@@ -13,6 +13,8 @@ export interface FollowOptions {
   readonly ambient: Ambient;
   readonly events: Events;
   readonly threads: Pick<ThreadDirectory, "current">;
+  /** The feedback URLs of a run by key, as JSON; null when it has none. */
+  readonly feedbackUrls: (run: RunRow) => string | null;
 }
 
 export interface Follower {
@@ -40,7 +42,8 @@ const HIGHEST_ID = 2 ** 52;
 const SOON_MS = 250;
 const LATER_MS = 1_000;
 
-export function createFollower({ storage, scope, ambient, events, threads }: FollowOptions): Follower {
+export function createFollower(options: FollowOptions): Follower {
+  const { storage, scope, ambient, events, threads, feedbackUrls } = options;
   const watched = new Set<Tape>();
   const open = (tape: Tape): boolean => !tape.outcome && !tape.live;
 
@@ -94,10 +97,11 @@ export function createFollower({ storage, scope, ambient, events, threads }: Fol
     tape.stored ||= row.framed;
     tape.attempt = row.attempt;
     if (!isOver(row)) return;
-    const end_frame = row.end_frame ?? firstId(row.claims) + 1;
+    const tail = { feedback: feedbackUrls(row), error: row.error };
+    const end_frame = row.end_frame ?? firstId(row.claims) + tailLength(tail);
     // What was stored once and is not any more is missing: readers are told.
-    if (row.kwargs["resumable"] === true) tape.skipTo(end_frame - (row.error ? 2 : 1));
-    closeTape(tape, run_id, { status: row.status as TerminalStatus, result }, row.error, end_frame);
+    if (row.kwargs["resumable"] === true) tape.skipTo(end_frame - tailLength(tail) - 1);
+    closeTape(tape, run_id, { status: row.status as TerminalStatus, result }, tail, end_frame);
   }
 
   /** What wait and join answer for a run that ended before anybody asked. */

@@ -5,6 +5,7 @@ import { ServiceError } from "../errors.ts";
 import type { Events, FrameReader } from "../events.ts";
 import type { Executor, StreamMode } from "../executor.ts";
 import type { Json, JsonObject } from "../json.ts";
+import { shownRequest } from "../kwargs.ts";
 import type {
   CreateRun,
   MultitaskStrategy,
@@ -21,6 +22,7 @@ import { type Created, createCreator } from "./create.ts";
 import { createFollower, type Follower, joined } from "./follow.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { createStops } from "./stop.ts";
+import type { Told } from "./told.ts";
 
 export type { Frame, FrameReader } from "../events.ts";
 export type { RunCreate, RunOrigin } from "./request.ts";
@@ -63,7 +65,7 @@ export interface RunCancel {
   readonly wait?: boolean;
 }
 
-/** `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a run that is gone), invalid, not_built, bad_request. */
+/** `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a run that is gone), invalid (a webhook that may not be told, too), bad_request. */
 export interface Runs {
   create(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<Run>;
   stream(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunStream>;
@@ -119,11 +121,14 @@ export interface RunOptions {
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
   readonly limits: NonNullable<CreateRun["limits"]>;
+  readonly told: Told;
+  /** Runs may have ended that have webhooks. */
+  readonly onTold: () => void;
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
   const { storage, scope, ambient, events, threads } = options;
-  const follower = createFollower(options);
+  const follower = createFollower({ ...options, feedbackUrls: options.told.feedbackUrls });
   const stops = createStops({ ...options, follower });
   const { create, createBatch } = createCreator({ ...options, stops });
 
@@ -213,7 +218,16 @@ function toRun(row: RunRow): Run {
     updated_at: new Date(row.updated_at).toISOString(),
     status: row.status,
     metadata: row.metadata,
-    kwargs: row.kwargs,
+    kwargs: shownKwargs(row),
     multitask_strategy: row.multitask_strategy,
+  };
+}
+
+/** What is kept beside the request is shown with it, credentials are not. The query of a webhook may hold its receiver's secret. */
+function shownKwargs({ kwargs, webhook, feedback }: RunRow): JsonObject {
+  return {
+    ...shownRequest(kwargs),
+    ...(webhook ? { webhook: webhook.url.replace(/\?.*$/s, "?…") } : {}),
+    ...(feedback.length > 0 ? { feedback_keys: feedback.map(([key]) => key) } : {}),
   };
 }

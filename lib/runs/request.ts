@@ -3,8 +3,8 @@ import { refuseTwoValues } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { CheckpointRef, RunConfig, Send, StreamMode } from "../executor.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
-import { gotoList, type JobRequest, writeKwargs } from "../kwargs.ts";
-import type { AssistantRow, CreateRun, IdempotencyKey, MultitaskStrategy, ThreadRow } from "../storage.ts";
+import { gotoList, type JobRequest, withoutSecrets, writeKwargs } from "../kwargs.ts";
+import type { AssistantRow, CreateRun, IdempotencyKey, MultitaskStrategy, NewRun, ThreadRow } from "../storage.ts";
 
 /** What every run-creating call takes. Null counts as absent everywhere. */
 export interface RunCreate {
@@ -43,8 +43,10 @@ export interface RunCreate {
   readonly interrupt_after?: "*" | readonly string[] | null;
   readonly durability?: "sync" | "async" | "exit" | null;
   readonly checkpoint_during?: boolean | null;
+  /** Where the end of the run is told, by a POST. An absolute URL, or a path of the host application. */
   readonly webhook?: string | null;
-  readonly feedback_keys?: readonly string[] | null;
+  /** A feedback link is made for each; the `feedback` event tells them. */
+  readonly feedback_keys?: string | readonly string[] | null;
 }
 
 /** What the request itself adds. */
@@ -53,15 +55,16 @@ export interface RunOrigin {
   readonly configurable?: JsonObject;
   /** A second call with this key, on this route, gets the run of the first one. */
   readonly idempotency?: IdempotencyKey;
+  /** Who asks: the run is billed to them. */
+  readonly user_id?: string | null;
+  /** Short form of the API key that was sent. */
+  readonly api_key?: string | null;
+  /** How many relative webhooks led here. */
+  readonly webhook_depth?: number;
 }
 
 /** Refuses what can be refused before anything is looked up. */
 export function checkRequest(request: RunCreate, thread_id: string | null): void {
-  const unbuilt = [
-    typeof request.webhook === "string" && "webhook",
-    (request.feedback_keys?.length ?? 0) > 0 && "feedback_keys",
-  ].filter((name) => name !== false);
-  if (unbuilt.length > 0) throw new ServiceError("not_built", `Not built yet: ${unbuilt.join(", ")}`);
   const wait = request.after_seconds ?? 0;
   if (!(wait >= 0 && wait <= LONGEST_WAIT)) {
     throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${LONGEST_WAIT}`);
@@ -89,15 +92,18 @@ export interface Resolved {
   readonly thread_id: string;
   readonly run_id: string;
   readonly temporary: boolean;
+  readonly told: Pick<NewRun, "feedback" | "webhook">;
   readonly now: number;
 }
 
 /** Errors: bad_request (one key with two values). */
 export function planRun({ request, origin, assistant, thread, from, ...resolved }: Resolved): CreateRun {
-  const { thread_id, run_id, temporary, now } = resolved;
+  const { thread_id, run_id, temporary, told, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
+  // The run gets its credentials, the thread keeps none.
+  const kept = withoutSecrets(config);
   const job = jobRequest(assistant, config, request, from, { ...own, run_id, thread_id }, temporary);
   return {
     run: {
@@ -111,11 +117,14 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
       temporary,
       framed: job.resumable,
       created_at: now + Math.ceil((request.after_seconds ?? 0) * 1000),
+      user_id: origin.user_id ?? null,
+      api_key: origin.api_key ?? null,
+      ...told,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
     ...(thread
-      ? changed(thread, { metadata: { ...thread.metadata, ...own }, config })
-      : { create_thread: { thread_id, metadata: { ...own, ...request.metadata }, config, hidden: temporary } }),
+      ? changed(thread, { metadata: { ...thread.metadata, ...own }, config: kept })
+      : { create_thread: { thread_id, metadata: { ...own, ...request.metadata }, config: kept, hidden: temporary } }),
     ...(origin.idempotency ? { idempotency: origin.idempotency } : {}),
     now,
   };

@@ -13,6 +13,8 @@ export interface StopOptions {
   readonly events: Events;
   readonly worker: Worker;
   readonly follower: Follower;
+  /** Runs may have ended that have webhooks. */
+  readonly onTold: () => void;
 }
 
 export interface Stops {
@@ -34,8 +36,11 @@ const lowerCase = ({ thread_id, run_ids }: Named): Named => ({
 /** How often a run that ends elsewhere is looked at by who waits for it. */
 const WAIT_MS = 100;
 
-export function createStops({ storage, scope, ambient, events, worker, follower }: StopOptions): Stops {
+export function createStops(options: StopOptions): Stops {
+  const { storage, scope, ambient, events, worker, follower } = options;
+
   function stopped(runs: readonly StoppedRun[]): void {
+    if (runs.some(({ kind }) => kind === "ended")) options.onTold();
     for (const { run_id, thread_id, kind, slot_token } of runs) {
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
       const tape = events.find(run_id);

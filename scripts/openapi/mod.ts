@@ -4,7 +4,8 @@ import { toJsonSchema } from "@valibot/to-json-schema";
 import * as parse from "../../lib/http/parse/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { OPERATIONS, type Operation, type Schema } from "./operations.ts";
-import { ERRORS, HEADERS, list, object, ref, schemas, string, uuid } from "./schemas.ts";
+import { platformSchemas } from "./platform.ts";
+import { ERRORS, HEADERS, list, nullable, object, ref, schemas, string, uuid } from "./schemas.ts";
 
 /** The JSON Schema of what a client may send. In a body, null stands for an absent field. */
 function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
@@ -30,16 +31,20 @@ function withoutEmpty(key: string, value: unknown): unknown {
   return empty && (key === "required" || key === "properties") ? undefined : value;
 }
 
+/** Parts of paths that are UUIDs. */
+const IDS = new Set(["thread_id", "run_id", "token", "id"]);
+
 function parameters(path: string, operation: Operation): JsonObject[] {
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     name: name as string,
     in: "path",
     required: true,
-    schema: name === "thread_id" || name === "run_id" ? uuid : string,
+    schema: IDS.has(name as string) ? uuid : string,
     ...(name === "assistant_id" ? { description: "A UUID, or a graph id for its default assistant" } : {}),
   }));
   const query = operation.query ? (requestSchema(operation.query, "query").properties as JsonObject) : {};
   const inQuery = Object.entries(query).map(([name, schema]) => ({ name, in: "query", required: false, schema }));
+  inQuery.push(...((operation.asks ?? []) as typeof inQuery));
   const inHeader = Object.entries(operation.header ?? {}).map(([name, description]) => ({
     name,
     in: "header",
@@ -50,7 +55,7 @@ function parameters(path: string, operation: Operation): JsonObject[] {
   return [...inPath, ...inQuery, ...inHeader];
 }
 
-function responses(operation: Operation): JsonObject {
+function responses(path: string, operation: Operation): JsonObject {
   const headers = Object.fromEntries((operation.answers ?? []).map((name) => [name, HEADERS[name] as JsonObject]));
   const { ok } = operation;
   const success: JsonObject = {};
@@ -62,23 +67,42 @@ function responses(operation: Operation): JsonObject {
         ? { "text/event-stream": frames }
         : ok === "text"
           ? { "text/plain": { schema: string }, "application/json": { schema: object } }
-          : { "application/json": { schema: ok } };
+          : ok === "csv"
+            ? { "text/csv": { schema: string } }
+            : { "application/json": { schema: ok } };
     success["200"] = { description: "Success", ...(operation.answers ? { headers } : {}), content };
   }
   if (operation.also202) success["202"] = { description: operation.also202 };
   if (operation.also204) success["204"] = { description: operation.also204 };
-  const failures = operation.errors.map((status) => [
-    String(status),
-    { description: ERRORS[status] as string, content: { "application/json": { schema: ref("Error") } } },
-  ]);
+  const listed = path.startsWith("/api/v1/");
+  const failures = [...(operation.open ? [] : GUARDED), ...operation.errors].map((status) => {
+    const schema = ref(listed && status === 422 ? "InputError" : "Error");
+    return [String(status), { description: ERRORS[status] as string, content: { "application/json": { schema } } }];
+  });
   return { ...success, ...Object.fromEntries(failures) };
 }
+
+/** What a route with a key answers to those who do not have the right one. */
+const GUARDED = [401, 403];
 
 function requestBody(schema: Schema, names: Map<Schema, string>, asList: boolean): JsonObject {
   const one = ref(names.get(schema) as string);
   const required = asList || Object.values(schema.entries).some((entry) => entry.type !== "optional");
   return { required, content: { "application/json": { schema: asList ? { ...list(one), minItems: 1 } : one } } };
 }
+
+const feedbackKey: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
+/** Fields of a run that the service judges, not the schema. */
+const RUN_TOLD: JsonObject = {
+  webhook: {
+    ...nullable({ type: "string", minLength: 1, maxLength: 65_536 }),
+    description: "Where the end of the run is told, by a POST: an absolute URL, or a path of the host application",
+  },
+  feedback_keys: {
+    anyOf: [feedbackKey, { ...list(feedbackKey), maxItems: 50 }, { type: "null" }],
+    description: "For each a link is made to which feedback can be submitted; the `feedback` event tells them",
+  },
+};
 
 /** The OpenAPI description of every built route. */
 export function openapi(version: string): JsonObject {
@@ -106,16 +130,29 @@ export function openapi(version: string): JsonObject {
       summary: operation.summary,
       parameters: parameters(path, operation),
       ...(operation.body ? { requestBody: requestBody(operation.body, names, operation.list === true) } : {}),
-      responses: responses(operation),
+      ...(operation.sends
+        ? { requestBody: { required: true, content: { "application/json": { schema: operation.sends } } } }
+        : {}),
+      responses: responses(path, operation),
+      ...(operation.open ? { security: [] } : {}),
     };
     paths[path] = { ...paths[path], [method]: described };
   }
-  const requests = [...names].map(([schema, name]) => [name, requestSchema(schema, "body")]);
+  const requests = [...names].map(([schema, name]) => {
+    const request = requestSchema(schema, "body");
+    const told = schema === (parse.runCreate as Schema) ? RUN_TOLD : {};
+    return [name, { ...request, properties: { ...(request.properties as JsonObject), ...told } }];
+  });
   return {
     openapi: "3.1.0",
     info: { title: "Greenroom", version, description: "Agents, threads and runs behind one handler." },
     paths,
-    components: { schemas: { ...schemas, ...Object.fromEntries(requests) } },
+    // The empty one: a server without keys asks nobody.
+    security: [{ "X-API-Key": [] }, {}],
+    components: {
+      schemas: { ...schemas, ...platformSchemas, ...Object.fromEntries(requests) },
+      securitySchemes: { "X-API-Key": { type: "apiKey", in: "header", name: "X-API-Key" } },
+    },
   };
 }
 

@@ -1,6 +1,7 @@
 /** The built routes: what each takes, answers and refuses. */
 import * as parse from "../../lib/http/parse/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { PLATFORM } from "./platform.ts";
 import { count, list, object, PAGES, record, ref, string } from "./schemas.ts";
 
 export type Schema = parse.Fields<unknown>;
@@ -12,11 +13,16 @@ export interface Operation {
   /** The body is a list of these. */
   readonly list?: boolean;
   readonly query?: Schema;
+  /** A body that is read by hand, and such a query. */
+  readonly sends?: JsonObject;
+  readonly asks?: readonly JsonObject[];
+  /** Nobody is asked for a key. */
+  readonly open?: boolean;
   readonly header?: Readonly<Record<string, string>>;
   /** Response headers by name. */
   readonly answers?: readonly string[];
   /** The schema of the 200 answer; absent: 204. */
-  readonly ok?: JsonObject | "stream" | "text";
+  readonly ok?: JsonObject | "stream" | "text" | "csv";
   readonly also202?: string;
   readonly also204?: string;
   readonly errors: readonly number[];
@@ -287,12 +293,14 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   },
   "get /ok": {
     tag: "Server",
+    open: true,
     summary: "Whether runs can be executed",
     ok: record({ ok: { type: "boolean", const: true } }),
     errors: [503],
   },
   "get /ready": {
     tag: "Server",
+    open: true,
     summary: "Whether requests should be sent here",
     ok: record({ ok: { type: "boolean", const: true } }),
     errors: [503],
@@ -306,6 +314,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   },
   "get /info": {
     tag: "Server",
+    open: true,
     summary: "Versions and what is offered",
     ok: record({
       version: string,
@@ -314,5 +323,6 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     }),
     errors: [],
   },
-  "get /openapi.json": { tag: "Server", summary: "This description", ok: object, errors: [] },
+  "get /openapi.json": { tag: "Server", open: true, summary: "This description", ok: object, errors: [] },
+  ...PLATFORM,
 };

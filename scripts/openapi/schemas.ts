@@ -50,7 +50,7 @@ export const schemas: JsonObject = {
     updated_at: time,
     status: { type: "string", enum: ["pending", "running", "success", "error", "timeout", "interrupted"] },
     metadata: object,
-    kwargs: object,
+    kwargs: { ...object, description: "What was asked for, without credentials and without the query of its webhook" },
     multitask_strategy: { type: "string", enum: ["reject", "enqueue", "interrupt", "rollback"] },
   }),
   ThreadState: record({
@@ -109,10 +109,14 @@ export const schemas: JsonObject = {
 
 export const ERRORS: Readonly<Record<number, string>> = {
   400: "The body is not valid JSON, or its fields contradict each other",
+  401: "A key is needed, and none that is good was sent",
+  403: "The key does not reach this, or may not do it",
   404: "Not found",
-  409: "Conflict: the id exists, the thread is busy, too many runs wait, or the run of an Idempotency-Key is gone",
-  413: "The body is larger than 10 MiB",
+  409: "Conflict: the id exists, the thread is busy, too many runs wait, or an Idempotency-Key was used for something else or for a run that is gone",
+  410: "The link has expired",
+  413: "The body is larger than 10 MiB; than 256 KiB where no key is needed",
   422: "A field is not what it must be; `detail` names it",
+  429: "Too much was submitted to one link",
   501: "Asks for something this version does not serve",
   503: "The server is stopping, or can execute no run any more",
   507: "The disk is full; nothing was stored",

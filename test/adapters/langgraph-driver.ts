@@ -154,7 +154,7 @@ export async function run(
   const states: StateEvent[] = [];
   for await (const event of executor.execute(job, signal)) {
     if (event.type === "stream") events.push(event);
-    else states.push(event);
+    else if (event.type === "state") states.push(event);
   }
   const [state] = states;
   if (!state || states.length > 1) throw new Error(`${states.length} state events`);

@@ -1,61 +1,11 @@
 import { describe, it } from "node:test";
-import { Client as Client1 } from "langgraph-sdk-1";
-import { Client as Client2 } from "langgraph-sdk-2";
-import { listen } from "../../adapters/standalone/listen.ts";
-import { openProxy } from "./proxy.ts";
-import { type Fetch, type Opened, sdkSuite } from "./sdk/mod.ts";
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { type Subject, sdkSuite } from "./sdk/mod.ts";
+import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
 
-/** Bodies that can be broken, and that break when the request is aborted, as those of a network are. */
-async function inProcess(handler: Fetch): Promise<Opened> {
-  const open = new Set<(error: Error) => void>();
-  // A service's own timers do not keep a process alive; its listener does, and here is none.
-  const alive = setInterval(() => {}, 60_000);
-  return {
-    apiUrl: "http://greenroom",
-    async fetch(input, init) {
-      const { body, status, headers } = await handler(input, init);
-      if (!body) return new Response(null, { status, headers });
-      const breakable = new TransformStream<Uint8Array, Uint8Array>({
-        start(controller) {
-          const fail = (error: Error): void => {
-            open.delete(fail);
-            controller.error(error);
-          };
-          open.add(fail);
-          init?.signal?.addEventListener("abort", () => fail(new DOMException("aborted", "AbortError")));
-        },
-      });
-      // Whoever reads it is told of what went wrong.
-      const { readable } = breakable;
-      body.pipeTo(breakable.writable).catch(() => {});
-      return new Response(readable, { status, headers });
-    },
-    cut() {
-      for (const fail of open) fail(new TypeError("terminated"));
-    },
-    close: async () => clearInterval(alive),
-  };
-}
+const place: Subject["place"] = () => ({ storage: nodeSqlite(":memory:") });
 
-async function overSocket(handler: Fetch): Promise<Opened> {
-  // Bun hands its server on as a second argument.
-  const listener = await listen((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
-  const proxy = await openProxy(listener.port);
-  return {
-    apiUrl: `http://127.0.0.1:${proxy.port}`,
-    fetch,
-    cut: proxy.cut,
-    async close() {
-      await proxy.close();
-      await listener.close();
-    },
-  };
-}
-
-// What the suite calls is the same in both families; their declarations differ in places it does not use.
-const sdks = { "SDK 2.0.0": Client2, "SDK 1.12.4": Client1 as unknown as typeof Client2 };
-
-for (const [name, Sdk] of Object.entries(sdks)) {
-  sdkSuite({ describe, it }, `${name} in process`, Sdk, inProcess);
-  sdkSuite({ describe, it }, `${name} over a socket`, Sdk, overSocket);
+for (const [name, Sdk] of Object.entries(SDKS)) {
+  sdkSuite({ describe, it }, `${name} in process`, { Sdk, open: inProcess, place });
+  sdkSuite({ describe, it }, `${name} over a socket`, { Sdk, open: overSocket, place });
 }

@@ -10,9 +10,9 @@ import {
   fromFunctions,
   type GraphState,
   type JsonObject,
-  type Storage,
 } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
+import { faulty } from "./faulty.ts";
 
 // The service's own timers keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
@@ -126,10 +126,7 @@ describe("a stopping service", () => {
 describe("joining a stream", () => {
   it("that is over always ends, wherever the reader was", async () => {
     const storage = nodeSqlite(":memory:");
-    const kept: Storage = new Proxy(storage, {
-      get: (target, name) =>
-        name === "close" ? async () => {} : (Reflect.get(target, name) as (...args: unknown[]) => unknown).bind(target),
-    });
+    const kept = faulty(storage).share().storage;
     const executor = fromFunctions({
       ok: async () => "ok",
       broken: async () => {

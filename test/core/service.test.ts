@@ -18,6 +18,7 @@ import {
   type Storage,
 } from "../../lib/mod.ts";
 import { testClock, testIds, testService } from "../suite/kit.ts";
+import { faulty } from "./faulty.ts";
 
 const say = (content: string): JsonObject => ({ messages: [{ role: "user", content }] });
 const ask = (assistant_id: string, content = "hi"): { assistant_id: string; input: JsonObject } => ({
@@ -56,8 +57,20 @@ describe("createService", () => {
     const options = {
       executor: fromFunctions({ "a/b": async () => "x" }),
       worker: { concurrency: -1, lease_ms: 1 },
-      deployment: { name: "no spaces here" },
-      webhooks: {},
+      deployment: { name: "no spaces here", project: "", workspace: 5 },
+      public_base_url: "https://example.com/",
+      auth: { mode: "agent_builder", shared: "yes", shared_agents: "write", key_prefix: "A-B" },
+      feedback: { token_ttl_ms: 0, external_runs: 1 },
+      usage: { enabled: "on", unreadable_workspaces: "hide" },
+      retention: { tokens_ms: -1, deliveries_ms: 0.5 },
+      webhooks: {
+        headers: { "X-Token": `$${"{{ env.OTHER }}"}`, Host: "example.com" },
+        url: { allowed_domains: ["*"], allowed_port: [443], max_url_length: 0 },
+        delivery: { concurrency: 0 },
+        sign: true,
+      },
+      http: { disable_webhooks: "no" },
+      identity: {},
       nonsense: true,
     } as unknown as ServiceOptions;
     const error = await createService(options).then(
@@ -65,13 +78,39 @@ describe("createService", () => {
       (thrown: unknown) => thrown,
     );
     assert.ok(error instanceof ConfigError);
+    const keys = error.problems.map((problem) => problem.replace(/:.*$/s, "")).filter((key) => key !== "executor");
+    assert.deepEqual(
+      keys.filter((key, i) => keys.indexOf(key) < i),
+      [],
+    );
     for (const key of [
       "storage",
       "a/b",
       "worker.concurrency",
       "worker.lease_ms",
       "deployment.name",
-      "webhooks",
+      "deployment.project",
+      "deployment.workspace",
+      "public_base_url",
+      "auth.owner",
+      "auth.shared:",
+      "auth.shared_agents",
+      "auth.key_prefix",
+      "feedback.token_ttl_ms",
+      "feedback.external_runs",
+      "usage.enabled",
+      "usage.unreadable_workspaces",
+      "retention.tokens_ms",
+      "retention.deliveries_ms",
+      "webhooks.headers.X-Token",
+      "webhooks.headers.Host",
+      "webhooks.url.allowed_domains",
+      "webhooks.url.allowed_port:",
+      "webhooks.url.max_url_length",
+      "webhooks.delivery.concurrency",
+      "webhooks.sign:",
+      "http.disable_webhooks",
+      "identity",
       "nonsense",
     ]) {
       assert.ok(
@@ -79,7 +118,28 @@ describe("createService", () => {
         `${key} in ${error.message}`,
       );
     }
-    assert.match(error.message, /webhooks: not built yet/);
+  });
+
+  it("takes base URLs that something can follow, and no others", async () => {
+    const executor = fromFunctions({ ok: async () => "ok" });
+    for (const public_base_url of [
+      "https://example.com/",
+      "/agents",
+      "ftp://example.com",
+      "https://me:pass@example.com",
+      "https://example.com?a=1",
+      "https://example.com#top",
+      "https://exa mple.com",
+      "",
+    ]) {
+      const storage = nodeSqlite(":memory:");
+      await assert.rejects(createService({ storage, executor, public_base_url }), /public_base_url: must be/);
+      await storage.close();
+    }
+    for (const public_base_url of ["https://example.com", "http://127.0.0.1:2024", "https://example.com/agents"]) {
+      await using kit = await testService({ executor, public_base_url });
+      assert.equal(kit.service.options.public_base_url, public_base_url);
+    }
   });
 
   it("refuses an executor without graphs and a graph hosted twice", async () => {
@@ -178,6 +238,7 @@ describe("runs", () => {
     const counting: Storage = new Proxy(storage, {
       get(target, name) {
         const verb = Reflect.get(target, name) as (...args: unknown[]) => unknown;
+        if (typeof verb !== "function") return verb;
         return (...args: unknown[]) => {
           if (name === "finishRun" || name === "saveProgress") written += JSON.stringify(args).length;
           return verb.apply(target, args);
@@ -410,10 +471,7 @@ describe("runs", () => {
   it("puts back what it executes when it stops, without charging the attempt", async () => {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
-    const kept: Storage = new Proxy(storage, {
-      get: (target, name) =>
-        name === "close" ? async () => {} : (Reflect.get(target, name) as (...args: unknown[]) => unknown).bind(target),
-    });
+    const kept = faulty(storage).share().storage;
     const here = gate();
     let calls = 0;
     const executor = fromFunctions({
@@ -491,16 +549,33 @@ describe("runs", () => {
     await again.stop(0);
   });
 
-  it("refuses with a clear text what is not built yet", async () => {
+  it("refuses webhooks and feedback links that could not work, before anything is made", async () => {
     await using kit = await testService({ agents: { ok: async () => "ok" } });
     const { thread_id } = await kit.service.threads.create();
-    for (const extra of [{ webhook: "https://example.com/hook" }, { feedback_keys: ["score"] }]) {
+    for (const [extra, message] of [
+      [{ webhook: "" }, "Invalid webhook URL: empty"],
+      [{ webhook: `https://example.com/${"x".repeat(65_536)}` }, "Invalid webhook URL: too_long"],
+      [{ webhook: "http://127.0.0.1/hook" }, "Invalid webhook URL: ip_not_public"],
+      [{ webhook: "/hook" }, "Invalid webhook URL: loopback_unavailable"],
+      [{ feedback_keys: ["score"] }, "public_base_url is not set"],
+      [{ feedback_keys: "score" }, "public_base_url is not set"],
+    ] as const) {
       await assert.rejects(kit.service.runs.create(thread_id, { ...ask("ok"), ...extra }), {
-        code: "not_built",
-        message: new RegExp(Object.keys(extra)[0] ?? ""),
+        code: "invalid",
+        message,
       });
     }
     assert.deepEqual(await kit.service.runs.list(thread_id), []);
+    const request = { ...ask("ok"), feedback_keys: [], webhook: null };
+    assert.equal((await kit.service.runs.create(thread_id, request)).status, "pending");
+  });
+
+  it("has no address for webhooks where nothing could send them, and asks nobody where they are off", async () => {
+    const agents = { ok: async () => "ok" };
+    await using off = await testService({ agents, http: { disable_webhooks: true } });
+    for (const webhook of ["", "http://127.0.0.1/hook", "/hook", "no URL"]) {
+      assert.equal(contents(await waited(off.service, null, { ...ask("ok"), webhook })).at(-1), "ok");
+    }
   });
 
   it("uses the active version of an assistant, over the configuration of a thread's earlier runs", async () => {

@@ -86,13 +86,25 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^lib\/runs\//,
-    may: /^lib\/runs\/|^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|kwargs|assistants|threads|worker)\.ts$/,
+    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|kwargs|assistants|threads|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
+  },
+  {
+    files: /^lib\/(?:feedback|usage|accounts|access|keys|static-identity)\.ts$/,
+    may: /^lib\/(?:storage|platform-storage|identity|ambient|errors|json|keys|accounts)\.ts$/,
+  },
+  {
+    files: /^lib\/webhooks\/send\.ts$/,
+    may: /^lib\/(?:webhooks\/.*|ambient\.ts|errors\.ts)$|^node:(?:http|https|dns\/promises)$/,
+  },
+  {
+    files: /^lib\/webhooks\//,
+    may: /^lib\/webhooks\/|^lib\/(?:storage|platform-storage|ambient|errors|json|kwargs)\.ts$/,
   },
   { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^lib\/|^valibot$/ },
   { files: /^lib\//, may: /^lib\// },
   {
     files: /^adapters\/sql\//,
-    may: /^adapters\/sql\/|^lib\/(?:storage|executor|ambient|errors|json)\.ts$|^kysely$|^node:(?:fs|path)$/,
+    may: /^adapters\/sql\/|^lib\/(?:storage|platform-storage|identity|executor|ambient|errors|json)\.ts$|^kysely$|^node:(?:fs|path)$/,
   },
   {
     files: /^adapters\/bun-sqlite\.ts$/,
@@ -112,11 +124,14 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/langgraph\//,
-    may: /^adapters\/langgraph\/|^lib\/(?:executor|ambient|errors|json)\.ts$|^@langchain\/|^node:module$/,
+    may: /^adapters\/langgraph\/|^lib\/(?:executor|ambient|errors|json|kwargs)\.ts$|^@langchain\/|^node:module$/,
   },
   { files: /^adapters\/standalone\//, may: /^adapters\/|^lib\/mod\.ts$|^server\.ts$|^package\.json$|^node:/ },
   { files: /^server\.ts$/, may: /^lib\/|^itty-router$|^adapters\/standalone\/bin\.ts$/ },
-  { files: /^examples\//, may: /^examples\/|^greenroom(?:\/|$)|^node:|^@langchain\/|^zod$|^kysely$/ },
+  {
+    files: /^examples\//,
+    may: /^examples\/|^greenroom(?:\/|$)|^node:|^@langchain\/|^(?:zod|kysely|standardwebhooks)$/,
+  },
   {
     files: /^test\/suite\//,
     may: /^test\/suite\/|^lib\/|^adapters\/(?:sql\/|node-sqlite\.ts$|bun-sqlite\.ts$)|^server\.ts$|^node:/,

@@ -168,10 +168,7 @@ describe("a worker", () => {
       }),
     };
     const storage = nodeSqlite(":memory:");
-    const shared = new Proxy(storage, {
-      get: (target, name) =>
-        name === "close" ? async () => {} : (Reflect.get(target, name) as (...args: unknown[]) => unknown).bind(target),
-    });
+    const shared = faulty(storage).share().storage;
     const one = await testService({ storage: shared, executor });
     const { thread_id } = await one.service.threads.create();
     const { run, result } = await one.service.runs.wait(thread_id, ask("ok"));

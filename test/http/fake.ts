@@ -1,6 +1,8 @@
 /** A service that records what the handler asks of it, on a clock that the test moves. */
+import { anybody, type Visitor } from "../../lib/access.ts";
 import type { LogRecord } from "../../lib/ambient.ts";
 import { ServiceError } from "../../lib/errors.ts";
+import type { Caller } from "../../lib/identity.ts";
 import type { Json } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
 import type { Metrics, Readiness, Service, ServiceOptions } from "../../lib/service.ts";
@@ -96,12 +98,15 @@ export const METRICS: Metrics = {
     frames_shown: 70,
     frames_stored: 60,
   },
+  webhooks: { sending: 1, attempts: 5, delivered: 3, retried: 1, failed: 1 },
 };
 
 export interface FakeOptions extends HandlerOptions {
   readonly cors?: readonly string[];
   readonly healthy?: boolean;
   readonly ready?: Readiness;
+  /** Who asks. Default: nobody in particular. */
+  readonly visitor?: Visitor;
   /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
@@ -155,6 +160,14 @@ export function fake(options: FakeOptions = {}): Fake {
     assistants: noun("assistants"),
     threads: noun("threads"),
     runs: noun("runs"),
+    feedback: noun("feedback"),
+    usage: noun("usage"),
+    access: {
+      guarded: false,
+      visitor: async () => options.visitor ?? anybody,
+      caller: async () => ({}) as Caller,
+      workspaces: async () => [],
+    },
     options: { http: options.cors ? { cors: { allow_origins: options.cors } } : {} } as ServiceOptions,
     ambient: {
       now: () => 0,

@@ -7,8 +7,9 @@ import { fake } from "./fake.ts";
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
 
 interface Description {
-  readonly paths: Record<string, Record<string, unknown>>;
-  readonly components: { readonly schemas: Record<string, unknown> };
+  readonly paths: Record<string, Record<string, { readonly security?: []; readonly responses: object }>>;
+  readonly security: unknown;
+  readonly components: { readonly schemas: Record<string, unknown>; readonly securitySchemes: unknown };
 }
 
 describe("openapi.json", () => {
@@ -23,10 +24,15 @@ describe("openapi.json", () => {
     const described = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method} ${path}`),
     );
-    const routed = [...read("server.ts").matchAll(/\.(get|post|patch|delete)\("(\/[^"]+)"/g)].map(
+    const server = read("server.ts");
+    const billing = /^const BILLING = "(\/[^"]+)";$/m.exec(server)?.[1] as string;
+    const table = server.replace(/`\$\{BILLING\}(\/[^`]+)`/g, (_all, path) => `"${billing}${path}"`);
+    const routed = [...table.matchAll(/\.(get|post|patch|delete)\("(\/[^"]+)"/g)].map(
       ([, method, path = ""]) => `${method} ${path.replace(/:(\w+)/g, "{$1}")}`,
     );
-    assert.ok(routed.length > 30);
+    assert.ok(routed.length > 45);
+    // These come before the table: they ask for no key.
+    routed.push("get /api/v1/feedback/tokens/{token}", "post /api/v1/feedback/tokens/{token}");
     assert.deepEqual(described.sort(), routed.sort());
   });
 
@@ -35,6 +41,46 @@ describe("openapi.json", () => {
     const { components } = JSON.parse(text) as Description;
     for (const [, name = ""] of text.matchAll(/#\/components\/schemas\/(\w+)/g))
       assert.ok(name in components.schemas, name);
+  });
+
+  it("says which routes ask for a key", () => {
+    const { paths, security, components } = JSON.parse(read("lib/http/openapi.json")) as Description;
+    assert.deepEqual(security, [{ "X-API-Key": [] }, {}]);
+    assert.deepEqual(components.securitySchemes, {
+      "X-API-Key": { type: "apiKey", in: "header", name: "X-API-Key" },
+    });
+    const open = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods)
+        .filter(([, { security }]) => security !== undefined)
+        .map(([method]) => `${method} ${path}`),
+    );
+    assert.deepEqual(open.sort(), [
+      "get /api/v1/feedback/tokens/{token}",
+      "get /api/v1/info",
+      "get /info",
+      "get /ok",
+      "get /openapi.json",
+      "get /ready",
+      "post /api/v1/feedback/tokens/{token}",
+    ]);
+    for (const methods of Object.values(paths)) {
+      for (const { security, responses } of Object.values(methods)) assert.equal("401" in responses, !security);
+    }
+  });
+
+  it("describes what tells of a run", () => {
+    const { schemas } = (JSON.parse(read("lib/http/openapi.json")) as Description).components;
+    const { properties } = schemas.RunCreate as { properties: Record<string, { anyOf: unknown[] }> };
+    assert.deepEqual(properties.webhook?.anyOf, [
+      { type: "string", minLength: 1, maxLength: 65_536 },
+      { type: "null" },
+    ]);
+    const key = { type: "string", minLength: 1, maxLength: 255 };
+    assert.deepEqual(properties.feedback_keys?.anyOf, [
+      key,
+      { type: "array", items: key, maxItems: 50 },
+      { type: "null" },
+    ]);
   });
 
   it("is served", async () => {

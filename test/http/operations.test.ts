@@ -253,7 +253,7 @@ describe("what is no longer kept", () => {
       asked.push(args[1]);
       return Promise.resolve(asked.length % 3 === 0 ? 0 : 500);
     };
-    const retention = { frames_ms: 3_000, stateless_ms: 2_000 };
+    const retention = { frames_ms: 3_000, stateless_ms: 2_000, tokens_ms: 4_000 };
     await using kit = await testService({ storage, agents: { quick }, retention, ambient: clock });
     await advanceUntil(clock, () => asked.length > 0);
     const now = clock.now();
@@ -263,6 +263,8 @@ describe("what is no longer kept", () => {
       temporary_before: now - 2_000,
       frames_before: now - 3_000,
       keys_before: now - 86_400_000,
+      tokens_before: now - 4_000,
+      deliveries_before: now - 30 * 86_400_000,
       now,
     });
     assert.ok(limit && limit > 0);

@@ -103,9 +103,9 @@ const REFUSED: readonly (readonly [string, string, unknown, number, string])[] =
   ["POST", "/runs", run({ interrupt_after: [1] }), 422, "interrupt_after"],
   ["POST", "/runs", run({ durability: "never" }), 422, "durability: must be one of"],
   ["POST", "/runs", run({ checkpoint_during: 1 }), 422, "checkpoint_during: must be true or false"],
-  ["POST", "/runs", run({ webhook: "" }), 422, "webhook: must not be empty"],
-  ["POST", "/runs", run({ webhook: "x".repeat(65_537) }), 422, "webhook: must be at most"],
-  ["POST", "/runs", run({ feedback_keys: "k" }), 422, "feedback_keys: must be a list"],
+  ["POST", "/runs", run({ webhook: 5 }), 422, "webhook: must be a string"],
+  ["POST", "/runs", run({ feedback_keys: 5 }), 422, "feedback_keys: must be a list"],
+  ["POST", "/runs", run({ feedback_keys: [5] }), 422, "feedback_keys"],
   ["POST", "/runs", run({ command: "go" }), 422, "command: must be an object"],
   ["POST", "/runs", run({ command: { goto: 5 } }), 422, "command.goto: must be"],
   ["POST", "/runs", run({ command: { goto: [{ input: 1 }] } }), 422, "command.goto"],
@@ -169,8 +169,6 @@ const NOT_BUILT: readonly (readonly [string, string])[] = [
   ["DELETE", "/store/items"],
   ["POST", "/store/items/search"],
   ["POST", "/store/namespaces"],
-  ["GET", "/api/v1/usage"],
-  ["POST", "/api/v1/feedback"],
   ["POST", "/ui/g"],
 ];
 
@@ -264,6 +262,25 @@ describe("bad input", () => {
       }
     }
   });
+});
+
+describe("the query of a list of workspaces", () => {
+  for (const [query, field] of [
+    ["limit=0", "limit"],
+    ["limit=1001", "limit"],
+    ["limit=x", "limit"],
+    ["offset=-1", "offset"],
+  ] as const) {
+    it(`${query} is refused in the platform's form`, async () => {
+      const response = await fake().send("GET", `/api/v1/workspaces?${query}`);
+      assert.equal(response.status, 422);
+      const { detail } = (await response.json()) as { detail: { loc: unknown; type: string }[] };
+      assert.deepEqual(
+        detail.map(({ loc, type }) => [loc, type]),
+        [[["query", field], "value_error"]],
+      );
+    });
+  }
 });
 
 describe("what is not built", () => {

@@ -7,6 +7,8 @@ const T = `/threads/${THREAD}`;
 const R = `${T}/runs/${RUN}`;
 const A = `/assistants/${ASSISTANT}`;
 const page = { limit: 10, offset: 0 };
+/** What a request without a key and without headers of note adds to its runs. */
+const ORIGIN = { configurable: {}, user_id: null, api_key: null, webhook_depth: 0 };
 
 /** method, path, body, the call it makes */
 const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[] = [
@@ -101,12 +103,12 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
     ["threads.history", THREAD, { limit: 10, before: "c" }],
   ],
 
-  ["POST", `${T}/runs`, { assistant_id: "g" }, ["runs.create", THREAD, { assistant_id: "g" }, { configurable: {} }]],
+  ["POST", `${T}/runs`, { assistant_id: "g" }, ["runs.create", THREAD, { assistant_id: "g" }, ORIGIN]],
   [
     "POST",
     "/runs",
     { assistant_id: ASSISTANT.toUpperCase() },
-    ["runs.create", null, { assistant_id: ASSISTANT }, { configurable: {} }],
+    ["runs.create", null, { assistant_id: ASSISTANT }, ORIGIN],
   ],
   ["GET", `${T}/runs`, undefined, ["runs.list", THREAD, page]],
   [
@@ -139,7 +141,7 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
       { assistant_id: "g", assistantId: "g", input: 1 },
       { assistant_id: ASSISTANT.toUpperCase(), input: null },
     ],
-    ["runs.createBatch", [{ assistant_id: "g", input: 1 }, { assistant_id: ASSISTANT }], { configurable: {} }],
+    ["runs.createBatch", [{ assistant_id: "g", input: 1 }, { assistant_id: ASSISTANT }], ORIGIN],
   ],
   ["GET", `${T}/stream`, undefined, ["threads.stream", THREAD, { modes: [], after: undefined }]],
   [
@@ -191,7 +193,7 @@ describe("routes", () => {
     };
     const { send, calls } = fake();
     await send("POST", "/runs", { ...request, strict_resume: true, langsmith_tracer: {} });
-    assert.deepEqual(calls, [["runs.create", null, request, { configurable: {} }]]);
+    assert.deepEqual(calls, [["runs.create", null, request, ORIGIN]]);
   });
 
   it("ignore values of on_completion they do not know", async () => {
@@ -297,8 +299,29 @@ describe("routes", () => {
     ] as const) {
       await (await send("POST", route, text, { "idempotency-key": key })).body?.cancel();
       const body_hash = createHash("sha256").update(text).digest("hex");
-      assert.deepEqual(calls.at(-1)!.at(-1), { configurable: {}, idempotency: { route, key, body_hash } });
+      assert.deepEqual(calls.at(-1)!.at(-1), { ...ORIGIN, idempotency: { route, key, body_hash } });
     }
+  });
+
+  it("take feedback_keys as a text or a list", async () => {
+    for (const feedback_keys of ["k", ["k", "__proto__", "k"], []]) {
+      const { send, calls } = fake();
+      assert.equal((await send("POST", "/runs", { assistant_id: "g", feedback_keys })).status, 200);
+      assert.deepEqual(calls, [["runs.create", null, { assistant_id: "g", feedback_keys }, ORIGIN]]);
+    }
+  });
+
+  it("say how many relative webhooks led to a run, and who started it", async () => {
+    const user_id = "44444444-4444-4444-8444-444444444444";
+    const visitor = { user_id, api_key: "gr_pt_...abcd", guest: false, still: async () => true };
+    const { send, calls } = fake({ visitor });
+    await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": "3" });
+    const configurable = { "x-webhook-depth": "3" };
+    assert.deepEqual(calls[0]?.[3], { configurable, user_id, api_key: "gr_pt_...abcd", webhook_depth: 3 });
+    for (const sent of ["-1", "1.5", "x", "", "10000"]) {
+      assert.equal((await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": sent })).status, 422);
+    }
+    assert.equal(calls.length, 1);
   });
 
   it("copy headers into the run's configurable, but no credentials", async () => {

@@ -3,8 +3,14 @@ import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Ambient } from "../../lib/ambient.ts";
 import type { Executor } from "../../lib/executor.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
+import type { IdentityStore } from "../../lib/identity.ts";
+import type { FeedbackTokenRow, TraceRow } from "../../lib/platform-storage.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
+import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/static-identity.ts";
 import { createHandler } from "../../server.ts";
+
+/** How long a feedback token lives where nothing else is said. */
+const TOKEN_LIFE_MS = 10_800_000;
 
 /** A clock that stands still until it is told otherwise. */
 export interface TestClock {
@@ -12,6 +18,8 @@ export interface TestClock {
   readonly timer: Ambient["timer"];
   /** Moves time on, calling what is due on the way in order; resolves when the event loop has turned once after each. */
   advance(ms: number): Promise<void>;
+  /** Jumps to a moment, as the clock of a machine that slept: what is due by then is called once, in order. */
+  set(moment: number): Promise<void>;
 }
 
 /** Starts at `start`, milliseconds since 1970; by default 2026-01-01T00:00:00Z. */
@@ -42,6 +50,16 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
       time = until;
       await turn();
     },
+    async set(moment) {
+      time = moment;
+      const due = [...timers].filter(([, timer]) => timer.at <= moment).sort(([a, x], [b, y]) => x.at - y.at || a - b);
+      for (const [id, { fn }] of due) {
+        if (!timers.delete(id)) continue;
+        fn();
+        await turn();
+      }
+      await turn();
+    },
   };
 }
 
@@ -50,6 +68,29 @@ export function testIds(): Ambient["uuid"] {
   let count = 0;
   return () => `00000000-0000-4000-8000-${(++count).toString(16).padStart(12, "0")}`;
 }
+
+/** Accounts in memory, and the keys that were made for them, by name. */
+export interface TestAccounts {
+  /** Give it to a service as its `identity`, with `auth: { mode: "api_key" }`. */
+  readonly identity: IdentityStore;
+  /** What to send as `X-API-Key`. */
+  readonly keys: Readonly<Record<string, string>>;
+}
+
+/** Accounts as `staticIdentity` has them, with a key for each name in `keys`. Throws a ConfigError with every problem. */
+export function testAccounts(
+  options: Omit<StaticIdentityOptions, "keys"> & { readonly keys: Readonly<Record<string, Omit<StaticKey, "key">>> },
+): TestAccounts {
+  const keys = Object.fromEntries(Object.keys(options.keys).map((name) => [name, `test_${name}_`.padEnd(40, "0")]));
+  const known = Object.entries(options.keys).map(([name, of]): StaticKey => ({ ...of, key: keys[name] as string }));
+  return { identity: staticIdentity({ ...options, keys: known }), keys };
+}
+
+/** A trace to be added; what is left out is as of a run of the service's deployment that started now, with no user and no key. */
+export type TestTrace = Partial<TraceRow>;
+
+/** A feedback token to be added; what is left out is as of a token of the service's deployment that was made now for three hours. */
+export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Partial<FeedbackTokenRow>;
 
 export interface TestServiceOptions extends Partial<ServiceOptions> {
   /** Plain functions to host; or give `executor`. */
@@ -62,6 +103,10 @@ export interface TestService extends AsyncDisposable {
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
   /** Log records so far; none goes to the console. */
   readonly log: readonly Parameters<Ambient["log"]>[0][];
+  /** Adds traces of runs, as if they had been executed here; gives their ids. */
+  addTraces(traces: readonly TestTrace[]): Promise<readonly string[]>;
+  /** Adds feedback tokens; gives their ids. */
+  addTokens(tokens: readonly TestToken[]): Promise<readonly string[]>;
 }
 
 /** A service on an in-memory database, with the real clock unless `ambient` holds another. `await using` stops it. */
@@ -76,10 +121,30 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     ambient: { log: (record) => void log.push(record), ...ambient },
   });
   const handler = createHandler(service);
+  const { storage } = service.options;
+  const { now, uuid } = service.ambient;
+  const { workspace_id, project_id, name } = service.deployment;
   return {
     service,
     log,
     fetch: (input, init) => handler(new Request(input, init)),
+    async addTraces(traces) {
+      const nobody = { thread_id: null, user_id: null, api_key: null };
+      const rows = traces.map((trace): TraceRow => {
+        const fallback = { trace_id: uuid(), workspace_id, project_id, ...nobody, started_at: now(), counted: true };
+        return { ...fallback, ...trace };
+      });
+      await storage.addTraces(rows);
+      return rows.map(({ trace_id }) => trace_id);
+    },
+    async addTokens(tokens) {
+      const rows = tokens.map((token): FeedbackTokenRow => {
+        const life = { created_at: now(), expires_at: now() + TOKEN_LIFE_MS };
+        return { token_id: uuid(), workspace_id, project_id, config: null, ...life, ...token };
+      });
+      await storage.createFeedbackTokens({ deployment: name }, rows);
+      return rows.map(({ token_id }) => token_id);
+    },
     [Symbol.asyncDispose]: () => service.stop(0),
   };
 }

@@ -2,9 +2,13 @@
  * @module
  */
 export {
+  type TestAccounts,
   type TestClock,
   type TestService,
   type TestServiceOptions,
+  type TestToken,
+  type TestTrace,
+  testAccounts,
   testClock,
   testIds,
   testService,

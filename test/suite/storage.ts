@@ -7,8 +7,11 @@ import { batchTests } from "./storage/batches.ts";
 import { checkpointTests } from "./storage/checkpoints.ts";
 import { claimTests } from "./storage/claims.ts";
 import { creationTests } from "./storage/creation.ts";
+import { deliveryTests } from "./storage/deliveries.ts";
 import { endTests } from "./storage/ends.ts";
+import { feedbackTests } from "./storage/feedback.ts";
 import { frameTests } from "./storage/frames.ts";
+import { identityTests } from "./storage/identity.ts";
 import {
   anAssistant,
   aRun,
@@ -26,6 +29,7 @@ import {
 } from "./storage/material.ts";
 import { stoppingTests } from "./storage/stopping.ts";
 import { threadTests } from "./storage/threads.ts";
+import { usageTests } from "./storage/usage.ts";
 import { runWorkload } from "./workload.ts";
 
 export type { SuiteApi } from "./storage/material.ts";
@@ -72,6 +76,10 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
 
   assistantTests(api, test);
   threadTests(api, test);
+  identityTests(api, test);
+  usageTests(api, test);
+  feedbackTests(api, test);
+  deliveryTests(api, test);
   creationTests(api, test);
   claimTests(api, test);
   endTests(api, test);
@@ -113,7 +121,8 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
       assert.equal(await storage.deleteRun(there, "t", "r2"), "not_found");
       assert.equal(await storage.deleteThread(there, "t"), true);
       assert.equal(await storage.deleteAssistant(there, "a", { delete_threads: true }), true);
-      const old = { temporary_before: 1e15, frames_before: 1e15, keys_before: 1e15, limit: 10, now: 1e15 };
+      const ages = { temporary_before: 1e15, frames_before: 1e15, keys_before: 1e15 };
+      const old = { ...ages, tokens_before: 1e15, deliveries_before: 1e15, limit: 10, now: 1e15 };
       assert.equal(await storage.sweep(there, old), 0);
 
       assert.equal((await storage.getThread(here, "t"))?.running, "r1");

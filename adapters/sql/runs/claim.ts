@@ -1,8 +1,10 @@
 import { type RawBuilder, sql } from "kysely";
+import type { TraceTerms } from "../../../lib/platform-storage.ts";
 import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage.ts";
 import { each, raw, settled } from "../dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
 import { shape } from "../statement.ts";
+import { traceClaimed } from "../usage.ts";
 import { storedFrames } from "./end.ts";
 import { toClaim } from "./row.ts";
 
@@ -77,10 +79,26 @@ function terms(deployment: string, { graph_ids, max_attempts = {}, now, token, l
   return { deployment, ...lists, now, token, lease_until };
 }
 
+/** What a claim's trace is made from. */
+export function traceTerms(
+  deployment: string,
+  token: string,
+  { workspace_id, project_id, counted }: TraceTerms,
+): { deployment: string; token: string; workspace_id: string; project_id: string; counted: number } {
+  return { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
+}
+
+/** Leases the next run, takes its thread's slot and leaves the trace of a first attempt: the rows of the first two tell. */
+function taking(taken: Taken, request: ClaimRequest, leased: SqlStatement): SqlStatement[] {
+  const { deployment, token } = taken;
+  const trace = request.trace ? traceClaimed(traceTerms(deployment, token, request.trace)) : [];
+  return [leased, takeSlot(taken), ...trace];
+}
+
 /** Statements that claim the next run where the same batch has ended this one; their rows are those of the run and its thread. */
 export function claimAfter(deployment: string, request: ClaimRequest, ended: Ended): SqlStatement[] {
   const taken = terms(deployment, request);
-  return [leaseAfter({ ...taken, ...ended }), takeSlot(taken)];
+  return taking(taken, request, leaseAfter({ ...taken, ...ended }));
 }
 
 /** See `Storage.claimRun`. */
@@ -89,7 +107,7 @@ export async function claimRun(driver: SqlDriver, deployment: string, request: C
   // Asked before the write lock is: this is called after every run, and mostly there is nothing.
   const [seen] = await driver.read(outlook(taken));
   if (seen?.kind !== "claimed") return { kind: seen?.kind === "blocked" ? "blocked" : "none" };
-  const [, leased, slot] = await driver.batch([requeueExpired(taken), leaseNext(taken), takeSlot(taken)]);
+  const [, leased, slot] = await driver.batch([requeueExpired(taken), ...taking(taken, request, leaseNext(taken))]);
   const claimed = leased?.[0] ? toClaim(leased[0], slot?.[0] as SqlRow) : null;
   // Somebody else was faster: there may be more.
   return claimed ? { kind: "claimed", claimed } : { kind: "blocked" };

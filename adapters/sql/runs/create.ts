@@ -2,9 +2,12 @@ import { type RawBuilder, sql } from "kysely";
 import type { CreateRun, CreateRunOutcome, CreateRunsOutcome, MultitaskStrategy } from "../../../lib/storage.ts";
 import { each, raw, settled } from "../dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
+import { mintTokens } from "../feedback.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
 import { shape } from "../statement.ts";
 import { busy } from "../threads.ts";
+import { traceClaimed } from "../usage.ts";
+import { traceTerms } from "./claim.ts";
 import { toClaim, toRun } from "./row.ts";
 import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
 
@@ -123,6 +126,12 @@ const insertRun = shape<{
   temporary: number;
   framed: number;
   keyed: number;
+  user_id: string | null;
+  api_key: string | null;
+  feedback: string | null;
+  webhook: string | null;
+  webhook_host: string | null;
+  webhook_depth: number;
   token: string | null;
   created_at: number;
   now: number;
@@ -132,12 +141,13 @@ const insertRun = shape<{
   const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
   return raw(sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
       multitask_strategy, temporary, attempt, claims, charged, due_at, lease_token, lease_until, cancelled, saved, framed,
-      keyed, created_at, updated_at, started_at)
+      keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth)
     select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
       ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
       ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${p.created_at},
       ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
-      ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}
+      ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key}, ${p.feedback},
+      ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}
     from (select *, slot_token = ${p.token} as own from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
     returning seq, status, attempt, claims, started_at, lease_token`);
@@ -233,9 +243,20 @@ export async function createRun(
     temporary: run.temporary ? 1 : 0,
     framed: run.framed ? 1 : 0,
     keyed: idempotency ? 1 : 0,
+    user_id: run.user_id ?? null,
+    api_key: run.api_key ?? null,
+    feedback: run.feedback ? JSON.stringify(run.feedback.tokens) : null,
+    webhook: run.webhook?.url ?? null,
+    webhook_host: run.webhook?.host ?? null,
+    webhook_depth: run.webhook?.depth ?? 0,
     created_at,
   };
   statements.push(insertRun({ ...columns, token, now }));
+  if (run.feedback) {
+    const { tokens, ...terms } = run.feedback;
+    statements.push(mintTokens({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now }));
+  }
+  if (claim?.trace) statements.push(...traceClaimed(traceTerms(deployment, claim.token, claim.trace)));
   if (idempotency) statements.push(insertKey({ deployment, ...idempotency, run_id, now }));
 
   const results = await driver.batch(statements);

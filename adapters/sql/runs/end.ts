@@ -1,6 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
+import { outbox } from "../deliveries.ts";
 import { raw } from "../dialect.ts";
 import type { SqlStatement } from "../driver.ts";
+import { expireTokens } from "../feedback.ts";
 import { shape } from "../statement.ts";
 
 /** What runs end as, and what they leave on their threads. */
@@ -19,6 +21,9 @@ export type End = {
   rest: string | null;
   interrupts: string | null;
   thread_error: string | null;
+  /** The final state for a webhook, as JSON; null when there is none, or it is left out. */
+  values: string | null;
+  values_omitted: number;
   now: number;
 };
 
@@ -34,10 +39,11 @@ export interface Ending<Of> {
 }
 
 /**
- * What every path does that ends runs: the threads' rest, their slots and the runs change together. The runs are the last, so
- * that all before them can ask whether they are still the ones to end; the rows of the last statement are those that were.
+ * What every path does that ends runs: the threads' rest, their slots, tokens, webhooks and the runs change together. The runs
+ * are the last, so that all before them can ask whether they are still the ones to end; the rows of the last statement are
+ * those that were. `told` false: none of the runs has tokens or a webhook.
  */
-export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of) => SqlStatement[] {
+export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of, told?: boolean) => SqlStatement[] {
   const restThreads = shape<Of>((p) =>
     raw(sql`update threads set updated_at = ${p.now},
         state_updated_at = case when ${p.rest} is null then state_updated_at else ${p.now} end,
@@ -50,9 +56,12 @@ export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of
   );
   const closeRuns = shape<Of>((p) =>
     raw(sql`update runs set status = ${p.status}, error = ${p.error}, result = ${p.result}, ended_at = ${p.now},
-        end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end),
+        end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end
+          + (feedback is not null)),
         updated_at = ${p.now}, lease_token = null, lease_until = null
       where ${runs(p)} returning run_id, thread_id, end_frame`),
   );
-  return (end) => [restThreads(end), closeRuns(end)];
+  const expire = expireTokens<Of>((p) => sql`select run_id from runs where ${runs(p)} and feedback is not null`);
+  const tell = outbox<Of>(runs);
+  return (end, told = true) => [restThreads(end), ...(told ? [expire(end), tell(end)] : []), closeRuns(end)];
 }

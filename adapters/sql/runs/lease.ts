@@ -1,9 +1,11 @@
 import { type RawBuilder, sql } from "kysely";
+import type { TraceUsage } from "../../../lib/platform-storage.ts";
 import type { FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage.ts";
 import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
 import { db, raw } from "../dialect.ts";
 import type { SqlDriver, SqlRow } from "../driver.ts";
 import { shape } from "../statement.ts";
+import { traceReported } from "../usage.ts";
 import { claimAfter } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putFrames } from "./frames.ts";
@@ -54,6 +56,10 @@ const endHeld = endRuns<Held & End>({
     and exists (select 1 from runs where ${holds(p)})`,
 });
 
+const reportHeld = traceReported<Held & TraceUsage & { run_id: string }>(
+  (p) => sql`exists (select 1 from runs where ${held(p)})`,
+);
+
 async function finishRun(
   driver: SqlDriver,
   deployment: string,
@@ -62,21 +68,28 @@ async function finishRun(
 ): Promise<FinishOutcome> {
   const { thread, progress, end_frame, now } = finish;
   const fence = { deployment, ...lease };
+  const { usage } = finish;
   const statements = [
+    ...(usage ? [reportHeld({ ...fence, ...usage })] : []),
     ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
     ...putFrames(fence, progress.frames),
-    ...endHeld({
-      ...fence,
-      status: finish.status,
-      error: nullable(finish.error),
-      result: nullable(finish.result),
-      end_frame,
-      head: thread.head,
-      rest: thread.status,
-      interrupts: JSON.stringify(thread.interrupts),
-      thread_error: nullable(thread.error),
-      now,
-    }),
+    ...endHeld(
+      {
+        ...fence,
+        status: finish.status,
+        error: nullable(finish.error),
+        result: nullable(finish.result),
+        end_frame,
+        head: thread.head,
+        rest: thread.status,
+        interrupts: JSON.stringify(thread.interrupts),
+        thread_error: nullable(thread.error),
+        values: finish.values?.json ?? null,
+        values_omitted: finish.values?.omitted ? 1 : 0,
+        now,
+      },
+      finish.told,
+    ),
   ];
   const last = statements.length - 1;
   if (finish.next) {

@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { Activity, Storage } from "../../../lib/storage.ts";
 import { db, raw, settled } from "../dialect.ts";
 import type { SqlDriver } from "../driver.ts";
+import { dropTokens } from "../feedback.ts";
 import { shape, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
@@ -21,6 +22,10 @@ const markThread = markThreads<RunKey>((p) => sql`select run_id from runs where 
 
 // One that had begun and was put back leaves nothing: its thread never was where it got to.
 const clearPending = clearing<RunKey>((p) => sql`select run_id from runs where ${exactly(p)} and status = 'pending'`);
+
+const dropItsTokens = dropTokens<RunKey>(
+  (p) => sql`select run_id from runs where ${exactly(p)} and status <> 'running'`,
+);
 
 const deleteRun = shape<RunKey>((p) =>
   raw(sql`delete from runs where ${exactly(p)} and status <> 'running' returning run_id`),
@@ -107,11 +112,12 @@ export function runVerbs(
         ...clearPending(key),
         isThere(key),
         markThread(key),
+        dropItsTokens(key),
         deleteRun(key),
         dropLeftThreads({ deployment, now: 0 }),
       ]);
       if (results.at(-2)?.[0]) return "deleted";
-      return results.at(-4)?.[0] ? "running" : "not_found";
+      return results.at(-5)?.[0] ? "running" : "not_found";
     },
 
     async listRunsAfter({ deployment }, thread_id, seq, limit) {

@@ -31,6 +31,13 @@ export function toRun(row: SqlRow): RunRow {
     result: stored.result === null ? null : (JSON.parse(stored.result) as Json),
     framed: stored.framed === 1,
     end_frame: stored.end_frame,
+    user_id: stored.user_id,
+    api_key: stored.api_key,
+    feedback: stored.feedback === null ? [] : (JSON.parse(stored.feedback) as RunRow["feedback"]),
+    webhook:
+      stored.webhook === null
+        ? null
+        : { url: stored.webhook, host: stored.webhook_host as string, depth: stored.webhook_depth },
   };
 }
 

@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { StopAction, StoppedRun, StopTarget } from "../../../lib/storage.ts";
 import { raw, settled } from "../dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
+import { dropTokens } from "../feedback.ts";
 import { shape } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
 
@@ -10,6 +11,9 @@ export type Stopping<Of> = (p: Of, status: RawBuilder<string>) => RawBuilder<unk
 
 const pending = sql<string>`'pending'`;
 const running = sql<string>`'running'`;
+
+/** How many statements end runs. */
+const ENDING = 4;
 
 /** Statements that stop runs, and how to read their results from the first of them on. */
 export interface Stop<Of> {
@@ -40,12 +44,12 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
       returning run_id, thread_id, lease_token`),
   );
   const untouched = { error: null, result: null, head: null, rest: null, interrupts: null, thread_error: null };
-  const end = { ...untouched, status: "interrupted", end_frame: null, token: null };
+  const end = { ...untouched, values: null, values_omitted: 0, status: "interrupted", end_frame: null, token: null };
   return {
     statements: (args) => [...endPending({ ...args, ...end }), flag(args)],
-    stopped: ([, ended = [], flagged = []]) => [
-      ...ended.map((of) => ({ ...row(of), kind: "ended" as const })),
-      ...flagged.map((of) => ({ ...row(of), kind: "flagged" as const })),
+    stopped: (results) => [
+      ...(results[ENDING - 1] ?? []).map((of) => ({ ...row(of), kind: "ended" as const })),
+      ...(results[ENDING] ?? []).map((of) => ({ ...row(of), kind: "flagged" as const })),
     ],
   };
 }
@@ -70,12 +74,13 @@ export function clearing<Of extends { deployment: string }>(
 export function removal<Of extends { deployment: string }>(which: Stopping<Of>): Stop<Of> {
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const clear = clearing(all);
+  const drop = dropTokens<Of>(all);
   const remove = shape<Of>((p) =>
     raw(sql`delete from runs where run_id in (${all(p)}) returning run_id, thread_id, lease_token`),
   );
   return {
-    statements: (args) => [...clear(args), remove(args)],
-    stopped: (results) => (results[LEFT.length] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
+    statements: (args) => [...clear(args), drop(args), remove(args)],
+    stopped: (results) => (results[LEFT.length + 1] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
   };
 }
 

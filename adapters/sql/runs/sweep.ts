@@ -25,6 +25,26 @@ const oldKeys = shape<Old>((p) =>
     and created_at < ${settled(p.before)} order by created_at limit ${settled(p.limit)}`),
 );
 
+const oldTokens = shape<Old>((p) =>
+  raw(sql`select token_id from feedback_tokens where deployment = ${settled(p.deployment)}
+    and expires_at < ${settled(p.before)} order by expires_at limit ${settled(p.limit)}`),
+);
+
+const oldDeliveries = shape<Old>((p) =>
+  raw(sql`select delivery_id from webhook_deliveries where deployment = ${settled(p.deployment)}
+    and created_at < ${settled(p.before)} and state <> 'pending' order by created_at limit ${settled(p.limit)}`),
+);
+
+const deleteTokens = shape<{ ids: string }>((p) =>
+  raw(sql`delete from feedback_tokens where token_id in ${each(p.ids)} returning token_id`),
+);
+
+const deleteDeliveries = shape<{ ids: string }>((p) =>
+  raw(
+    sql`delete from webhook_deliveries where delivery_id in ${each(p.ids)} and state <> 'pending' returning delivery_id`,
+  ),
+);
+
 const leftThreads = shape<{ deployment: string; now: number }>((p) =>
   raw(sql`select thread_id from ${leftBehind(p)} limit 1`),
 );
@@ -60,11 +80,13 @@ const deleteThreads = shape<{ deployment: string; thread_ids: string }>((p) =>
 export async function sweep(driver: SqlDriver, deployment: string, terms: SweepTerms): Promise<number> {
   const { limit, now } = terms;
   // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
-  const [framed, temporary, keys, left] = await Promise.all([
+  const [framed, temporary, keys, left, tokens, deliveries] = await Promise.all([
     driver.read(oldFrames({ deployment, before: terms.frames_before, limit })),
     driver.read(oldTemporary({ deployment, before: terms.temporary_before, limit })),
     driver.read(oldKeys({ deployment, before: terms.keys_before, limit })),
     driver.read(leftThreads({ deployment, now })),
+    driver.read(oldTokens({ deployment, before: terms.tokens_before, limit })),
+    driver.read(oldDeliveries({ deployment, before: terms.deliveries_before, limit })),
   ]);
   const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
   const statements: SqlStatement[] = [];
@@ -84,6 +106,8 @@ export async function sweep(driver: SqlDriver, deployment: string, terms: SweepT
       deleteThreads({ deployment, thread_ids: list(temporary.map((row) => row.thread_id)) }),
     );
   }
+  if (tokens.length > 0) statements.push(deleteTokens({ ids: list(tokens.map((row) => row.token_id)) }));
+  if (deliveries.length > 0) statements.push(deleteDeliveries({ ids: list(deliveries.map((row) => row.delivery_id)) }));
   if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
   if (statements.length === 0) return 0;
   return (await driver.batch(statements)).reduce((sum, rows) => sum + rows.length, 0);

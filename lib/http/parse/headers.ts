@@ -24,6 +24,14 @@ export function readThreadEventId(headers: Headers): ThreadPosition | undefined 
   throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
 }
 
+/** How many relative webhooks led to a request. */
+export function readWebhookDepth(headers: Headers): number {
+  const sent = headers.get("x-webhook-depth");
+  if (sent === null) return 0;
+  if (!/^\d{1,3}$/.test(sent)) throw new ServiceError("invalid", "x-webhook-depth: must be a small whole number");
+  return Number(sent);
+}
+
 /** The key under which a request may be sent again, and a hash that tells it from others. */
 export async function readIdempotency(
   headers: Headers,
@@ -39,7 +47,7 @@ export async function readIdempotency(
   return { route, key, body_hash: [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("") };
 }
 
-const IDENTITY = new Set(["x-api-key", "x-tenant-id", "x-service-key"]);
+const IDENTITY = new Set(["x-api-key", "x-tenant-id", "x-organization-id", "x-service-key", "x-webhook-depth"]);
 const CREDENTIAL = /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/;
 
 /**

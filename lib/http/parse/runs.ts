@@ -11,7 +11,6 @@ import {
   config,
   type Fields,
   flag,
-  isPlain,
   json,
   listOf,
   MODES,
@@ -19,7 +18,6 @@ import {
   name,
   oneOf,
   owned,
-  PLAIN,
   page,
   text,
   uuid,
@@ -82,15 +80,9 @@ export const runCreate: Fields<RunCreate> = v.object({
   interrupt_after: breakpoints,
   durability: v.optional(oneOf(["sync", "async", "exit"])),
   checkpoint_during: v.optional(flag),
-  webhook: v.optional(
-    v.pipe(
-      v.string("must be a string"),
-      v.nonEmpty("must not be empty"),
-      v.maxLength(65_536, "must be at most 65536 characters"),
-      v.check(isPlain, PLAIN),
-    ),
-  ),
-  feedback_keys: v.optional(listOf(name)),
+  // The service's policy says which are good.
+  webhook: v.optional(v.string("must be a string")),
+  feedback_keys: v.optional(v.union([v.string(), v.array(v.string())], "must be a list of strings")),
 });
 
 const stopAction = v.optional(oneOf(["interrupt", "rollback"])) as v.GenericSchema<StopAction | undefined>;

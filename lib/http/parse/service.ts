@@ -1,8 +1,17 @@
 /** Requests about the server itself. */
 import * as v from "valibot";
+import type { Page } from "../../storage.ts";
+import { checked, page } from "./findings.ts";
 import { type Fields, oneOf } from "./pieces.ts";
 
 /** GET /metrics */
 export const metricsQuery: Fields<{ readonly format?: "prometheus" | "json" }> = v.object({
   format: v.optional(oneOf(["prometheus", "json"])),
 });
+
+/** Most workspaces in one answer. */
+export const WORKSPACES = 1000;
+
+/** The query of GET /api/v1/workspaces. Throws an InputError. */
+export const readWorkspaceQuery = (params: URLSearchParams): Page =>
+  checked((report) => page(params, report, WORKSPACES));

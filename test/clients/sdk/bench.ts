@@ -1,8 +1,8 @@
 /** A service and a stock client of it, and what tests of clients read in its answers. */
 import assert from "node:assert/strict";
 import type { Client } from "langgraph-sdk-2";
-import { nodeSqlite } from "../../../adapters/node-sqlite.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
+import type { ServiceOptions } from "../../../lib/service.ts";
 import { testService } from "../../suite/kit.ts";
 import { createGates, type Gates, testExecutor } from "../graphs.ts";
 
@@ -125,11 +125,20 @@ export interface Suite extends TestApi {
   bench(): Promise<Bench>;
 }
 
-/** Makes a fresh service, and a client that reaches it as `open` says. */
-export async function openBench(Sdk: typeof Client, open: (fetch: Fetch) => Promise<Opened>): Promise<Bench> {
+/** What the tests are about. */
+export interface Subject {
+  readonly Sdk: typeof Client;
+  /** How the client reaches the service. */
+  readonly open: (fetch: Fetch) => Promise<Opened>;
+  /** A storage, and a deployment that has nothing in it yet. The storage before it has been closed. */
+  readonly place: () => Pick<ServiceOptions, "storage" | "deployment">;
+}
+
+/** Makes a service with nothing in it, and a client of it. */
+export async function openBench({ Sdk, open, place }: Subject): Promise<Bench> {
   const gates = createGates();
   const host = await testService({
-    storage: nodeSqlite(":memory:"),
+    ...place(),
     executor: testExecutor(gates),
     worker: { concurrency: 100 },
   });

@@ -50,6 +50,8 @@ export function stops({ describe, it, name, bench }: Suite): void {
         await client.runs.wait(id, graph, { input: human("zero") });
         const { run_id } = await client.runs.create(id, half, { input: human("a") });
         await gates.reached("a");
+        // An agent may be at its gate before its step is recorded.
+        await until(async () => contentsOrNone((await client.threads.getState(id)).values).includes("began a"));
         const reader = collect(client.runs.joinStream(id, run_id, { lastEventId: "-1" }));
         await client.runs.cancel(id, run_id, true);
         assert.equal(await status(client, id, run_id), "interrupted");

@@ -105,7 +105,8 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
     test("is forgotten after its time", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      const terms = { temporary_before: 0, frames_before: 0, limit: 10, now: 9000 };
+      const ages = { temporary_before: 0, frames_before: 0, tokens_before: 0, deliveries_before: 0 };
+      const terms = { ...ages, limit: 10, now: 9000 };
       await created(storage, assistant, "t", "r1", { idempotency });
       assert.equal(await storage.sweep(here, { ...terms, keys_before: 1100 }), 0);
       assert.equal((await create(storage, assistant, "t", "r2", { idempotency })).kind, "repeated");

@@ -114,7 +114,8 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("sweep", () => {
-    const nothing: SweepTerms = { temporary_before: 0, frames_before: 0, keys_before: 0, limit: 10, now: 9000 };
+    const ages = { temporary_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
+    const nothing: SweepTerms = { ...ages, limit: 10, now: 9000 };
 
     test("deletes temporary runs and their hidden threads when their time is over", async (storage) => {
       const assistant = await anAssistant(storage);

@@ -310,7 +310,8 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
 
       await stateless(storage, assistant, "r3");
       await storage.stopRuns(here, { thread_id: "thread-r3", run_ids: ["r3"] }, "rollback", 2000);
-      const terms = { temporary_before: 0, frames_before: 0, keys_before: 0, limit: 10 };
+      const ages = { temporary_before: 0, frames_before: 0, keys_before: 0, tokens_before: 0, deliveries_before: 0 };
+      const terms = { ...ages, limit: 10 };
       assert.equal(await storage.sweep(here, { ...terms, now: 4999 }), 0);
       assert.equal(await there("r3"), true);
       assert.equal(await storage.sweep(here, { ...terms, now: 5000 }), 1, "its worker is dead");

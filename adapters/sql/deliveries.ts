@@ -1,0 +1,229 @@
+/** Webhook deliveries: the outbox that ends of runs write to, and the claims of those who send. */
+import { type RawBuilder, sql } from "kysely";
+import type { JsonObject } from "../../lib/json.ts";
+import type { DeliveryAttempt, DeliveryRow, DeliveryState, PlatformStorage } from "../../lib/platform-storage.ts";
+import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage.ts";
+import { db, raw, settled } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import type { Tables } from "./schema.ts";
+import { shape, statement } from "./statement.ts";
+
+/** How runs end, as far as it is told. `error` and `values` are JSON. */
+export type Told = {
+  status: string;
+  error: string | null;
+  /** The final state; null when there is none, or it is left out. */
+  values: string | null;
+  values_omitted: number;
+  now: number;
+};
+
+/**
+ * The statement that puts runs into the outbox as they end. It belongs into the batch that ends them, before the statement that
+ * closes them: `runs` is the condition on rows of `runs` by which that statement chooses, and must still hold. Runs without a
+ * webhook are passed over, and a run is told once whatever happens; the row is all that the payload needs, so what becomes of
+ * the run afterwards does not matter.
+ */
+export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => SqlStatement {
+  return shape<Of>((p) =>
+    raw(sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series, due_at,
+        created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
+        run_created_at, started_at, ended_at, error, state_values, values_omitted)
+      select run_id, deployment, webhook, coalesce(webhook_host, ''), webhook_depth, 'pending', 0, 0, ${p.now},
+        ${p.now}, thread_id, assistant_id, ${p.status}, metadata, kwargs, multitask_strategy, attempt, temporary,
+        created_at, started_at, ${p.now}, ${p.error}, case when temporary = 1 then null else ${p.values} end,
+        case when temporary = 1 then 0 else ${p.values_omitted} end
+      from runs where webhook is not null and ${runs(p)}
+      on conflict do nothing`),
+  );
+}
+
+type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
+
+// Host by host, so that a long queue of one costs the others nothing. Those under way count against their host.
+const takeDue = shape<Claim>((p) =>
+  raw(sql`update webhook_deliveries set claim_token = ${p.token}, claimed_until = ${p.until}, attempts = attempts + 1,
+      series = series + 1, sent_at = coalesce(sent_at, ${p.now})
+    where delivery_id in (
+      with recursive hosts (host) as (
+        select min(host) from webhook_deliveries where deployment = ${settled(p.deployment)} and state = 'pending'
+        union all
+        select (select min(w.host) from webhook_deliveries w
+          where w.deployment = ${settled(p.deployment)} and w.state = 'pending' and w.host > hosts.host)
+        from hosts where hosts.host is not null
+      ), busy as (
+        select host, count(*) as sends from webhook_deliveries
+        where deployment = ${settled(p.deployment)} and claim_token is not null and claimed_until > ${settled(p.now)}
+        group by host
+      ), due as (
+        select d.delivery_id, d.host, d.due_at,
+          row_number() over (partition by d.host order by d.due_at, d.delivery_id) as place
+        from hosts cross join webhook_deliveries d where d.delivery_id in (
+          select w.delivery_id from webhook_deliveries w
+          where w.deployment = ${settled(p.deployment)} and w.host = hosts.host and w.state = 'pending'
+            and w.due_at <= ${settled(p.now)} and (w.claim_token is null or w.claimed_until <= ${settled(p.now)})
+          order by w.due_at, w.delivery_id limit ${settled(p.per_host)})
+      )
+      select due.delivery_id from due left join busy on busy.host = due.host
+      where due.place + coalesce(busy.sends, 0) <= ${settled(p.per_host)}
+      order by due.due_at, due.delivery_id limit ${settled(p.limit)}
+    ) returning *`),
+);
+
+type Attempt = {
+  delivery_id: string;
+  number: number;
+  at: number;
+  status: number | null;
+  error: string | null;
+  duration_ms: number;
+  address: string | null;
+};
+type Fence = { deployment: string; delivery_id: string; token: string };
+
+const isClaimed = (p: Fence): RawBuilder<unknown> =>
+  sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment} and claim_token = ${p.token}`;
+
+const recordAttempt = shape<Fence & Attempt>((p) =>
+  raw(sql`insert into delivery_attempts (delivery_id, number, at, status, error, duration_ms, address)
+    select delivery_id, ${p.number}, ${p.at}, ${p.status}, ${p.error}, ${p.duration_ms}, ${p.address}
+    from webhook_deliveries where ${isClaimed(p)} on conflict do nothing`),
+);
+
+const release = shape<Fence & { state: string; due_at: number | null }>((p) =>
+  raw(sql`update webhook_deliveries set state = ${p.state}, due_at = coalesce(${p.due_at}, due_at), claim_token = null,
+      claimed_until = null
+    where ${isClaimed(p)} returning delivery_id`),
+);
+
+const firstDue = shape<{ deployment: string }>((p) =>
+  raw(sql`select due_at from webhook_deliveries
+    where deployment = ${settled(p.deployment)} and state = 'pending' and claim_token is null order by due_at limit 1`),
+);
+
+type Key = { deployment: string; delivery_id: string };
+
+const getDelivery = shape<Key>((p) =>
+  db
+    .selectFrom("webhook_deliveries")
+    .selectAll()
+    .where("deployment", "=", p.deployment)
+    .where("delivery_id", "=", p.delivery_id),
+);
+
+const listAttempts = shape<Key>((p) =>
+  raw(sql`select a.* from delivery_attempts a join webhook_deliveries d on d.delivery_id = a.delivery_id
+    where a.delivery_id = ${settled(p.delivery_id)} and d.deployment = ${settled(p.deployment)} order by a.number`),
+);
+
+const restart = shape<Key & { now: number }>((p) =>
+  raw(sql`update webhook_deliveries set state = 'pending', series = 0, due_at = ${p.now}, claim_token = null,
+      claimed_until = null
+    where delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
+      and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`),
+);
+
+/** The verbs on webhook deliveries. */
+export function deliveryVerbs(
+  driver: SqlDriver,
+): Pick<
+  PlatformStorage,
+  | "claimDeliveries"
+  | "finishDelivery"
+  | "nextDelivery"
+  | "getDelivery"
+  | "listDeliveries"
+  | "listAttempts"
+  | "redeliver"
+> {
+  return {
+    async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
+      const [taken] = await driver.batch([takeDue({ deployment, token, until, now, limit, per_host })]);
+      const rows = (taken ?? []).map(toDelivery);
+      return rows.sort((a, b) => a.due_at - b.due_at || (a.delivery_id < b.delivery_id ? -1 : 1));
+    },
+
+    async finishDelivery({ deployment }, token, attempt, rest) {
+      const fence = { deployment, delivery_id: attempt.delivery_id, token };
+      const { number, at, status, error, duration_ms, address } = attempt;
+      const due_at = rest.state === "pending" ? rest.due_at : null;
+      const [, released] = await driver.batch([
+        recordAttempt({ ...fence, number, at, status, error, duration_ms, address }),
+        release({ ...fence, state: rest.state, due_at }),
+      ]);
+      return released?.length === 1;
+    },
+
+    async nextDelivery({ deployment }) {
+      const [first] = await driver.read(firstDue({ deployment }));
+      return first ? (first.due_at as number) : null;
+    },
+
+    async getDelivery({ deployment }, delivery_id) {
+      const [row] = await driver.read(getDelivery({ deployment, delivery_id }));
+      return row ? toDelivery(row) : null;
+    },
+
+    async listDeliveries({ deployment }, { state, run_id, limit, offset }) {
+      let select = db
+        .selectFrom("webhook_deliveries")
+        .selectAll()
+        .where("deployment", "=", deployment)
+        .orderBy("created_at", "desc")
+        .orderBy("delivery_id", "desc")
+        .limit(limit)
+        .offset(offset);
+      if (state !== undefined) select = select.where("state", "=", state);
+      if (run_id !== undefined) select = select.where("delivery_id", "=", run_id);
+      return (await driver.read(statement(select))).map(toDelivery);
+    },
+
+    async listAttempts({ deployment }, delivery_id) {
+      return (await driver.read(listAttempts({ deployment, delivery_id }))).map(toAttempt);
+    },
+
+    async redeliver({ deployment }, delivery_id, now) {
+      const [restarted] = await driver.batch([restart({ deployment, delivery_id, now })]);
+      return restarted?.length === 1;
+    },
+  };
+}
+
+function toDelivery(row: SqlRow): DeliveryRow {
+  const stored = row as unknown as Tables["webhook_deliveries"];
+  return {
+    delivery_id: stored.delivery_id,
+    url: stored.url,
+    host: stored.host,
+    state: stored.state as DeliveryState,
+    attempts: stored.attempts,
+    series: stored.series,
+    due_at: stored.due_at,
+    sent_at: stored.sent_at,
+    depth: stored.depth,
+    created_at: stored.created_at,
+    run: {
+      run_id: stored.delivery_id,
+      thread_id: stored.thread_id,
+      assistant_id: stored.assistant_id,
+      status: stored.status as TerminalStatus,
+      metadata: JSON.parse(stored.metadata) as JsonObject,
+      kwargs: JSON.parse(stored.kwargs) as JsonObject,
+      multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
+      attempt: stored.attempt,
+      temporary: stored.temporary === 1,
+      created_at: stored.run_created_at,
+      started_at: stored.started_at,
+      ended_at: stored.ended_at,
+      error: stored.error === null ? null : (JSON.parse(stored.error) as JsonObject),
+      values: stored.state_values,
+      values_omitted: stored.values_omitted === 1,
+    },
+  };
+}
+
+function toAttempt(row: SqlRow): DeliveryAttempt {
+  const { delivery_id, number, at, status, error, duration_ms, address } =
+    row as unknown as Tables["delivery_attempts"];
+  return { delivery_id, number, at, status, error, duration_ms, address };
+}

@@ -1,0 +1,230 @@
+/** Where deployments belong: the organization, workspace and project that are there by default, and the row of each deployment. */
+import { type RawBuilder, sql } from "kysely";
+import type { DeploymentRow, IdentityStore } from "../../lib/identity.ts";
+import { raw } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { shape, statement } from "./statement.ts";
+
+type Verbs = Pick<
+  IdentityStore,
+  "ensureDefaults" | "placeDeployment" | "getDeployment" | "updateDeployment" | "listDeployments"
+>;
+
+type Defaults = Awaited<ReturnType<IdentityStore["ensureDefaults"]>>;
+type Place = Parameters<IdentityStore["placeDeployment"]>[0];
+/** An id, or null. */
+type Id = RawBuilder<string | null>;
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+const oldestOrganization: Id = sql`(select id from organizations order by created_at, id limit 1)`;
+
+const oldestWorkspace: Id = sql`(select id from workspaces where organization_id = ${oldestOrganization}
+  and deleted_at is null order by created_at, id limit 1)`;
+
+const getDefaults = shape<Record<string, never>>(() =>
+  raw(sql`select o.id as organization_id, o.name as organization_name, o.created_at as organization_created,
+      w.id as workspace_id, w.name as workspace_name, w.created_at as workspace_created,
+      p.id, p.name, p.created_at
+    from organizations o join workspaces w on w.organization_id = o.id join projects p on p.workspace_id = w.id
+    where o.id = ${oldestOrganization} and w.id = ${oldestWorkspace} and p.deleted_at is null
+    order by p.created_at, p.id limit 1`),
+);
+
+const places = sql`select d.name, d.project_id, p.workspace_id, w.organization_id, d.owner_user_id, d.shared
+  from deployments d join projects p on p.id = d.project_id join workspaces w on w.id = p.workspace_id`;
+
+const getDeployment = shape<{ name: string }>((p) => raw(sql`${places} where d.name = ${p.name}`));
+
+const listDeployments = shape<{ organization_id: string }>((p) =>
+  raw(sql`${places} where w.organization_id = ${p.organization_id} order by d.name`),
+);
+
+/** `owner` and `shared` count where `owned` and `sharing` are 1. */
+const updateDeployment = shape<{
+  name: string;
+  owned: number;
+  owner: string | null;
+  sharing: number;
+  shared: number;
+}>((p) =>
+  raw(sql`update deployments set
+      owner_user_id = case when ${p.owned} = 1 then ${p.owner} else owner_user_id end,
+      shared = case when ${p.sharing} = 1 then ${p.shared} else shared end
+    where name = ${p.name}
+      and (${p.owner} is null or exists (select 1 from users where id = ${p.owner} and deleted_at is null))
+    returning name`),
+);
+
+/** The verbs on deployments and defaults. */
+export function deploymentVerbs(driver: SqlDriver): Verbs {
+  return {
+    async ensureDefaults(now) {
+      const [there] = await driver.read(getDefaults({}));
+      if (there) return toDefaults(there);
+      const results = await driver.batch([
+        ...makeMissing({
+          now,
+          allowed: sql`1 = 1`,
+          workspace: oldestWorkspace,
+          project: oldestProject(oldestWorkspace),
+        }),
+        getDefaults({}),
+      ]);
+      return toDefaults(results.at(-1)?.[0] as SqlRow);
+    },
+
+    async placeDeployment(deployment, now) {
+      const results = await driver.batch(placing(deployment, now));
+      const row = results.at(-1)?.[0];
+      return row ? { kind: "made", row: toDeployment(row) } : { kind: "parent_not_found" };
+    },
+
+    async getDeployment(name) {
+      const [row] = await driver.read(getDeployment({ name }));
+      return row ? toDeployment(row) : null;
+    },
+
+    async updateDeployment(name, { owner_user_id, shared }) {
+      const [updated, [row] = []] = await driver.batch([
+        updateDeployment({
+          name,
+          owned: owner_user_id === undefined ? 0 : 1,
+          owner: owner_user_id ?? null,
+          sharing: shared === undefined ? 0 : 1,
+          shared: shared ? 1 : 0,
+        }),
+        getDeployment({ name }),
+      ]);
+      return updated?.length && row ? toDeployment(row) : null;
+    },
+
+    async listDeployments(organization_id) {
+      return (await driver.read(listDeployments({ organization_id }))).map(toDeployment);
+    },
+  };
+}
+
+/** Ends with the deployment's row, where it was asked to be; without a row nothing was written. */
+function placing(deployment: Place, now: number): SqlStatement[] {
+  const { name, owner_user_id: owner = null } = deployment;
+  const workspace = workspaceOf(deployment);
+  const project = projectOf(deployment, workspace);
+  const made = deployment.project !== undefined && UUID.test(deployment.project);
+  const allowed = sql`(${owner} is null or exists (select 1 from deployments where name = ${name})
+    or exists (select 1 from users where id = ${owner} and deleted_at is null))`;
+  return [
+    // A project that is named by its id is somewhere already: nothing is made for it.
+    ...(made ? [] : makeMissing({ now, allowed, workspace, project, names: deployment })),
+    statement(
+      raw(sql`insert into deployments (name, project_id, owner_user_id, shared)
+        select ${name}, ${project}, ${owner}, ${deployment.shared ? 1 : 0}
+        where ${project} is not null and ${allowed}
+        on conflict (name) do update set project_id = excluded.project_id
+          where deployments.project_id <> excluded.project_id`),
+    ),
+    statement(raw(sql`${places} where d.name = ${name} and d.project_id = ${project}`)),
+  ];
+}
+
+/** The workspace that is asked for: by id or by name, else that of the project, else where the deployment is, else the oldest. */
+function workspaceOf({ name, workspace, project }: Place): Id {
+  if (workspace !== undefined) {
+    const id = idOf(workspace);
+    return sql`(select id from workspaces where deleted_at is null
+      and (id = ${id} or (name = ${workspace} and organization_id = ${oldestOrganization}))
+      order by case when id = ${id} then 0 else 1 end limit 1)`;
+  }
+  const its =
+    project === undefined
+      ? sql`p.id = (select project_id from deployments where name = ${name})`
+      : sql`p.id = ${idOf(project)}`;
+  return sql`coalesce((select w.id from projects p join workspaces w on w.id = p.workspace_id
+    where p.deleted_at is null and w.deleted_at is null and ${its}), ${oldestWorkspace})`;
+}
+
+/** The project in it that is asked for: by id or by name, else where the deployment is, else the oldest. */
+function projectOf({ name, project }: Place, workspace: Id): Id {
+  if (project === undefined)
+    return oldestProject(workspace, sql`(select project_id from deployments where name = ${name})`);
+  const id = idOf(project);
+  return sql`(select id from projects where workspace_id = ${workspace} and deleted_at is null
+    and (id = ${id} or name = ${project}) order by case when id = ${id} then 0 else 1 end limit 1)`;
+}
+
+function oldestProject(workspace: Id, rather: Id = sql`null`): Id {
+  return sql`(select id from projects where workspace_id = ${workspace} and deleted_at is null
+    order by case when id = ${rather} then 0 else 1 end, created_at, id limit 1)`;
+}
+
+/** Makes those of organization, workspace and project that are missing, unless they are named by an id. */
+function makeMissing(terms: {
+  readonly now: number;
+  readonly allowed: RawBuilder<unknown>;
+  readonly workspace: Id;
+  readonly project: Id;
+  readonly names?: Pick<Place, "workspace" | "project">;
+}): SqlStatement[] {
+  const { now, allowed, workspace, project, names = {} } = terms;
+  if (names.workspace !== undefined && UUID.test(names.workspace)) {
+    return [makeProject(now, allowed, workspace, project, names.project)];
+  }
+  return [
+    statement(
+      raw(sql`insert into organizations (id, name, created_at) select ${crypto.randomUUID()}, 'Default', ${now}
+        where not exists (select 1 from organizations) and ${allowed} on conflict do nothing`),
+    ),
+    statement(
+      raw(sql`insert into workspaces (id, organization_id, name, created_at, deleted_at)
+        select ${crypto.randomUUID()}, ${oldestOrganization}, ${names.workspace ?? "Default"}, ${now}, null
+        where ${workspace} is null and ${allowed} on conflict do nothing`),
+    ),
+    makeProject(now, allowed, workspace, project, names.project),
+  ];
+}
+
+function makeProject(
+  now: number,
+  allowed: RawBuilder<unknown>,
+  workspace: Id,
+  project: Id,
+  name = "Default",
+): SqlStatement {
+  return statement(
+    raw(sql`insert into projects (id, workspace_id, name, created_at, deleted_at)
+      select ${crypto.randomUUID()}, ${workspace}, ${name}, ${now}, null
+      where ${workspace} is not null and ${project} is null and ${allowed} on conflict do nothing`),
+  );
+}
+
+const idOf = (text: string): string => (UUID.test(text) ? text.toLowerCase() : text);
+
+function toDefaults(row: SqlRow): Defaults {
+  const organization_id = String(row.organization_id);
+  const workspace_id = String(row.workspace_id);
+  return {
+    organization: {
+      id: organization_id,
+      name: String(row.organization_name),
+      created_at: Number(row.organization_created),
+    },
+    workspace: {
+      id: workspace_id,
+      organization_id,
+      name: String(row.workspace_name),
+      created_at: Number(row.workspace_created),
+      deleted_at: null,
+    },
+    project: {
+      id: String(row.id),
+      workspace_id,
+      name: String(row.name),
+      created_at: Number(row.created_at),
+      deleted_at: null,
+    },
+  };
+}
+
+function toDeployment(row: SqlRow): DeploymentRow {
+  return { ...(row as unknown as DeploymentRow), shared: row.shared === 1 };
+}

@@ -1,0 +1,376 @@
+import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+import type { Json, JsonObject } from "../../lib/json.ts";
+import type {
+  FeedbackConfig,
+  FeedbackPatch,
+  FeedbackQuery,
+  FeedbackRow,
+  FeedbackStats,
+  FeedbackTokenRow,
+  PlatformStorage,
+} from "../../lib/platform-storage.ts";
+import { db, each, raw, settled } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+import type { Tables } from "./schema.ts";
+import { shape, shapeOfRows, statement } from "./statement.ts";
+
+type Filled = Readonly<Record<string, SqlValue>>;
+
+// ------------------------------------------------- beside what becomes of runs
+
+/**
+ * Makes the tokens of a run in the batch that makes the run, where that has made it. `tokens` is a JSON list of [feedback key,
+ * token id]. They have no expiry until `expireTokens` gives them one.
+ */
+export const mintTokens: (args: {
+  deployment: string;
+  run_id: string;
+  tokens: string;
+  life_ms: number;
+  workspace_id: string;
+  project_id: string;
+  now: number;
+}) => SqlStatement = shape((p) =>
+  raw(sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
+      created_at)
+    select json_extract(t.value, '$[1]'), ${p.deployment}, r.run_id, ${p.workspace_id}, ${p.project_id},
+      json_extract(t.value, '$[0]'), ${p.life_ms}, ${p.now}
+    from runs r cross join json_each(${p.tokens}) t where r.run_id = ${settled(p.run_id)}`),
+);
+
+/** Starts the life of the tokens of runs that end: to be put before what ends them. `which` selects the ids of the runs. */
+export function expireTokens<Of extends { now: number }>(
+  which: (p: Of) => RawBuilder<unknown>,
+): (args: Of & Filled) => SqlStatement {
+  return shape<Of & Filled>((p) =>
+    raw(sql`update feedback_tokens set expires_at = ${p.now} + life_ms where expires_at is null and life_ms is not null
+      and run_id in (${which(p)})`),
+  );
+}
+
+/** Deletes the tokens of runs: to be put before what deletes those. `which` selects the ids of the runs. */
+export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of & Filled) => SqlStatement {
+  return shape<Of & Filled>((p) => raw(sql`delete from feedback_tokens where run_id in (${which(p)})`));
+}
+
+// ---------------------------------------------------------------------- tokens
+
+type NewToken = {
+  token_id: string;
+  run_id: string;
+  workspace_id: string;
+  project_id: string;
+  feedback_key: string;
+  config: string | null;
+  expires_at: number | null;
+  created_at: number;
+};
+
+const insertTokens = shapeOfRows<{ deployment: string }, NewToken>((p, tokens) =>
+  db.insertInto("feedback_tokens").values(
+    tokens.map((token) => ({
+      token_id: token.token_id,
+      deployment: p.deployment,
+      run_id: token.run_id,
+      workspace_id: token.workspace_id,
+      project_id: token.project_id,
+      feedback_key: token.feedback_key,
+      config: token.config,
+      expires_at: token.expires_at,
+      created_at: token.created_at,
+      submissions: 0,
+    })),
+  ),
+);
+
+const getToken = shape<{ token_id: string }>((p) =>
+  db.selectFrom("feedback_tokens").selectAll().where("token_id", "=", p.token_id),
+);
+
+const listTokens = shape<{ workspace_ids: string; run_id: string; limit: number; offset: number }>((p) =>
+  raw(sql`select * from feedback_tokens where run_id = ${settled(p.run_id)} and workspace_id in ${each(p.workspace_ids)}
+    order by created_at, token_id limit ${settled(p.limit)} offset ${settled(p.offset)}`),
+);
+
+// -------------------------------------------------------------------- records
+
+type Stored = { [Column in keyof Tables["feedback"]]: Tables["feedback"][Column] };
+
+const insertFeedback = shape<Stored>((p) =>
+  db
+    .insertInto("feedback")
+    .values({
+      id: p.id,
+      run_id: p.run_id,
+      workspace_id: p.workspace_id,
+      project_id: p.project_id,
+      thread_id: p.thread_id,
+      key: p.key,
+      score: p.score,
+      value: p.value,
+      comment: p.comment,
+      correction: p.correction,
+      source: p.source,
+      source_metadata: p.source_metadata,
+      user_id: p.user_id,
+      run_started_at: p.run_started_at,
+      created_at: p.created_at,
+      modified_at: p.modified_at,
+      extra: p.extra,
+    })
+    .onConflict((conflict) => conflict.doNothing())
+    .returning("id"),
+);
+
+const getFeedback = shape<{ id: string }>((p) => db.selectFrom("feedback").selectAll().where("id", "=", p.id));
+
+const deleteFeedback = shape<{ workspace_ids: string; id: string }>((p) =>
+  raw(sql`delete from feedback where id = ${p.id} and workspace_id in ${each(p.workspace_ids)} returning id`),
+);
+
+// The first statement decides; the others hang on its witness, a record that did not exist before. So it takes no second record
+// of the same id: the batch fails.
+
+type Submission = { token_id: string; deployment: string; route: string | null; idempotency_key: string | null };
+
+const insertSubmitted = shape<Submission & Stored & { limit: number; now: number }>((p) =>
+  raw(sql`insert into feedback (id, run_id, workspace_id, project_id, thread_id, key, score, value, comment, correction,
+      source, source_metadata, user_id, run_started_at, created_at, modified_at, extra)
+    select ${p.id}, ${p.run_id}, ${p.workspace_id}, ${p.project_id}, ${p.thread_id}, ${p.key}, ${p.score}, ${p.value},
+      ${p.comment}, ${p.correction}, ${p.source}, ${p.source_metadata}, ${p.user_id}, ${p.run_started_at},
+      ${p.created_at}, ${p.modified_at}, ${p.extra}
+    from feedback_tokens t where t.token_id = ${settled(p.token_id)}
+      and (t.expires_at is null or t.expires_at > ${p.now}) and t.submissions < ${p.limit}
+      and not exists (select 1 from idempotency_keys k where k.deployment = ${settled(p.deployment)}
+        and k.route = ${settled(p.route)} and k.key = ${settled(p.idempotency_key)})
+    returning id`),
+);
+
+const countSubmission = shape<{ token_id: string; id: string }>((p) =>
+  raw(sql`update feedback_tokens set submissions = submissions + 1
+    where token_id = ${p.token_id} and exists (select 1 from feedback f where f.id = ${p.id})`),
+);
+
+type Key = { deployment: string; route: string; key: string };
+
+const insertKey = shape<Key & { body_hash: string; id: string; now: number }>((p) =>
+  raw(sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
+    select ${p.deployment}, ${p.route}, ${p.key}, ${p.body_hash}, f.id, ${p.now} from feedback f
+    where f.id = ${settled(p.id)}`),
+);
+
+const obstacles = shape<Submission>((p) =>
+  raw(sql`select t.expires_at, t.submissions, k.run_id as feedback_id, k.body_hash
+    from feedback_tokens t left join idempotency_keys k
+      on k.deployment = ${settled(p.deployment)} and k.route = ${settled(p.route)} and k.key = ${settled(p.idempotency_key)}
+    where t.token_id = ${settled(p.token_id)}`),
+);
+
+/** The verbs on feedback tokens and on feedback. */
+export function feedbackVerbs(
+  driver: SqlDriver,
+): Pick<
+  PlatformStorage,
+  | "createFeedbackTokens"
+  | "getFeedbackToken"
+  | "listFeedbackTokens"
+  | "submitFeedback"
+  | "createFeedback"
+  | "getFeedback"
+  | "updateFeedback"
+  | "deleteFeedback"
+  | "listFeedback"
+  | "feedbackStats"
+> {
+  return {
+    async createFeedbackTokens({ deployment }, tokens) {
+      const rows = tokens.map((token) => ({ ...token, config: toText(token.config) }));
+      if (rows.length > 0) await driver.batch(insertTokens({ deployment }, rows));
+    },
+
+    async getFeedbackToken(token_id) {
+      const [row] = await driver.read(getToken({ token_id }));
+      return row ? toToken(row) : null;
+    },
+
+    async listFeedbackTokens({ workspace_ids, run_id, limit, offset }) {
+      const args = { workspace_ids: JSON.stringify(workspace_ids), run_id, limit, offset };
+      return (await driver.read(listTokens(args))).map(toToken);
+    },
+
+    async submitFeedback({ deployment }, { token_id, feedback, idempotency, limit, now }) {
+      const { id } = feedback;
+      const { route = null, key: idempotency_key = null } = idempotency ?? {};
+      const submission = { token_id, deployment, route, idempotency_key };
+      for (;;) {
+        const [recorded] = await driver.batch([
+          insertSubmitted({ ...submission, ...toStored(feedback), limit, now }),
+          countSubmission({ token_id, id }),
+          ...(idempotency ? [insertKey({ deployment, ...idempotency, id, now })] : []),
+        ]);
+        if (recorded?.length) return { kind: "recorded" };
+        const [found] = await driver.read(obstacles(submission));
+        if (!found) return { kind: "token_not_found" };
+        if (found.expires_at !== null && Number(found.expires_at) <= now) return { kind: "token_expired" };
+        if (found.feedback_id !== null) {
+          const same_body = found.body_hash === idempotency?.body_hash;
+          return { kind: "repeated", feedback_id: found.feedback_id as string, same_body };
+        }
+        if (Number(found.submissions) >= limit) return { kind: "token_full" };
+        // The key was known, and is forgotten by now.
+      }
+    },
+
+    async createFeedback(feedback) {
+      const [made, [row] = []] = await driver.batch([insertFeedback(toStored(feedback)), getFeedback(feedback)]);
+      return { kind: made?.length ? "created" : "exists", feedback: toFeedback(row as SqlRow) };
+    },
+
+    async getFeedback(workspace_ids, id) {
+      const [row] = await driver.read(getFeedback({ id }));
+      return row && workspace_ids.includes(row.workspace_id as string) ? toFeedback(row) : null;
+    },
+
+    async updateFeedback(workspace_ids, id, patch, now) {
+      const update = db
+        .updateTable("feedback")
+        .set({ ...toChanges(patch), modified_at: now })
+        .where("id", "=", id)
+        .where("workspace_id", "in", each(JSON.stringify(workspace_ids)))
+        .returningAll();
+      const [[row] = []] = await driver.batch([statement(update)]);
+      return row ? toFeedback(row) : null;
+    },
+
+    async deleteFeedback(workspace_ids, id) {
+      const [deleted] = await driver.batch([deleteFeedback({ workspace_ids: JSON.stringify(workspace_ids), id })]);
+      return deleted?.length === 1;
+    },
+
+    async listFeedback({ limit, offset, ...query }) {
+      const select = candidates(query)
+        .selectAll()
+        .orderBy("created_at", "desc")
+        .orderBy("id")
+        .limit(limit)
+        .offset(offset);
+      return (await driver.read(statement(select))).map(toFeedback);
+    },
+
+    async feedbackStats(query) {
+      const select = candidates(query)
+        .select(["key", label.as("label"), sql<number>`count(*)`.as("n"), sql<number>`count(score)`.as("scored")])
+        .select([sql`sum(${score})`.as("sum"), sql`min(${score})`.as("min"), sql`max(${score})`.as("max")])
+        .groupBy(["key", label])
+        .orderBy("key");
+      return toStats(await driver.read(statement(select)));
+    },
+  };
+}
+
+/** A score as a number, true as 1. */
+const score = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
+/** A value that is text, as JSON; null for others. */
+const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
+
+function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
+  const { workspace_ids, run_ids } = query;
+  const all = db.selectFrom("feedback");
+  const [only = ""] = workspace_ids;
+  // With runs named their index is to be used, and within one workspace that index has the order.
+  const workspace = run_ids ? sql<string>`workspace_id || ''` : sql.ref<string>("workspace_id");
+  let select =
+    workspace_ids.length === 1
+      ? all.where(workspace, "=", only)
+      : all.where(workspace, "in", each(JSON.stringify(workspace_ids)));
+  const lists = [
+    ["run_id", query.run_ids],
+    ["project_id", query.project_ids],
+    ["key", query.keys],
+    ["source", query.sources],
+    ["user_id", query.user_ids],
+  ] as const;
+  for (const [column, list] of lists) {
+    if (list) select = select.where(column, "in", each(JSON.stringify(list)));
+  }
+  if (query.has_comment !== undefined) {
+    select = select.where(sql<string>`coalesce(comment, '')`, query.has_comment ? "<>" : "=", "");
+  }
+  if (query.has_score !== undefined) select = select.where("score", query.has_score ? "is not" : "is", null);
+  if (query.level !== undefined) select = select.where("run_id", query.level === "run" ? "is not" : "is", null);
+  if (query.min_created_at !== undefined) select = select.where("created_at", ">=", query.min_created_at);
+  if (query.max_created_at !== undefined) select = select.where("created_at", "<=", query.max_created_at);
+  return select;
+}
+
+const toText = (value: unknown): string | null => (value === null ? null : JSON.stringify(value));
+const fromText = (text: string | null): Json => (text === null ? null : (JSON.parse(text) as Json));
+
+function toChanges(patch: FeedbackPatch): Partial<Stored> {
+  const { comment, ...json } = patch;
+  const changes = Object.entries(json).filter(([, value]) => value !== undefined);
+  return {
+    ...(comment === undefined ? {} : { comment }),
+    ...Object.fromEntries(changes.map(([column, value]) => [column, toText(value)])),
+  };
+}
+
+function toStored(feedback: FeedbackRow): Stored {
+  return {
+    ...feedback,
+    score: toText(feedback.score),
+    value: toText(feedback.value),
+    correction: toText(feedback.correction),
+    source_metadata: toText(feedback.source_metadata),
+    extra: toText(feedback.extra),
+  };
+}
+
+function toFeedback(row: SqlRow): FeedbackRow {
+  const stored = row as unknown as Stored;
+  return {
+    ...stored,
+    score: fromText(stored.score) as number | boolean | null,
+    value: fromText(stored.value),
+    correction: fromText(stored.correction),
+    source_metadata: fromText(stored.source_metadata) as JsonObject | null,
+    extra: fromText(stored.extra) as JsonObject | null,
+  };
+}
+
+function toToken(row: SqlRow): FeedbackTokenRow {
+  const stored = row as unknown as Tables["feedback_tokens"];
+  return {
+    token_id: stored.token_id,
+    run_id: stored.run_id,
+    workspace_id: stored.workspace_id,
+    project_id: stored.project_id,
+    feedback_key: stored.feedback_key,
+    config: fromText(stored.config) as FeedbackConfig | null,
+    expires_at: stored.expires_at,
+    created_at: stored.created_at,
+  };
+}
+
+/** From one row for each key and text value, and one for each key's other values. */
+function toStats(rows: readonly SqlRow[]): FeedbackStats[] {
+  const byKey = new Map<string, SqlRow[]>();
+  for (const row of rows) byKey.set(row.key as string, [...(byKey.get(row.key as string) ?? []), row]);
+  return [...byKey].map(([key, parts]) => {
+    const numbers = (column: string): number[] =>
+      parts.filter((part) => part[column] !== null).map((part) => Number(part[column]));
+    const total = (column: string): number => numbers(column).reduce((sum, part) => sum + part, 0);
+    const least = (column: string, sign: 1 | -1): number =>
+      numbers(column).reduce((least, part) => (part * sign < least * sign ? part : least));
+    const scored = total("scored");
+    const labelled = parts.filter((part) => part.label !== null);
+    return {
+      key,
+      n: total("n"),
+      avg: scored > 0 ? total("sum") / scored : null,
+      min: scored > 0 ? least("min", 1) : null,
+      max: scored > 0 ? least("max", -1) : null,
+      values: Object.fromEntries(labelled.map((part) => [JSON.parse(part.label as string), Number(part.n)])),
+    };
+  });
+}

@@ -1,0 +1,396 @@
+/** Accounts in SQL tables, beside what they own. */
+import { type RawBuilder, sql } from "kysely";
+import {
+  type ApiKeyRow,
+  type IdentityStore,
+  type KeyGrants,
+  type Made,
+  type MembershipRow,
+  PERMISSIONS,
+  type Permission,
+  type ProjectRow,
+  type UserRow,
+  type WorkspaceRow,
+} from "../../lib/identity.ts";
+import { deploymentVerbs } from "./deployments.ts";
+import { db, each, raw } from "./dialect.ts";
+import type { SqlDriver, SqlRow } from "./driver.ts";
+import { shape } from "./statement.ts";
+
+/** How often the use of a key is noted. */
+const TOUCH_MS = 60_000;
+
+type Id = { id: string };
+
+// ---------------------------------------------------------------------- keys
+
+/** Nothing is inserted unless all that the key refers to is there, and nobody else has its short form. */
+const insertKey = shape<{
+  id: string;
+  organization_id: string;
+  user_id: string | null;
+  kind: string;
+  key_hash: string;
+  short_key: string;
+  description: string | null;
+  created_at: number;
+  expires_at: number | null;
+  revoked_at: number | null;
+  last_used_at: number | null;
+  scopes: string;
+}>((p) =>
+  raw(sql`insert into api_keys (id, organization_id, user_id, kind, key_hash, short_key, description, created_at,
+      expires_at, revoked_at, last_used_at)
+    select ${p.id}, o.id, ${p.user_id}, ${p.kind}, ${p.key_hash}, ${p.short_key}, ${p.description}, ${p.created_at},
+      ${p.expires_at}, ${p.revoked_at}, ${p.last_used_at}
+    from organizations o where o.id = ${p.organization_id}
+      and (${p.user_id} is null or exists (select 1 from users where id = ${p.user_id} and deleted_at is null))
+      and not exists (select 1 from ${each(p.scopes)} as scopes where scopes.value <> o.id and scopes.value not in
+        (select id from workspaces where organization_id = o.id and deleted_at is null))
+    on conflict do nothing returning id`),
+);
+
+const isShortTaken = shape<{ organization_id: string; short_key: string }>((p) =>
+  raw(sql`select id from api_keys where organization_id = ${p.organization_id} and short_key = ${p.short_key}`),
+);
+
+/** Of the key that the same batch has made; without it, none. */
+const insertGrant = shape<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>((p) =>
+  raw(sql`insert into memberships (subject_id, scope_id, permissions)
+    select id, ${p.scope_id}, ${p.permissions} from api_keys where id = ${p.subject_id} and key_hash = ${p.key_hash}
+    on conflict do nothing`),
+);
+
+const revokeKey = shape<{ organization_id: string; key: string; now: number }>((p) =>
+  raw(sql`update api_keys set revoked_at = coalesce(revoked_at, ${p.now})
+    where organization_id = ${p.organization_id} and (id = ${p.key} or short_key = ${p.key}) returning *`),
+);
+
+const touchKey = shape<{ id: string; now: number; before: number }>((p) =>
+  raw(sql`update api_keys set last_used_at = ${p.now}
+    where id = ${p.id} and (last_used_at is null or last_used_at <= ${p.before})`),
+);
+
+const listKeys = shape<{ organization_id: string }>((p) =>
+  db
+    .selectFrom("api_keys")
+    .selectAll()
+    .where("organization_id", "=", p.organization_id)
+    .orderBy("created_at")
+    .orderBy("id"),
+);
+
+const anyKey = shape<Record<string, never>>(() => raw(sql`select id from api_keys limit 1`));
+
+/** Key, memberships, workspaces and projects as they are at one moment: rows of different kinds in columns of equal types. */
+const findKey = shape<{ key_hash: string }>((p) =>
+  raw(sql`with found as (
+      select * from api_keys k where k.key_hash = ${p.key_hash} and (k.user_id is null
+        or exists (select 1 from users u where u.id = k.user_id and u.deleted_at is null)))
+    select 1 as part, id, organization_id as parent, short_key as name, created_at, user_id, kind, key_hash, description,
+      expires_at, revoked_at, last_used_at from found
+    union all
+    select 2, m.subject_id, m.scope_id, m.permissions, 0, null, null, null, null, null, null, null
+      from found f join memberships m on m.subject_id in (f.id, f.user_id)
+    union all
+    select 3, w.id, w.organization_id, w.name, w.created_at, null, null, null, null, null, null, null
+      from found f join workspaces w on w.organization_id = f.organization_id where w.deleted_at is null
+    union all
+    select 4, p.id, p.workspace_id, p.name, p.created_at, null, null, null, null, null, null, null
+      from found f join workspaces w on w.organization_id = f.organization_id join projects p on p.workspace_id = w.id
+      where w.deleted_at is null and p.deleted_at is null
+    order by 1, 5, 2`),
+);
+
+type KeyVerbs = Pick<
+  IdentityStore,
+  "findKey" | "touchKey" | "createKey" | "revokeKey" | "listKeys" | "hasKeys" | "setMembership" | "listMemberships"
+>;
+
+function keyVerbs(driver: SqlDriver): KeyVerbs {
+  return {
+    async findKey(key_hash) {
+      return toGrants(await driver.read(findKey({ key_hash })));
+    },
+
+    async touchKey(id, now) {
+      await driver.batch([touchKey({ id, now, before: now - TOUCH_MS })]);
+    },
+
+    async createKey(key, memberships) {
+      const { organization_id, short_key, key_hash } = key;
+      const scopes = JSON.stringify(memberships.map(({ scope_id }) => scope_id));
+      const [taken, made] = await driver.batch([
+        isShortTaken({ organization_id, short_key }),
+        insertKey({ ...key, scopes }),
+        ...memberships.map((membership) => insertGrant({ ...toColumns(membership), key_hash })),
+      ]);
+      if (made?.length) return { kind: "made" };
+      return { kind: taken?.length ? "short_key_taken" : "parent_not_found" };
+    },
+
+    async revokeKey(organization_id, key, now) {
+      const [revoked] = await driver.batch([revokeKey({ organization_id, key, now })]);
+      return revoked?.[0] ? toKey(revoked[0]) : null;
+    },
+
+    async listKeys(organization_id) {
+      return (await driver.read(listKeys({ organization_id }))).map(toKey);
+    },
+
+    async hasKeys() {
+      return (await driver.read(anyKey({}))).length > 0;
+    },
+
+    async setMembership(membership) {
+      const { subject_id, scope_id } = membership;
+      await driver.batch([
+        membership.permissions.length > 0
+          ? putMembership(toColumns(membership))
+          : deleteMembership({ subject_id, scope_id }),
+      ]);
+    },
+
+    async listMemberships(subject_id) {
+      return (await driver.read(listMemberships({ subject_id }))).map(({ subject_id, scope_id, permissions }) =>
+        toMembership(subject_id, scope_id, permissions),
+      );
+    },
+  };
+}
+
+const putMembership = shape<{ subject_id: string; scope_id: string; permissions: string }>((p) =>
+  raw(sql`insert into memberships (subject_id, scope_id, permissions)
+    values (${p.subject_id}, ${p.scope_id}, ${p.permissions})
+    on conflict (subject_id, scope_id) do update set permissions = excluded.permissions`),
+);
+
+const deleteMembership = shape<{ subject_id: string; scope_id: string }>((p) =>
+  raw(sql`delete from memberships where subject_id = ${p.subject_id} and scope_id = ${p.scope_id}`),
+);
+
+const listMemberships = shape<{ subject_id: string }>((p) =>
+  db.selectFrom("memberships").selectAll().where("subject_id", "=", p.subject_id).orderBy("scope_id"),
+);
+
+// ------------------------------------------------- workspaces and projects
+
+type Named = { id: string; parent: string; name: string; created_at: number; deleted_at: number | null };
+
+/** The statements of what has a name within a parent. */
+function namedThings(table: RawBuilder<unknown>, parent: RawBuilder<unknown>, parents: RawBuilder<unknown>) {
+  return {
+    insert: shape<Named>((p) =>
+      raw(sql`insert into ${table} (id, ${parent}, name, created_at, deleted_at)
+        select ${p.id}, o.id, ${p.name}, ${p.created_at}, ${p.deleted_at} from ${parents} o where o.id = ${p.parent}
+        on conflict do nothing returning *`),
+    ),
+    hasParent: shape<Id>((p) => raw(sql`select o.id from ${parents} o where o.id = ${p.id}`)),
+    rename: shape<Id & { name: string }>((p) =>
+      raw(sql`update ${table} set name = ${p.name} where id = ${p.id} and deleted_at is null
+        and not exists (select 1 from ${table} other where other.${parent} = ${table}.${parent}
+          and other.name = ${p.name} and other.id <> ${table}.id and other.deleted_at is null)
+        returning *`),
+    ),
+    isThere: shape<Id>((p) => raw(sql`select id from ${table} where id = ${p.id} and deleted_at is null`)),
+    delete: shape<Id & { now: number }>((p) =>
+      raw(sql`update ${table} set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null returning *`),
+    ),
+    list: shape<{ parents: string }>((p) =>
+      raw(sql`select * from ${table} where ${parent} in ${each(p.parents)} and deleted_at is null order by name, id`),
+    ),
+  };
+}
+
+const workspaces = namedThings(sql`workspaces`, sql`organization_id`, sql`organizations`);
+const projects = namedThings(
+  sql`projects`,
+  sql`workspace_id`,
+  sql`(select id from workspaces where deleted_at is null)`,
+);
+
+const deleteProjectsOf = shape<Id & { now: number }>((p) =>
+  raw(sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`),
+);
+
+type PlaceVerbs = Pick<
+  IdentityStore,
+  | "createWorkspace"
+  | "renameWorkspace"
+  | "deleteWorkspace"
+  | "listWorkspaces"
+  | "createProject"
+  | "renameProject"
+  | "deleteProject"
+  | "listProjects"
+>;
+
+function placeVerbs(driver: SqlDriver): PlaceVerbs {
+  type Things = ReturnType<typeof namedThings>;
+  const create = async <Row>(things: Things, row: Named): Promise<Made<Row>> => {
+    const [made, parent] = await driver.batch([things.insert(row), things.hasParent({ id: row.parent })]);
+    if (made?.[0]) return { kind: "made", row: made[0] as Row };
+    return { kind: parent?.length ? "name_taken" : "parent_not_found" };
+  };
+  const rename = async <Row>(things: Things, id: string, name: string): Promise<Made<Row>> => {
+    const [renamed, there] = await driver.batch([things.rename({ id, name }), things.isThere({ id })]);
+    if (renamed?.[0]) return { kind: "made", row: renamed[0] as Row };
+    return { kind: there?.length ? "name_taken" : "not_found" };
+  };
+  return {
+    createWorkspace: (row) => create(workspaces, { ...row, parent: row.organization_id }),
+    renameWorkspace: (id, name) => rename(workspaces, id, name),
+    async deleteWorkspace(id, now) {
+      const [deleted] = await driver.batch([workspaces.delete({ id, now }), deleteProjectsOf({ id, now })]);
+      return (deleted?.[0] as WorkspaceRow | undefined) ?? null;
+    },
+    async listWorkspaces(organization_id) {
+      const rows = await driver.read(workspaces.list({ parents: JSON.stringify([organization_id]) }));
+      return rows as readonly unknown[] as readonly WorkspaceRow[];
+    },
+    createProject: (row) => create(projects, { ...row, parent: row.workspace_id }),
+    renameProject: (id, name) => rename(projects, id, name),
+    async deleteProject(id, now) {
+      const [deleted] = await driver.batch([projects.delete({ id, now })]);
+      return (deleted?.[0] as ProjectRow | undefined) ?? null;
+    },
+    async listProjects(workspace_ids) {
+      const rows = await driver.read(projects.list({ parents: JSON.stringify(workspace_ids) }));
+      return rows as readonly unknown[] as readonly ProjectRow[];
+    },
+  };
+}
+
+// ------------------------------------------------------------ users and names
+
+const insertUser = shape<{
+  id: string;
+  email: string | null;
+  name: string | null;
+  created_at: number;
+  deleted_at: number | null;
+}>((p) =>
+  db
+    .insertInto("users")
+    .values({ id: p.id, email: p.email, name: p.name, created_at: p.created_at, deleted_at: p.deleted_at })
+    .onConflict((conflict) => conflict.doNothing())
+    .returningAll(),
+);
+
+const deleteUser = shape<Id & { now: number }>((p) =>
+  raw(sql`update users set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null returning *`),
+);
+
+const revokeTokensOf = shape<Id & { now: number }>((p) =>
+  raw(sql`update api_keys set revoked_at = ${p.now} where user_id = ${p.id} and revoked_at is null`),
+);
+
+const deleteMembershipsOf = shape<Id>((p) =>
+  raw(sql`delete from memberships where subject_id = ${p.id}
+  and subject_id in (select id from users)`),
+);
+
+const getUser = shape<{ user: string }>((p) =>
+  raw(sql`select * from users where (id = ${p.user} or email = ${p.user}) and deleted_at is null
+    order by case when id = ${p.user} then 0 else 1 end limit 1`),
+);
+
+const listUsers = shape<{ organization_id: string }>((p) =>
+  raw(sql`select * from users where deleted_at is null and id in (
+      select subject_id from memberships where scope_id = ${p.organization_id} or scope_id in
+        (select id from workspaces where organization_id = ${p.organization_id} and deleted_at is null))
+    order by case when email is null then 1 else 0 end, email, id`),
+);
+
+const names = shape<{ workspaces: string; projects: string; users: string }>((p) =>
+  raw(sql`select 'workspace' as kind, id, name from workspaces where id in ${each(p.workspaces)}
+    union all select 'project', id, name from projects where id in ${each(p.projects)}
+    union all select 'user', id, email from users where id in ${each(p.users)}`),
+);
+
+type UserVerbs = Pick<IdentityStore, "createUser" | "deleteUser" | "getUser" | "listUsers" | "names">;
+
+function userVerbs(driver: SqlDriver): UserVerbs {
+  return {
+    async createUser(user) {
+      const [made] = await driver.batch([insertUser({ ...user })]);
+      return made?.[0] ? { kind: "made", row: toUser(made[0]) } : { kind: "name_taken" };
+    },
+
+    async deleteUser(id, now) {
+      const [deleted] = await driver.batch([
+        deleteUser({ id, now }),
+        revokeTokensOf({ id, now }),
+        deleteMembershipsOf({ id }),
+      ]);
+      return deleted?.[0] ? toUser(deleted[0]) : null;
+    },
+
+    async getUser(user) {
+      const [row] = await driver.read(getUser({ user }));
+      return row ? toUser(row) : null;
+    },
+
+    async listUsers(organization_id) {
+      return (await driver.read(listUsers({ organization_id }))).map(toUser);
+    },
+
+    async names(of) {
+      const rows = await driver.read(
+        names({
+          workspaces: JSON.stringify(of.workspaces ?? []),
+          projects: JSON.stringify(of.projects ?? []),
+          users: JSON.stringify(of.users ?? []),
+        }),
+      );
+      const those = <Name>(kind: string): ReadonlyMap<string, Name> =>
+        new Map(rows.filter((row) => row.kind === kind).map(({ id, name }) => [id as string, name as Name]));
+      return { workspaces: those("workspace"), projects: those("project"), users: those("user") };
+    },
+  };
+}
+
+/** The IdentityStore that keeps its rows behind `driver`. */
+export function sqlIdentity(driver: SqlDriver): IdentityStore {
+  return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...placeVerbs(driver), ...userVerbs(driver) };
+}
+
+// ----------------------------------------------------------------------- rows
+
+function toGrants(rows: readonly SqlRow[]): KeyGrants | null {
+  const part = (number: number): readonly SqlRow[] => rows.filter((row) => row.part === number);
+  const [found] = part(1);
+  if (!found) return null;
+  const { part: _, parent, name, ...key } = found;
+  const named = ({
+    id,
+    name,
+    created_at,
+  }: SqlRow): Pick<WorkspaceRow, "id" | "name" | "created_at" | "deleted_at"> => ({
+    id: id as string,
+    name: name as string,
+    created_at: created_at as number,
+    deleted_at: null,
+  });
+  return {
+    key: toKey({ ...key, organization_id: parent as string, short_key: name as string }),
+    memberships: part(2).map((row) => toMembership(row.id, row.parent, row.name)),
+    workspaces: part(3).map((row) => ({ ...named(row), organization_id: row.parent as string })),
+    projects: part(4).map((row) => ({ ...named(row), workspace_id: row.parent as string })),
+  };
+}
+
+const toKey = (row: SqlRow): ApiKeyRow => row as unknown as ApiKeyRow;
+const toUser = (row: SqlRow): UserRow => row as unknown as UserRow;
+
+function toColumns(membership: MembershipRow): { subject_id: string; scope_id: string; permissions: string } {
+  return { ...membership, permissions: JSON.stringify(membership.permissions) };
+}
+
+/** A permission that a later release has made means nothing here. */
+function toMembership(subject_id: unknown, scope_id: unknown, permissions: unknown): MembershipRow {
+  const known = (JSON.parse(String(permissions)) as readonly string[]).filter((permission): permission is Permission =>
+    (PERMISSIONS as readonly string[]).includes(permission),
+  );
+  return { subject_id: String(subject_id), scope_id: String(scope_id), permissions: known };
+}

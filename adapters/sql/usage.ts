@@ -1,0 +1,287 @@
+/**
+ * Traces, and counting them. Raw rows are the truth; `usage_hourly` holds the sums of every hour before the seal, and whatever
+ * writes a trace into such an hour adds it there in the same batch. '' stands for null in its key columns.
+ */
+import { type RawBuilder, sql } from "kysely";
+import type { PlatformStorage, TraceRow, UsageGroup, UsageQuery } from "../../lib/platform-storage.ts";
+import { db, each, raw, settled } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { shape } from "./statement.ts";
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+/** Before every moment: where summing starts while nothing is sealed. */
+const NEVER = -8_640_000_000_000_000;
+/** How many traces one statement adds. */
+const ROWS = 500;
+
+/** The start of an hour, also before 1970. */
+const hourOf = (moment: RawBuilder<number>): RawBuilder<number> =>
+  sql<number>`${moment} - ((${moment} % 3600000) + 3600000) % 3600000`;
+
+/** Where the hours end that are summed; null before the first. */
+const sealedBefore = sql<number | null>`(select sealed_before from usage_seals where name = 'hourly')`;
+
+const ADD_UP = sql`on conflict (workspace_id, hour, project_id, user_id, api_key)
+  do update set traces = usage_hourly.traces + excluded.traces`;
+
+// ------------------------------------------------------------------- writing
+
+type Claimed = { deployment: string; token: string; workspace_id: string; project_id: string; counted: number };
+
+const firstAttempt = (p: Claimed): RawBuilder<unknown> =>
+  sql`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token} and r.attempt = 1
+    and r.charged = 1`;
+
+const addClaimed = shape<Claimed>((p) =>
+  raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
+    select ${p.workspace_id}, ${hourOf(sql`r.started_at`)}, ${p.project_id}, coalesce(r.user_id, ''),
+      coalesce(r.api_key, ''), 1
+    from runs r where ${firstAttempt(p)} and r.started_at < ${sealedBefore}
+      and not exists (select 1 from traces t where t.trace_id = r.run_id)
+    ${ADD_UP}`),
+);
+
+const insertClaimed = shape<Claimed>((p) =>
+  raw(sql`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
+    select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, ${p.workspace_id},
+      ${p.project_id}, r.user_id, r.api_key, r.started_at, ${p.counted}
+    from runs r where ${firstAttempt(p)} on conflict do nothing`),
+);
+
+/**
+ * Statements that leave the trace of the run which the same batch has claimed with this token, if that is its first attempt
+ * and it has none yet. Without effect otherwise.
+ */
+export function traceClaimed(of: Claimed): SqlStatement[] {
+  return of.counted === 1 ? [addClaimed(of), insertClaimed(of)] : [insertClaimed(of)];
+}
+
+/** The columns of `traces`, in the order of a row in the JSON list that `addTraces` gives along. */
+const FIELDS = [
+  "trace_id",
+  "thread_id",
+  "workspace_id",
+  "project_id",
+  "user_id",
+  "api_key",
+  "started_at",
+  "counted",
+] as const;
+
+const given = (rows: string): RawBuilder<unknown> =>
+  sql`(select json_extract(value, '$[0]') as trace_id, json_extract(value, '$[1]') as thread_id,
+      json_extract(value, '$[2]') as workspace_id, json_extract(value, '$[3]') as project_id,
+      json_extract(value, '$[4]') as user_id, json_extract(value, '$[5]') as api_key,
+      json_extract(value, '$[6]') as started_at, json_extract(value, '$[7]') as counted
+    from json_each(${settled(rows)})) g`;
+
+const addGiven = shape<{ rows: string }>((p) =>
+  raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
+    select g.workspace_id, ${hourOf(sql`g.started_at`)}, g.project_id, coalesce(g.user_id, ''), coalesce(g.api_key, ''),
+      count(*)
+    from ${given(p.rows)} where g.counted = 1 and g.started_at < ${sealedBefore}
+      and not exists (select 1 from traces t where t.trace_id = g.trace_id)
+    group by 1, 2, 3, 4, 5
+    ${ADD_UP}`),
+);
+
+const insertGiven = shape<{ rows: string }>((p) =>
+  raw(sql`insert into traces (deployment, ${sql.join(FIELDS.map((field) => sql.ref(field)))})
+    select '', ${sql.join(FIELDS.map((field) => sql.ref(`g.${field}`)))} from ${given(p.rows)}
+    where true on conflict do nothing`),
+);
+
+type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_usd: number };
+
+/** Adds what an executor has reported to the run's trace, where `when` holds. Without effect when there is none. */
+export function traceReported<Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): (of: Of) => SqlStatement {
+  return shape<Of>((p) =>
+    raw(sql`update traces set tokens_in = tokens_in + ${p.tokens_in}, tokens_out = tokens_out + ${p.tokens_out},
+        cost_usd = cost_usd + ${p.cost_usd}
+      where trace_id = ${p.run_id} and ${when(p)}`),
+  );
+}
+
+const addReported = traceReported<Reported>(() => sql`true`);
+
+// ------------------------------------------------------------------- sealing
+
+type Sealing = { seen: number; until: number };
+
+const unsealed = shape<Record<never, never>>(() =>
+  raw(sql`select ${sealedBefore} as sealed, (select min(t.started_at) from traces t
+    where t.counted = 1 and t.started_at >= coalesce(${sealedBefore}, -8640000000000000)) as next`),
+);
+
+/** Nobody has sealed since `seen` was read: else another process sums the same hours. */
+const asSeen = (p: Sealing): RawBuilder<unknown> =>
+  sql`coalesce(${sealedBefore}, -8640000000000000) = ${settled(p.seen)}`;
+
+// Without `on conflict`: two sums of one hour would have to fail, not add up.
+const sumHours = shape<Sealing>((p) =>
+  raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
+    select t.workspace_id, ${hourOf(sql`t.started_at`)}, t.project_id, coalesce(t.user_id, ''), coalesce(t.api_key, ''),
+      count(*)
+    from traces t where t.counted = 1 and t.started_at >= ${settled(p.seen)} and t.started_at < ${settled(p.until)}
+      and ${asSeen(p)}
+    group by 1, 2, 3, 4, 5`),
+);
+
+const moveSeal = shape<Sealing>((p) =>
+  raw(sql`insert into usage_seals (name, sealed_before) select 'hourly', ${p.until} where ${asSeen(p)}
+    on conflict (name) do update set sealed_before = excluded.sealed_before`),
+);
+
+// ------------------------------------------------------------------ counting
+
+type Counted = {
+  workspace_ids: string;
+  start: number;
+  end: number;
+  /** The full hours: `hours_from <= hour < hours_to`. */
+  hours_from: number;
+  hours_to: number;
+  origin: number;
+  stride_ms: number;
+};
+
+const COLUMN = { workspace: "workspace_id", project: "project_id", user: "user_id", api_key: "api_key" } as const;
+
+// Each part is summed by itself: what is joined then is a handful of rows, and the sealed part costs what a sum over its table
+// costs.
+const countOf = (group: UsageGroup): ((args: Counted) => SqlStatement) =>
+  shape<Counted>((p) => {
+    const dimension = sql.ref(COLUMN[group]);
+    const bucket = (moment: RawBuilder<unknown>): RawBuilder<unknown> =>
+      sql`(${moment} - (select cast(${p.origin} as integer))) / (select cast(${p.stride_ms} as integer))`;
+    // Where the sealed part ends: at the seal, but inside the full hours.
+    const edge = sql`(select case when seal < ${p.hours_from} then ${p.hours_from}
+      when seal > ${p.hours_to} then ${p.hours_to} else seal end
+      from (select coalesce(${sealedBefore}, ${p.hours_from}) as seal) s)`;
+    const events = (from: unknown, to: unknown): RawBuilder<unknown> =>
+      sql`select ${bucket(sql`started_at`)}, coalesce(${dimension}, ''), count(*) from traces
+        where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${from} and started_at < ${to}
+        group by 1, 2`;
+    return raw(sql`select bucket, nullif(dimension, '') as dimension, sum(traces) as traces from (
+        select ${bucket(sql`hour`)} as bucket, ${dimension} as dimension, sum(traces) as traces from usage_hourly
+          where workspace_id in ${each(p.workspace_ids)} and hour >= ${settled(p.hours_from)} and hour < ${edge}
+          group by 1, 2
+        union all ${events(settled(p.start), settled(p.hours_from))}
+        union all ${events(edge, settled(p.end))}
+      ) c
+      group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`);
+  });
+
+const count: Readonly<Record<UsageGroup, (args: Counted) => SqlStatement>> = {
+  workspace: countOf("workspace"),
+  project: countOf("project"),
+  user: countOf("user"),
+  api_key: countOf("api_key"),
+};
+
+const floor = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
+
+/** The full hours between two moments; none where the grid would cut an hour. */
+function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from: number; hours_to: number } {
+  const hours_from = floor(start + HOUR - 1, HOUR);
+  const hours_to = floor(end, HOUR);
+  const onHours = origin % HOUR === 0 && stride_ms % HOUR === 0;
+  return onHours && hours_from < hours_to ? { hours_from, hours_to } : { hours_from: start, hours_to: start };
+}
+
+// --------------------------------------------------------------------- verbs
+
+const getTrace = shape<{ trace_id: string }>((p) =>
+  db.selectFrom("traces").selectAll().where("trace_id", "=", p.trace_id),
+);
+
+const firstCounted = shape<Record<never, never>>(() =>
+  raw(sql`select min(started_at) as first from traces where counted = 1`),
+);
+
+/** The verbs on traces and on counting them. */
+export function usageVerbs(
+  driver: SqlDriver,
+): Pick<
+  PlatformStorage,
+  "getTrace" | "addTraces" | "addTraceUsage" | "getTraceUsage" | "countUsage" | "sealUsage" | "firstCounted"
+> {
+  const read = async (trace_id: string): Promise<SqlRow | undefined> => (await driver.read(getTrace({ trace_id })))[0];
+  return {
+    async getTrace(run_id) {
+      const row = await read(run_id);
+      return row ? toTrace(row) : null;
+    },
+    async addTraces(traces) {
+      // An id that comes twice is the first.
+      const known = new Map<string, TraceRow>();
+      for (const trace of traces) if (!known.has(trace.trace_id)) known.set(trace.trace_id, trace);
+      const rows = [...known.values()].map((trace) =>
+        FIELDS.map((field) => (field === "counted" ? Number(trace.counted) : trace[field])),
+      );
+      const statements: SqlStatement[] = [];
+      for (let at = 0; at < rows.length; at += ROWS) {
+        const part = { rows: JSON.stringify(rows.slice(at, at + ROWS)) };
+        statements.push(addGiven(part), insertGiven(part));
+      }
+      if (statements.length > 0) await driver.batch(statements);
+    },
+    async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {
+      await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })]);
+    },
+    async getTraceUsage(run_id) {
+      const row = await read(run_id);
+      if (!row) return null;
+      const { tokens_in, tokens_out, cost_usd } = row;
+      return { tokens_in: Number(tokens_in), tokens_out: Number(tokens_out), cost_usd: Number(cost_usd) };
+    },
+    async countUsage(query) {
+      const { workspace_ids, start, end, origin, stride_ms } = query;
+      // Division rounds towards zero: so it begins with a bucket that lies before everything.
+      const before = Math.max(0, Math.ceil((origin - start) / stride_ms));
+      const rows = await driver.read(
+        count[query.group_by]({
+          workspace_ids: JSON.stringify(workspace_ids),
+          start,
+          end,
+          ...fullHours(query),
+          origin: origin - before * stride_ms,
+          stride_ms,
+        }),
+      );
+      return rows.map((row) => ({
+        bucket: Number(row.bucket) - before,
+        dimension: row.dimension as string | null,
+        traces: Number(row.traces),
+      }));
+    },
+    async sealUsage(before) {
+      const last = floor(before, HOUR);
+      const [row] = await driver.read(unsealed({}));
+      const seen = row?.sealed == null ? NEVER : Number(row.sealed);
+      if (seen >= last) return false;
+      // The batch sums from the seal on, whatever was found: a trace may be written in between.
+      const until = row?.next == null ? last : Math.min(last, floor(Number(row.next), HOUR) + DAY);
+      await driver.batch([sumHours({ seen, until }), moveSeal({ seen, until })]);
+      return until < last;
+    },
+    async firstCounted() {
+      const [row] = await driver.read(firstCounted({}));
+      return row?.first == null ? null : Number(row.first);
+    },
+  };
+}
+
+function toTrace(row: SqlRow): TraceRow {
+  return {
+    trace_id: row.trace_id as string,
+    thread_id: row.thread_id as string | null,
+    workspace_id: row.workspace_id as string,
+    project_id: row.project_id as string,
+    user_id: row.user_id as string | null,
+    api_key: row.api_key as string | null,
+    started_at: Number(row.started_at),
+    counted: row.counted === 1,
+  };
+}

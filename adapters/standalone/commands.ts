@@ -1,0 +1,403 @@
+/** The commands that manage accounts. They change the database beside a server that runs on it: none starts a loop. */
+import { parseArgs } from "node:util";
+import { ConfigError, createAccounts, ServiceError, type Storage } from "../../lib/mod.ts";
+
+type Accounts = ReturnType<typeof createAccounts>;
+type Row = Readonly<Record<string, unknown>>;
+
+/** First words of a command line that `runCommand` takes. */
+export const COMMANDS: ReadonlySet<string> = new Set(["keys", "workspaces", "projects", "users", "agents"]);
+
+export interface CommandSurroundings {
+  /** What new keys start with. Default `gr`. */
+  readonly key_prefix?: string;
+  /** Take one line each. Default: standard output and standard error. */
+  readonly out?: (line: string) => void;
+  readonly err?: (line: string) => void;
+  readonly now?: () => number;
+}
+
+/** What was given, proven as far as it can be without the database. */
+interface Input {
+  /** The positional of this name. */
+  of(name: string): string;
+  one(name: string): string | undefined;
+  all(name: string): readonly string[] | undefined;
+  readonly now: number;
+}
+
+interface Answer {
+  readonly rows: readonly Row[];
+  readonly columns: readonly string[];
+  /** Shown instead of the table, alone on standard output. */
+  readonly secret?: string;
+  /** What `--json` shows; default: the rows. */
+  readonly json?: unknown;
+}
+
+interface Action {
+  readonly about: string;
+  readonly positionals?: readonly string[];
+  /** Option names with the words for their values in the usage text. */
+  readonly options?: Readonly<Record<string, string>>;
+  /** Problems that need no database. */
+  prove?(input: Input): readonly string[];
+  run(accounts: Accounts, input: Input): Promise<Answer>;
+}
+
+const WORKSPACE = { workspace: "ID|NAME" };
+const ORGANIZATION = { organization: "ID" };
+/** Options that may be given again, or as a list with commas. */
+const LISTS = new Set(["permission", "workspaces"]);
+/** Options that say where the database is: whoever opens it reads them. */
+const PLACES = ["config", "database"];
+
+const KEY_COLUMNS = ["short_key", "kind", "user_id", "description", "created_at", "expires_at", "revoked_at", "id"];
+const WORKSPACE_COLUMNS = ["name", "id", "created_at"];
+const PROJECT_COLUMNS = ["name", "id", "workspace_id", "created_at"];
+const USER_COLUMNS = ["email", "name", "id", "created_at"];
+const GRANT_COLUMNS = ["subject_id", "scope_id", "permissions"];
+const AGENT_COLUMNS = ["name", "owner_user_id", "shared", "workspace_id", "project_id"];
+
+const show = (columns: readonly string[], ...rows: readonly object[]): Answer => ({ columns, rows: rows as Row[] });
+
+/** A key as it may be shown. */
+function shown(key: object): Row {
+  const { key_hash: _, ...rest } = key as Row;
+  return rest;
+}
+
+const permissionsOf = (input: Input): readonly never[] | undefined => input.all("permission") as never[] | undefined;
+
+const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
+  keys: {
+    create: {
+      about: "makes an API key and shows it, once",
+      options: {
+        kind: "sk|pt",
+        user: "ID|EMAIL",
+        workspaces: "ID|NAME,...",
+        permission: "NAME,...",
+        "expires-at": "TIME",
+        "expires-in": "30d|12h|45m",
+        description: "TEXT",
+        ...ORGANIZATION,
+      },
+      prove(input) {
+        const [at, within] = [input.one("expires-at"), input.one("expires-in")];
+        const kind = input.one("kind") ?? "sk";
+        return [
+          ...(kind === "sk" || kind === "pt" ? [] : [`--kind: ${kind} is neither sk nor pt`]),
+          ...(at !== undefined && within !== undefined ? ["--expires-in: not together with --expires-at"] : []),
+          ...(at !== undefined && momentOf(at) === undefined
+            ? [`--expires-at: ${at} is not a time such as 2030-01-31T12:00:00Z`]
+            : []),
+          ...(within !== undefined && durationOf(within) === undefined
+            ? [`--expires-in: ${within} is not a time such as 30d, 12h or 45m`]
+            : []),
+        ];
+      },
+      async run(accounts, input) {
+        const [at, within] = [input.one("expires-at"), input.one("expires-in")];
+        const expires_at = within === undefined ? momentOf(at ?? "") : input.now + (durationOf(within) ?? 0);
+        const { key, row } = await accounts.createKey(
+          given({
+            kind: (input.one("kind") ?? "sk") as "sk" | "pt",
+            user: input.one("user"),
+            workspaces: input.all("workspaces"),
+            permissions: permissionsOf(input),
+            expires_at,
+            description: input.one("description"),
+            organization_id: input.one("organization"),
+          }),
+        );
+        return { ...show(KEY_COLUMNS, shown(row)), secret: key, json: { key, ...shown(row) } };
+      },
+    },
+    list: {
+      about: "shows all keys by their short forms",
+      options: ORGANIZATION,
+      run: async (accounts, input) =>
+        show(KEY_COLUMNS, ...(await accounts.listKeys(input.one("organization"))).map(shown)),
+    },
+    revoke: {
+      about: "ends a key, by its short form or id",
+      positionals: ["KEY"],
+      options: ORGANIZATION,
+      run: async (accounts, input) =>
+        show(KEY_COLUMNS, shown(await accounts.revokeKey(input.of("KEY"), input.one("organization")))),
+    },
+  },
+  workspaces: {
+    create: {
+      about: "makes a workspace",
+      positionals: ["NAME"],
+      run: async (accounts, input) => show(WORKSPACE_COLUMNS, await accounts.createWorkspace(input.of("NAME"))),
+    },
+    list: {
+      about: "shows all workspaces",
+      run: async (accounts) => show(WORKSPACE_COLUMNS, ...(await accounts.listWorkspaces())),
+    },
+    rename: {
+      about: "gives a workspace another name",
+      positionals: ["WORKSPACE", "NAME"],
+      run: async (accounts, input) =>
+        show(WORKSPACE_COLUMNS, await accounts.renameWorkspace(input.of("WORKSPACE"), input.of("NAME"))),
+    },
+    delete: {
+      about: "deletes a workspace and its projects; reports keep their names",
+      positionals: ["WORKSPACE"],
+      run: async (accounts, input) => show(WORKSPACE_COLUMNS, await accounts.deleteWorkspace(input.of("WORKSPACE"))),
+    },
+  },
+  projects: {
+    create: {
+      about: "makes a project, in the oldest workspace unless one is named",
+      positionals: ["NAME"],
+      options: WORKSPACE,
+      run: async (accounts, input) =>
+        show(PROJECT_COLUMNS, await accounts.createProject(input.of("NAME"), input.one("workspace"))),
+    },
+    list: {
+      about: "shows the projects of all workspaces, or of one",
+      options: WORKSPACE,
+      run: async (accounts, input) => show(PROJECT_COLUMNS, ...(await accounts.listProjects(input.one("workspace")))),
+    },
+    rename: {
+      about: "gives a project another name",
+      positionals: ["PROJECT", "NAME"],
+      options: WORKSPACE,
+      async run(accounts, input) {
+        const row = await accounts.renameProject(input.of("PROJECT"), input.of("NAME"), input.one("workspace"));
+        return show(PROJECT_COLUMNS, row);
+      },
+    },
+    delete: {
+      about: "deletes a project; reports keep its name",
+      positionals: ["PROJECT"],
+      options: WORKSPACE,
+      run: async (accounts, input) =>
+        show(PROJECT_COLUMNS, await accounts.deleteProject(input.of("PROJECT"), input.one("workspace"))),
+    },
+  },
+  users: {
+    create: {
+      about: "makes a user who is a member of the organization",
+      positionals: ["EMAIL"],
+      options: { name: "TEXT", permission: "NAME,..." },
+      async run(accounts, input) {
+        const user = { email: input.of("EMAIL"), name: input.one("name"), permissions: permissionsOf(input) };
+        return show(USER_COLUMNS, await accounts.createUser(given(user)));
+      },
+    },
+    list: {
+      about: "shows all users of the organization",
+      run: async (accounts) => show(USER_COLUMNS, ...(await accounts.listUsers())),
+    },
+    delete: {
+      about: "deletes a user, and ends the personal tokens",
+      positionals: ["USER"],
+      run: async (accounts, input) => show(USER_COLUMNS, await accounts.deleteUser(input.of("USER"))),
+    },
+    grant: {
+      about: "says what a user may do on the organization or in a workspace, instead of before; `none`: nothing",
+      positionals: ["USER"],
+      options: { permission: "NAME,...|none", ...WORKSPACE },
+      prove: (input) => (input.all("permission") ? [] : ["--permission: is needed"]),
+      async run(accounts, input) {
+        const names = permissionsOf(input) ?? [];
+        const permissions = names.length === 1 && names[0] === "none" ? [] : names;
+        const grant = { user: input.of("USER"), permissions, workspace: input.one("workspace") };
+        return show(GRANT_COLUMNS, await accounts.grant(given(grant)));
+      },
+    },
+  },
+  agents: {
+    list: {
+      about: "shows all agents and whose they are",
+      run: async (accounts) => show(AGENT_COLUMNS, ...(await accounts.listAgents())),
+    },
+    share: {
+      about: "lets the members of its workspace see an agent",
+      positionals: ["NAME"],
+      run: async (accounts, input) => show(AGENT_COLUMNS, await accounts.shareAgent(input.of("NAME"))),
+    },
+    unshare: {
+      about: "hides an agent from all but its owner",
+      positionals: ["NAME"],
+      run: async (accounts, input) => show(AGENT_COLUMNS, await accounts.unshareAgent(input.of("NAME"))),
+    },
+    transfer: {
+      about: "makes another user the owner of an agent",
+      positionals: ["NAME", "USER"],
+      run: async (accounts, input) =>
+        show(AGENT_COLUMNS, await accounts.transferAgent(input.of("NAME"), input.of("USER"))),
+    },
+  },
+};
+
+/**
+ * Runs `greenroom keys create` and the like on the storage that `open` gives, and closes it. Gives the exit code: 1 when anything
+ * was wrong; then nothing was written, and the message says what. `--config` and `--database` are for whoever opens it.
+ */
+export async function runCommand(
+  args: readonly string[],
+  open: () => Promise<Storage>,
+  surroundings: CommandSurroundings = {},
+): Promise<number> {
+  const { out = console.log, err = console.error, now = Date.now, key_prefix } = surroundings;
+  const [word = "", name = ""] = args;
+  const noun = Object.hasOwn(actions, word) ? actions[word] : undefined;
+  const action = noun && Object.hasOwn(noun, name) ? noun[name] : undefined;
+  if (!action) {
+    const helped = noun && /^(?:--help|-h)$/.test(name);
+    if (!helped)
+      err(`greenroom: ${noun ? `${word}: ${name ? `no command ${name}` : "say what to do"}` : `no command ${word}`}`);
+    (helped ? out : err)(usageOf(word));
+    return helped ? 0 : 1;
+  }
+  try {
+    const { input, json, help } = read(args.slice(2), action, now());
+    if (help) {
+      out(lineOf(word, name, action));
+      return 0;
+    }
+    const storage = await open();
+    try {
+      await storage.migrate();
+      const ambient = { now, uuid: () => crypto.randomUUID() };
+      const accounts = createAccounts({
+        identity: storage.identity,
+        ambient,
+        ...(key_prefix === undefined ? {} : { key_prefix }),
+      });
+      const answer = await action.run(accounts, input);
+      if (json) out(JSON.stringify(answer.json ?? (name === "list" ? answer.rows : answer.rows[0]), null, 2));
+      else if (answer.secret) {
+        out(answer.secret);
+        err("This key is not stored: it cannot be shown again.");
+      } else for (const line of table(answer)) out(line);
+      return 0;
+    } finally {
+      await storage.close();
+    }
+  } catch (error) {
+    // What the user can mend is named; of anything else the stack is wanted.
+    const known = error instanceof ConfigError || error instanceof ServiceError;
+    err(`greenroom: ${known ? error.message : error instanceof Error ? error.stack : String(error)}`);
+    return 1;
+  }
+}
+
+/** How the commands of one word are called, or all. */
+export function usageOf(word?: string): string {
+  const words = word !== undefined && Object.hasOwn(actions, word) ? [word] : Object.keys(actions);
+  const lines = words.flatMap((noun) =>
+    Object.entries(actions[noun] ?? {}).map(([name, action]) => lineOf(noun, name, action)),
+  );
+  return [...lines, "", "Each also takes --json, --config FILE, --database URL and --help."].join("\n");
+}
+
+function lineOf(word: string, name: string, { about, positionals = [], options = {} }: Action): string {
+  const flags = Object.entries(options).map(([option, value]) => `[--${option} ${value}]`);
+  return `greenroom ${[word, name, ...positionals, ...flags].join(" ")}\n    ${about}`;
+}
+
+/** Throws a ConfigError with every problem. */
+function read(
+  args: readonly string[],
+  action: Action,
+  now: number,
+): { readonly input: Input; readonly json: boolean; readonly help: boolean } {
+  const { positionals: wanted = [], options = {} } = action;
+  const texts = [...Object.keys(options), ...PLACES];
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: {
+      ...Object.fromEntries(texts.map((name) => [name, { type: "string" as const }])),
+      json: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
+    },
+    strict: false,
+    tokens: true,
+  });
+  const problems: string[] = [];
+  const values = new Map<string, string[]>();
+  const positionals: string[] = [];
+  for (const token of tokens) {
+    if (token.kind === "positional") positionals.push(token.value);
+    if (token.kind !== "option") continue;
+    const { name, rawName, value } = token;
+    const known = values.get(name) ?? [];
+    if (name === "json" || name === "help") {
+      if (value !== undefined) problems.push(`${rawName}: takes no value`);
+    } else if (!texts.includes(name)) problems.push(`${rawName}: unknown option; see --help`);
+    else if (!value) problems.push(`${rawName}: needs a value`);
+    else if (!token.inlineValue && value.startsWith("-")) {
+      problems.push(`${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`);
+    } else if (known.length > 0 && !LISTS.has(name)) problems.push(`${rawName}: given twice`);
+    values.set(name, [...known, ...(value ? (LISTS.has(name) ? value.split(",") : [value]) : [])]);
+  }
+  const help = values.has("help");
+  for (const name of wanted.slice(positionals.length)) problems.push(`${name}: is missing`);
+  for (const value of positionals.slice(wanted.length)) problems.push(`${value}: not expected here; see --help`);
+  for (const name of LISTS) {
+    if (values.get(name)?.some((value) => value.trim() === "")) problems.push(`--${name}: an entry is empty`);
+  }
+  const input: Input = {
+    of: (name) => positionals[wanted.indexOf(name)] as string,
+    one: (name) => values.get(name)?.[0],
+    all: (name) => values.get(name)?.map((value) => value.trim()),
+    now,
+  };
+  problems.push(...(action.prove?.(input) ?? []));
+  if (problems.length > 0 && !help) throw new ConfigError(problems);
+  return { input, json: values.has("json"), help };
+}
+
+/** RFC 3339; without an offset UTC, a date alone midnight. Undefined for anything else. */
+function momentOf(text: string): number | undefined {
+  const parts = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)([Zz]|[+-]\d\d:\d\d)?)?$/.exec(text);
+  if (!parts) return undefined;
+  const [, year, month, day, time = "00:00", offset = "Z"] = parts;
+  // Some runtimes take 30 February for a day in March.
+  if (new Date(Date.UTC(Number(year), Number(month) - 1, Number(day))).getUTCDate() !== Number(day)) return undefined;
+  const moment = Date.parse(`${year}-${month}-${day}T${time}${offset.toUpperCase()}`);
+  return Number.isNaN(moment) ? undefined : moment;
+}
+
+const UNITS: Readonly<Record<string, number>> = { d: 86_400_000, h: 3_600_000, m: 60_000 };
+
+function durationOf(text: string): number | undefined {
+  const parts = /^(\d{1,6})([dhm])$/.exec(text);
+  const ms = Number(parts?.[1]) * (UNITS[parts?.[2] ?? ""] ?? Number.NaN);
+  return ms > 0 ? ms : undefined;
+}
+
+/** Without what is undefined. */
+function given<Value extends object>(value: Value): { [Key in keyof Value]: Exclude<Value[Key], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, inner]) => inner !== undefined)) as never;
+}
+
+/** A header and a line for each row, in columns. */
+function table({ rows, columns }: Answer): string[] {
+  const lines = [
+    columns.map((name) => name.toUpperCase()),
+    ...rows.map((row) => columns.map((name) => cell(name, row[name]))),
+  ];
+  const widths = columns.map((_, i) => Math.max(...lines.map((line) => line[i]?.length ?? 0)));
+  return lines.map((line) =>
+    line
+      .map((text, i) => text.padEnd(widths[i] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
+}
+
+function cell(name: string, value: unknown): string {
+  if (value === null || value === undefined) return "-";
+  if (name.endsWith("_at")) return new Date(value as number).toISOString();
+  const text = Array.isArray(value) ? value.join(",") : String(value);
+  // A name could move the cursor otherwise.
+  return text.replace(/\p{Cc}/gu, "?");
+}

@@ -1,0 +1,16 @@
+/** Rows of a CSV file, as RFC 4180 has them. */
+
+/** What a spreadsheet would take for a formula, or would drop. */
+const ACTIVE = /^[=+\-@\t\r\n]/;
+
+/** One row with its line end. Null is an empty cell; text that begins like a formula gets a tab in front, numbers do not. */
+export function csvRow(cells: readonly (string | number | null)[]): string {
+  return `${cells.map(csvCell).join(",")}\r\n`;
+}
+
+function csvCell(value: string | number | null): string {
+  if (value === null) return "";
+  if (typeof value === "number") return String(value);
+  const cell = ACTIVE.test(value) ? `\t${value}` : value;
+  return /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+}

@@ -1,0 +1,97 @@
+/** What the readers of feedback requests have in common: JSON bodies, ids and pages, and what is wrong with them. */
+import { InputError, type InputIssue } from "../../errors.ts";
+import { keyProblem } from "../../feedback.ts";
+import { isObject, type Json, type JsonObject } from "../../json.ts";
+import type { Page } from "../../storage.ts";
+import { UUID } from "./pieces.ts";
+import { MAX_DEPTH } from "./read.ts";
+
+/** Where something is: `body` or `query`, then member names and indexes. */
+export type Loc = readonly (string | number)[];
+/** Takes what is wrong; the type is `value_error` where none is given. */
+export type Report = (loc: Loc, msg: string, type?: string) => void;
+
+/** What `read` gives, unless it reports something. */
+export function checked<Output>(read: (report: Report) => Output): Output {
+  const issues: InputIssue[] = [];
+  const output = read((loc, msg, type = "value_error") => void issues.push({ loc, msg, type }));
+  if (issues.length > 0) throw new InputError(issues);
+  return output;
+}
+
+/** Null is as good as nothing. */
+export const absent = (value: unknown): value is null | undefined => value === null || value === undefined;
+
+/** A body as JSON; a refusal is at `body`. */
+export function readJson(bytes: Uint8Array): Json {
+  return checked((report) => {
+    try {
+      const value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as Json;
+      if (deeperThan(value, MAX_DEPTH)) report(["body"], `must not nest deeper than ${MAX_DEPTH} levels`);
+      return value;
+    } catch {
+      report(["body"], "must be JSON", "json_invalid");
+      return null;
+    }
+  });
+}
+
+/** A body that is an object. */
+export function readObject(bytes: Uint8Array): JsonObject {
+  const body = readJson(bytes);
+  return checked((report) => {
+    if (isObject(body)) return body;
+    report(["body"], "must be an object", "type_error");
+    return {};
+  });
+}
+
+/** True for a value that nests deeper. */
+export const deeperThan = (value: Json, levels: number): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some((item) => deeperThan(item as Json, levels - 1)));
+
+/** JSON can write 1e999, but it is read as Infinity and would be written as null. */
+export const inRange = (value: Json): boolean =>
+  typeof value === "object" && value !== null
+    ? Object.values(value).every((item) => inRange(item as Json))
+    : typeof value !== "number" || Number.isFinite(value);
+
+/** What is said of a value that is not `inRange`. */
+export const BEYOND = "must not contain numbers beyond the range of a double";
+
+/** A UUID in lower case. */
+export function requiredId(sent: Json | undefined, loc: Loc, report: Report): string {
+  if (absent(sent)) report(loc, "is required", "missing");
+  return absent(sent) ? "" : readUuid(sent, loc, report);
+}
+
+/** A UUID in lower case. */
+export function readUuid(sent: Json, loc: Loc, report: Report): string {
+  if (typeof sent === "string" && UUID.test(sent)) return sent.toLowerCase();
+  report(loc, "must be a UUID", "uuid_parsing");
+  return "";
+}
+
+/** A feedback key, which must be there. */
+export function readKey(sent: Json | undefined, loc: Loc, report: Report): string {
+  const problem = absent(sent) ? "is required" : keyProblem(sent);
+  if (problem !== null) report(loc, problem, absent(sent) ? "missing" : "value_error");
+  return sent as string;
+}
+
+/** Of parameters given more than once the last counts, an empty one counts as absent. */
+export const last = (params: URLSearchParams, name: string): string | undefined =>
+  params.getAll(name).findLast((value) => value !== "");
+
+/** A page of 100 items, and of at most `most`. */
+export function page(params: URLSearchParams, report: Report, most = 100): Page {
+  const integer = (name: string, min: number, max: number, otherwise: number): number => {
+    const sent = last(params, name);
+    const value = sent === undefined ? otherwise : /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
+    if (!(value >= min && value <= max)) report(["query", name], `must be an integer from ${min} to ${max}`);
+    return value;
+  };
+  return { limit: integer("limit", 1, most, 100), offset: integer("offset", 0, Number.MAX_SAFE_INTEGER, 0) };
+}

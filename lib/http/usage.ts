@@ -1,0 +1,69 @@
+/** Usage reports on the wire: JSON and CSV, written as they are read. */
+import { strideMs, type UsageRecord, type UsageReport } from "../usage.ts";
+import { csvRow } from "./csv.ts";
+import { writeMoment } from "./parse/moments.ts";
+
+/** How many records go into one chunk of a body. */
+const RECORDS = 500;
+
+/** `{stride, usage}` as JSON. */
+export function usageJson({ stride, usage }: UsageReport): Response {
+  const chunk = (records: readonly UsageRecord[], at: number): string => {
+    const list = records.map((record) => JSON.stringify(record)).join(",");
+    return at > 0 ? `,${list}` : list;
+  };
+  return new Response(body(`{"stride":${JSON.stringify(stride)},"usage":[`, usage, chunk, "]}"), {
+    headers: { "content-type": "application/json" },
+  });
+}
+
+const COLUMNS = [
+  ["Workspace ID", "workspace_id"],
+  ["Workspace Name", "workspace_name"],
+  ["Project ID", "project_id"],
+  ["Project Name", "project_name"],
+  ["User ID", "user_id"],
+  ["User Email", "user_email"],
+  ["API Key Short Key", "api_key_short_key"],
+] as const;
+
+/** The same as a CSV file to save: all columns always, those of other groupings empty. */
+export function usageCsv({ stride, usage, request }: UsageReport): Response {
+  const width = strideMs(stride);
+  const head = csvRow(["Time Bucket Start", "Time Bucket End", ...COLUMNS.map(([title]) => title), "Traces"]);
+  const row = ({ time_bucket, dimensions, traces }: UsageRecord): string => {
+    const end = writeMoment(Date.parse(time_bucket) + width);
+    const names: Readonly<Record<string, string | null>> = dimensions;
+    return csvRow([time_bucket, end, ...COLUMNS.map(([, key]) => names[key] ?? null), traces]);
+  };
+  const day = (moment: number): string => writeMoment(moment).slice(0, 10);
+  const name = `granular-usage-${request.group_by}-${day(request.start_time)}-${day(request.end_time)}.csv`;
+  return new Response(
+    body(head, usage, (records) => records.map(row).join(""), ""),
+    { headers: { "content-type": "text/csv; charset=utf-8", "content-disposition": `attachment; filename="${name}"` } },
+  );
+}
+
+/** `head`, the records in chunks of text, and `tail`; each chunk is written when it is asked for. */
+function body(
+  head: string,
+  records: readonly UsageRecord[],
+  chunk: (records: readonly UsageRecord[], at: number) => string,
+  tail: string,
+): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  let at = 0;
+  return new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const next = at + RECORDS;
+        const part = at < records.length ? chunk(records.slice(at, next), at) : "";
+        const text = `${at === 0 ? head : ""}${part}${next >= records.length ? tail : ""}`;
+        if (text !== "") controller.enqueue(encoder.encode(text));
+        if (next >= records.length) controller.close();
+        at = next;
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}

@@ -1,0 +1,244 @@
+/** What a service is made from, and the proof that it can work. */
+import type { AuthOptions } from "./access.ts";
+import type { Ambient } from "./ambient.ts";
+import { ConfigError } from "./errors.ts";
+import type { Executor } from "./executor.ts";
+import type { IdentityStore } from "./identity.ts";
+import { isObject } from "./json.ts";
+import type { Storage } from "./storage.ts";
+import { proveWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
+
+/** Every option has the same name in the configuration file of the stand-alone server. */
+export interface ServiceOptions {
+  readonly storage: Storage;
+  readonly executor: Executor;
+  readonly deployment?: {
+    /** Default `default`. Services of one name on one storage share its work. */
+    readonly name?: string;
+    /** Whose project its runs are billed to: id or name. A name that is not there is made. Default: the oldest project. */
+    readonly project?: string;
+    /** Id or name of the project's workspace. A name that is not there is made. Default: the oldest workspace. */
+    readonly workspace?: string;
+  };
+  /** What URLs that leave the process start with: absolute, without a slash at the end, mount prefix included. */
+  readonly public_base_url?: string | (() => string | undefined);
+  /** Where accounts and keys are kept. Default: beside everything else, in the storage. */
+  readonly identity?: IdentityStore;
+  readonly auth?: AuthOptions;
+  readonly feedback?: {
+    /** How long the links of a run's `feedback_keys` live after the end of the run. Default 10,800,000: three hours. */
+    readonly token_ttl_ms?: number;
+    /** Links may be made for runs of other servers, with a key that may create feedback. Default false. */
+    readonly external_runs?: boolean;
+  };
+  readonly usage?: {
+    /** Default true. Runs that start while it is false are never reported. */
+    readonly enabled?: boolean;
+    /** A report that names a workspace out of the caller's reach: refuse it, or leave that workspace out. Default `refuse`. */
+    readonly unreadable_workspaces?: "refuse" | "omit";
+  };
+  readonly webhooks?: WebhookOptions;
+  /** The environment that `webhooks` may refer to; nothing else is read from it. Default: empty. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly worker?: {
+    /** Runs executed at once in this process. Default 10; 0 executes none here. */
+    readonly concurrency?: number;
+    /** How long a claim lasts without renewal. Default 10,000. */
+    readonly lease_ms?: number;
+    /** How long one attempt of a run may take before it ends as `timeout`, where its graph says nothing else. Default 3,600,000. */
+    readonly run_timeout_ms?: number;
+  };
+  /** A run above these is refused with a conflict. */
+  readonly limits?: {
+    /** Runs that wait on one thread. Default 1,000. */
+    readonly pending_per_thread?: number;
+    /** Runs that wait in the deployment. Default 10,000. */
+    readonly pending?: number;
+  };
+  /** How long what has ended is kept. */
+  readonly retention?: {
+    /** Stored frames, after the end of their run. Default 86,400,000. */
+    readonly frames_ms?: number;
+    /** Stateless runs, after their end, for late joiners. Default 60,000. */
+    readonly stateless_ms?: number;
+    /** Idempotency keys, after they were first used. Default 86,400,000. */
+    readonly idempotency_ms?: number;
+    /** Feedback links that have expired. Default 2,592,000,000: 30 days. */
+    readonly tokens_ms?: number;
+    /** Webhook deliveries that have come to their end, after they were made. Default 2,592,000,000. */
+    readonly deliveries_ms?: number;
+  };
+  readonly http?: {
+    /** True: webhooks of runs are accepted unchecked, and none is sent. */
+    readonly disable_webhooks?: boolean;
+    readonly cors?: {
+      /** Origins that browsers may call from; `*` for any. Default `["*"]`. */
+      readonly allow_origins?: readonly string[];
+    };
+  };
+  /** Clock, timers, randomness and log; for tests. */
+  readonly ambient?: Partial<Ambient>;
+}
+
+const MONTH_MS = 30 * 86_400_000;
+
+export const DEFAULTS: {
+  readonly worker: Required<NonNullable<ServiceOptions["worker"]>>;
+  readonly limits: Required<NonNullable<ServiceOptions["limits"]>>;
+  readonly retention: Required<NonNullable<ServiceOptions["retention"]>>;
+  readonly feedback: Required<NonNullable<ServiceOptions["feedback"]>>;
+  readonly usage: Required<NonNullable<ServiceOptions["usage"]>>;
+} = {
+  worker: { concurrency: 10, lease_ms: 10_000, run_timeout_ms: 3_600_000 },
+  limits: { pending_per_thread: 1_000, pending: 10_000 },
+  retention: {
+    frames_ms: 86_400_000,
+    stateless_ms: 60_000,
+    idempotency_ms: 86_400_000,
+    tokens_ms: MONTH_MS,
+    deliveries_ms: MONTH_MS,
+  },
+  feedback: { token_ttl_ms: 10_800_000, external_runs: false },
+  usage: { enabled: true, unreadable_workspaces: "refuse" },
+};
+
+/** `given` over the defaults; what is undefined counts as absent. */
+export const settled = <Values extends object>(defaults: Values, given: Partial<Values> = {}): Values => ({
+  ...defaults,
+  ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
+});
+
+type Check = (value: unknown) => string | false;
+interface Section {
+  readonly [key: string]: Check | Section;
+}
+
+const whole =
+  (min: number, max: number): Check =>
+  (value) =>
+    !(Number.isInteger(value) && (value as number) >= min && (value as number) <= max) &&
+    `must be a whole number from ${min} to ${max}`;
+/** Longer timers fire at once. */
+const LONGEST_MS = 2 ** 31 - 1;
+const count: Check = whole(1, 1e9);
+const age: Check = whole(0, Number.MAX_SAFE_INTEGER);
+
+const flag: Check = (value) => typeof value !== "boolean" && "must be true or false";
+const oneOf =
+  (...values: readonly string[]): Check =>
+  (value) =>
+    !values.includes(value as string) && `must be one of ${values.join(", ")}`;
+const name: Check = (value) =>
+  !(typeof value === "string" && value.length > 0 && value.length <= 255 && value.isWellFormed()) &&
+  "must be a text of 1 to 255 characters";
+
+/** What URLs are made from: nothing may follow it by accident. */
+function isBaseUrl(value: unknown): value is string {
+  if (typeof value !== "string" || value.endsWith("/") || /[?#\s]/.test(value) || !URL.canParse(value)) return false;
+  const { protocol, username, password } = new URL(value);
+  return /^https?:$/.test(protocol) && username === "" && password === "";
+}
+
+const SETTINGS: Section = {
+  deployment: {
+    name: (value) =>
+      !(typeof value === "string" && /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(value)) && "use letters, digits, . _ -",
+    project: name,
+    workspace: name,
+  },
+  public_base_url: (value) =>
+    typeof value !== "function" &&
+    !isBaseUrl(value) &&
+    "must be an absolute http or https URL without query, fragment, credentials and without a slash at the end",
+  auth: {
+    mode: oneOf("none", "api_key", "agent_builder"),
+    owner: name,
+    shared: flag,
+    shared_agents: oneOf("read", "use"),
+    key_prefix: (value) =>
+      !(typeof value === "string" && /^[a-z][a-z0-9]{0,15}$/.test(value)) &&
+      "use up to 16 lower case letters and digits",
+  },
+  feedback: { token_ttl_ms: whole(1, 365 * 86_400_000), external_runs: flag },
+  usage: { enabled: flag, unreadable_workspaces: oneOf("refuse", "omit") },
+  worker: {
+    concurrency: whole(0, 10_000),
+    lease_ms: whole(1_000, LONGEST_MS),
+    run_timeout_ms: whole(1, LONGEST_MS),
+  },
+  limits: { pending_per_thread: count, pending: count },
+  retention: { frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
+  http: {
+    // Proven with the webhooks.
+    disable_webhooks: () => false,
+    cors: {
+      allow_origins: (value) =>
+        !(Array.isArray(value) && value.every((item) => typeof item === "string")) && "must be a list of strings",
+    },
+  },
+};
+
+/** What is wrong with a value, and keys that no option has, at any depth. */
+function problemsIn(setting: Check | Section, value: unknown, path: string): string[] {
+  if (value === undefined) return [];
+  if (typeof setting === "function") {
+    const problem = setting(value);
+    return problem === false ? [] : [`${path}: ${problem}`];
+  }
+  if (!isObject(value)) return [`${path}: must be an object`];
+  return Object.entries(value).flatMap(([key, inner]) => {
+    const name = path === "" ? key : `${path}.${key}`;
+    const known = Object.hasOwn(setting, key) && setting[key];
+    return known ? problemsIn(known, inner, name) : [`${name}: unknown option`];
+  });
+}
+
+/** Throws a ConfigError with everything that is wrong with the options, each problem by its key. */
+export function proveOptions(options: ServiceOptions): WebhookSettings {
+  const problems = problemsOf(options);
+  const { settings, problems: ofWebhooks } = proveWebhooks(
+    options.webhooks,
+    options.http?.disable_webhooks,
+    options.env ?? {},
+  );
+  problems.push(...ofWebhooks.map(({ key, code, message }) => `${key}: ${message} (${code})`));
+  if (problems.length > 0 || !settings) throw new ConfigError(problems);
+  return settings;
+}
+
+function problemsOf({
+  storage,
+  executor,
+  ambient: _,
+  identity,
+  webhooks: _w,
+  env: _e,
+  ...settings
+}: ServiceOptions): string[] {
+  const problems = problemsIn(SETTINGS, settings, "");
+  if (identity !== undefined && typeof identity?.findKey !== "function") problems.push("identity: is no IdentityStore");
+  if (settings.auth?.mode === "agent_builder" && settings.auth.owner === undefined) {
+    problems.push("auth.owner: mode agent_builder needs the id or email of the agent's owner");
+  }
+  if (typeof storage?.migrate !== "function") {
+    problems.push("storage: missing; give one, for example bunSqlite(path) or nodeSqlite(path)");
+  }
+  if (typeof executor?.graphs !== "function" || typeof executor.execute !== "function") {
+    problems.push("executor: missing; give one, for example fromFunctions({ name: async function* (job) { … } })");
+    return problems;
+  }
+  const names = executor.graphs().map((graph) => graph.graph_id);
+  if (names.length === 0) problems.push("executor: it hosts no graph");
+  for (const name of names) {
+    if (name === "" || name.includes("/") || name.includes("\u0000") || !name.isWellFormed()) {
+      problems.push(`executor: the graph id ${JSON.stringify(name)} cannot stand in a URL path`);
+    }
+    if (UUID.test(name)) problems.push(`executor: the graph id ${name} looks like an assistant's UUID`);
+  }
+  for (const name of new Set(names.filter((name, i) => names.indexOf(name) !== i))) {
+    problems.push(`executor: the graph id ${name} is hosted twice`);
+  }
+  return problems;
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

@@ -1,0 +1,239 @@
+/** Where webhooks may go: verdicts over URLs and over the addresses that their names resolve to. */
+import { isPublicAddress, isPublicAnswer } from "./addresses.ts";
+
+/** Which URLs a run's `webhook` may be. */
+export interface WebhookUrlOptions {
+  /**
+   * Hosts, and `*.host` for every host below it but not itself. Absent or empty: any public host. Only narrows: what is not
+   * public stays refused.
+   */
+  readonly allowed_domains?: readonly string[];
+  /** Refuses absolute URLs of another scheme. Default false. */
+  readonly require_https?: boolean;
+  /** Absent: 443 of https and 80 of http. Given: these, whatever the scheme. */
+  readonly allowed_ports?: readonly number[];
+  /** Refuses relative URLs, which go to the host application itself. Default false. */
+  readonly disable_loopback?: boolean;
+  /** In code points, 1 to 65,536. Default 65,536. */
+  readonly max_url_length?: number;
+  /** Lets webhooks go to addresses and names that are not public. Default false. */
+  readonly allow_private_network?: boolean;
+}
+
+/** The options as they hold; `allowed_domains` are compared as they stand here. */
+export interface WebhookPolicy {
+  /** Webhooks are taken, unchecked, and never sent. */
+  readonly disabled: boolean;
+  /** Normalised; empty: any public host. */
+  readonly allowed_domains: readonly string[];
+  readonly require_https: boolean;
+  /** Null: 443 of https and 80 of http. */
+  readonly allowed_ports: readonly number[] | null;
+  readonly disable_loopback: boolean;
+  readonly max_url_length: number;
+  readonly allow_private_network: boolean;
+}
+
+/** Why a URL is refused. */
+export type Reason =
+  | "empty"
+  | "too_long"
+  | "invalid_characters"
+  | "scheme_relative"
+  | "loopback_disabled"
+  | "not_absolute"
+  | "scheme_not_allowed"
+  | "malformed_authority"
+  | "userinfo_not_allowed"
+  | "invalid_host"
+  | "unparseable"
+  | "https_required"
+  | "non_canonical_ip"
+  | "domain_not_allowed"
+  | "ip_not_public"
+  | "host_not_public"
+  | "port_not_allowed";
+
+export type Destination =
+  | {
+      readonly kind: "absolute";
+      readonly scheme: "http" | "https";
+      /** Lower case, without a trailing dot; IPv6 addresses in brackets. */
+      readonly host: string;
+      readonly port: number;
+      /** What is sent to: the URL as parsed, with this host and without its fragment. */
+      readonly href: string;
+    }
+  | {
+      readonly kind: "loopback";
+      /** As given, without its fragment; starts with one `/`. */
+      readonly path: string;
+    };
+
+export type Verdict =
+  | { readonly verdict: "accept"; readonly reason: "ok"; readonly destination: Destination }
+  | { readonly verdict: "reject"; readonly reason: Reason }
+  | { readonly verdict: "ignore"; readonly reason: "webhooks_disabled" };
+
+export type AddressVerdict =
+  | { readonly verdict: "send"; readonly reason: "ok"; readonly connect_to: readonly string[] }
+  | { readonly verdict: "reject"; readonly reason: "dns_not_public" }
+  | { readonly verdict: "retry"; readonly reason: "dns_failed" };
+
+export const MAX_URL_LENGTH = 65_536;
+
+/** C0, space, DEL, C1, backslash and every white space, also what URL parsers strip silently. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for
+const INVALID_CHARACTER = /[\u0000-\u0020\u007f-\u009f\\\p{White_Space}\ufeff]/u;
+const DOTTED = /^\d+\.\d+\.\d+\.\d+$/;
+const PRIVATE_NAMES: readonly string[] = ["localhost", "local", "internal", "localdomain", "home.arpa"];
+
+/** The policy of options that have been proven (`proveWebhooks`); entries of `allowed_domains` that are no hosts match nothing. */
+export function policyOf(options: WebhookUrlOptions = {}, disabled = false): WebhookPolicy {
+  return {
+    disabled,
+    allowed_domains: (options.allowed_domains ?? []).map((entry) => normalisedDomain(entry) ?? ""),
+    require_https: options.require_https ?? false,
+    allowed_ports: options.allowed_ports ?? null,
+    disable_loopback: options.disable_loopback ?? false,
+    max_url_length: options.max_url_length ?? MAX_URL_LENGTH,
+    allow_private_network: options.allow_private_network ?? false,
+  };
+}
+
+/**
+ * Whether a run may name this URL. Without any lookup: what a name resolves to is judged before each attempt, by
+ * `judgeAddresses`. The first check that fails gives the reason.
+ */
+export function judgeUrl(policy: WebhookPolicy, raw: string): Verdict {
+  if (policy.disabled) return { verdict: "ignore", reason: "webhooks_disabled" };
+  const judged = destinationOf(policy, raw);
+  if (typeof judged === "string") return { verdict: "reject", reason: judged };
+  return { verdict: "accept", reason: "ok", destination: judged };
+}
+
+/**
+ * Whether to send to a host that resolves to these addresses, each of which must be public. `connect_to` are the only
+ * addresses to connect to. An address that is the host itself (`literalAddress`) needs no lookup and is judged alike.
+ */
+export function judgeAddresses(policy: WebhookPolicy, addresses: readonly string[]): AddressVerdict {
+  if (addresses.length === 0) return { verdict: "retry", reason: "dns_failed" };
+  if (!policy.allow_private_network && !addresses.every(isPublicAnswer)) {
+    return { verdict: "reject", reason: "dns_not_public" };
+  }
+  return { verdict: "send", reason: "ok", connect_to: addresses };
+}
+
+/** The address that a destination's host is, without brackets; null for a name, which is to be resolved. */
+export function literalAddress(host: string): string | null {
+  if (host.startsWith("[")) return host.slice(1, -1);
+  return DOTTED.test(host) ? host : null;
+}
+
+/**
+ * An entry of `allowed_domains` as it is compared: lower case, IDNA, without one trailing dot; IPv6 in brackets. Null when it
+ * is neither a host nor `*.` and a name.
+ */
+export function normalisedDomain(entry: string): string | null {
+  const wildcard = entry.startsWith("*.");
+  const text = wildcard ? entry.slice(2) : entry;
+  const bare = !text.startsWith("[") && text.split(":").length > 2;
+  if (INVALID_CHARACTER.test(text) || (bare ? /[^0-9a-f:.]/i : /[@%/?#*]|:(?![^[]*\]$)/).test(text)) return null;
+  const url = parsed(`http://${bare ? `[${text}]` : text}/`);
+  if (!url) return null;
+  const host = hostOf(url);
+  if (host.includes("*") || !hasValidLabels(host)) return null;
+  if (wildcard) return literalAddress(host) === null ? `*.${host}` : null;
+  return DOTTED.test(host) && host !== text.replace(/\.$/, "") ? null : host;
+}
+
+function destinationOf(policy: WebhookPolicy, raw: string): Destination | Reason {
+  if (raw === "") return "empty";
+  if (isLonger(raw, policy.max_url_length)) return "too_long";
+  if (INVALID_CHARACTER.test(raw)) return "invalid_characters";
+  if (raw.startsWith("//")) return "scheme_relative";
+  if (raw.startsWith("/")) {
+    return policy.disable_loopback ? "loopback_disabled" : { kind: "loopback", path: withoutFragment(raw) };
+  }
+  const colon = /^[A-Za-z][A-Za-z0-9+.-]*:/.exec(raw)?.[0];
+  if (colon === undefined) return "not_absolute";
+  const scheme = colon.slice(0, -1).toLowerCase();
+  if (scheme !== "http" && scheme !== "https") return "scheme_not_allowed";
+  // Parsers forgive other numbers of slashes; what others read as the host could then be a path here.
+  const authority = /^\/\/([^/?#]+)/.exec(raw.slice(colon.length))?.[1];
+  if (authority === undefined) return "malformed_authority";
+  if (authority.includes("@")) return "userinfo_not_allowed";
+  if (authority.includes("%")) return "invalid_host";
+  const url = parsed(raw);
+  if (!url) return "unparseable";
+  if (policy.require_https && scheme !== "https") return "https_required";
+  const host = hostOf(url);
+  const port = url.port === "" ? DEFAULT_PORT[scheme] : Number(url.port);
+  return (
+    hostProblem(policy, host, authority) ??
+    (isAllowedPort(policy, scheme, port) ? { kind: "absolute", scheme, host, port, href: hrefOf(url, host) } : null) ??
+    "port_not_allowed"
+  );
+}
+
+const DEFAULT_PORT = { http: 80, https: 443 };
+
+function hostProblem(policy: WebhookPolicy, host: string, authority: string): Reason | null {
+  if (!hasValidLabels(host)) return "invalid_host";
+  // Parsers read 0x7f.1, 017700000001 and full-width digits as addresses, other software does not.
+  if (DOTTED.test(host) && authority.replace(/:\d*$/, "") !== host) return "non_canonical_ip";
+  if (!isAllowedDomain(policy, host)) return "domain_not_allowed";
+  if (policy.allow_private_network) return null;
+  const address = literalAddress(host);
+  if (address !== null) return isPublicAddress(address) ? null : "ip_not_public";
+  return isPublicName(host) ? null : "host_not_public";
+}
+
+/** Null when the parser refuses the text. */
+function parsed(text: string): URL | null {
+  try {
+    const url = new URL(text);
+    // Node's parser does not look into xn-- labels of a host that is ASCII. The soft hyphen makes it: it stands for nothing.
+    if (/(?:^|\.)xn--/.test(url.hostname) && new URL(`http://\u00ad${url.hostname}`).hostname !== url.hostname)
+      return null;
+    return url;
+  } catch {
+    return null;
+  }
+}
+
+const hostOf = (url: URL): string => url.hostname.replace(/\.$/, "");
+
+/** The name that was judged is the one that is looked up and sent. */
+function hrefOf(url: URL, host: string): string {
+  if (url.hostname !== host) url.hostname = host;
+  return withoutFragment(url.href);
+}
+
+const withoutFragment = (text: string): string => {
+  const hash = text.indexOf("#");
+  return hash < 0 ? text : text.slice(0, hash);
+};
+
+/** In code points; counting stops where the answer is known. */
+function isLonger(text: string, limit: number): boolean {
+  if (text.length <= limit) return false;
+  if (text.length > 2 * limit) return true;
+  let count = 0;
+  for (const _ of text) if (++count > limit) return true;
+  return false;
+}
+
+const hasValidLabels = (host: string): boolean =>
+  host.startsWith("[") ||
+  (host.length <= 253 && host.split(".").every((label) => label.length >= 1 && label.length <= 63));
+
+const isAllowedDomain = ({ allowed_domains }: WebhookPolicy, host: string): boolean =>
+  allowed_domains.length === 0 ||
+  allowed_domains.some((entry) => (entry.startsWith("*.") ? host.endsWith(entry.slice(1)) : host === entry));
+
+const isPublicName = (name: string): boolean =>
+  name.includes(".") && !PRIVATE_NAMES.some((suffix) => name === suffix || name.endsWith(`.${suffix}`));
+
+const isAllowedPort = ({ allowed_ports }: WebhookPolicy, scheme: "http" | "https", port: number): boolean =>
+  port !== 0 && (allowed_ports ? allowed_ports.includes(port) : port === DEFAULT_PORT[scheme]);

@@ -1,0 +1,281 @@
+/** The routes under `/api/v1`, which read their requests by hand: what each takes, answers and refuses. */
+import * as parse from "../../lib/http/parse/mod.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { Operation } from "./operations.ts";
+import { any, list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
+
+const key: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
+const number: JsonObject = { type: "number" };
+const boolean: JsonObject = { type: "boolean" };
+const integer: JsonObject = { type: "integer" };
+const count: JsonObject = { type: "integer", minimum: 0 };
+const oneOf = (...values: readonly string[]): JsonObject => ({ type: "string", enum: [...values] });
+const source = oneOf("api", "model", "app", "auto_eval");
+const moment: JsonObject = {
+  type: "string",
+  description: "RFC 3339; UTC where no offset is given; a date alone is its start",
+};
+
+const score = nullable({ anyOf: [number, boolean] });
+const value = nullable({ anyOf: [number, boolean, string, object] });
+const comment = nullable({ type: "string", maxLength: 20_000 });
+const correction = nullable({ anyOf: [object, string] });
+const said: JsonObject = { score, value, comment, correction };
+const from = nullable(record({ type: source, metadata: nullable(object) }, ["type", "metadata"]));
+
+const all = (properties: JsonObject): JsonObject => record(properties, Object.keys(properties));
+
+/** What the routes take and answer. */
+export const platformSchemas: JsonObject = {
+  InputError: {
+    description: "What is wrong, each finding with its place; in the other form, one text",
+    ...record({
+      detail: {
+        anyOf: [
+          list(record({ loc: list({ anyOf: [string, integer] }), msg: string, type: string })),
+          { type: "string", description: "What does not depend on one field" },
+        ],
+      },
+    }),
+  },
+  FeedbackConfig: record(
+    {
+      type: oneOf("continuous", "categorical", "freeform"),
+      min: nullable(number),
+      max: nullable(number),
+      categories: nullable(list(record({ value: number, label: nullable(string) }, ["label"]))),
+    },
+    ["min", "max", "categories"],
+  ),
+  FeedbackTokenCreate: {
+    description: "Without `expires_in` and `expires_at` it lives for 3 hours; 365 days at most",
+    ...record(
+      {
+        run_id: uuid,
+        feedback_key: key,
+        expires_in: nullable(all({ days: integer, hours: integer, minutes: integer })),
+        expires_at: nullable(moment),
+        feedback_config: nullable(ref("FeedbackConfig")),
+      },
+      ["expires_in", "expires_at", "feedback_config"],
+    ),
+  },
+  FeedbackToken: record({
+    id: uuid,
+    url: { type: "string", format: "uri" },
+    expires_at: { ...nullable(time), description: "Null while the run it was made with has not ended" },
+    feedback_key: string,
+  }),
+  Submission: {
+    description: "Score, value, comment or correction must be given",
+    ...all({ ...said, metadata: nullable(object) }),
+  },
+  Submitted: record({ feedback_id: uuid, message: string }),
+  FeedbackCreate: {
+    description: "`run_id` or `session_id` must be given",
+    ...record(
+      {
+        key,
+        id: nullable(uuid),
+        run_id: nullable(uuid),
+        session_id: nullable(uuid),
+        ...said,
+        feedback_source: from,
+        extra: nullable(object),
+      },
+      ["id", "run_id", "session_id", ...Object.keys(said), "feedback_source", "extra"],
+    ),
+  },
+  FeedbackPatch: {
+    description: "What is given is changed, null clears",
+    ...all({ ...said, feedback_source: from }),
+  },
+  Feedback: record({
+    id: uuid,
+    run_id: nullable(uuid),
+    trace_id: nullable(uuid),
+    session_id: uuid,
+    key: string,
+    ...said,
+    created_at: time,
+    modified_at: time,
+    start_time: nullable(time),
+    feedback_source: record({
+      type: source,
+      metadata: nullable(object),
+      user_id: nullable(uuid),
+      user_name: { type: "null" },
+    }),
+    comparative_experiment_id: { type: "null" },
+    feedback_group_id: { type: "null" },
+    feedback_thread_id: nullable(uuid),
+    extra: nullable(object),
+    is_root: { type: "boolean", const: true },
+  }),
+  FeedbackNumbers: record({
+    n: count,
+    avg: nullable(number),
+    min: nullable(number),
+    max: nullable(number),
+    values: { type: "object", additionalProperties: count },
+  }),
+  Workspace: record({ id: uuid, display_name: string, organization_id: uuid }),
+  Usage: record({
+    stride: record({ days: count, hours: count }),
+    usage: list(
+      record({
+        time_bucket: time,
+        dimensions: {
+          anyOf: [
+            record({ workspace_id: nullable(uuid), workspace_name: nullable(string) }),
+            record({ project_id: nullable(uuid), project_name: nullable(string) }),
+            record({ user_id: nullable(uuid), user_email: nullable(string) }),
+            record({ api_key_short_key: nullable(string) }),
+          ],
+        },
+        traces: { type: "integer", minimum: 1 },
+      }),
+    ),
+  }),
+};
+
+const query = (name: string, schema: JsonObject, required = false): JsonObject => ({
+  name,
+  in: "query",
+  required,
+  schema,
+});
+const page = [
+  query("limit", { type: "integer", minimum: 1, maximum: 100, default: 100 }),
+  query("offset", { ...count, default: 0 }),
+];
+const filter = [
+  query("run", list(uuid)),
+  query("session", list(uuid)),
+  query("key", list(string)),
+  query("source", list(source)),
+  query("user", list(uuid)),
+  query("has_comment", boolean),
+  query("has_score", boolean),
+  query("min_created_at", moment),
+  query("max_created_at", moment),
+  query("level", oneOf("run", "session")),
+];
+const report = {
+  tag: "Usage",
+  asks: [
+    query("start_time", moment, true),
+    query("end_time", moment, true),
+    {
+      ...query("workspace_ids", { ...list(uuid), minItems: 1, maxItems: 1000 }, true),
+      description: "Repeated; a single one may be a list with commas",
+    },
+    query("group_by", { ...oneOf("workspace", "project", "user", "api_key"), default: "workspace" }),
+  ],
+  errors: [404, 422],
+};
+const once = { "Idempotency-Key": "1 to 255 visible ASCII characters; the same submission again is recorded once" };
+const submission = {
+  tag: "Feedback",
+  open: true,
+  header: once,
+  ok: ref("Submitted"),
+  errors: [404, 409, 410, 422, 429],
+} as const;
+
+/** The routes under `/api/v1`. */
+export const PLATFORM: Readonly<Record<string, Operation>> = {
+  "get /api/v1/info": {
+    tag: "Platform",
+    summary: "What clients of the platform ask first",
+    open: true,
+    ok: record({
+      version: string,
+      license_expiration_time: { type: "null" },
+      instance_flags: object,
+      batch_ingest_config: record({
+        use_multipart_endpoint: { type: "boolean", const: false },
+        size_limit: count,
+        size_limit_bytes: count,
+        scale_up_nthreads_limit: count,
+        scale_up_qsize_trigger: count,
+        scale_down_nempty_trigger: count,
+      }),
+    }),
+    errors: [],
+  },
+  "get /api/v1/workspaces": {
+    tag: "Platform",
+    summary: "List the workspaces that the caller may read, by name",
+    asks: [query("limit", { type: "integer", minimum: 1, maximum: parse.WORKSPACES, default: 100 }), ...page.slice(1)],
+    ok: list(ref("Workspace")),
+    errors: [422],
+  },
+  "post /api/v1/feedback/tokens": {
+    tag: "Feedback",
+    summary: "Make links to which feedback on a run can be submitted without a key; of a list, all or none",
+    sends: { anyOf: [ref("FeedbackTokenCreate"), { ...list(ref("FeedbackTokenCreate")), maxItems: 100 }] },
+    ok: { anyOf: [ref("FeedbackToken"), list(ref("FeedbackToken"))] },
+    errors: [404, 413, 422],
+  },
+  "get /api/v1/feedback/tokens": {
+    tag: "Feedback",
+    summary: "List the links of a run, oldest first, expired ones too",
+    asks: [query("run_id", uuid, true), ...page],
+    ok: list(ref("FeedbackToken")),
+    errors: [422],
+  },
+  "post /api/v1/feedback/tokens/{token}": {
+    ...submission,
+    summary: "Submit feedback to a link, as JSON whatever the content type says",
+    sends: ref("Submission"),
+    errors: [404, 409, 410, 413, 422, 429],
+  },
+  "get /api/v1/feedback/tokens/{token}": {
+    ...submission,
+    summary: "Submit feedback by following a link; an HTML page answers those who prefer one",
+    asks: [
+      query("score", string),
+      query("value", string),
+      query("comment", string),
+      { ...query("correction", string), description: "JSON: an object or a string" },
+    ],
+    also204: "A browser's prefetch: nothing was recorded",
+  },
+  "get /api/v1/feedback/stats": {
+    tag: "Feedback",
+    summary: "Get numbers about feedback, by key",
+    asks: filter,
+    ok: { type: "object", additionalProperties: ref("FeedbackNumbers") },
+    errors: [422],
+  },
+  "get /api/v1/feedback": {
+    tag: "Feedback",
+    summary: "List feedback, newest first",
+    asks: [...filter, ...page],
+    ok: list(ref("Feedback")),
+    errors: [422],
+  },
+  "post /api/v1/feedback": {
+    tag: "Feedback",
+    summary: "Record feedback on a run or a project",
+    sends: ref("FeedbackCreate"),
+    ok: ref("Feedback"),
+    errors: [404, 409, 413, 422],
+  },
+  "get /api/v1/feedback/{id}": { tag: "Feedback", summary: "Get feedback", ok: ref("Feedback"), errors: [404] },
+  "patch /api/v1/feedback/{id}": {
+    tag: "Feedback",
+    summary: "Change feedback",
+    sends: ref("FeedbackPatch"),
+    ok: ref("Feedback"),
+    errors: [404, 413, 422],
+  },
+  "delete /api/v1/feedback/{id}": { tag: "Feedback", summary: "Delete feedback", ok: any, errors: [404] },
+  "get /api/v1/orgs/current/billing/granular-usage": {
+    ...report,
+    summary: "Count traces in buckets of time, by workspace, project, user or API key",
+    ok: ref("Usage"),
+  },
+  "get /api/v1/orgs/current/billing/granular-usage/export": { ...report, summary: "The same as a CSV file", ok: "csv" },
+};

@@ -1,0 +1,292 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type AuthOptions, anybody, type Use, useOf } from "../../lib/access.ts";
+import type { Permission } from "../../lib/identity.ts";
+import { PERMISSIONS } from "../../lib/identity.ts";
+import { staticIdentity } from "../../lib/static-identity.ts";
+import { clockedService } from "../core/faulty.ts";
+import { type TestService, testClock, testService } from "../suite/kit.ts";
+
+const W1 = "11111111-1111-4111-8111-111111111111";
+const W2 = "22222222-2222-4222-8222-222222222222";
+const OWNER = "aaaaaaaa-0000-4000-8000-000000000001";
+const MEMBER = "aaaaaaaa-0000-4000-8000-000000000002";
+const STRANGER = "aaaaaaaa-0000-4000-8000-000000000003";
+const key = (name: string): string => `${name}-${"0".repeat(32)}`;
+const UNKNOWN = "99999999-9999-4999-8999-999999999999";
+
+/** Two workspaces; the deployment is in the first. */
+function guarded(auth: AuthOptions): Promise<TestService> {
+  const all: readonly Permission[] = PERMISSIONS;
+  const identity = staticIdentity({
+    workspaces: [
+      { id: W1, name: "one" },
+      { id: W2, name: "two" },
+    ],
+    users: [OWNER, MEMBER, STRANGER].map((id) => ({ id })),
+    keys: [
+      { key: key("all"), permissions: all },
+      { key: key("reading"), permissions: ["runs:read", "workspaces:read"] },
+      { key: key("other"), permissions: all, workspaces: [W2] },
+      { key: key("owner"), permissions: all, user: OWNER },
+      { key: key("member"), permissions: all, user: MEMBER },
+      { key: key("stranger"), permissions: all, user: STRANGER, workspaces: [W2] },
+    ],
+  });
+  return testService({
+    agents: {
+      async *echo({ input }) {
+        yield { messages: [], said: input };
+      },
+    },
+    identity,
+    auth,
+    deployment: { workspace: W1 },
+  });
+}
+
+type Sent = { readonly as?: string; readonly body?: unknown; readonly headers?: Record<string, string> };
+
+function ask(
+  { fetch }: TestService,
+  method: string,
+  path: string,
+  { as, body, headers }: Sent = {},
+): Promise<Response> {
+  return fetch(`http://greenroom${path}`, {
+    method,
+    headers: { ...(as === undefined ? {} : { "x-api-key": key(as) }), ...headers },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+}
+
+describe("what a request is for", () => {
+  const uses: readonly (readonly [method: string, path: string, use: Use])[] = [
+    ["GET", "/threads/t", "read"],
+    ["HEAD", "/threads/t/state", "read"],
+    ["POST", "/threads/search", "read"],
+    ["POST", "/assistants/count", "read"],
+    ["POST", "/threads/t/history", "read"],
+    ["POST", "/threads/t/state/checkpoint", "read"],
+    ["POST", "/assistants/a/versions", "read"],
+    ["GET", "/threads/t/runs/r/stream", "read"],
+    ["GET", "/threads/t/runs/r/join", "read"],
+    ["POST", "/threads", "run"],
+    ["POST", "/threads/t/runs", "run"],
+    ["POST", "/threads/t/runs/stream", "run"],
+    ["POST", "/threads/t/runs/wait", "run"],
+    ["POST", "/runs", "run"],
+    ["POST", "/runs/batch", "run"],
+    ["POST", "/runs/cancel", "run"],
+    ["POST", "/threads/t/runs/r/cancel", "run"],
+    ["POST", "/assistants", "change"],
+    ["POST", "/assistants/a/latest", "change"],
+    ["POST", "/threads/t/state", "change"],
+    ["PATCH", "/threads/t", "change"],
+    ["DELETE", "/threads/t/runs/r", "change"],
+    ["POST", "/something/new", "change"],
+  ];
+  for (const [method, path, use] of uses) it(`${method} ${path}: ${use}`, () => assert.equal(useOf(method, path), use));
+});
+
+describe("mode none", () => {
+  it("asks nobody, and ignores a key", async () => {
+    await using open = await guarded({});
+    assert.equal((await ask(open, "POST", "/threads", { body: {} })).status, 200);
+    assert.equal((await ask(open, "POST", "/threads", { body: {}, headers: { "x-api-key": "anything" } })).status, 200);
+    assert.equal((await anybody.still()) && anybody.user_id, null);
+  });
+
+  it("lets everybody read all workspaces", async () => {
+    await using open = await guarded({});
+    const read = async (query: string): Promise<unknown> =>
+      (await ask(open, "GET", `/api/v1/workspaces${query}`)).json();
+    const names = (list: unknown): unknown => (list as { display_name: string }[]).map((one) => one.display_name);
+    assert.deepEqual(names(await read("")), ["one", "two"]);
+    assert.deepEqual(names(await read("?limit=1&offset=1")), ["two"]);
+  });
+});
+
+describe("mode api_key", () => {
+  it("answers 401 without a key and with an unknown one, the same on every route", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    for (const [method, path] of [
+      ["GET", "/threads/x"],
+      ["POST", "/threads"],
+      ["POST", "/runs/stream"],
+      ["GET", "/metrics"],
+      ["GET", "/api/v1/workspaces"],
+      ["GET", "/api/v1/feedback"],
+      ["GET", "/api/v1/orgs/current/billing/granular-usage"],
+    ] as const) {
+      assert.equal((await ask(service, method, path)).status, 401, path);
+      const answer = await ask(service, method, path, { as: "unknown" });
+      assert.deepEqual([answer.status, typeof (await answer.json()).detail], [401, "string"], path);
+    }
+  });
+
+  it("needs no key for what everybody may know", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    for (const path of ["/ok", "/ready", "/info", "/openapi.json", "/api/v1/info"]) {
+      assert.equal((await ask(service, "GET", path)).status, 200, path);
+    }
+    assert.equal(
+      (await ask(service, "POST", `/api/v1/feedback/tokens/${UNKNOWN}`, { body: { score: 1 } })).status,
+      404,
+    );
+  });
+
+  it("serves a key of the deployment's workspace as far as its permissions go", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    const made = await ask(service, "POST", "/threads", { as: "all", body: {} });
+    const { thread_id } = await made.json();
+    assert.equal((await ask(service, "GET", `/threads/${thread_id}`, { as: "reading" })).status, 200);
+    assert.equal((await ask(service, "POST", "/threads", { as: "reading", body: {} })).status, 403);
+    assert.equal((await ask(service, "DELETE", `/threads/${thread_id}`, { as: "reading" })).status, 403);
+  });
+
+  it("shows nothing to a key of another workspace", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    const { thread_id } = await (await ask(service, "POST", "/threads", { as: "all", body: {} })).json();
+    const own = await ask(service, "GET", `/threads/${thread_id}`, { as: "other" });
+    const none = await ask(service, "GET", `/threads/${UNKNOWN}`, { as: "other" });
+    assert.deepEqual([own.status, await own.text()], [none.status, await none.text()]);
+    assert.equal(own.status, 404);
+  });
+
+  it("narrows to the organization and the workspace that are named, or answers 403", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    const listed = async (headers: Record<string, string>): Promise<unknown> => {
+      const answer = await ask(service, "GET", "/api/v1/workspaces", { as: "all", headers });
+      return answer.status === 200 ? ((await answer.json()) as { id: string }[]).map(({ id }) => id) : answer.status;
+    };
+    assert.deepEqual(await listed({}), [W1, W2]);
+    assert.deepEqual(await listed({ "x-tenant-id": W2.toUpperCase() }), [W2]);
+    assert.equal(await listed({ "x-tenant-id": UNKNOWN }), 403);
+    assert.equal(await listed({ "x-organization-id": UNKNOWN }), 403);
+  });
+
+  it("writes who made a run, and bills it so", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    const answer = await ask(service, "POST", "/runs/wait", {
+      as: "owner",
+      body: { assistant_id: "echo", input: { a: 1 } },
+    });
+    assert.equal(answer.status, 200);
+    await answer.text();
+    const run_id = (answer.headers.get("content-location") ?? "").split("/").at(-1) as string;
+    const trace = await service.service.options.storage.getTrace(run_id);
+    assert.equal(trace?.user_id, OWNER);
+    assert.equal(trace?.workspace_id, W1);
+    assert.ok(trace?.api_key);
+    assert.ok(!key("owner").includes(trace?.api_key as string));
+  });
+});
+
+describe("a key that is revoked", () => {
+  it("ends the stream that it has open, at the next beat", async () => {
+    const clock = testClock();
+    const identity = staticIdentity({ keys: [{ key: key("one"), permissions: PERMISSIONS }] });
+    await using service = await clockedService(clock, {
+      agents: {
+        async *slow({ signal }) {
+          yield { messages: [] };
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        },
+      },
+      identity,
+      auth: { mode: "api_key" },
+      ambient: { now: clock.now, timer: clock.timer },
+    });
+    const body = { assistant_id: "slow", input: {} };
+    const stream = await ask(service, "POST", "/runs/stream", { as: "one", body });
+    assert.equal(stream.status, 200);
+    const reader = (stream.body as ReadableStream<Uint8Array>).getReader();
+    let broken: Error | undefined;
+    const read = (async () => {
+      while (!(await reader.read()).done);
+    })().catch((error: Error) => {
+      broken = error;
+    });
+    const beats = async (): Promise<void> => {
+      for (let i = 0; i < 20; i++) await clock.advance(500);
+    };
+    await beats();
+    assert.equal(broken, undefined);
+    const [row] = await service.service.accounts.listKeys();
+    await service.service.accounts.revokeKey(row?.id as string);
+    await beats();
+    await read;
+    assert.ok(broken);
+    assert.equal((await ask(service, "GET", "/threads/x", { as: "one" })).status, 401);
+  });
+});
+
+describe("mode agent_builder", () => {
+  const scheme = { "x-auth-scheme": "service-api-key" };
+  const json = { "content-type": "application/json" };
+  const statuses = async (auth: AuthOptions, as: string): Promise<readonly number[]> => {
+    await using service = await guarded({ mode: "agent_builder", owner: OWNER, ...auth });
+    const owned = { as: "owner", headers: { ...scheme, ...json } };
+    const { thread_id } = await (await ask(service, "POST", "/threads", { ...owned, body: {} })).json();
+    const sent = { as, headers: { ...scheme, ...json } };
+    const answers = [
+      await ask(service, "GET", `/threads/${thread_id}`, { as, headers: scheme }),
+      await ask(service, "POST", "/threads", { ...sent, body: {} }),
+      await ask(service, "PATCH", `/threads/${thread_id}`, { ...sent, body: { metadata: { a: 1 } } }),
+    ];
+    return answers.map(({ status }) => status);
+  };
+
+  it("lets the owner do everything", async () => {
+    assert.deepEqual(await statuses({}, "owner"), [200, 200, 200]);
+  });
+
+  it("lets members see a shared agent, and run it where that is allowed", async () => {
+    assert.deepEqual(await statuses({ shared: true }, "member"), [200, 404, 404]);
+    assert.deepEqual(await statuses({ shared: true, shared_agents: "use" }, "member"), [200, 200, 404]);
+  });
+
+  it("shows a private agent to nobody else, and none to strangers and service keys", async () => {
+    assert.deepEqual(await statuses({}, "member"), [404, 404, 404]);
+    assert.deepEqual(await statuses({ shared: true }, "stranger"), [404, 404, 404]);
+    assert.deepEqual(await statuses({ shared: true }, "all"), [404, 404, 404]);
+  });
+
+  it("lets a member run a shared agent on own threads alone", async () => {
+    await using service = await guarded({ mode: "agent_builder", owner: OWNER, shared: true, shared_agents: "use" });
+    const headers = { ...scheme, ...json };
+    const run = (as: string, thread_id: string): Promise<Response> =>
+      ask(service, "POST", `/threads/${thread_id}/runs/wait`, {
+        as,
+        headers,
+        body: { assistant_id: "echo", input: {} },
+      });
+    const make = async (as: string, body: unknown): Promise<string> =>
+      (await (await ask(service, "POST", "/threads", { as, headers, body })).json()).thread_id;
+    const own = await make("member", { metadata: { owner_user_id: OWNER } });
+    const others = await make("owner", {});
+    assert.equal((await run("member", own)).status, 200);
+    const refused = await run("member", others);
+    const unknown = await run("member", UNKNOWN);
+    assert.deepEqual([refused.status, unknown.status], [404, 404]);
+    const text = async (answer: Response, id: string): Promise<string> => (await answer.text()).replace(id, "");
+    assert.equal(await text(refused, others), await text(unknown, UNKNOWN));
+    assert.equal((await run("owner", own)).status, 200);
+  });
+
+  it("asks for the scheme and, with a body, for JSON", async () => {
+    await using service = await guarded({ mode: "agent_builder", owner: OWNER });
+    assert.equal((await ask(service, "GET", "/threads/x", { as: "owner" })).status, 401);
+    const wrong = { "x-auth-scheme": "langsmith" };
+    assert.equal((await ask(service, "GET", "/threads/x", { as: "owner", headers: wrong })).status, 401);
+    const real = { "x-auth-scheme": "langsmith-api-key" };
+    assert.equal(
+      (await ask(service, "POST", "/threads/search", { as: "owner", headers: { ...real, ...json }, body: {} })).status,
+      200,
+    );
+    const text = { ...real, "content-type": "text/plain" };
+    assert.equal((await ask(service, "POST", "/threads", { as: "owner", headers: text, body: {} })).status, 415);
+    assert.equal((await ask(service, "GET", `/threads/${UNKNOWN}`, { as: "owner", headers: real })).status, 404);
+  });
+});

@@ -1,0 +1,172 @@
+/** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import type { Ambient } from "../../lib/ambient.ts";
+import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback.ts";
+import { createFeedbackRoutes, type FeedbackRoutes } from "../../lib/http/feedback.ts";
+import { errorResponse } from "../../lib/http/respond.ts";
+import type { Caller, Permission } from "../../lib/identity.ts";
+import type { FeedbackConfig } from "../../lib/platform-storage.ts";
+import type { Storage } from "../../lib/storage.ts";
+import { testClock, testIds } from "../suite/kit.ts";
+
+export const NOW: number = Date.parse("2026-11-20T12:00:00Z");
+export const BASE = "https://agents.example.com/mount";
+export const RUN = "0f0f0f0f-1111-4222-8333-444444444444";
+export const RUN2 = "0f0f0f0f-1111-4222-8333-555555555555";
+/** A run in a workspace that nobody here reaches. */
+export const FOREIGN_RUN = "0f0f0f0f-1111-4222-8333-666666666666";
+export const UNKNOWN = "99999999-9999-4999-8999-999999999999";
+export const W1 = "11111111-0000-4000-8000-000000000001";
+export const W2 = "11111111-0000-4000-8000-000000000002";
+export const P1 = "22222222-0000-4000-8000-000000000001";
+export const P2 = "22222222-0000-4000-8000-000000000002";
+export const THREAD = "33333333-0000-4000-8000-000000000001";
+
+export function caller(...permissions: readonly Permission[]): Caller {
+  return {
+    organization_id: "o",
+    user_id: null,
+    api_key: "gr_sk_...0000",
+    key_id: "key",
+    permissions: new Set(["organization:read"]),
+    workspaces: new Map([[W1, new Set(permissions)]]),
+    projects: new Map([[W1, P1]]),
+  };
+}
+
+/** May do what the specification's reader may. */
+export const reader: Caller = caller("workspaces:read", "runs:read", "feedback:read", "feedback:create");
+export const editor: Caller = caller("feedback:read", "feedback:create", "feedback:delete");
+
+const CONFIGS: Readonly<Record<string, FeedbackConfig | null>> = {
+  plain: null,
+  plain2: null,
+  liked: null,
+  disliked: null,
+  cont: { type: "continuous", min: 0, max: 1 },
+  cat: {
+    type: "categorical",
+    categories: [
+      { value: 1, label: "good" },
+      { value: 0, label: "bad" },
+    ],
+  },
+  free: { type: "freeform" },
+  expired: null,
+  rolled_back: null,
+};
+const KEYS: Readonly<Record<string, string>> = { liked: "user_liked", disliked: "user_disliked" };
+
+export interface Sent {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+  readonly raw?: string | Uint8Array<ArrayBuffer>;
+  readonly by?: Caller;
+}
+
+export interface FeedbackKit extends AsyncDisposable {
+  readonly storage: Storage;
+  readonly feedback: Feedback;
+  readonly routes: FeedbackRoutes;
+  readonly clock: ReturnType<typeof testClock>;
+  readonly log: readonly Parameters<Ambient["log"]>[0][];
+  /** The path of a token by its name. */
+  token(name: string): string;
+  /** A request to a path such as `/api/v1/feedback?run=…`, where `{name}` stands for a token's id. */
+  send(method: string, path: string, sent?: Sent): Promise<Response>;
+}
+
+export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promise<FeedbackKit> {
+  const storage = nodeSqlite(":memory:");
+  await storage.migrate();
+  const clock = testClock(NOW);
+  const log: Parameters<Ambient["log"]>[0][] = [];
+  const ambient: Ambient = {
+    ...clock,
+    defer: (fn) => void setTimeout(fn, 0),
+    random: () => 0.5,
+    uuid: testIds(),
+    log: (record) => void log.push(record),
+  };
+  const scope = { deployment: "default" };
+  const place = { workspace_id: W1, project_id: P1, user_id: null, api_key: null, counted: true };
+  const trace = { ...place, trace_id: RUN, thread_id: THREAD, started_at: NOW - 60_000 };
+  await storage.addTraces([
+    trace,
+    { ...trace, trace_id: RUN2, thread_id: null },
+    { ...trace, trace_id: FOREIGN_RUN, workspace_id: W2, project_id: P2 },
+  ]);
+  const feedback = createFeedback({ storage, scope, ambient, base_url: () => BASE, external_runs: false, ...options });
+  const routes = createFeedbackRoutes(feedback, ambient);
+  const ids = new Map<string, string>();
+  for (const [name, config] of Object.entries(CONFIGS)) {
+    const token_id = crypto.randomUUID();
+    ids.set(name, token_id);
+    if (name === "rolled_back") continue;
+    const expires_at = NOW + (name === "expired" ? -1000 : 3 * 3_600_000);
+    const token = { token_id, run_id: RUN, workspace_id: W1, project_id: P1, config, expires_at, created_at: NOW };
+    await storage.createFeedbackTokens(scope, [{ ...token, feedback_key: KEYS[name] ?? "user_score" }]);
+  }
+  const filled = (path: string): string =>
+    path.replace(/\{(\w+)\}/g, (_whole, name: string) => {
+      const id = name === "run" ? RUN : name === "run2" ? RUN2 : ids.get(name);
+      if (id === undefined) throw new TypeError(`The case names ${name}`);
+      return id;
+    });
+
+  async function answer(method: string, path: string, { headers, body, raw, by = reader }: Sent): Promise<Response> {
+    const request = new Request(`http://inside${filled(path)}`, {
+      method,
+      ...(headers && { headers }),
+      ...(raw !== undefined ? { body: raw } : body !== undefined ? { body: JSON.stringify(body) } : {}),
+    });
+    const { pathname } = new URL(request.url);
+    const [, segment] = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(pathname) ?? [];
+    if (segment !== undefined) return await routes.submission(request, segment);
+    const [, id] = /^\/api\/v1\/feedback\/([^/]+)$/.exec(pathname) ?? [];
+    const call = { request, caller: by, ...(id === undefined ? {} : { id }) };
+    const keyed: Readonly<Record<string, (of: typeof call) => Promise<Response>>> =
+      id === "tokens"
+        ? { POST: routes.createTokens, GET: routes.listTokens }
+        : id === "stats"
+          ? { GET: routes.stats }
+          : id === undefined
+            ? { GET: routes.list, POST: routes.create }
+            : { GET: routes.get, PATCH: routes.update, DELETE: routes.delete };
+    const route = keyed[method];
+    if (!route) throw new TypeError(`There is no ${method} ${pathname}`);
+    return await route(call);
+  }
+
+  return {
+    storage,
+    feedback,
+    routes,
+    clock,
+    log,
+    token: (name) => filled(`/api/v1/feedback/tokens/{${name}}`),
+    send: (method, path, sent = {}) => answer(method, path, sent).catch(errorResponse),
+    [Symbol.asyncDispose]: () => storage.close(),
+  };
+}
+
+/** An answer that has been read. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly json: unknown;
+  /** Where the first thing that is wrong is. */
+  readonly loc: string | undefined;
+}
+
+/** The same, read. */
+export async function ask(kit: FeedbackKit, method: string, path: string, sent: Sent = {}): Promise<Answer> {
+  const response = await kit.send(method, path, sent);
+  const { status, headers } = response;
+  const text = await response.text();
+  const json: unknown = /json/.test(headers.get("content-type") ?? "") ? JSON.parse(text) : null;
+  const { detail } = (json ?? {}) as { detail?: unknown };
+  const loc = Array.isArray(detail) ? detail[0].loc.join(".") : undefined;
+  return { status, headers, text, json, loc };
+}

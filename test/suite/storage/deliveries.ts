@@ -1,0 +1,263 @@
+/** The outbox: what ends of runs leave in it, and the claims of those who send. */
+import assert from "node:assert/strict";
+import type { DeliveryClaim, DeliveryRow, NewWebhook } from "../../../lib/platform-storage.ts";
+import type { ClaimedRun, Storage } from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  aThread,
+  claimNext,
+  claimTerms,
+  created,
+  finish,
+  here,
+  type StorageTest,
+  type SuiteApi,
+  stateless,
+  there,
+} from "./material.ts";
+
+const hook = (host = "a.example:443"): NewWebhook => ({ url: `https://${host}/in?key=1`, host, depth: 0 });
+
+const claim = (token: string, now: number, more: Partial<DeliveryClaim> = {}): DeliveryClaim => ({
+  token,
+  until: now + 1000,
+  now,
+  limit: 10,
+  per_host: 2,
+  ...more,
+});
+
+const attempt = (delivery_id: string, number: number, error: string | null = null) => ({
+  delivery_id,
+  number,
+  at: 3000,
+  status: error === null ? 204 : null,
+  error,
+  duration_ms: 12,
+  address: "192.0.2.1",
+});
+
+const ids = (rows: readonly DeliveryRow[]): string => rows.map(({ delivery_id }) => delivery_id).join();
+
+/** Runs that have ended, each on a thread of its own, with their webhook. */
+async function told(storage: Storage, runs: Readonly<Record<string, NewWebhook>>, now = 2000): Promise<void> {
+  const assistant = await anAssistant(storage);
+  for (const [id, webhook] of Object.entries(runs)) {
+    const { lease } = await stateless(storage, assistant, id, { run: { webhook } });
+    await storage.finishRun(here, lease, finish({ now: now++ }));
+  }
+}
+
+export function deliveryTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("the outbox", () => {
+    test("holds the run as it ended, and outlives it", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const run = { webhook: { ...hook(), depth: 3 }, metadata: { m: 1 }, kwargs: { input: { a: [1, "é"] } } };
+      const made = await created(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 5000 } });
+      const { lease } = made.claimed as ClaimedRun;
+      assert.equal(await storage.getDelivery(here, "r1"), null);
+      const lost = { ...lease, token: "another" };
+      assert.equal(await storage.finishRun(here, lost, finish()), null);
+      assert.equal(await storage.getDelivery(here, "r1"), null, "an end that did not count tells nothing");
+      const error = { error: "Odd", message: "It is odd" };
+      const values = { json: '{"a":2}', omitted: false };
+      await storage.finishRun(here, lease, finish({ status: "error", error, values, now: 2000 }));
+      const stored: DeliveryRow = {
+        delivery_id: "r1",
+        url: "https://a.example:443/in?key=1",
+        host: "a.example:443",
+        state: "pending",
+        attempts: 0,
+        series: 0,
+        due_at: 2000,
+        sent_at: null,
+        depth: 3,
+        created_at: 2000,
+        run: {
+          run_id: "r1",
+          thread_id: "t",
+          assistant_id: "a",
+          status: "error",
+          metadata: { m: 1 },
+          kwargs: { input: { a: [1, "é"] } },
+          multitask_strategy: "enqueue",
+          attempt: 1,
+          temporary: false,
+          created_at: 1100,
+          started_at: 1100,
+          ended_at: 2000,
+          error,
+          values: '{"a":2}',
+          values_omitted: false,
+        },
+      };
+      assert.deepEqual(await storage.getDelivery(here, "r1"), stored);
+      await storage.finishRun(here, lease, finish({ now: 2500 }));
+      await storage.deleteThread(here, "t");
+      assert.equal(await storage.getRun(here, "r1"), null);
+      assert.deepEqual(await storage.getDelivery(here, "r1"), stored);
+      assert.equal(await storage.getDelivery(there, "r1"), null);
+    });
+
+    test("has no state of temporary runs, and says when one was left out", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const { lease } = await stateless(storage, assistant, "r1", { run: { webhook: hook() } });
+      await storage.finishRun(here, lease, finish({ values: { json: "{}", omitted: false } }));
+      const first = await storage.getDelivery(here, "r1");
+      assert.deepEqual([first?.run.temporary, first?.run.values, first?.run.values_omitted], [true, null, false]);
+      await aThread(storage, "t");
+      const claim = { token: "w", lease_until: 5000 };
+      const made = await created(storage, assistant, "t", "r2", { run: { webhook: hook() }, claim });
+      const end = finish({ values: { json: null, omitted: true } });
+      await storage.finishRun(here, (made.claimed as ClaimedRun).lease, end);
+      const second = await storage.getDelivery(here, "r2");
+      assert.deepEqual([second?.run.temporary, second?.run.values, second?.run.values_omitted], [false, null, true]);
+    });
+
+    test("gets runs that are interrupted before they start, and none that is rolled back or has no webhook", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await created(storage, assistant, "t", "r1", { claim: { token: "w", lease_until: 5000 } });
+      for (const id of ["r2", "r3"]) await created(storage, assistant, "t", id, { run: { webhook: hook() } });
+      await created(storage, assistant, "t", "r4");
+      const stop = (run_id: string, action: "interrupt" | "rollback") =>
+        storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, action, 1500);
+      await stop("r2", "interrupt");
+      await stop("r2", "interrupt");
+      await stop("r3", "rollback");
+      await stop("r4", "interrupt");
+      const [only, ...others] = await storage.listDeliveries(here, { limit: 10, offset: 0 });
+      assert.deepEqual(others, []);
+      assert.deepEqual(
+        [only?.delivery_id, only?.run.status, only?.run.started_at, only?.run.ended_at, only?.run.values],
+        ["r2", "interrupted", null, 1500, null],
+      );
+    });
+  });
+
+  api.describe("deliveries", () => {
+    test("are claimed when they are due, oldest first, and each claim is an attempt", async (storage) => {
+      await told(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
+      assert.deepEqual(await storage.claimDeliveries(here, claim("c", 1999)), []);
+      assert.deepEqual(await storage.claimDeliveries(there, claim("c", 3000)), []);
+      const [first, second, ...none] = await storage.claimDeliveries(here, claim("c", 3000, { limit: 2 }));
+      assert.deepEqual(none, []);
+      for (const [row, id] of [
+        [first, "r1"],
+        [second, "r2"],
+      ] as const) {
+        assert.deepEqual([row?.delivery_id, row?.attempts, row?.series, row?.sent_at], [id, 1, 1, 3000]);
+        assert.deepEqual(row, await storage.getDelivery(here, id));
+      }
+      assert.equal(ids(await storage.claimDeliveries(here, claim("d", 3001))), "r3");
+      assert.equal(ids(await storage.claimDeliveries(here, claim("e", 3002))), "");
+    });
+
+    test("of one host are taken a few at a time, by all claims together", async (storage) => {
+      await told(storage, { r1: hook(), r2: hook(), r3: hook(), r4: hook(), other: hook("b.example:443") });
+      assert.equal(ids(await storage.claimDeliveries(here, claim("c", 3000, { limit: 1 }))), "r1");
+      assert.equal(ids(await storage.claimDeliveries(here, claim("d", 3001))), "r2,other");
+      assert.equal(ids(await storage.claimDeliveries(here, claim("e", 3002))), "");
+      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1), { state: "delivered" }), true);
+      assert.equal(ids(await storage.claimDeliveries(here, claim("f", 3003))), "r3");
+      // The claims of d and f are over at 4001 and 4003: what they held is due again, and counts no more.
+      assert.equal(ids(await storage.claimDeliveries(here, claim("g", 4001))), "r2,other");
+      assert.equal(ids(await storage.claimDeliveries(here, claim("h", 4003))), "r3");
+      assert.equal(ids(await storage.claimDeliveries(here, claim("i", 5003))), "r2,r3,other");
+    });
+
+    test("whose claim is over are due again, and the old claim writes nothing", async (storage) => {
+      await told(storage, { r1: hook() });
+      await storage.claimDeliveries(here, claim("dead", 3000));
+      assert.equal(await storage.nextDelivery(here), null);
+      assert.deepEqual(await storage.claimDeliveries(here, claim("c", 3999)), []);
+      const [again] = await storage.claimDeliveries(here, claim("c", 4000));
+      assert.deepEqual([again?.attempts, again?.series, again?.sent_at], [2, 2, 3000]);
+      assert.equal(await storage.finishDelivery(here, "dead", attempt("r1", 1), { state: "failed" }), false);
+      assert.deepEqual(await storage.getDelivery(here, "r1"), again);
+      assert.deepEqual(await storage.listAttempts(here, "r1"), []);
+      assert.equal(await storage.finishDelivery(there, "c", attempt("r1", 2), { state: "failed" }), false);
+      // A claim that is over and that nobody else has taken still counts.
+      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 2), { state: "delivered" }), true);
+      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 2), { state: "delivered" }), false);
+      assert.deepEqual(await storage.listAttempts(here, "r1"), [attempt("r1", 2)]);
+      assert.deepEqual(await storage.listAttempts(there, "r1"), []);
+    });
+
+    test("are taken by one of several who ask at once", async (storage) => {
+      await told(storage, { r1: hook() });
+      const taken = await Promise.all(
+        ["c", "d", "e"].map((token) => storage.claimDeliveries(here, claim(token, 3000))),
+      );
+      assert.equal(ids(taken.flat()), "r1");
+    });
+
+    test("wait for the next attempt, or come to their end", async (storage) => {
+      await told(storage, { r1: hook(), r2: hook("b.example:80") });
+      assert.equal(await storage.nextDelivery(here), 2000);
+      assert.equal(await storage.nextDelivery(there), null);
+      await storage.claimDeliveries(here, claim("c", 3000));
+      const rest = { state: "pending", due_at: 8000 } as const;
+      await storage.finishDelivery(here, "c", attempt("r1", 1, "timeout"), rest);
+      await storage.finishDelivery(here, "c", attempt("r2", 1, "bad_status"), { state: "failed" });
+      assert.equal(await storage.nextDelivery(here), 8000);
+      assert.deepEqual(await storage.claimDeliveries(here, claim("d", 7999)), []);
+      const [second] = await storage.claimDeliveries(here, claim("d", 8000));
+      assert.deepEqual([second?.delivery_id, second?.attempts, second?.sent_at], ["r1", 2, 3000]);
+      await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "delivered" });
+      assert.equal(await storage.nextDelivery(here), null);
+      assert.deepEqual(await storage.claimDeliveries(here, claim("e", 99000)), []);
+      assert.equal((await storage.getDelivery(here, "r1"))?.state, "delivered");
+      assert.equal((await storage.getDelivery(here, "r2"))?.state, "failed");
+      assert.deepEqual(await storage.listAttempts(here, "r1"), [attempt("r1", 1, "timeout"), attempt("r1", 2)]);
+    });
+
+    test("are listed newest first, by state and run", async (storage) => {
+      await told(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
+      await storage.claimDeliveries(here, claim("c", 2000));
+      await storage.finishDelivery(here, "c", attempt("r1", 1), { state: "delivered" });
+      const list = async (query: Partial<Parameters<Storage["listDeliveries"]>[1]>) =>
+        ids(await storage.listDeliveries(here, { limit: 10, offset: 0, ...query }));
+      assert.equal(await list({}), "r3,r2,r1");
+      assert.equal(await list({ limit: 1, offset: 1 }), "r2");
+      assert.equal(await list({ state: "pending" }), "r3,r2");
+      assert.equal(await list({ state: "delivered" }), "r1");
+      assert.equal(await list({ state: "failed" }), "");
+      assert.equal(await list({ run_id: "r2" }), "r2");
+      assert.deepEqual(await storage.listDeliveries(there, { limit: 10, offset: 0 }), []);
+    });
+
+    test("are sent again when asked, with what they said and a new series", async (storage) => {
+      await told(storage, { r1: hook() });
+      assert.equal(await storage.redeliver(here, "r9", 3000), false);
+      assert.equal(await storage.redeliver(there, "r1", 3000), false);
+      await storage.claimDeliveries(here, claim("c", 3000));
+      assert.equal(await storage.redeliver(here, "r1", 3001), false, "an attempt is under way");
+      await storage.finishDelivery(here, "c", attempt("r1", 1, "gone"), { state: "failed" });
+      assert.equal(await storage.redeliver(here, "r1", 3002), true);
+      assert.equal(await storage.nextDelivery(here), 3002);
+      const [again] = await storage.claimDeliveries(here, claim("d", 3002));
+      assert.deepEqual([again?.state, again?.attempts, again?.series, again?.sent_at], ["pending", 2, 1, 3000]);
+      await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "pending", due_at: 9000 });
+      assert.equal(await storage.redeliver(here, "r1", 4000), true, "one that waits need not wait");
+      assert.equal(await storage.nextDelivery(here), 4000);
+      await storage.claimDeliveries(here, claim("dead", 4000));
+      assert.equal(await storage.redeliver(here, "r1", 5000), true, "its claim is over");
+      assert.equal(await storage.finishDelivery(here, "dead", attempt("r1", 3), { state: "delivered" }), false);
+      assert.equal((await storage.listAttempts(here, "r1")).length, 2);
+    });
+
+    test("are told of runs whose attempts are used up", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const run = { webhook: hook() };
+      await created(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 2000 } });
+      const last = await claimNext(storage, here, { ...claimTerms("x"), max_attempts: { echo: 1 } });
+      assert.equal(last?.exhausted, true);
+      const error = { error: "AttemptsExhausted", message: "It came to no end" };
+      await storage.finishRun(here, last.lease, finish({ status: "error", error, now: 3000 }));
+      assert.deepEqual((await storage.getDelivery(here, "r1"))?.run.error, error);
+    });
+  });
+}

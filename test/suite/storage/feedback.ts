@@ -1,0 +1,355 @@
+/** Feedback tokens, submissions and records. */
+import assert from "node:assert/strict";
+import type { JsonObject } from "../../../lib/json.ts";
+import type { FeedbackQuery, FeedbackRow, FeedbackTokenRow, SubmitOutcome } from "../../../lib/platform-storage.ts";
+import type { NewRun, Storage } from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  aThread,
+  claimed,
+  created,
+  finish,
+  finished,
+  here,
+  newRun,
+  type StorageTest,
+  type SuiteApi,
+  stateless,
+  there,
+} from "./material.ts";
+
+function aToken(token_id: string, options: Partial<FeedbackTokenRow> = {}): FeedbackTokenRow {
+  const place = { run_id: "r1", workspace_id: "w1", project_id: "p1" };
+  return { token_id, ...place, feedback_key: "k", config: null, expires_at: 5000, created_at: 1000, ...options };
+}
+
+function aRecord(id: string, options: Partial<FeedbackRow> = {}): FeedbackRow {
+  const place = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
+  const content = { score: 1, value: null, comment: null, correction: null, extra: null };
+  const origin = { source: "api", source_metadata: null, user_id: null, run_started_at: null };
+  return { id, ...place, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
+}
+
+const everything = { limit: 100, offset: 0 };
+
+async function ids(storage: Storage, query: Partial<FeedbackQuery & { limit: number; offset: number }> = {}) {
+  const found = await storage.listFeedback({ workspace_ids: ["w1"], ...everything, ...query });
+  return found.map(({ id }) => id).join();
+}
+
+async function tokensOf(storage: Storage, run_id: string): Promise<string> {
+  const tokens = await storage.listFeedbackTokens({ workspace_ids: ["w1"], run_id, ...everything });
+  return tokens.map(({ token_id, expires_at }) => `${token_id} ${expires_at}`).join();
+}
+
+export function feedbackTests(api: SuiteApi, test: StorageTest): void {
+  /** Submits a record of this id. */
+  const submit = async (
+    storage: Storage,
+    token_id: string,
+    id: string,
+    {
+      key,
+      body_hash = "one",
+      limit = 100,
+      now = 2000,
+    }: { key?: string; body_hash?: string; limit?: number; now?: number } = {},
+    scope = here,
+  ): Promise<SubmitOutcome> => {
+    const idempotency = key === undefined ? {} : { idempotency: { route: `tokens/${token_id}`, key, body_hash } };
+    return await storage.submitFeedback(scope, { token_id, feedback: aRecord(id), limit, now, ...idempotency });
+  };
+
+  api.describe("feedback tokens", () => {
+    test("are kept as they were made, and listed oldest first", async (storage) => {
+      const config = { type: "categorical", min: 0, categories: [{ value: 1, label: null }] } as const;
+      const keys = ["", "__proto__", "é😀", "'; drop table feedback; --"];
+      const made = [
+        aToken("t2", { config, created_at: 1001, feedback_key: "other" }),
+        aToken("t1", { created_at: 1001 }),
+        aToken("t3"),
+        aToken("elsewhere", { workspace_id: "w2" }),
+        aToken("another", { run_id: "r2" }),
+        ...keys.map((feedback_key, i) => aToken(`key${i}`, { feedback_key, run_id: "keys" })),
+        ...Array.from({ length: 20 }, (_, i) => aToken(`many${i}`, { run_id: "many", created_at: 1000 + i })),
+      ];
+      await storage.createFeedbackTokens(here, made);
+      await storage.createFeedbackTokens(here, []);
+      for (const token of made) assert.deepEqual(await storage.getFeedbackToken(token.token_id), token);
+      assert.equal(await storage.getFeedbackToken("t4"), null);
+      const list = async (run_id: string, workspace_ids: string[], page = {}) => {
+        const found = await storage.listFeedbackTokens({ workspace_ids, run_id, ...everything, ...page });
+        return found.map(({ token_id }) => token_id).join();
+      };
+      assert.equal(await list("r1", ["w1"]), "t3,t1,t2");
+      assert.equal(await list("r1", ["w2", "w1"]), "elsewhere,t3,t1,t2");
+      assert.equal(await list("r1", []), "");
+      assert.equal(await list("r1", ["w1"], { limit: 1, offset: 1 }), "t1");
+      assert.equal(await list("many", ["w1"], { limit: 2, offset: 18 }), "many18,many19");
+      assert.equal(await list("many", ["w1"], { offset: 20 }), "");
+    });
+
+    test("are all made or none", async (storage) => {
+      await storage.createFeedbackTokens(here, [aToken("t1")]);
+      const more = Array.from({ length: 30 }, (_, i) => aToken(`m${i}`));
+      await assert.rejects(storage.createFeedbackTokens(here, [...more, aToken("t1")]));
+      assert.equal(await tokensOf(storage, "r1"), "t1 5000");
+    });
+  });
+
+  api.describe("feedback tokens of a run", () => {
+    const feedback: NonNullable<NewRun["feedback"]> = {
+      tokens: [
+        ["k", "t1"],
+        ["__proto__", "t2"],
+      ],
+      life_ms: 500,
+      workspace_id: "w1",
+      project_id: "p1",
+    };
+
+    test("are made with it, and live from its end on", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const claim = { token: "w", lease_until: 5000 };
+      const { claimed } = await created(storage, assistant, "t", "r1", { run: { feedback }, claim });
+      assert.deepEqual(claimed?.run.feedback, feedback.tokens);
+      assert.equal(await tokensOf(storage, "r1"), "t1 null,t2 null");
+      assert.equal((await storage.getFeedbackToken("t2"))?.feedback_key, "__proto__");
+      assert.equal((await submit(storage, "t1", "f1", { now: 1e12 })).kind, "recorded");
+      await storage.createFeedbackTokens(here, [aToken("own", { created_at: 1200 })]);
+      assert.ok(claimed && (await storage.finishRun(here, claimed.lease, finish())));
+      assert.equal(await tokensOf(storage, "r1"), "t1 2500,t2 2500,own 5000");
+    });
+
+    test("are not made when it is not", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const idempotency = { route: "/runs", key: "k", body_hash: "h" };
+      await created(storage, assistant, "t", "r1", { idempotency });
+      const seen = (await storage.getThread(here, "t"))?.revision as number;
+      const outcome = await storage.createRun(here, {
+        run: newRun("t", "r2", { feedback }),
+        seen: { assistant_revision: assistant.revision, thread_revision: seen },
+        idempotency,
+        now: 1100,
+      });
+      assert.equal(outcome.kind, "repeated");
+      assert.equal(await storage.getFeedbackToken("t1"), null);
+    });
+
+    test("start their life however it ends, and die with it when it is rolled back or deleted", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const keyed = (n: number) => ({ run: { feedback: { ...feedback, tokens: [["k", `t${n}`] as const] } } });
+      for (const n of [1, 2, 3, 4]) await aThread(storage, `thread${n}`);
+      for (const n of [1, 2, 3, 4]) await created(storage, assistant, `thread${n}`, `r${n}`, keyed(n));
+      // Those that were made beside go with the run too.
+      for (const n of [2, 3, 4]) await storage.createFeedbackTokens(here, [aToken(`own${n}`, { run_id: `r${n}` })]);
+      const named = (n: number) => ({ thread_id: `thread${n}`, run_ids: [`r${n}`] });
+      await storage.stopRuns(here, named(1), "interrupt", 3000);
+      assert.equal(await tokensOf(storage, "r1"), "t1 3500");
+      await storage.stopRuns(here, named(2), "rollback", 3000);
+      assert.equal(await storage.deleteRun(here, "thread3", "r3"), "deleted");
+      assert.equal(await storage.deleteThread(here, "thread4"), true);
+      for (const n of [2, 3, 4]) assert.equal(await tokensOf(storage, `r${n}`), "", `r${n}`);
+      // A run without feedback keys may have tokens too.
+      for (const action of ["delete", "rollback"] as const) {
+        await created(storage, assistant, "thread3", action);
+        await storage.createFeedbackTokens(here, [aToken(action, { run_id: action })]);
+        if (action === "delete") await storage.deleteRun(here, "thread3", action);
+        else await storage.stopRuns(here, { thread_id: "thread3", run_ids: [action] }, action, 3000);
+        assert.equal(await tokensOf(storage, action), "", action);
+      }
+      assert.equal((await submit(storage, "t2", "f1")).kind, "token_not_found");
+    });
+
+    test("of a stateless one stay when it is removed", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const { lease } = await stateless(storage, assistant, "r1", { run: { feedback } });
+      await storage.finishRun(here, lease, finish());
+      const ages = { temporary_before: 9000, frames_before: 9000, keys_before: 9000, deliveries_before: 0 };
+      await storage.sweep(here, { ...ages, tokens_before: 0, limit: 10, now: 9000 });
+      assert.equal(await storage.getRun(here, "r1"), null);
+      assert.equal(await tokensOf(storage, "r1"), "t1 2500,t2 2500");
+    });
+  });
+
+  api.describe("submissions", () => {
+    test("are recorded until the token expires", async (storage) => {
+      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
+      assert.equal((await submit(storage, "t1", "f1", { now: 4999 })).kind, "recorded");
+      assert.equal((await submit(storage, "t1", "f2", { now: 5000 })).kind, "token_expired");
+      assert.equal((await submit(storage, "t3", "f2")).kind, "token_not_found");
+      assert.equal(await ids(storage), "f1");
+      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), aRecord("f1"));
+    });
+
+    test("on one token never pass the limit, also at once", async (storage) => {
+      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
+      const outcomes = await Promise.all(
+        Array.from({ length: 8 }, (_, i) => submit(storage, "t1", `f${i}`, { limit: 3 })),
+      );
+      assert.deepEqual(outcomes.map(({ kind }) => kind).sort(), [
+        ...Array(3).fill("recorded"),
+        ...Array(5).fill("token_full"),
+      ]);
+      assert.equal((await ids(storage)).split(",").length, 3);
+      assert.equal((await submit(storage, "t2", "other", { limit: 1 })).kind, "recorded");
+    });
+
+    test("with one idempotency key are one, also at once and when the token is full", async (storage) => {
+      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t2")]);
+      const outcomes = await Promise.all(
+        Array.from({ length: 5 }, (_, i) => submit(storage, "t1", `f${i}`, { key: "k", limit: 1 })),
+      );
+      assert.equal(outcomes.filter(({ kind }) => kind === "recorded").length, 1);
+      const feedback_id = await ids(storage);
+      const repeats = outcomes.filter(({ kind }) => kind !== "recorded");
+      for (const outcome of repeats) assert.deepEqual(outcome, { kind: "repeated", feedback_id, same_body: true });
+      assert.deepEqual(await submit(storage, "t1", "g", { key: "k", body_hash: "two", limit: 1 }), {
+        kind: "repeated",
+        feedback_id,
+        same_body: false,
+      });
+      assert.equal((await submit(storage, "t1", "g", { key: "k2", limit: 1 })).kind, "token_full");
+      assert.equal((await submit(storage, "t2", "g", { key: "k", limit: 1 })).kind, "recorded");
+      assert.equal((await submit(storage, "t1", "h", { key: "k", now: 5000 })).kind, "token_expired");
+      assert.equal((await submit(storage, "t1", "h", { key: "k", limit: 2 }, there)).kind, "recorded");
+    });
+
+    test("are possible again under a key that is forgotten", async (storage) => {
+      await storage.createFeedbackTokens(here, [aToken("t1", { expires_at: 1e9 })]);
+      assert.equal((await submit(storage, "t1", "f1", { key: "k", now: 2000 })).kind, "recorded");
+      const ages = { temporary_before: 0, frames_before: 0, tokens_before: 0, deliveries_before: 0 };
+      await storage.sweep(here, { ...ages, keys_before: 2001, limit: 10, now: 9000 });
+      assert.equal((await submit(storage, "t1", "f2", { key: "k", now: 9000 })).kind, "recorded");
+    });
+
+    test("do not count when the record cannot be made", async (storage) => {
+      await storage.createFeedbackTokens(here, [aToken("t1")]);
+      await submit(storage, "t1", "f1", { limit: 2 });
+      await assert.rejects(submit(storage, "t1", "f1", { key: "k", limit: 2 }));
+      assert.equal((await submit(storage, "t1", "f2", { key: "k", limit: 2 })).kind, "recorded");
+    });
+  });
+
+  api.describe("feedback", () => {
+    test("is kept as it was sent", async (storage) => {
+      const odd = JSON.parse('{"__proto__":{"a":[1,null]},"nul\\u0000":"\\ud800","":""}') as JsonObject;
+      const rows = [
+        aRecord("f1", { score: true, value: "1", comment: "c", correction: "text", source: "model" }),
+        aRecord("f2", { score: 1, value: 1, correction: odd, source_metadata: odd, extra: odd }),
+        aRecord("f3", { score: null, value: odd, thread_id: "t", user_id: "u", run_started_at: 1500, run_id: null }),
+        aRecord("f4", { score: false, value: false, comment: "", correction: {} }),
+        aRecord("f5", { score: 0.1, value: "true" }),
+        aRecord("f6", { score: -1e300, value: "", comment: "'; drop table feedback; --" }),
+      ];
+      for (const row of rows) {
+        assert.deepEqual(await storage.createFeedback(row), { kind: "created", feedback: row });
+        assert.deepEqual(await storage.getFeedback(["w2", "w1"], row.id), row);
+      }
+    });
+
+    test("has one record of an id, which is shown to who makes another", async (storage) => {
+      const first = aRecord("f1");
+      const outcomes = await Promise.all(
+        [first, first, first].map((row, i) => storage.createFeedback({ ...row, score: i })),
+      );
+      const made = outcomes.filter(({ kind }) => kind === "created").map(({ feedback }) => feedback);
+      assert.equal(made.length, 1);
+      for (const { feedback } of outcomes) assert.deepEqual(feedback, made[0]);
+      assert.equal((await storage.createFeedback(aRecord("f1", { workspace_id: "w2" }))).kind, "exists");
+      assert.equal(await storage.getFeedback(["w2"], "f1"), null);
+    });
+
+    test("changes what a patch names, in the workspaces given", async (storage) => {
+      const row = aRecord("f1", { value: "v", comment: "c", correction: { a: 1 }, source_metadata: { m: 1 } });
+      await storage.createFeedback(row);
+      assert.equal(await storage.updateFeedback(["w2"], "f1", { score: 2 }, 3000), null);
+      assert.equal(await storage.updateFeedback([], "f1", { score: 2 }, 3000), null);
+      assert.equal(await storage.updateFeedback(["w1"], "f2", { score: 2 }, 3000), null);
+      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), row);
+      const scored = { ...row, score: false, modified_at: 3000 };
+      assert.deepEqual(await storage.updateFeedback(["w1"], "f1", { score: false }, 3000), scored);
+      const cleared = { score: null, value: null, comment: null, correction: null, source_metadata: null };
+      const after = { ...row, ...cleared, modified_at: 3001 };
+      assert.deepEqual(await storage.updateFeedback(["w1"], "f1", cleared, 3001), after);
+      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), after);
+    });
+
+    test("is deleted once, in the workspaces given", async (storage) => {
+      await storage.createFeedback(aRecord("f1"));
+      assert.equal(await storage.deleteFeedback(["w2"], "f1"), false);
+      assert.equal(await storage.deleteFeedback(["w1"], "f1"), true);
+      assert.equal(await storage.deleteFeedback(["w1"], "f1"), false);
+      assert.equal(await storage.getFeedback(["w1"], "f1"), null);
+    });
+
+    test("outlives its run", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await finished(storage, assistant, "t", "r1");
+      await storage.createFeedback(aRecord("f1"));
+      assert.equal(await storage.deleteThread(here, "t"), true);
+      assert.equal(await ids(storage), "f1");
+      assert.equal((await claimed(storage, assistant, (await aThread(storage, "t")).thread_id, "r2")).run.run_id, "r2");
+    });
+
+    test("is listed newest first, by what is asked for", async (storage) => {
+      const user = { user_id: "u", source: "app" };
+      const rows = [
+        aRecord("b", { created_at: 2001, key: "k1" }),
+        aRecord("a", { created_at: 2001, key: "k2", score: null, comment: "c" }),
+        aRecord("c", { created_at: 2000, run_id: "r2", score: false }),
+        aRecord("d", { created_at: 2003, run_id: null, project_id: "p2", comment: "" }),
+        aRecord("e", { created_at: 2002, ...user }),
+        aRecord("z", { workspace_id: "w2" }),
+      ];
+      for (const row of rows) await storage.createFeedback(row);
+      const asked: readonly (readonly [Partial<FeedbackQuery & { limit: number; offset: number }>, string])[] = [
+        [{}, "d,e,a,b,c"],
+        [{ workspace_ids: [] }, ""],
+        [{ workspace_ids: ["w2", "w1"] }, "d,e,a,b,c,z"],
+        [{ limit: 2, offset: 1 }, "e,a"],
+        [{ offset: 5 }, ""],
+        [{ run_ids: ["r2"] }, "c"],
+        [{ run_ids: ["r2", "r1"] }, "e,a,b,c"],
+        [{ run_ids: [] }, ""],
+        [{ project_ids: ["p2"] }, "d"],
+        [{ keys: ["k1", "k2"] }, "a,b"],
+        [{ keys: ["k1", "k2"], has_score: true }, "b"],
+        [{ keys: ["k1"], run_ids: ["r2"] }, ""],
+        [{ sources: ["app", "model"] }, "e"],
+        [{ user_ids: ["u"] }, "e"],
+        [{ has_score: false }, "a"],
+        [{ has_comment: true }, "a"],
+        [{ has_comment: false }, "d,e,b,c"],
+        [{ level: "run" }, "e,a,b,c"],
+        [{ level: "session" }, "d"],
+        [{ min_created_at: 2001, max_created_at: 2002 }, "e,a,b"],
+      ];
+      for (const [query, expected] of asked) assert.equal(await ids(storage, query), expected, JSON.stringify(query));
+    });
+
+    test("gives numbers per key", async (storage) => {
+      const scores = [true, false, 0.5, null];
+      const values = ["good", "__proto__", { an: "object" }, "good"];
+      for (const [i, score] of scores.entries()) {
+        await storage.createFeedback(aRecord(`f${i}`, { key: "b", score, value: values[i] ?? null }));
+      }
+      await storage.createFeedback(aRecord("f4", { key: "a", score: null }));
+      await storage.createFeedback(aRecord("f5", { key: "c", score: -3, value: 7, run_id: "r2" }));
+      await storage.createFeedback(aRecord("f6", { key: "c", score: 1e300, run_id: "r2" }));
+      await storage.createFeedback(aRecord("f7", { key: "c", workspace_id: "w2" }));
+      const values_b = JSON.parse('{"__proto__":1,"good":2}') as JsonObject;
+      const [a, b, c] = [
+        { key: "a", n: 1, avg: null, min: null, max: null, values: {} },
+        { key: "b", n: 4, avg: 0.5, min: 0, max: 1, values: values_b },
+        { key: "c", n: 2, avg: 5e299, min: -3, max: 1e300, values: {} },
+      ];
+      assert.deepEqual(await storage.feedbackStats({ workspace_ids: ["w1"] }), [a, b, c]);
+      assert.deepEqual(await storage.feedbackStats({ workspace_ids: ["w1"], run_ids: ["r1"] }), [a, b]);
+      assert.deepEqual(await storage.feedbackStats({ workspace_ids: ["w1"], run_ids: ["r3"] }), []);
+    });
+  });
+}

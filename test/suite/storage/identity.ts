@@ -1,0 +1,421 @@
+/** Accounts: defaults, deployments, keys, workspaces, projects, users and memberships. */
+import assert from "node:assert/strict";
+import type { ApiKeyRow, IdentityStore, MembershipRow, UserRow, WorkspaceRow } from "../../../lib/identity.ts";
+import type { StorageTest, SuiteApi } from "./material.ts";
+
+/** Defines a test on a store of its own, without keys and users. */
+export type IdentityTest = (name: string, body: (store: IdentityStore) => Promise<void>) => void;
+
+const uuid = (number: number): string => `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
+const times = <Value>(count: number, make: (i: number) => Value): Value[] =>
+  Array.from({ length: count }, (_, i) => make(i));
+
+const aKey = (organization_id: string, row: Partial<ApiKeyRow> = {}): ApiKeyRow => ({
+  id: "key",
+  organization_id,
+  user_id: null,
+  kind: "sk",
+  key_hash: `hash of ${row.id ?? "key"}`,
+  short_key: `gr_sk_...${row.id ?? "key"}`,
+  description: null,
+  created_at: 2000,
+  expires_at: null,
+  revoked_at: null,
+  last_used_at: null,
+  ...row,
+});
+
+const aUser = (id: string, row: Partial<UserRow> = {}): UserRow => ({
+  id,
+  email: `${id}@example.com`,
+  name: null,
+  created_at: 2000,
+  deleted_at: null,
+  ...row,
+});
+
+async function aWorkspace(store: IdentityStore, id: string, created_at = 2000): Promise<WorkspaceRow> {
+  const { organization } = await store.ensureDefaults(1000);
+  const row = { id, organization_id: organization.id, name: `Name of ${id}`, created_at, deleted_at: null };
+  assert.deepEqual(await store.createWorkspace(row), { kind: "made", row });
+  return row;
+}
+
+export function identityTests(api: SuiteApi, test: StorageTest): void {
+  identityCases(api, (name, body) => test(name, (storage) => body(storage.identity)));
+}
+
+/** What every IdentityStore must do. */
+export function identityCases(api: SuiteApi, test: IdentityTest): void {
+  api.describe("defaults and deployments", () => {
+    test("have one organization, workspace and project, also when several ask at once", async (store) => {
+      const all = await Promise.all(times(8, (i) => store.ensureDefaults(1000 + i)));
+      for (const defaults of all) assert.deepEqual(defaults, all[0]);
+      const { organization, workspace, project } = await store.ensureDefaults(9000);
+      assert.deepEqual([organization.name, workspace.name, project.name], ["Default", "Default", "Default"]);
+      assert.deepEqual([workspace.organization_id, project.workspace_id], [organization.id, workspace.id]);
+      assert.deepEqual(await store.listWorkspaces(organization.id), [workspace]);
+      assert.deepEqual(await store.listProjects([workspace.id]), [project]);
+    });
+
+    test("are the oldest, and made again when the last one is deleted", async (store) => {
+      const { organization, workspace, project } = await store.ensureDefaults(1000);
+      const younger = await aWorkspace(store, "w2");
+      assert.equal((await store.ensureDefaults(3000)).workspace.id, workspace.id);
+      assert.equal((await store.deleteWorkspace(workspace.id, 3000))?.deleted_at, 3000);
+      const next = await store.ensureDefaults(4000);
+      assert.deepEqual(next.workspace, younger);
+      assert.notEqual(next.project.id, project.id);
+      await store.deleteWorkspace(younger.id, 5000);
+      const last = await store.ensureDefaults(6000);
+      assert.deepEqual([last.organization.id, last.workspace.name], [organization.id, "Default"]);
+      assert.ok(![workspace.id, younger.id].includes(last.workspace.id));
+    });
+
+    test("place a deployment in the default project, once", async (store) => {
+      const outcomes = await Promise.all(times(6, (i) => store.placeDeployment({ name: "d" }, 1000 + i)));
+      const { organization, workspace, project } = await store.ensureDefaults(2000);
+      const row = {
+        name: "d",
+        project_id: project.id,
+        workspace_id: workspace.id,
+        organization_id: organization.id,
+        owner_user_id: null,
+        shared: false,
+      };
+      for (const outcome of outcomes) assert.deepEqual(outcome, { kind: "made", row });
+      assert.deepEqual(await store.getDeployment("d"), row);
+      assert.equal(await store.getDeployment("e"), null);
+      assert.deepEqual(await store.listDeployments(organization.id), [row]);
+      assert.deepEqual(await store.listDeployments("other"), []);
+    });
+
+    test("make what is asked for by name, and move a deployment there", async (store) => {
+      await store.placeDeployment({ name: "d" }, 1000);
+      const asked = { name: "d", workspace: "Blue", project: "Bots" };
+      const outcomes = await Promise.all(times(6, () => store.placeDeployment(asked, 2000)));
+      const [first] = outcomes;
+      assert.ok(first?.kind === "made");
+      for (const outcome of outcomes) assert.deepEqual(outcome, first);
+      const { organization } = await store.ensureDefaults(2000);
+      const blue = (await store.listWorkspaces(organization.id)).filter(({ name }) => name === "Blue");
+      assert.deepEqual(
+        blue.map(({ id }) => id),
+        [first.row.workspace_id],
+      );
+      const projects = await store.listProjects([first.row.workspace_id]);
+      assert.deepEqual(
+        projects.map(({ id, name }) => [id, name]),
+        [[first.row.project_id, "Bots"]],
+      );
+      // It stays where nothing else is asked for.
+      assert.deepEqual(await store.placeDeployment({ name: "d" }, 3000), first);
+      assert.deepEqual(await store.placeDeployment({ name: "d", workspace: "Blue" }, 3000), first);
+      // Others join it.
+      const other = await store.placeDeployment({ name: "e", workspace: "Blue" }, 3000);
+      assert.ok(other.kind === "made" && other.row.project_id === first.row.project_id);
+    });
+
+    test("find by id, and make nothing for an id that is unknown", async (store) => {
+      const { organization, workspace } = await store.ensureDefaults(1000);
+      const w2 = await aWorkspace(store, uuid(2));
+      const project = { id: uuid(3), workspace_id: w2.id, name: "P", created_at: 2000, deleted_at: null };
+      assert.equal((await store.createProject(project)).kind, "made");
+      for (const place of [{ workspace: uuid(2) }, { project: uuid(3) }, { workspace: w2.name, project: uuid(3) }]) {
+        const outcome = await store.placeDeployment({ name: `by ${JSON.stringify(place)}`, ...place }, 3000);
+        assert.deepEqual(outcome.kind === "made" && [outcome.row.workspace_id, outcome.row.project_id], [
+          w2.id,
+          uuid(3),
+        ]);
+      }
+      for (const place of [
+        { workspace: uuid(9) },
+        { project: uuid(9) },
+        { workspace: "New", project: uuid(9) },
+        { workspace: "New", project: uuid(3) },
+        { workspace: workspace.id, project: uuid(3) },
+        { workspace: uuid(9), project: "New" },
+        { workspace: "New", owner_user_id: "nobody" },
+      ]) {
+        assert.deepEqual(
+          await store.placeDeployment({ name: "none", ...place }, 3000),
+          { kind: "parent_not_found" },
+          JSON.stringify(place),
+        );
+      }
+      assert.equal(await store.getDeployment("none"), null);
+      assert.deepEqual(
+        (await store.listWorkspaces(organization.id)).map(({ id }) => id).sort(),
+        [workspace.id, w2.id].sort(),
+      );
+      // Elsewhere, and gone.
+      await store.deleteWorkspace(w2.id, 4000);
+      assert.equal((await store.placeDeployment({ name: "d", project: uuid(3) }, 4000)).kind, "parent_not_found");
+      assert.equal((await store.placeDeployment({ name: "d", workspace: w2.id }, 4000)).kind, "parent_not_found");
+    });
+
+    test("make nothing beside what is there under another name", async (store) => {
+      const { organization, workspace, project } = await store.ensureDefaults(1000);
+      await store.renameWorkspace(workspace.id, "First");
+      await store.renameProject(project.id, "Main");
+      const w2 = await aWorkspace(store, "w2");
+      for (const place of [{}, { workspace: "First" }, { workspace: "w2" }, { project: "Bots" }]) {
+        const outcome = await store.placeDeployment({ name: `in ${JSON.stringify(place)}`, ...place }, 3000);
+        const wanted = place.workspace === "w2" ? w2.id : workspace.id;
+        assert.equal(outcome.kind === "made" && outcome.row.workspace_id, wanted);
+      }
+      assert.deepEqual(
+        (await store.listWorkspaces(organization.id)).map(({ id }) => id).sort(),
+        [workspace.id, "w2"].sort(),
+      );
+      assert.deepEqual(
+        (await store.listProjects([workspace.id])).map(({ name }) => name),
+        ["Bots", "Main"],
+      );
+    });
+
+    test("keep owner and sharing until they are changed", async (store) => {
+      for (const id of ["u1", "u2"]) await store.createUser(aUser(id));
+      const made = await store.placeDeployment({ name: "d", owner_user_id: "u1", shared: true }, 1000);
+      assert.ok(made.kind === "made");
+      assert.deepEqual([made.row.owner_user_id, made.row.shared], ["u1", true]);
+      assert.deepEqual(await store.placeDeployment({ name: "d", owner_user_id: "u2", shared: false }, 2000), made);
+      assert.deepEqual(await store.updateDeployment("d", { shared: false }), { ...made.row, shared: false });
+      assert.deepEqual(await store.updateDeployment("d", { owner_user_id: "u2" }), {
+        ...made.row,
+        shared: false,
+        owner_user_id: "u2",
+      });
+      assert.equal(await store.updateDeployment("d", { owner_user_id: "u9" }), null);
+      assert.equal((await store.updateDeployment("d", { owner_user_id: null }))?.owner_user_id, null);
+      assert.equal(await store.updateDeployment("e", { shared: true }), null);
+    });
+  });
+
+  api.describe("API keys", () => {
+    test("come with what they reach, as it is now", async (store) => {
+      const { organization, workspace, project } = await store.ensureDefaults(1000);
+      assert.equal(await store.hasKeys(), false);
+      const w2 = await aWorkspace(store, "w2");
+      const p2 = { id: "p2", workspace_id: "w2", name: "P2", created_at: 2000, deleted_at: null };
+      await store.createProject(p2);
+      const key = aKey(organization.id, { description: "of a test", expires_at: 5000 });
+      const memberships: MembershipRow[] = [
+        { subject_id: "key", scope_id: organization.id, permissions: ["organization:read"] },
+        { subject_id: "key", scope_id: "w2", permissions: ["runs:read", "feedback:read"] },
+      ];
+      assert.deepEqual(await store.createKey(key, memberships), { kind: "made" });
+      assert.equal(await store.hasKeys(), true);
+      const grants = await store.findKey("hash of key");
+      assert.deepEqual(grants?.key, key);
+      assert.deepEqual(byScope(grants?.memberships), byScope(memberships));
+      assert.deepEqual(grants?.workspaces, [workspace, w2]);
+      assert.deepEqual(grants?.projects, [project, p2]);
+      assert.equal(await store.findKey("hash of nothing"), null);
+      assert.deepEqual(await store.listKeys(organization.id), [key]);
+      assert.deepEqual(await store.listKeys("other"), []);
+
+      await store.deleteProject("p2", 3000);
+      assert.deepEqual((await store.findKey("hash of key"))?.projects, [project]);
+      await store.deleteWorkspace("w2", 3000);
+      assert.deepEqual((await store.findKey("hash of key"))?.workspaces, [workspace]);
+    });
+
+    test("refuse a short form that is taken and what is not there, writing nothing", async (store) => {
+      const { organization } = await store.ensureDefaults(1000);
+      await aWorkspace(store, "gone");
+      await store.deleteWorkspace("gone", 2000);
+      const first = aKey(organization.id);
+      assert.deepEqual(await store.createKey(first, []), { kind: "made" });
+      const second = { ...aKey(organization.id, { id: "k2" }), short_key: first.short_key };
+      const outcomes: [ApiKeyRow, string | null, string][] = [
+        [second, null, "short_key_taken"],
+        [aKey("other", { id: "k2" }), null, "parent_not_found"],
+        [aKey(organization.id, { id: "k2", kind: "pt", user_id: "nobody" }), null, "parent_not_found"],
+        [aKey(organization.id, { id: "k2" }), "nowhere", "parent_not_found"],
+        [aKey(organization.id, { id: "k2" }), "gone", "parent_not_found"],
+      ];
+      for (const [key, scope_id, kind] of outcomes) {
+        const granted = [
+          { subject_id: "k2", scope_id: scope_id ?? organization.id, permissions: ["runs:read" as const] },
+        ];
+        assert.deepEqual(await store.createKey(key, granted), { kind });
+      }
+      assert.deepEqual(await store.listKeys(organization.id), [first]);
+      assert.deepEqual(await store.listMemberships("k2"), []);
+      assert.equal(await store.findKey("hash of k2"), null);
+    });
+
+    test("have one short form each, also when several are made at once", async (store) => {
+      const { organization } = await store.ensureDefaults(1000);
+      const keys = times(6, (i) => ({ ...aKey(organization.id, { id: `k${i}` }), short_key: "gr_sk_...same" }));
+      const kinds = await Promise.all(keys.map(async (key) => (await store.createKey(key, [])).kind));
+      assert.deepEqual(kinds.sort(), ["made", ...times(5, () => "short_key_taken")]);
+      assert.equal((await store.listKeys(organization.id)).length, 1);
+    });
+
+    test("are revoked by id or short form, once", async (store) => {
+      const { organization } = await store.ensureDefaults(1000);
+      for (const id of ["k1", "k2"]) await store.createKey(aKey(organization.id, { id }), []);
+      assert.equal((await store.revokeKey(organization.id, "k1", 3000))?.revoked_at, 3000);
+      assert.equal((await store.revokeKey(organization.id, "gr_sk_...k2", 3000))?.id, "k2");
+      assert.equal((await store.revokeKey(organization.id, "k1", 4000))?.revoked_at, 3000);
+      assert.equal(await store.revokeKey(organization.id, "k3", 4000), null);
+      assert.equal(await store.revokeKey("other", "k1", 4000), null);
+      assert.equal((await store.findKey("hash of k1"))?.key.revoked_at, 3000);
+    });
+
+    test("note their use at most once a minute", async (store) => {
+      const { organization } = await store.ensureDefaults(1000);
+      await store.createKey(aKey(organization.id), []);
+      const used = async (now: number): Promise<number | null | undefined> => {
+        await store.touchKey("key", now);
+        return (await store.findKey("hash of key"))?.key.last_used_at;
+      };
+      assert.equal(await used(100_000), 100_000);
+      assert.equal(await used(159_999), 100_000);
+      assert.equal(await used(160_000), 160_000);
+      await store.touchKey("nothing", 1000);
+    });
+
+    test("of a user have the user's memberships, and end with the user", async (store) => {
+      const { organization } = await store.ensureDefaults(1000);
+      await store.createUser(aUser("u1"));
+      const key = aKey(organization.id, { kind: "pt", user_id: "u1" });
+      assert.deepEqual(await store.createKey(key, []), { kind: "made" });
+      const membership: MembershipRow = { subject_id: "u1", scope_id: organization.id, permissions: ["runs:read"] };
+      await store.setMembership(membership);
+      assert.deepEqual((await store.findKey("hash of key"))?.memberships, [membership]);
+      assert.equal((await store.deleteUser("u1", 3000))?.deleted_at, 3000);
+      assert.equal(await store.findKey("hash of key"), null);
+      assert.equal((await store.listKeys(organization.id))[0]?.revoked_at, 3000);
+      assert.deepEqual(await store.listMemberships("u1"), []);
+      const late = { ...aKey(organization.id, { id: "late" }), kind: "pt" as const, user_id: "u1" };
+      assert.deepEqual(await store.createKey(late, []), { kind: "parent_not_found" });
+    });
+  });
+
+  api.describe("workspaces and projects", () => {
+    test("have names of their own among what is not deleted", async (store) => {
+      const { organization, workspace } = await store.ensureDefaults(1000);
+      const w2 = await aWorkspace(store, "w2");
+      assert.equal((await store.createWorkspace({ ...w2, id: "w3" })).kind, "name_taken");
+      assert.equal((await store.createWorkspace({ ...w2, id: "w3", organization_id: "x" })).kind, "parent_not_found");
+      assert.equal((await store.renameWorkspace("w2", "Default")).kind, "name_taken");
+      assert.equal((await store.renameWorkspace("w9", "Other")).kind, "not_found");
+      assert.deepEqual(await store.renameWorkspace("w2", w2.name), { kind: "made", row: w2 });
+      assert.deepEqual(await store.renameWorkspace("w2", "a"), { kind: "made", row: { ...w2, name: "a" } });
+      assert.deepEqual(
+        (await store.listWorkspaces(organization.id)).map(({ name }) => name),
+        ["Default", "a"],
+      );
+      assert.equal((await store.deleteWorkspace("w2", 3000))?.name, "a");
+      assert.equal(await store.deleteWorkspace("w2", 4000), null);
+      assert.equal((await store.renameWorkspace("w2", "b")).kind, "not_found");
+      assert.equal((await store.renameWorkspace(workspace.id, "a")).kind, "made");
+      assert.deepEqual(await store.listWorkspaces("other"), []);
+    });
+
+    test("are made once when several ask at once", async (store) => {
+      const { organization } = await store.ensureDefaults(1000);
+      const row = { organization_id: organization.id, name: "One", created_at: 2000, deleted_at: null };
+      const kinds = await Promise.all(
+        times(5, async (i) => (await store.createWorkspace({ ...row, id: `w${i}` })).kind),
+      );
+      assert.deepEqual(kinds.sort(), ["made", ...times(4, () => "name_taken")]);
+    });
+
+    test("hold projects, which go with their workspace", async (store) => {
+      const { workspace, project } = await store.ensureDefaults(1000);
+      await aWorkspace(store, "w2");
+      const row = { id: "p1", workspace_id: "w2", name: "Default", created_at: 2000, deleted_at: null };
+      assert.deepEqual(await store.createProject(row), { kind: "made", row });
+      assert.equal((await store.createProject({ ...row, id: "p2" })).kind, "name_taken");
+      assert.equal((await store.createProject({ ...row, id: "p2", workspace_id: "w9" })).kind, "parent_not_found");
+      await store.createProject({ ...row, id: "p2", name: "A" });
+      assert.equal((await store.renameProject("p2", "Default")).kind, "name_taken");
+      assert.equal((await store.renameProject("p9", "B")).kind, "not_found");
+      assert.deepEqual(await store.renameProject("p2", "B"), { kind: "made", row: { ...row, id: "p2", name: "B" } });
+      const names = async (...ids: string[]): Promise<string[]> =>
+        (await store.listProjects(ids)).map(({ name, workspace_id }) => `${workspace_id === "w2" ? 2 : 1} ${name}`);
+      assert.deepEqual((await names("w2", workspace.id)).sort(), ["1 Default", "2 B", "2 Default"]);
+      assert.equal((await store.deleteProject("p1", 3000))?.deleted_at, 3000);
+      assert.equal(await store.deleteProject("p1", 3000), null);
+      assert.deepEqual(await names("w2"), ["2 B"]);
+      await store.deleteWorkspace("w2", 4000);
+      assert.deepEqual(await names("w2", workspace.id), ["1 Default"]);
+      assert.equal((await store.createProject({ ...row, id: "p3" })).kind, "parent_not_found");
+      assert.deepEqual(await store.listProjects([]), []);
+      assert.deepEqual(await store.listProjects([workspace.id]), [project]);
+    });
+  });
+
+  api.describe("users and memberships", () => {
+    test("are found by id and email", async (store) => {
+      const ada = aUser("u1", { name: "Ada" });
+      assert.deepEqual(await store.createUser(ada), { kind: "made", row: ada });
+      assert.equal((await store.createUser({ ...ada, id: "u2" })).kind, "name_taken");
+      for (const id of ["n1", "n2"]) assert.equal((await store.createUser(aUser(id, { email: null }))).kind, "made");
+      assert.deepEqual(await store.getUser("u1"), ada);
+      assert.deepEqual(await store.getUser("u1@example.com"), ada);
+      assert.equal(await store.getUser("u9"), null);
+      assert.deepEqual(await store.deleteUser("u1", 3000), { ...ada, deleted_at: 3000 });
+      assert.equal(await store.deleteUser("u1", 4000), null);
+      assert.equal(await store.getUser("u1"), null);
+      assert.equal(await store.getUser("u1@example.com"), null);
+      assert.equal((await store.createUser({ ...ada, id: "u2" })).kind, "made");
+    });
+
+    test("are members by what they may do", async (store) => {
+      const { organization } = await store.ensureDefaults(1000);
+      await aWorkspace(store, "w2");
+      for (const id of ["u2", "u1", "u3"]) await store.createUser(aUser(id));
+      await store.createUser(aUser("u0", { email: null }));
+      assert.deepEqual(await store.listUsers(organization.id), []);
+      const on = (subject_id: string, scope_id: string, ...permissions: MembershipRow["permissions"]) =>
+        store.setMembership({ subject_id, scope_id, permissions });
+      await on("u2", organization.id, "organization:read");
+      await on("u1", "w2", "runs:read");
+      await on("u0", "w2", "runs:read");
+      await on("u3", "elsewhere", "runs:read");
+      const members = async (): Promise<string[]> => (await store.listUsers(organization.id)).map(({ id }) => id);
+      assert.deepEqual(await members(), ["u1", "u2", "u0"]);
+      assert.deepEqual(await store.listUsers("other"), []);
+      await on("u1", "w2", "runs:read", "runs:create");
+      assert.deepEqual(await store.listMemberships("u1"), [
+        { subject_id: "u1", scope_id: "w2", permissions: ["runs:read", "runs:create"] },
+      ]);
+      await on("u1", "w2");
+      assert.deepEqual(await store.listMemberships("u1"), []);
+      assert.deepEqual(await members(), ["u2", "u0"]);
+      await store.deleteUser("u2", 3000);
+      assert.deepEqual(await members(), ["u0"]);
+    });
+
+    test("keep the last names of what was deleted", async (store) => {
+      const { project } = await store.ensureDefaults(1000);
+      await aWorkspace(store, "w2");
+      await store.renameWorkspace("w2", "=SUM(A1:A9)");
+      await store.deleteWorkspace("w2", 3000);
+      await store.createUser(aUser("u1"));
+      await store.deleteUser("u1", 3000);
+      await store.createUser(aUser("u2", { email: null }));
+      const names = await store.names({
+        workspaces: ["w2", "w9"],
+        projects: [project.id, project.id],
+        users: ["u1", "u2", "u9"],
+      });
+      assert.deepEqual([...names.workspaces], [["w2", "=SUM(A1:A9)"]]);
+      assert.deepEqual([...names.projects], [[project.id, "Default"]]);
+      assert.deepEqual([...names.users].sort(), [
+        ["u1", "u1@example.com"],
+        ["u2", null],
+      ]);
+      const none = await store.names({});
+      assert.deepEqual([none.workspaces.size, none.projects.size, none.users.size], [0, 0, 0]);
+    });
+  });
+}
+
+const byScope = (memberships: readonly MembershipRow[] = []): MembershipRow[] =>
+  [...memberships].sort((a, b) => (a.scope_id < b.scope_id ? -1 : 1));

@@ -1,0 +1,309 @@
+/** Traces and counting them: what is counted equals what is stored, whatever is sealed and whenever rows come. */
+import assert from "node:assert/strict";
+import type { TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageRow } from "../../../lib/platform-storage.ts";
+import type { Storage } from "../../../lib/storage.ts";
+import { dice } from "../workload.ts";
+import {
+  anAssistant,
+  aThread,
+  claimNext,
+  claimTerms,
+  create,
+  created,
+  here,
+  newRun,
+  type StorageTest,
+  type SuiteApi,
+} from "./material.ts";
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
+const trace: TraceTerms = { workspace_id: "w1", project_id: "p1", counted: true };
+
+function aTrace(trace_id: string, started_at: number, more: Partial<TraceRow> = {}): TraceRow {
+  const rest = { thread_id: null, workspace_id: "w1", project_id: "p1", user_id: "u1", api_key: "k1", counted: true };
+  return { trace_id, started_at, ...rest, ...more };
+}
+
+function aQuery(more: Partial<UsageQuery> = {}): UsageQuery {
+  const all = { start: 0, end: 30 * DAY, origin: 0, stride_ms: DAY };
+  return { workspace_ids: ["w1"], group_by: "workspace", ...all, ...more };
+}
+
+/** The answer as the definition has it: one row after the other. */
+function counted(traces: readonly TraceRow[], query: UsageQuery): UsageRow[] {
+  const column = { workspace: "workspace_id", project: "project_id", user: "user_id", api_key: "api_key" } as const;
+  const rows = new Map<string, { bucket: number; dimension: string | null; traces: number }>();
+  for (const row of traces) {
+    if (!row.counted || !query.workspace_ids.includes(row.workspace_id)) continue;
+    if (row.started_at < query.start || row.started_at >= query.end) continue;
+    const bucket = Math.floor((row.started_at - query.origin) / query.stride_ms);
+    const dimension = row[column[query.group_by]];
+    const key = JSON.stringify([bucket, dimension]);
+    const known = rows.get(key) ?? { bucket, dimension, traces: 0 };
+    known.traces++;
+    rows.set(key, known);
+  }
+  const points = (text: string): number[] => [...text].map((char) => char.codePointAt(0) as number);
+  const compare = (a: string | null, b: string | null): number => {
+    if (a === null || b === null) return Number(a === null) - Number(b === null);
+    const [left, right] = [points(a), points(b)];
+    const at = left.findIndex((point, i) => point !== right[i]);
+    if (at < 0) return left.length - right.length;
+    return right[at] === undefined ? 1 : (left[at] as number) - (right[at] as number);
+  };
+  return [...rows.values()].sort((a, b) => a.bucket - b.bucket || compare(a.dimension, b.dimension));
+}
+
+async function sealAll(storage: Storage, before: number): Promise<void> {
+  while (await storage.sealUsage(before));
+}
+
+export function usageTests(api: SuiteApi, test: StorageTest): void {
+  /** How many traces there are in all, by one hour each. */
+  const total = async (storage: Storage, workspace_ids: readonly string[] = ["w1"]): Promise<number> => {
+    const rows = await storage.countUsage(aQuery({ workspace_ids, end: 1000 * DAY, stride_ms: HOUR }));
+    return rows.reduce((sum, row) => sum + row.traces, 0);
+  };
+
+  api.describe("the trace of a run", () => {
+    test("is left by its first attempt, whoever claims it, with what the run was made with", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const claim = { token: "w", lease_until: 5000, trace };
+      const by = { user_id: "u1", api_key: "k1" };
+      await created(storage, assistant, "t", "r1", { claim, run: by });
+      assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1100, { thread_id: "t" }));
+
+      await aThread(storage, "t2");
+      await created(storage, assistant, "t2", "r2", { run: { created_at: 1200 } });
+      assert.equal(await storage.getTrace("r2"), null);
+      const later = { ...trace, counted: false, project_id: "p2" };
+      assert.ok(await claimNext(storage, here, { ...claimTerms("x"), now: 3000, trace: later }));
+      const second = { thread_id: "t2", project_id: "p2", user_id: null, api_key: null, counted: false };
+      assert.deepEqual(await storage.getTrace("r2"), aTrace("r2", 3000, second));
+      assert.equal(await storage.getTrace("r3"), null);
+      assert.equal(await total(storage), 1);
+    });
+
+    test("of a stateless run names no thread", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const made = await storage.createRun(here, {
+        run: newRun("hidden", "r1", { temporary: true }),
+        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        create_thread: { thread_id: "hidden", metadata: {}, config: {}, hidden: true },
+        claim: { token: "w", lease_until: 5000, trace },
+        now: 1100,
+      });
+      assert.equal(made.kind, "created");
+      assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1100, { user_id: null, api_key: null }));
+    });
+
+    test("is one, however often the run is started, and stays when the run goes", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await created(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
+      // Put back, so that its next attempt is the first again; then lost, so that the one after is the second.
+      assert.equal(await storage.requeueRun(here, { thread_id: "t", run_id: "r1", token: "a" }, 2000), true);
+      const again = { ...claimTerms("b"), now: 3000, lease_until: 4000, trace: { ...trace, project_id: "p2" } };
+      assert.equal((await claimNext(storage, here, again))?.run.attempt, 1);
+      assert.equal((await claimNext(storage, here, { ...again, token: "c", now: 5000 }))?.run.attempt, 2);
+      assert.equal((await storage.getTrace("r1"))?.started_at, 1100);
+      assert.equal((await storage.getTrace("r1"))?.project_id, "p1");
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 6000);
+      assert.equal(await storage.getRun(here, "r1"), null);
+      assert.ok(await storage.getTrace("r1"));
+      assert.equal(await total(storage), 1);
+    });
+
+    test("is not left by runs that are only to be ended, nor without terms", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await create(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 2000 } });
+      assert.equal(await storage.getTrace("r1"), null);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1500);
+      assert.ok(await claimNext(storage, here, { ...claimTerms("b"), trace }));
+      assert.equal(await storage.getTrace("r1"), null);
+      // Its first attempt was not traced: later ones are not either.
+      await aThread(storage, "t2");
+      await create(storage, assistant, "t2", "r2", { claim: { token: "c", lease_until: 2000 } });
+      const second = await claimNext(storage, here, { ...claimTerms("d"), trace });
+      assert.deepEqual([second?.run.run_id, second?.run.attempt], ["r2", 2]);
+      assert.equal(await storage.getTrace("r2"), null);
+      assert.equal(await total(storage), 0);
+    });
+
+    test("is counted once in an hour that is sealed already", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await sealAll(storage, 2 * DAY);
+      await created(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
+      assert.equal(await total(storage), 1);
+      assert.equal(await storage.requeueRun(here, { thread_id: "t", run_id: "r1", token: "a" }, 2000), true);
+      assert.ok(await claimNext(storage, here, { ...claimTerms("b"), now: 3000, trace }));
+      assert.equal(await total(storage), 1);
+      await aThread(storage, "t2");
+      await created(storage, assistant, "t2", "r2");
+      assert.ok(await claimNext(storage, here, { ...claimTerms("c"), trace: { ...trace, counted: false } }));
+      await aThread(storage, "t3");
+      await created(storage, assistant, "t3", "r3");
+      assert.ok(await claimNext(storage, here, { ...claimTerms("d"), trace }));
+      assert.equal(await total(storage), 2);
+    });
+
+    test("adds up the tokens and costs that are reported", async (storage) => {
+      assert.equal(await storage.getTraceUsage("r1"), null);
+      await storage.addTraceUsage("r1", { tokens_in: 1, tokens_out: 1, cost_usd: 1 });
+      await storage.addTraces([aTrace("r1", 1000), aTrace("r2", 1000)]);
+      assert.deepEqual(await storage.getTraceUsage("r1"), { tokens_in: 0, tokens_out: 0, cost_usd: 0 });
+      await storage.addTraceUsage("r1", { tokens_in: 10, tokens_out: 2, cost_usd: 0.25 });
+      await storage.addTraceUsage("r1", { tokens_in: 5, tokens_out: 0, cost_usd: 0.5 });
+      assert.deepEqual(await storage.getTraceUsage("r1"), { tokens_in: 15, tokens_out: 2, cost_usd: 0.75 });
+      assert.deepEqual(await storage.getTraceUsage("r2"), { tokens_in: 0, tokens_out: 0, cost_usd: 0 });
+    });
+  });
+
+  api.describe("usage", () => {
+    test("counts from the start up to the end, which is outside", async (storage) => {
+      assert.equal(await storage.firstCounted(), null);
+      const times = [HOUR - 1, HOUR, 2 * HOUR - 1, 2 * HOUR, 3 * HOUR];
+      await storage.addTraces(times.map((at) => aTrace(`at ${at}`, at)));
+      await storage.addTraces([
+        aTrace("off", 0, { counted: false }),
+        aTrace("elsewhere", HOUR, { workspace_id: "w2" }),
+      ]);
+      assert.equal(await storage.firstCounted(), HOUR - 1);
+      for (const sealed of [0, 2 * HOUR, 5 * HOUR]) {
+        await sealAll(storage, sealed);
+        const inside = aQuery({ start: HOUR, end: 3 * HOUR, origin: HOUR, stride_ms: HOUR });
+        assert.deepEqual(await storage.countUsage(inside), [
+          { bucket: 0, dimension: "w1", traces: 2 },
+          { bucket: 1, dimension: "w1", traces: 1 },
+        ]);
+        const millisecond = aQuery({ start: 2 * HOUR - 1, end: 2 * HOUR, origin: HOUR, stride_ms: HOUR });
+        assert.deepEqual(await storage.countUsage(millisecond), [{ bucket: 0, dimension: "w1", traces: 1 }]);
+        assert.deepEqual(await storage.countUsage(aQuery({ start: 4 * HOUR })), []);
+        assert.deepEqual(await storage.countUsage(aQuery({ workspace_ids: [] })), []);
+        assert.deepEqual(await storage.countUsage(aQuery({ workspace_ids: ["w1", "w1", "no"] })), [
+          { bucket: 0, dimension: "w1", traces: 5 },
+        ]);
+      }
+    });
+
+    test("is ordered by code point, null last", async (storage) => {
+      const users = [null, "b", "a", "B", "\u{10000}", "\uffee", "aa", null];
+      const traces = users.map((user_id, i) => aTrace(`r${i}`, DAY, { user_id }));
+      await storage.addTraces(traces);
+      for (const sealed of [0, 10 * DAY]) {
+        await sealAll(storage, sealed);
+        const rows = await storage.countUsage(aQuery({ group_by: "user" }));
+        assert.deepEqual(
+          rows.map((row) => row.dimension),
+          ["B", "a", "aa", "b", "\uffee", "\u{10000}", null],
+        );
+        assert.equal(rows.at(-1)?.traces, 2);
+      }
+    });
+
+    test("counts an id once, also in sealed hours and in one call", async (storage) => {
+      await storage.addTraces([aTrace("r1", 1000), aTrace("r1", 2 * DAY), aTrace("r2", 1000)]);
+      await storage.addTraces([aTrace("r1", DAY, { workspace_id: "w2" })]);
+      await storage.addTraces([]);
+      assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1000));
+      await sealAll(storage, 10 * DAY);
+      await storage.addTraces([aTrace("r2", 1000), aTrace("r3", DAY), aTrace("r3", DAY), aTrace("r4", 20 * DAY)]);
+      await storage.addTraces([aTrace("r3", DAY), aTrace("off", DAY, { counted: false })]);
+      assert.equal(await total(storage), 4);
+      await sealAll(storage, 30 * DAY);
+      assert.equal(await total(storage), 4);
+      assert.equal(await total(storage, ["w2"]), 0);
+    });
+
+    test("takes thousands of traces at once", async (storage) => {
+      await sealAll(storage, DAY);
+      await storage.addTraces(Array.from({ length: 2345 }, (_, i) => aTrace(`r${i}`, i * 60_000)));
+      assert.equal(await total(storage), 2345);
+    });
+
+    test("is sealed a day at a time, over gaps at once, and by several at once only once", async (storage) => {
+      const days = [3, 3.5, 4, 400];
+      await storage.addTraces(days.map((day, i) => aTrace(`r${i}`, day * DAY + 5)));
+      const turns = async (before: number): Promise<number> => {
+        let count = 1;
+        while (await storage.sealUsage(before)) count++;
+        return count;
+      };
+      assert.equal(await turns(401 * DAY + HOUR - 1), 3);
+      assert.equal(await total(storage), 4);
+      assert.equal(await storage.sealUsage(401 * DAY), false);
+      assert.equal(await storage.sealUsage(5), false);
+      assert.equal(await total(storage), 4);
+
+      await storage.addTraces([500, 501, 502, 503].map((day) => aTrace(`r${day}`, day * DAY)));
+      await Promise.all(Array.from({ length: 5 }, () => sealAll(storage, 510 * DAY)));
+      assert.equal(await total(storage), 8);
+    });
+
+    test("leaves the hour that has not closed", async (storage) => {
+      await storage.addTraces([aTrace("r1", 2 * HOUR), aTrace("r2", 3 * HOUR)]);
+      assert.equal(await storage.sealUsage(3 * HOUR + 5), false);
+      await storage.addTraces([aTrace("r3", 2 * HOUR), aTrace("r4", 3 * HOUR)]);
+      await sealAll(storage, 10 * HOUR);
+      assert.deepEqual(await storage.countUsage(aQuery({ stride_ms: HOUR })), [
+        { bucket: 2, dimension: "w1", traces: 2 },
+        { bucket: 3, dimension: "w1", traces: 2 },
+      ]);
+    });
+
+    for (const seed of [1, 2]) {
+      test(`equals counting one by one, with any seal, seed ${seed}`, async (storage) => {
+        const { below, pick } = dice(seed);
+        const from = -2 * DAY;
+        const moment = (): number => {
+          const at = from + below(6 * DAY);
+          // Many at the very edge of an hour.
+          return pick([at, Math.floor(at / HOUR) * HOUR, Math.floor(at / HOUR) * HOUR - 1]);
+        };
+        const stored: TraceRow[] = [];
+        const add = async (count: number): Promise<void> => {
+          const more = Array.from({ length: count }, (_, i) =>
+            aTrace(`r${stored.length + i}`, moment(), {
+              workspace_id: pick(["w1", "w2", "w3"]),
+              project_id: pick(["p1", "p2", "\u{1f600}"]),
+              user_id: pick([null, "u1", "u2", "\uffee"]),
+              api_key: pick([null, "k1", "k2"]),
+              counted: below(10) > 0,
+            }),
+          );
+          stored.push(...more);
+          await storage.addTraces(more);
+        };
+        await add(200);
+        for (let round = 0; round < 150; round++) {
+          if (round % 5 === 0) await storage.sealUsage(from + round * HOUR + below(HOUR));
+          if (round % 7 === 0) await add(1 + below(20));
+          const start = moment();
+          const range = pick([1, 60_000, HOUR, 5 * HOUR, DAY, 3 * DAY, 7 * DAY]);
+          const stride_ms = pick([HOUR, DAY, 7 * DAY, 90_000]);
+          const query: UsageQuery = {
+            workspace_ids: pick([["w1"], ["w2", "w3"], ["w1", "w2", "w3"], ["w4"]]),
+            start,
+            end: start + 1 + below(range),
+            origin: Math.floor(start / pick([1, HOUR, DAY])) * pick([1, 1, 2]) + pick([0, 0, 5]),
+            stride_ms,
+            group_by: pick(GROUPS),
+          };
+          const aligned = { ...query, origin: Math.floor(start / DAY) * DAY, stride_ms: pick([HOUR, DAY]) };
+          for (const asked of [query, aligned]) {
+            assert.deepEqual(await storage.countUsage(asked), counted(stored, asked), JSON.stringify(asked));
+          }
+        }
+        assert.equal(
+          await storage.firstCounted(),
+          Math.min(...stored.filter((row) => row.counted).map((r) => r.started_at)),
+        );
+      });
+    }
+  });
+}
