@@ -1,0 +1,30 @@
+// Told about the ends of runs, and believes only what is signed (Standard Webhooks, npm package `standardwebhooks`).
+// Bun: PORT=4000 bun examples/webhook-receiver.ts; Deno: deno serve -A --port 4000 examples/webhook-receiver.ts
+import process from "node:process";
+import { Webhook, WebhookVerificationError } from "standardwebhooks";
+
+/** The `webhooks.signing_secret` of the server: `whsec_` and base64. */
+const webhook = new Webhook(process.env.WEBHOOK_SECRET ?? "");
+/** A delivery may come more than once, with the same id. Yours belongs into a database. */
+const seen = new Set<string>();
+
+async function receive(request: Request): Promise<Response> {
+  // The text as it came: parsed and written again it would be other bytes, with another signature.
+  const body = await request.text();
+  const headers = Object.fromEntries(request.headers);
+  let run: { readonly run_id: string; readonly status: string };
+  try {
+    run = webhook.verify(body, headers) as typeof run;
+  } catch (error) {
+    if (!(error instanceof WebhookVerificationError)) throw error;
+    console.log(`Refused: ${error.message}`);
+    return new Response("This is not signed with our secret", { status: 401 });
+  }
+  const id = headers["webhook-id"] as string;
+  if (seen.has(id)) console.log(`Again: ${id}`);
+  else console.log(`Run ${run.run_id}: ${run.status}`);
+  seen.add(id);
+  return new Response(null, { status: 204 });
+}
+
+export default { port: Number(process.env.PORT ?? 4000), hostname: "127.0.0.1", fetch: receive };
