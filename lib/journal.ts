@@ -70,6 +70,8 @@ export function createJournal(options: JournalOptions): Journal {
   let saving: Promise<void> | null = null;
   let cancelTimer: (() => void) | null = null;
   let closed = false;
+  // A save came to nothing: what comes after it must not be stored without it.
+  let broken = false;
 
   tape.stored = framed;
   tape.attempt = run.attempt;
@@ -96,12 +98,13 @@ export function createJournal(options: JournalOptions): Journal {
   const dirty = (all: boolean): boolean => frames.length > 0 || ((all || !held) && checkpoints.dirty());
 
   function saveSoon(): void {
-    if (cancelTimer || saving || closed || !dirty(false)) return;
+    if (cancelTimer || saving || closed || broken || !dirty(false)) return;
     cancelTimer = ambient.timer(framed ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
   /** One save at a time. */
   function save(all: boolean): Promise<void> {
+    if (broken) return Promise.resolve();
     if (saving) return saving.then(() => (dirty(all) && !lost() ? save(all) : undefined));
     cancelTimer?.();
     cancelTimer = null;
@@ -118,8 +121,9 @@ export function createJournal(options: JournalOptions): Journal {
       const kept = await options.insist(() => storage.saveProgress(scope, claimed.lease, progress, ambient.now()));
       if (kept) return shown(progress);
     } catch {
-      // What comes after it cannot be stored without it: the run is left to be taken up again.
+      // The run is left to be taken up again.
     }
+    broken = true;
     options.onLost();
   }
 

@@ -90,6 +90,8 @@ export async function threadStream(
   let resumed = after;
   // The last id of the run told last: the place of what tells that a run is gone, as no row says where that was.
   let mark = after ? idOf(after.seq, after.frame) : null;
+  // The run it is of: what is told later, but was before it, must not lead a reader back there.
+  let furthest: Entry | undefined;
   // The last run that is not to be looked for.
   let top = 0;
   // There may be more runs, or more of them may have started.
@@ -242,7 +244,10 @@ export async function threadStream(
     const { seq, run_id, started_at } = entry.run;
     const status = end?.status ?? "";
     if (started_at !== null) start(source, null);
-    if (end && status !== "rollback") mark = idOf(seq, end.id);
+    if (end && status !== "rollback" && !(furthest && inOrder(entry, furthest) < 0)) {
+      mark = idOf(seq, end.id);
+      furthest = entry;
+    }
     const told: (readonly [event: string, data: unknown])[] = [];
     if (shown.has("lifecycle")) told.push(["lifecycle", { event: LIFE[status], run_id, status }]);
     // The states that earlier runs left are not the thread's any more.

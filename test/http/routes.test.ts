@@ -316,7 +316,7 @@ describe("routes", () => {
     const visitor = { user_id, api_key: "gr_pt_...abcd", guest: false, still: async () => true };
     const { send, calls } = fake({ visitor });
     await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": "3" });
-    const configurable = { "x-webhook-depth": "3" };
+    const configurable = {};
     assert.deepEqual(calls[0]?.[3], { configurable, user_id, api_key: "gr_pt_...abcd", webhook_depth: 3 });
     for (const sent of ["-1", "1.5", "x", "", "10000"]) {
       assert.equal((await send("POST", "/runs", { assistant_id: "g" }, { "x-webhook-depth": sent })).status, 422);
