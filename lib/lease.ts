@@ -27,7 +27,8 @@ export interface HeldLease {
 
 /**
  * Renewals that fail, or are not answered, count as a lost lease shortly before it is over: somebody else may take the run
- * then. But not before they have failed for a while: an event loop that stood still says nothing about the store.
+ * then. But not before they have failed for a while: an event loop that stood still says nothing about the store. Where nobody
+ * else can take it, only a renewal that is refused means a loss.
  */
 export function holdLease(options: LeaseOptions): HeldLease {
   const { storage, scope, ambient, lease, lease_ms } = options;
@@ -56,7 +57,7 @@ export function holdLease(options: LeaseOptions): HeldLease {
     ambient.log({ level: "warn", message: "a lease was not renewed", run_id: lease.run_id, error });
     const now = ambient.now();
     failingSince ??= now;
-    if (now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
+    if (!storage.alone && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
     else schedule(lease_ms / 20);
   }
 

@@ -426,6 +426,8 @@ export interface RunQuery {
 export interface Storage extends PlatformStorage {
   /** The accounts that are kept beside. */
   readonly identity: IdentityStore;
+  /** The process that becomeWorker has told true is the only one, whatever the clocks say: nobody takes up its runs while it lives. */
+  readonly alone: boolean;
   /**
    * Brings the schema up to date. Throws a ConfigError when the database is newer than this code, damaged or not a
    * Greenroom database. Safe to call from several processes at once.

@@ -24,6 +24,8 @@ export interface SqlDriver {
    * it is held; false while another living process holds it. Undefined where processes share the work by leases.
    */
   exclusive?(): Promise<boolean>;
+  /** Whoever has that right has it alone, whatever the clocks say: nobody else can take up what it executes. Default false. */
+  readonly alone?: boolean;
   /** Wake-ups between processes that share the database; undefined where a process is alone. Carries ids, never data. */
   readonly signals?: Signals;
   /** Releases what the driver itself opened. A connection passed in by the host stays open. */

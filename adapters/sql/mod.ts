@@ -22,6 +22,7 @@ export type { Tables } from "./schema.ts";
 export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = tellingFull(driver);
   return {
+    alone: driver.alone ?? false,
     migrate: () => migrate(pipe),
     becomeWorker: adoption(pipe),
     async probe(now) {

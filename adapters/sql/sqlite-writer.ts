@@ -47,6 +47,7 @@ export function sqliteDriver(
   };
   return {
     dialect: "sqlite",
+    alone: !inMemory,
     async batch(statements) {
       refuseClosed();
       return await writer.batch(statements);

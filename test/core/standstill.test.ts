@@ -1,6 +1,7 @@
 /** A process that stood still for longer than its leases last takes nothing from under its own executors. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Executor, Job } from "../../lib/mod.ts";
 import { testClock } from "../suite/kit.ts";
 import { clockedService, type Faulty, faulty } from "./faulty.ts";
@@ -117,6 +118,26 @@ describe("a process that stood still", () => {
     await pass(clock);
     assert.deepEqual(ids(begun), [old.run_id, other.run_id, fresh.run_id]);
     settle(fresh.run_id);
+  });
+
+  it("keeps a run whose renewals fail for long, where nobody else can take it", async () => {
+    const { clock, ambient, executor, begun, standStill, settle } = world();
+    const { storage, faults } = faulty(Object.assign(nodeSqlite(":memory:"), { alone: true }));
+    await using kit = await clockedService(clock, { storage, executor, ambient });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const run = await runs.create(thread_id, request);
+    await pass(clock);
+    faults.renewLease = () => Promise.reject(new Error("no"));
+    standStill();
+    for (let i = 0; i < 30; i++) await pass(clock);
+    delete faults.renewLease;
+    for (let i = 0; i < 5; i++) await pass(clock);
+    assert.deepEqual(ids(begun), [run.run_id]);
+    assert.equal((await kit.service.metrics()).worker.leases_lost, 0);
+    settle(run.run_id);
+    await pass(clock);
+    assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
   it("starts a run once whose claim was not answered meanwhile", async () => {
