@@ -4,6 +4,8 @@ import type { Service } from "../../lib/service.ts";
 import { bare, messagesOf } from "./agent.ts";
 import type { RunNote, ThreadNote } from "./oracle/notes.ts";
 import { SWEPT_MS } from "./plan.ts";
+import { checkDeliveries, checkTokens, checkTraces } from "./platform/final.ts";
+import { passHours } from "./platform/hours.ts";
 import { Dice } from "./random.ts";
 import { pump, Reader } from "./stream.ts";
 import { ThreadReader } from "./thread-reader.ts";
@@ -46,6 +48,10 @@ export async function finalChecks(world: World): Promise<void> {
   );
   const answered = await world.scheduler.run(world.scheduler.now + 60_000, () => done || world.violations.length > 0);
   if (!answered) world.violation("final", "the last questions are not answered");
+  checkDeliveries(world);
+  checkTraces(world);
+  checkTokens(world);
+  if (plan.hours) await passHours(world);
   if (world.violations.length > 0 || plan.retention.frames_ms !== SWEPT_MS) return;
   if (await pass(SWEPT_MS + 2 * SWEEP_MS)) checkSwept(world);
 }

@@ -4,6 +4,7 @@ import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { sqliteDriver } from "../../adapters/sql/sqlite-writer.ts";
 import type { Ambient } from "../../lib/ambient.ts";
 import { createService, type Service } from "../../lib/service.ts";
+import type { Storage } from "../../lib/storage.ts";
 import { agentExecutor } from "./agent.ts";
 import { runBatch } from "./database.ts";
 import { Dice } from "./random.ts";
@@ -23,6 +24,9 @@ export class ConnectionLost extends Error {
 /** What an injected fault of the storage looks like to the code above it. */
 export class InjectedFault extends Error {}
 
+/** What feedback links start with. */
+export const BASE_URL = "https://agents.example";
+
 /** One life of a machine. */
 export class Process implements Owner {
   readonly name: string;
@@ -33,6 +37,8 @@ export class Process implements Owner {
   /** It was told to stop and takes no requests. */
   stopping = false;
   service: Service | null = null;
+  /** That of the service. */
+  storage: Storage | null = null;
   /** What clients wait for: told when the process dies. */
   readonly connections: Set<() => void> = new Set();
 
@@ -70,8 +76,10 @@ export class SimulatedNode {
     process.started = true;
     world.note(`${process.name} starts`);
     world.scheduler.at(this.#dice.between(1, 20), process, () => {
+      const storage = sqlStorage(this.#driver(process));
+      process.storage = storage;
       createService({
-        storage: sqlStorage(this.#driver(process)),
+        storage,
         executor: agentExecutor(world, process),
         worker: {
           concurrency: world.plan.concurrency,
@@ -79,6 +87,16 @@ export class SimulatedNode {
           run_timeout_ms: world.plan.run_timeout_ms,
         },
         retention: world.plan.retention,
+        public_base_url: BASE_URL,
+        feedback: { token_ttl_ms: world.plan.token_ttl_ms },
+        webhooks: {
+          transport: world.receivers.transport(process),
+          delivery: {
+            schedule_ms: world.plan.hooks.schedule_ms,
+            timeout_ms: world.plan.hooks.timeout_ms,
+            concurrency: world.plan.hooks.concurrency,
+          },
+        },
         limits: { pending_per_thread: world.plan.pending_per_thread },
         ambient: this.#ambient(process),
       }).then(
@@ -141,11 +159,16 @@ export class SimulatedNode {
     if (!process.started || process.paused) return;
     process.paused = true;
     this.#world.note(`${process.name} stands still for ${ms}`);
-    this.#world.oracle.executions.disturbed(process, this.#world.scheduler.now + ms);
+    this.#world.oracle.executions.standsStill(process, this.#world.scheduler.now + ms);
     this.#world.scheduler.at(ms, null, () => {
       if (!process.alive) return;
       this.#world.note(`${process.name} goes on`);
       this.#world.scheduler.resume(process);
+      // A machine that wakes has much to do: it may stand still again before it has caught up.
+      if (!this.#world.quiet && this.#dice.chance(0.5)) {
+        const again = this.#dice.between(500, 2 * this.#world.plan.lease_ms);
+        this.#world.scheduler.at(this.#dice.below(8), process, () => this.pause(again));
+      }
     });
   }
 
@@ -198,7 +221,7 @@ export class SimulatedNode {
     const dice = new Dice(plan.seed, `${process.name} storage`);
     const connection = world.connection(process);
     const wait = (ms: number, owner: Owner | null): Promise<void> =>
-      new Promise((resolve) => void scheduler.at(ms, owner, resolve));
+      new Promise((resolve) => void scheduler.at(ms, owner, resolve, plan.remote));
     const local = sqliteDriver(":memory:", () => connection, {
       defer: (fn) => scheduler.queue(dice.chance(0.3) ? dice.below(3) : 0, process, fn),
       timer: (ms, fn) => scheduler.at(ms, process, fn),
@@ -227,7 +250,7 @@ export class SimulatedNode {
       if (!process.alive) return never();
       if (on("delay")) {
         const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
-        world.oracle.executions.disturbed(process, scheduler.now + ms);
+        world.oracle.executions.storeFails(process, scheduler.now + ms);
         // On the wire it is late by itself: it may find another world, and its sender dead.
         await wait(ms, plan.remote ? null : process);
       }
@@ -238,7 +261,7 @@ export class SimulatedNode {
       }
       if (on("fail_before")) {
         world.note(`${process.name} ${kind} fails`);
-        world.oracle.executions.disturbed(process);
+        world.oracle.executions.storeFails(process);
         await wait(dice.below(5), process);
         throw new InjectedFault("the store could not be reached");
       }
@@ -250,13 +273,13 @@ export class SimulatedNode {
       }
       if (on("fail_after")) {
         world.note(`${process.name} ${kind} takes effect, and fails`);
-        world.oracle.executions.disturbed(process);
+        world.oracle.executions.storeFails(process);
         await wait(dice.below(5), process);
         throw new InjectedFault("the store did not answer");
       }
       if (on("delay", 0.5)) {
         const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
-        world.oracle.executions.disturbed(process, scheduler.now + ms);
+        world.oracle.executions.storeFails(process, scheduler.now + ms);
         await wait(ms, process);
       }
       return answer;
@@ -268,7 +291,9 @@ export class SimulatedNode {
       read: (statement) => call("read", () => inner.read(statement)),
       ...(plan.mode === "file"
         ? {
+            alone: true,
             async exclusive() {
+              if (!process.alive) return never();
               if (world.lockHolder && world.lockHolder !== process) return false;
               world.lockHolder = process;
               return true;

@@ -24,7 +24,13 @@ export type Fault =
   | "agent_hangs"
   | "agent_ignores_stop"
   /** Clients leave streams and waits before their end. */
-  | "disconnect";
+  | "disconnect"
+  /** Receivers of webhooks cannot be reached, or answer with errors. */
+  | "hook_fails"
+  /** Receivers of webhooks never answer. */
+  | "hook_hangs"
+  /** Receivers of webhooks take what is sent, and say otherwise or too late. */
+  | "hook_lies";
 
 export const FAULTS: readonly Fault[] = [
   "fail_before",
@@ -40,6 +46,9 @@ export const FAULTS: readonly Fault[] = [
   "agent_hangs",
   "agent_ignores_stop",
   "disconnect",
+  "hook_fails",
+  "hook_hangs",
+  "hook_lies",
 ];
 
 export interface Plan {
@@ -73,6 +82,18 @@ export interface Plan {
   readonly skew_ms: number;
   /** Which share of requests stops other runs. */
   readonly conflict: number;
+  /** Which share of runs has a webhook, and how those are delivered. */
+  readonly hooks: {
+    readonly share: number;
+    readonly schedule_ms: readonly number[];
+    readonly timeout_ms: number;
+    readonly concurrency: number;
+  };
+  /** Which share of runs has feedback keys, and how long their links live after the end. */
+  readonly feedback: number;
+  readonly token_ttl_ms: number;
+  /** Traces of other servers come in, and the machines sleep for hours: usage is summed by the hour. */
+  readonly hours: boolean;
 }
 
 /** Longer than a seed's work and the wait after it. */
@@ -112,5 +133,14 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     call_fault: dice.pick([0.01, 0.03, 0.08]),
     process_fault_ms: dice.pick([1_500, 4_000, 10_000]),
     conflict: dice.pick([0.1, 0.3, 0.6]),
+    hooks: {
+      share: dice.pick([0, 0.3, 0.8]),
+      schedule_ms: dice.pick([[], [200, 1_000], [0, 100, 500, 2_000]]),
+      timeout_ms: dice.pick([300, 1_500]),
+      concurrency: dice.pick([1, 3, 20]),
+    },
+    feedback: dice.pick([0, 0.3, 0.8]),
+    token_ttl_ms: dice.pick([2_000, 10_800_000]),
+    hours: dice.chance(0.15),
   };
 }

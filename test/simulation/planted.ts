@@ -6,16 +6,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { PLATFORM, type PlantedFault } from "./planted-platform.ts";
 
-export interface PlantedFault {
-  readonly name: string;
-  readonly file: string;
-  /** Stands in the file exactly once. */
-  readonly find: string;
-  readonly replace: string;
-  /** Why no behaviour that anybody may rely on changes; then it need not be found. */
-  readonly equivalent?: string;
-}
+export type { PlantedFault } from "./planted-platform.ts";
 
 export const PLANTED: readonly PlantedFault[] = [
   {
@@ -56,8 +49,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a worker has one token for all its claims",
     file: "lib/worker.ts",
-    find: "({ token: ambient.uuid(), lease_until",
-    replace: "({ token: ((executing as { token?: string }).token ??= ambient.uuid()), lease_until",
+    find: "    token: ambient.uuid(),\n    lease_until",
+    replace: "    token: ((executing as { token?: string }).token ??= ambient.uuid()),\n    lease_until",
   },
   {
     name: "eviction misses pending runs",
@@ -204,16 +197,44 @@ export const PLANTED: readonly PlantedFault[] = [
     find: "if (wait) await Promise.all(runs.map(settled));",
     replace: "",
   },
+  {
+    name: "a process that stood still does not know it",
+    file: "lib/worker.ts",
+    find: "    return claims.length + executions.length > 0;\n",
+    replace: "    return claims.length + executions.length < 0;\n",
+  },
+  {
+    name: "a process that stood still looks only once at what it holds",
+    file: "lib/worker.ts",
+    find: "    while (behind()) {\n",
+    replace: "    if (behind()) {\n",
+  },
+  {
+    name: "the end of a run claims the next one, whatever else is overdue",
+    file: "lib/worker.ts",
+    find: "if (stopping || !(backlog || blocked) || behind()) return null;",
+    replace: "if (stopping || !(backlog || blocked)) return null;",
+  },
+  {
+    name: "a run starts with its creation, whatever else is overdue",
+    file: "lib/worker.ts",
+    find: "if (!room() || backlog || claiming || behind()) return null;",
+    replace: "if (!room() || backlog || claiming) return null;",
+  },
+  ...PLATFORM,
 ];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 
 /** The code with the fault in it. Throws when the text to replace is not there exactly once. */
-export function plant({ name, file, find, replace }: PlantedFault): string {
-  const source = readFileSync(join(root, file), "utf8");
-  const count = source.split(find).length - 1;
-  if (count !== 1) throw new Error(`"${name}": its text stands ${count} times in ${file}; it must be planted anew`);
-  return source.replace(find, () => replace);
+export function plant({ name, file, also = [], ...first }: PlantedFault): string {
+  let source = readFileSync(join(root, file), "utf8");
+  for (const { find, replace } of [first, ...also]) {
+    const count = source.split(find).length - 1;
+    if (count !== 1) throw new Error(`"${name}": its text stands ${count} times in ${file}; it must be planted anew`);
+    source = source.replace(find, () => replace);
+  }
+  return source;
 }
 
 /** The seed that finds the fault, and how; null when none of the first `seeds` does. */

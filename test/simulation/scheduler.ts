@@ -14,6 +14,8 @@ interface Event {
   tie: number;
   readonly order: number;
   readonly owner: Owner | null;
+  /** Comes in from outside: an answer, a request. */
+  readonly inward: boolean;
   fn: (() => void) | null;
 }
 
@@ -37,9 +39,9 @@ export class Scheduler {
     this.now = start;
   }
 
-  /** Calls `fn` after `ms`, unless its owner is dead by then; the result cancels it. */
-  at(ms: number, owner: Owner | null, fn: () => void): () => void {
-    const event = this.#add(this.now + Math.max(0, Math.round(ms)), this.#dice.bits(), owner, fn);
+  /** Calls `fn` after `ms`, unless its owner is dead by then; the result cancels it. `inward`: something comes in from outside. */
+  at(ms: number, owner: Owner | null, fn: () => void, inward = false): () => void {
+    const event = this.#add(this.now + Math.max(0, Math.round(ms)), this.#dice.bits(), owner, fn, inward);
     return () => {
       event.fn = null;
     };
@@ -54,22 +56,22 @@ export class Scheduler {
       time = last.time;
       tie = Math.max(tie, last.tie);
     }
-    this.#queued.set(owner, this.#add(time, tie, owner, fn));
+    this.#queued.set(owner, this.#add(time, tie, owner, fn, false));
   }
 
-  #add(time: number, tie: number, owner: Owner | null, fn: () => void): Event {
-    const event: Event = { time, tie, order: this.#count++, owner, fn };
+  #add(time: number, tie: number, owner: Owner | null, fn: () => void, inward: boolean): Event {
+    const event: Event = { time, tie, order: this.#count++, owner, inward, fn };
     if (owner?.alive ?? true) this.#push(event);
     return event;
   }
 
-  /** Lets what waited for a paused owner happen now, in its order. */
+  /** Lets what waited for a paused owner happen, in its order: timers at once, and what came in from outside soon after. */
   resume(owner: Owner): void {
     owner.paused = false;
     const held = this.#held.get(owner) ?? [];
     this.#held.delete(owner);
     for (const event of held) {
-      event.time = this.now;
+      event.time = this.now + (event.inward ? this.#dice.below(6) : 0);
       event.tie = 0;
       this.#push(event);
     }

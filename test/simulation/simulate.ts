@@ -26,7 +26,7 @@ export async function simulate(seed: number, options: SimulateOptions = {}): Pro
   database.clear();
   const plan = planOf(seed, options.without, options.halve, options.skew_ms);
   const world = new World(plan, database, options.trace ?? 200, options.ignore ?? null);
-  const restore = makeSteady();
+  const restore = makeSteady(seed);
   try {
     return await world.run();
   } finally {

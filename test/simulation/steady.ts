@@ -1,5 +1,6 @@
 /** What would make a seed go another way on another engine, or another time, is replaced while it runs. */
 import { createHash } from "node:crypto";
+import { Dice } from "./random.ts";
 
 type Finally = typeof Promise.prototype.finally;
 
@@ -22,10 +23,13 @@ async function digest(algorithm: string, bytes: Uint8Array): Promise<ArrayBuffer
 }
 
 /** Replaces them; the result puts the real ones back. */
-export function makeSteady(): () => void {
+export function makeSteady(seed: number): () => void {
+  const dice = new Dice(seed, "ids");
   const replaced = [
     { of: Promise.prototype, name: "finally", value: definedFinally },
     { of: crypto.subtle, name: "digest", value: digest },
+    // The ids of the default workspace and its like.
+    { of: crypto, name: "randomUUID", value: () => dice.uuid() },
   ].map(({ of, name, value }) => {
     const before = Object.getOwnPropertyDescriptor(of, name);
     Object.defineProperty(of, name, { value, configurable: true, writable: true });

@@ -1,7 +1,8 @@
 /** What one reader has seen of a run's frames, over all its connections; and what all readers of a run must agree on. */
 import type { Frame, FrameReader } from "../../lib/events.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Process } from "./node.ts";
+import { BASE_URL, type Process } from "./node.ts";
+import { isActiveStatus, type RunNote } from "./oracle/notes.ts";
 import type { World } from "./world.ts";
 
 /** Frames that anybody has seen, by run and id. */
@@ -37,14 +38,18 @@ export class Reader {
   readonly name: string;
   // Where the present connection began to know what comes next.
   #contiguous: boolean;
-  // The last frame of this connection.
+  // The last frame of this connection, and its event.
   #shown = 0;
+  #event = "";
+  // Where this connection began.
+  #from: number;
 
   constructor(world: World, name: string, run_id: string, after = 0) {
     this.#world = world;
     this.name = name;
     this.run_id = run_id;
     this.last = after;
+    this.#from = after;
     this.#contiguous = true;
   }
 
@@ -52,6 +57,8 @@ export class Reader {
   connect(): void {
     this.#contiguous = this.#world.oracle.runs.byId.get(this.run_id)?.framed ?? false;
     this.#shown = 0;
+    this.#event = "";
+    this.#from = this.last;
     this.ended = false;
   }
 
@@ -67,6 +74,8 @@ export class Reader {
     this.frames++;
     if (this.ended) refuse("it comes after the end");
     const data = JSON.parse(frame.data) as JsonObject | null;
+    if (run) this.#checkFeedback(frame, run, refuse);
+    this.#event = frame.event;
     if (frame.id === null && frame.event === "end") {
       // Told again to who has seen it.
       this.ended = true;
@@ -104,6 +113,27 @@ export class Reader {
       }
     }
     if (present && !this.#isEnding(frame)) world.frames.see(this.run_id, frame.id, `${frame.event} ${frame.data}`);
+  }
+
+  /** I10: the links of a run come right before its error and its end, and not at all before that of a rollback. */
+  #checkFeedback(frame: Frame, run: RunNote, refuse: (text: string) => void): void {
+    const { tokens, fate, state } = run;
+    if (frame.event === "feedback") {
+      const links = tokens.map(([key, id]) => [key, `${BASE_URL}/api/v1/feedback/tokens/${id}`]);
+      if (tokens.length === 0 || fate === "rolled_back" || isActiveStatus(state.status)) {
+        refuse(`a run with ${tokens.length} tokens, ${fate}, ${state.status}, has none`);
+      } else if (frame.data !== JSON.stringify(Object.fromEntries(links)))
+        refuse(`its links are ${JSON.stringify(links)}`);
+      return;
+    }
+    if (this.#event === "feedback" && frame.event !== "error" && frame.event !== "end")
+      refuse("it comes after feedback");
+    if (this.#event === "error" && frame.event !== "end") refuse("it comes after the error");
+    if (fate !== "present" || tokens.length === 0 || frame.id === null || this.#isEnding(frame)) return;
+    const failed = state.status === "error" || state.status === "timeout";
+    if (frame.event !== (failed ? "error" : "end")) return;
+    const feedback = (state.end_frame ?? 0) - (failed ? 2 : 1);
+    if (this.#from < feedback && this.#event !== "feedback") refuse("its feedback links are missing");
   }
 
   /** The run was removed: what is told then is made where it is told. */

@@ -47,6 +47,8 @@ export class ThreadReader {
       return;
     }
     this.at = { seq, frame: id };
+    // What is told late has the place of what was told before it.
+    if (frame.event === "run_done" && run?.state.seq !== seq) return;
     const ids = this.seen.get(seq) ?? [];
     this.seen.set(seq, ids);
     const last = ids.at(-1) ?? 0;

@@ -7,6 +7,9 @@ import { finalChecks } from "./final.ts";
 import { type Process, SimulatedNode } from "./node.ts";
 import { Oracle } from "./oracle/mod.ts";
 import type { Plan } from "./plan.ts";
+import { awaitDeliveries } from "./platform/final.ts";
+import { Imports } from "./platform/hours.ts";
+import { Receivers } from "./platform/receiver.ts";
 import { Dice, Digest, hashText } from "./random.ts";
 import { Scheduler } from "./scheduler.ts";
 import { Frames } from "./stream.ts";
@@ -38,6 +41,8 @@ export class World {
   readonly database: Database;
   readonly oracle: Oracle;
   readonly frames: Frames;
+  readonly receivers: Receivers;
+  readonly imports: Imports;
   readonly nodes: readonly SimulatedNode[];
   readonly clients: readonly Client[];
   readonly digest: Digest = new Digest();
@@ -64,6 +69,8 @@ export class World {
     this.scheduler = new Scheduler(new Dice(plan.seed, "scheduler"), START);
     this.oracle = new Oracle(this);
     this.frames = new Frames(this);
+    this.receivers = new Receivers(this);
+    this.imports = new Imports(this);
     this.nodes = Array.from({ length: plan.nodes }, (_, i) => new SimulatedNode(this, i));
     this.clients = createClients(this);
   }
@@ -152,7 +159,7 @@ export class World {
       if (this.full) return;
       this.full = true;
       this.note("the disk is full");
-      for (const node of this.nodes) this.oracle.executions.disturbed(node.process, Number.POSITIVE_INFINITY);
+      for (const node of this.nodes) this.oracle.executions.storeFails(node.process, Number.POSITIVE_INFINITY);
       scheduler.at(dice.between(20, 1_500), null, () => this.#freeDisk());
     });
   }
@@ -176,8 +183,10 @@ export class World {
       for (const node of this.nodes) node.start();
       this.#scheduleFaults();
       for (const client of this.clients) client.start();
+      if (plan.hours) this.imports.spread(10_000);
       await scheduler.run(START + 60_000, () => failed() || this.clients.every((client) => client.idle));
       if (!failed()) await this.#calmDown();
+      if (!failed()) await awaitDeliveries(this);
       if (!failed()) await finalChecks(this);
       if (!failed()) await this.#stop();
     } catch (error) {
@@ -205,8 +214,8 @@ export class World {
     // A run whose agent hangs takes all its time, and its thread waits 5 s more; a machine starts within 8 s.
     const within = 20_000 + plan.run_timeout_ms + 4 * plan.lease_ms;
     while (this.violations.length === 0) {
-      if (this.#allUp() && this.oracle.settled() && this.clients.every((client) => client.idle && client.streams === 0))
-        return;
+      const idle = this.clients.every((client) => client.idle && client.streams === 0) && this.imports.open === 0;
+      if (this.#allUp() && this.oracle.settled() && idle) return;
       const waited = scheduler.now - Math.max(calm, this.oracle.runs.progressAt);
       if (waited > within)
         return this.violation("I1", `nothing has happened for ${waited} ms: ${this.oracle.unsettled()}`);

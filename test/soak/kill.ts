@@ -8,6 +8,8 @@ import { Faults, type Restart } from "./kill/faults.ts";
 import { checkInvariants } from "./kill/invariants.ts";
 import { watchLiveness } from "./kill/liveness.ts";
 import { startLoad } from "./kill/load.ts";
+import { awaitDeliveries, forgetClaims } from "./platform.ts";
+import { startReceivers } from "./receivers.ts";
 import { quantile, type Report } from "./report.ts";
 import { createSite, freePort, sleep } from "./servers.ts";
 
@@ -27,6 +29,8 @@ export interface KillOptions {
   readonly most_restart_ms: number;
   /** Goal for the wait of a run that could start, some time after the last fault. */
   readonly most_wait_ms: number;
+  /** What a dead process was about to send is due again at once, not a minute later. */
+  readonly hurried: boolean;
 }
 
 export const SHORT: KillOptions = {
@@ -42,6 +46,7 @@ export const SHORT: KillOptions = {
   // On a machine that does other things too; a run that waits for its lease would take twice as long.
   most_restart_ms: 5_000,
   most_wait_ms: 5_000,
+  hurried: true,
 };
 
 export const LONG: KillOptions = {
@@ -55,6 +60,7 @@ export const LONG: KillOptions = {
   think_ms: 40,
   most_restart_ms: 1_000,
   most_wait_ms: 1_000,
+  hurried: false,
 };
 
 /** How long clients go on after the last fault, and how long the last runs may then take. */
@@ -64,13 +70,17 @@ const QUIET_MS = 60_000;
 const SETTLE_MS = 3_000;
 
 export async function kill(report: Report, options: KillOptions): Promise<void> {
-  const site = createSite();
+  const receivers = await startReceivers();
+  const site = createSite({}, { webhooks: receivers.settings });
   const port = await freePort();
   const facts = new Facts(join(site.path, "facts.log"));
   const executions = followExecutions(site.executions);
-  const faults = await Faults.start({ site, port, executions, most_between_ms: options.most_between_ms });
+  const between = (): void => {
+    if (options.hurried) forgetClaims(site.database);
+  };
+  const faults = await Faults.start({ site, port, executions, between, most_between_ms: options.most_between_ms });
   const client = connect(faults.url);
-  const load = await startLoad({ client, facts, ...options });
+  const load = await startLoad({ client, facts, webhook: receivers.url, ...options });
   const acknowledged = (): number => facts.creates.filter(({ run_id }) => run_id !== undefined).length;
   const deadline = Date.now() + options.most_ms;
   while ((faults.kills.length < options.kills || acknowledged() < options.runs) && Date.now() < deadline) {
@@ -89,6 +99,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   const longest = liveness.stop();
   await faults.calm(0);
   const quiet_ms = Date.now() - quiet_from;
+  const told_ms = await awaitDeliveries(database);
 
   report.atLeast("SIGKILLs", faults.kills.length, options.least_share * options.kills);
   report.note("SIGTERMs, SIGSTOPs of 2 leases", `${faults.terms}, ${faults.stops}`);
@@ -96,8 +107,9 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   report.none("processes that ended by themselves, or too late", faults.wrong);
   report.none("clients' errors that no fault explains", load.problems);
   report.note("last client to the end of the last run", `${(quiet_ms / 1000).toFixed(1)} s`);
+  report.note("end of the last run to the last webhook", `${(told_ms / 1000).toFixed(1)} s`);
   const lines = executions.lines();
-  await checkInvariants(report, { facts, lines, client, database, deaths: faults.deaths });
+  await checkInvariants(report, { facts, lines, client, database, receivers, deaths: faults.deaths });
   report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
   const starts = restartTimes(lines, faults.restarts);
   report.note("runs executed again after a kill", starts.length);
@@ -108,6 +120,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   await faults.end();
   executions.close();
   facts.close();
+  receivers.close();
 }
 
 /** For every run that executed when its server was killed: how long after the next server listened it executed again. */

@@ -1,7 +1,7 @@
 /**
  * Real processes under real faults. Prints one table row per figure and ends with 1 on any violation.
  *
- *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, rollback, readers, fsync, reconnect, pauses, or ci for all short forms
+ *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, rollback, webhooks, readers, fsync, reconnect, pauses, or ci for all short forms
  */
 import { parseArgs } from "node:util";
 import * as fsync from "./fsync.ts";
@@ -12,6 +12,7 @@ import * as reconnect from "./reconnect.ts";
 import { Report } from "./report.ts";
 import * as rollback from "./rollback.ts";
 import { cleanUp } from "./servers.ts";
+import * as webhooks from "./webhooks.ts";
 
 type Program = (report: Report, long: boolean) => Promise<void>;
 
@@ -22,6 +23,7 @@ const programs: Readonly<Record<string, Program>> = {
   readers: (report, long) => readers.readers(report, long ? readers.LONG : readers.SHORT),
   reconnect: (report, long) => reconnect.reconnect(report, long ? reconnect.LONG : reconnect.SHORT),
   rollback: (report, long) => rollback.rollback(report, long ? rollback.LONG : rollback.SHORT),
+  webhooks: (report, long) => webhooks.webhooks(report, long ? webhooks.LONG : webhooks.SHORT),
 };
 
 const { values, positionals } = parseArgs({

@@ -47,22 +47,30 @@ export interface Site {
   readonly database: string;
   /** What the agents append to. */
   readonly executions: string;
+  /** Sections of the configuration beside `graphs` and `worker`. */
+  readonly settings: object;
 }
 
 type Worker = Readonly<Record<string, number>>;
 
 /** A folder with a configuration that hosts the soak's agents. */
-export function createSite(worker: Worker = {}): Site {
+export function createSite(worker: Worker = {}, settings: object = {}): Site {
   const path = mkdtempSync(join(tmpdir(), "greenroom-soak-"));
   folders.add(path);
   const config = join(path, "greenroom.json");
-  const site = { path, config, database: join(path, "greenroom.db"), executions: join(path, "executions.log") };
+  const site = {
+    path,
+    config,
+    database: join(path, "greenroom.db"),
+    executions: join(path, "executions.log"),
+    settings,
+  };
   configure(site, worker);
   return site;
 }
 
 /** Writes the configuration that the next server of the site starts with. */
-export function configure({ config }: Site, worker: Worker): void {
+export function configure({ config, settings }: Site, worker: Worker): void {
   const agents = join(import.meta.dirname, "agents.ts");
   const graphs = {
     agent: `${agents}:agent`,
@@ -70,7 +78,7 @@ export function configure({ config }: Site, worker: Worker): void {
     echo: `${agents}:echo`,
     graph: `${join(import.meta.dirname, "graph.ts")}:graph`,
   };
-  writeFileSync(config, JSON.stringify({ graphs, worker: { concurrency: 50, ...worker } }));
+  writeFileSync(config, JSON.stringify({ graphs, worker: { concurrency: 50, ...worker }, ...settings }));
 }
 
 export interface Server {

@@ -23,6 +23,19 @@ export interface Asked {
   refused: boolean;
 }
 
+/** Feedback that was sent with a token. */
+export interface Submitted {
+  readonly run: RunNote;
+  readonly token_id: string;
+  readonly key: string;
+  /** Names it in the record. */
+  readonly comment: string;
+  /** Ids of the records that it was said to have made. */
+  readonly ids: string[];
+  /** A try that may have taken effect was not answered. */
+  unknown: boolean;
+}
+
 /** A request that removes runs, from when it was sent until it is known to be over. */
 export interface Removal {
   readonly covers: (run: RunNote) => boolean;
@@ -34,7 +47,7 @@ const ANSWER_MS = 60_000;
 /** `again`: nothing was done, and another try may succeed. `unknown`: nobody knows what happened. */
 export type Unwilling = "refused" | "again" | "unknown";
 
-const REFUSED = new Set(["bad_request", "not_found", "conflict", "invalid", "not_built"]);
+const REFUSED = new Set(["bad_request", "not_found", "conflict", "gone", "invalid", "not_built"]);
 const AGAIN = new Set(["unavailable", "storage_full"]);
 
 function verdict(error: unknown): Unwilling {
@@ -51,6 +64,7 @@ export class Caller {
   readonly threads: readonly string[];
   readonly asked: Asked[] = [];
   readonly removals: Set<Removal> = new Set();
+  readonly submitted: Submitted[] = [];
   /** Streams and waits that it has open, and whatever else it does beside its requests. */
   streams = 0;
   count = 0;

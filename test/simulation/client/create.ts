@@ -5,6 +5,7 @@ import type { MultitaskStrategy } from "../../../lib/storage.ts";
 import { GRAPHS, type Script, type Step } from "../agent.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import type { Fault } from "../plan.ts";
+import { webhookFor } from "../platform/receiver.ts";
 import { Reader } from "../stream.ts";
 import type { Asked, Caller, Removal, Unwilling } from "./caller.ts";
 import { awaitResult, follow } from "./follow.ts";
@@ -49,6 +50,8 @@ function planRun(caller: Caller, thread_id: string | null, keyed = caller.dice.c
     ...(dice.chance(0.2) ? { on_disconnect: "cancel" } : {}),
     ...(dice.chance(0.3) ? { durability: dice.pick(["sync", "exit"] as const) } : {}),
     ...(thread_id === null && dice.chance(0.3) ? { on_completion: "keep" } : {}),
+    ...(dice.chance(plan.hooks.share) ? { webhook: webhookFor(dice, script.tag) } : {}),
+    ...(dice.chance(plan.feedback) ? { feedback_keys: dice.pick([["score"], ["score", "note", "score"]]) } : {}),
   };
   const route = thread_id === null ? "/runs" : `/threads/${thread_id}/runs`;
   const origin = keyed ? { idempotency: { route, key: script.tag, body_hash: script.tag } } : {};
@@ -158,6 +161,15 @@ async function stopLater(caller: Caller, thread_id: string | null, run_id: strin
   await caller.sleep(caller.dice.below(30));
   await cancelRun(caller, thread_id, run_id, caller.dice.pick(["interrupt", "rollback"]), caller.dice.chance(0.5));
   caller.streams--;
+}
+
+/** A run is rolled back, and its thread gets another one: soon, or once whatever holds the thread may be over. */
+export async function replaceLater(caller: Caller): Promise<void> {
+  const asked = caller.known();
+  if (!asked || asked.thread_id === null) return;
+  await cancelRun(caller, asked.thread_id, asked.run_id as string, "rollback", false);
+  await caller.sleep(caller.dice.below(2 * caller.world.plan.lease_ms));
+  await submit(caller, planRun(caller, asked.thread_id), "create");
 }
 
 /** A create that was answered is sent again, or its key is used for something else. */

@@ -3,7 +3,8 @@ import { GRAPHS } from "../agent.ts";
 import { Dice } from "../random.ts";
 import type { World } from "../world.ts";
 import { Caller } from "./caller.ts";
-import { create, repeat } from "./create.ts";
+import { create, repeat, replaceLater } from "./create.ts";
+import { submitFeedback } from "./feedback.ts";
 import { join } from "./follow.ts";
 import { cancel, cancelMany, deleteRun } from "./stop.ts";
 import { deleteThread, look, touchThread, watchThread } from "./thread.ts";
@@ -19,6 +20,8 @@ const ACTS: readonly (readonly [weight: number, act: (caller: Caller) => Promise
   [9, join],
   [4, watchThread],
   [4, repeat],
+  [12, submitFeedback],
+  [12, replaceLater],
   [2, touchThread],
   [6, look],
 ];

@@ -27,7 +27,8 @@ export class Changes {
       database.query(`create temp trigger if not exists ${table}_${event} after ${event} on main.${table}
         begin insert into changes (kind, id, image, extra) values (${values}); end`);
     };
-    const extra = `(select json_array(new.kwargs, new.graph_id, a.context, a.graph_id, new.multitask_strategy)
+    const extra = `(select json_array(new.kwargs, new.graph_id, a.context, a.graph_id, new.multitask_strategy, new.webhook,
+        new.feedback)
       from assistants a where a.deployment = new.deployment and a.assistant_id = new.assistant_id)`;
     watch("runs", "insert", `'runs', new.run_id, ${image(RUN_COLUMNS)}, ${extra}`);
     watch("runs", "update", `'runs', new.run_id, ${image(RUN_COLUMNS)}, null`);

@@ -8,26 +8,44 @@ export class Executions {
   readonly #world: World;
   readonly #runs: ReadonlyMap<string, RunNote>;
   readonly #all = new Set<Execution>();
-  /** Until when a process may be late with anything. */
-  readonly #disturbedUntil = new Map<Process, number>();
+  /** Until when the store failed a process, or was slow to answer it: it may have lost its leases. */
+  readonly #failedUntil = new Map<Process, number>();
+  /** Until when a process stood still: others may have taken its runs, but not itself. */
+  readonly #stillUntil = new Map<Process, number>();
 
   constructor(world: World, runs: ReadonlyMap<string, RunNote>) {
     this.#world = world;
     this.#runs = runs;
   }
 
-  /** Something was done to the process, now or until a time: its leases may run out. */
-  disturbed(process: Process, until: number = this.#world.scheduler.now): void {
-    this.#disturbedUntil.set(process, Math.max(until, this.#disturbedUntil.get(process) ?? 0));
+  /** The store fails the process, now or until a time: its leases may run out. */
+  storeFails(process: Process, until: number = this.#world.scheduler.now): void {
+    this.#failedUntil.set(process, Math.max(until, this.#failedUntil.get(process) ?? 0));
+  }
+
+  /** The process does nothing until a time. */
+  standsStill(process: Process, until: number): void {
+    this.#stillUntil.set(process, Math.max(until, this.#stillUntil.get(process) ?? 0));
+  }
+
+  /** Whether the process may have lost what it held since that time. To itself it loses nothing by standing still. */
+  mayHaveLost(process: Process, since: number, to: Process): boolean {
+    const until = Math.max(
+      this.#failedUntil.get(process) ?? 0,
+      to === process ? 0 : (this.#stillUntil.get(process) ?? 0),
+    );
+    return until >= since;
   }
 
   wasDisturbed(process: Process, since: number): boolean {
-    return (this.#disturbedUntil.get(process) ?? 0) >= since;
+    return Math.max(this.#failedUntil.get(process) ?? 0, this.#stillUntil.get(process) ?? 0) >= since;
   }
 
   /** Nothing is done to any process from now on. */
   calm(now: number): void {
-    for (const [process, until] of this.#disturbedUntil) if (until > now) this.#disturbedUntil.set(process, now);
+    for (const times of [this.#failedUntil, this.#stillUntil]) {
+      for (const [process, until] of times) if (until > now) times.set(process, now);
+    }
   }
 
   processEnded(process: Process): void {
@@ -69,8 +87,9 @@ export class Executions {
     }
     if (claim === run.claims.at(-1)) run.lastExecution = execution;
     for (const other of this.#all) {
-      if (other.thread !== execution.thread || this.#mayOverlap(other, claim.at)) continue;
-      world.violation("I2", `${run.tag} and ${this.#runs.get(other.run_id)?.tag} execute on one thread`);
+      if (other.thread !== execution.thread || this.#mayOverlap(other, claim)) continue;
+      const where = other.process === execution.process ? `, both on ${other.process.name}` : "";
+      world.violation("I2", `${run.tag} and ${this.#runs.get(other.run_id)?.tag} execute on one thread${where}`);
     }
   }
 
@@ -105,9 +124,12 @@ export class Executions {
     return stoppedAt !== null && stoppedAt + ABANDON_MS <= at;
   }
 
-  /** Whether it is no fault that another one starts, claimed at that time. */
-  #mayOverlap(execution: Execution, at: number): boolean {
-    if (execution.yielding || this.#abandoned(execution, at)) return true;
+  /** Whether it is no fault that another one starts by this claim. */
+  #mayOverlap(execution: Execution, { at, process }: Claim): boolean {
+    if (this.#abandoned(execution, at)) return true;
+    // A process knows what it executes, whatever happens to it.
+    if (execution.process === process) return false;
+    if (execution.yielding) return true;
     // The slot of a run that is gone is not extended.
     if (execution.stoppedAt !== null && (execution.claim?.until ?? 0) <= at) return true;
     return this.wasDisturbed(execution.process, execution.started);

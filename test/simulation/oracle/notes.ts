@@ -75,6 +75,8 @@ export interface Claim {
   until: number;
   /** 0 where the run is only to be ended. */
   readonly charged: number;
+  /** Its process has put the run back. */
+  returned: boolean;
 }
 
 /** One attempt as its executor sees it. */
@@ -99,10 +101,16 @@ export interface RunNote {
   readonly thread: ThreadNote;
   readonly framed: boolean;
   readonly temporary: boolean;
+  /** Where its end is to be told. */
+  readonly webhook: string | null;
+  /** Its feedback tokens: key and id. */
+  readonly tokens: readonly (readonly [key: string, id: string])[];
   readonly claims: Claim[];
   state: RunState;
   /** `rolled_back`: gone while it was active. `deleted`: gone after its end. */
   fate: "present" | "rolled_back" | "deleted" | "swept" | "thread_deleted";
+  /** Who has made it pending again, the last time. */
+  requeuedBy: Process | null;
   /** That of its last claim. */
   lastExecution: Execution | null;
   /** How many root checkpoints it had stored when it ended. */

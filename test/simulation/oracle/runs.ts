@@ -15,6 +15,17 @@ import {
   type ThreadState,
 } from "./notes.ts";
 
+/** What a run is made of, as `Changes` notes it. */
+type Made = [
+  kwargs: string,
+  graph_id: string,
+  context: string,
+  active: string,
+  strategy: string,
+  webhook: string | null,
+  feedback: string | null,
+];
+
 export class RunRules {
   readonly byId: Map<string, RunNote> = new Map();
   /** Run ids that nothing may name any more. */
@@ -56,7 +67,7 @@ export class RunRules {
   #created(state: RunState, extra: string, thread: ThreadNote, process: Process): void {
     const world = this.#world;
     const { run_id } = state;
-    const [stored, graph_id, context, active, strategy] = JSON.parse(extra) as [string, string, string, string, string];
+    const [stored, graph_id, context, active, strategy, webhook, feedback] = JSON.parse(extra) as Made;
     const kwargs = JSON.parse(stored) as JsonObject & { context: JsonObject };
     const script = scriptOf(kwargs.input, (kwargs.command ?? null) as JsonObject | null);
     const note: RunNote = {
@@ -66,9 +77,12 @@ export class RunRules {
       thread,
       framed: state.framed === 1,
       temporary: state.temporary === 1,
+      webhook,
+      tokens: feedback === null ? [] : (JSON.parse(feedback) as [string, string][]),
       claims: [],
       state,
       fate: "present",
+      requeuedBy: null,
       lastExecution: null,
       saved: 0,
     };
@@ -84,6 +98,7 @@ export class RunRules {
       world.violation("I14", `${note.tag} has context ${kwargs.context["v"]}, its assistant had ${v}`);
     }
     this.#checkStrategy(note, strategy, others);
+    if (this.exact) this.#checkTokens(note, null);
     if (state.status === "running") {
       this.#claimed(note, { ...state, claims: 0, attempt: 0, status: "pending" }, state, process);
     } else if (state.status !== "pending") {
@@ -123,6 +138,31 @@ export class RunRules {
     if (this.exact) this.checkNothingLeft(run);
   }
 
+  /** I10: they are there as soon as the run is, and their life begins with its end. */
+  #checkTokens(run: RunNote, expires_at: number | null): void {
+    if (run.tokens.length === 0) return;
+    const rows = this.#world.database.query("select expires_at from feedback_tokens where run_id = ?", [run.run_id]);
+    if (rows.length === run.tokens.length && rows.every((row) => row.expires_at === expires_at)) return;
+    const found = rows.map((row) => row.expires_at).join();
+    this.#world.violation(
+      "I10",
+      `${run.tag} is ${run.state.status}, and its tokens live until ${found}, not ${expires_at}`,
+    );
+  }
+
+  /** I7: the end of a run and that it is to be told are one. */
+  #checkOutbox(run: RunNote): void {
+    if (run.webhook === null) return;
+    const found = this.#world.database.query("select status from webhook_deliveries where delivery_id = ?", [
+      run.run_id,
+    ]);
+    if (found.length === 1 && found[0]?.status === run.state.status) return;
+    this.#world.violation(
+      "I7",
+      `${run.tag} ended as ${run.state.status}, and ${found[0]?.status ?? "nothing"} is to be told`,
+    );
+  }
+
   /** I3: what a removed run has left. An ended run's deletion leaves the state as it is. */
   checkNothingLeft(run: RunNote): void {
     const { database } = this.#world;
@@ -132,6 +172,10 @@ export class RunRules {
         this.#world.violation("I3", `${run.tag} is ${run.fate}, and ${row?.count} rows of ${table} are left`);
       }
     }
+    if (run.fate === "swept" || run.tokens.length === 0) return;
+    const [row] = database.query("select count(*) as count from feedback_tokens where run_id = ?", [run.run_id]);
+    if (Number(row?.count) > 0)
+      this.#world.violation("I10", `${run.tag} is ${run.fate}, and ${row?.count} of its tokens are left`);
   }
 
   #changed(run: RunNote, is: RunState, process: Process, threadsBefore: ReadonlyMap<string, ThreadState>): void {
@@ -170,8 +214,11 @@ export class RunRules {
     } else if (is.status === "pending") {
       const own = owner?.process === process;
       const uncharged = is.attempt === was.attempt - (owner?.charged ?? 0);
-      if (own && uncharged) world.note(`${process.name} puts ${run.tag} back`);
-      else if (!over) refuse("I2", `${owner?.process.name} still held it`);
+      run.requeuedBy = process;
+      if (own && uncharged) {
+        world.note(`${process.name} puts ${run.tag} back`);
+        owner.returned = true;
+      } else if (!over) refuse("I2", `${owner?.process.name} still held it`);
       else if (is.attempt !== was.attempt) refuse("I12", `attempt ${was.attempt} became ${is.attempt}`);
     } else {
       if (owner?.process !== process) refuse("I2", `${owner?.process.name} held it`);
@@ -198,9 +245,12 @@ export class RunRules {
     }
     const last = run.claims.at(-1);
     if (charged > 0 && was.attempt > 0 && last) {
-      const disturbed = this.executions.wasDisturbed(last.process, last.at) || !last.process.alive;
+      const taker = was.status === "running" ? process : (run.requeuedBy ?? process);
+      const lost = !last.process.alive || this.executions.mayHaveLost(last.process, last.at, taker);
       const { name } = last.process;
-      if (!disturbed) world.violation("I12", `${run.tag} starts again, and nothing had happened to ${name}`);
+      if (!lost && !last.returned) {
+        world.violation("I12", `${run.tag} is started again by ${taker.name}, and ${name} had lost nothing`);
+      }
     }
     this.#checkOrder(run, is);
     const claim: Claim = {
@@ -211,6 +261,7 @@ export class RunRules {
       attempt: is.attempt,
       until: is.lease_until as number,
       charged,
+      returned: false,
     };
     this.claims.set(token, claim);
     run.claims.push(claim);
@@ -239,6 +290,8 @@ export class RunRules {
     const { thread } = run;
     thread.ended.push(run);
     if (!this.exact) return;
+    this.#checkTokens(run, (is.ended_at ?? 0) + world.plan.token_ttl_ms);
+    this.#checkOutbox(run);
     const [newest] = world.database.query(
       `select checkpoint_id, (select count(*) from checkpoints where run_id = ?1) as count from checkpoints
         where thread_id = ?2 and run_id = ?1 and ns = '' order by seq desc limit 1`,

@@ -3,6 +3,7 @@ import { closeSync, fsync, openSync, write } from "node:fs";
 import { promisify } from "node:util";
 import type { Plan } from "../agents.ts";
 import type { Frame } from "../client.ts";
+import type { Submitted } from "../platform.ts";
 
 /** A create that was sent. */
 export interface Create {
@@ -16,6 +17,10 @@ export interface Create {
   /** The newest version of that assistant that was acknowledged before this was sent. */
   readonly version_from: number;
   readonly framed: boolean;
+  /** Where its end is to be told. */
+  readonly webhook?: string;
+  /** It asks for a feedback link. */
+  readonly keyed: boolean;
   readonly sent_at: number;
   /** When the 2xx came; undefined while it is not known whether there is a run. */
   acknowledged_at?: number;
@@ -54,6 +59,8 @@ export class Facts {
   readonly creates: Create[] = [];
   readonly stops: Stop[] = [];
   readonly histories: History[] = [];
+  /** Feedback that was acknowledged. */
+  readonly submitted: Submitted[] = [];
   /** The assistant's versions: sent, and acknowledged. */
   version_sent = 0;
   version_acknowledged = 0;

@@ -9,6 +9,8 @@ export interface FaultOptions {
   readonly executions: Executions;
   /** The longest time between two faults. */
   readonly most_between_ms: number;
+  /** The old process is dead, and the new one has not started. */
+  between?(): void;
 }
 
 /** A process was replaced by the next. */
@@ -112,6 +114,7 @@ export class Faults {
     const { site, port, executions } = this.#options;
     const killed_pid = this.#server.pid;
     executions.killed(killed_pid);
+    this.#options.between?.();
     this.#lease_ms = Math.random() < 1 / 3 ? SHORT_LEASE_MS : LONG_LEASE_MS;
     configure(site, { lease_ms: this.#lease_ms });
     const runtime = RUNTIMES[(this.restarts.length + 1) % RUNTIMES.length] ?? "bun";

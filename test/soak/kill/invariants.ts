@@ -2,6 +2,8 @@
 import type { Client } from "../client.ts";
 import type { Inspection } from "../database.ts";
 import { type Line, overlaps } from "../executions.ts";
+import { checkFeedback, checkTraces, checkWebhooks } from "../platform.ts";
+import type { Receivers } from "../receivers.ts";
 import type { Report } from "../report.ts";
 import type { Create, Facts } from "./facts.ts";
 import { checkStreams, each, type RunSeen } from "./streams.ts";
@@ -11,6 +13,7 @@ export interface Evidence {
   readonly lines: readonly Line[];
   readonly client: Client;
   readonly database: Inspection;
+  readonly receivers: Receivers;
   /** When a process died for whatever reason but SIGTERM. */
   readonly deaths: readonly number[];
 }
@@ -27,7 +30,7 @@ interface ThreadSeen {
 const TERMINAL = new Set(["success", "error", "timeout", "interrupted"]);
 
 export async function checkInvariants(report: Report, evidence: Evidence): Promise<void> {
-  const { facts, lines } = evidence;
+  const { facts, lines, database, receivers } = evidence;
   const threads = new Map<string, ThreadSeen>();
   await each([...facts.threads.keys()], async (thread_id) => {
     threads.set(thread_id, await readThread(evidence.client, thread_id));
@@ -61,7 +64,15 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   report.none("I12 attempts that no kill explains", attempts(evidence, acknowledged));
   report.none("I14 runs with another context than their version's", versions(acknowledged, lines));
   report.note("I6 histories, connections, frames", streams.size);
-  report.note("I7, I9, I10 webhooks, crons, feedback; I8 traces", "not built yet, not checked");
+  const told = acknowledged.map(({ run_id = "", webhook, keyed }) => ({
+    run_id,
+    webhook,
+    keyed,
+    gone: !seen.has(run_id),
+  }));
+  checkWebhooks(report, { database, receivers, runs: told });
+  checkTraces(report, { database, lines });
+  checkFeedback(report, { database, submitted: facts.submitted, keyed: told.filter(({ keyed }) => keyed) });
 }
 
 async function readThread(client: Client, thread_id: string): Promise<ThreadSeen> {

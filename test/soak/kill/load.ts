@@ -1,6 +1,6 @@
 /** The clients of the kill soak: they create, follow, stop and read runs on shared threads while the server is killed. */
 import type { Plan } from "../agents.ts";
-import { Broken, type Client, type Frame } from "../client.ts";
+import { type Answer, Broken, type Client, type Frame } from "../client.ts";
 import { keyMaker } from "../database.ts";
 import { sleep } from "../servers.ts";
 import type { Create, Facts, History, Stop } from "./facts.ts";
@@ -8,6 +8,8 @@ import type { Create, Facts, History, Stop } from "./facts.ts";
 export interface LoadOptions {
   readonly client: Client;
   readonly facts: Facts;
+  /** Where the end of a run is to be told. */
+  webhook(key: string): string;
   /** Clients that create runs, and clients that also follow their streams. */
   readonly creators: number;
   readonly followers: number;
@@ -96,6 +98,8 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
       versioned,
       version_from: facts.version_acknowledged,
       framed,
+      ...(random(2) === 0 ? { webhook: options.webhook(plan.key) } : {}),
+      keyed: random(3) === 0,
       sent_at: Date.now(),
     };
     const body = {
@@ -108,6 +112,8 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
       multitask_strategy: strategy,
       stream_mode: ["custom", "updates"],
       stream_resumable: framed,
+      ...(create.webhook === undefined ? {} : { webhook: create.webhook }),
+      ...(create.keyed ? { feedback_keys: ["score"] } : {}),
     };
     facts.creates.push(create);
     return { create, body, headers: { "idempotency-key": plan.key } };
@@ -209,6 +215,20 @@ export async function startLoad(options: LoadOptions): Promise<Load> {
     const twice = random(3) === 0;
     if (twice) facts.histories.push(second);
     await Promise.all([follow(first, location), twice ? follow(second, location) : null]);
+    await submitFeedback(first);
+  }
+
+  /** Whoever has followed a run to its end says what it was worth. */
+  async function submitFeedback({ run_id, key, frames }: History): Promise<void> {
+    const links = frames.findLast(({ event }) => event === "feedback")?.data;
+    if (links === undefined) return;
+    const { pathname } = new URL(JSON.parse(links).score);
+    const ask = (): Promise<Answer> =>
+      client.call("POST", pathname, { score: 1, comment: key }, { headers: { "idempotency-key": key } });
+    // Again with the same key: what was not answered may count, once.
+    const { status, body } = await insist(ask);
+    if (status !== 200) problems.push(`feedback on run ${run_id} was answered ${status} ${JSON.stringify(body)}`);
+    else facts.submitted.push({ run_id, feedback_id: body.feedback_id, comment: key });
   }
 
   async function follow(history: History, location: string): Promise<void> {

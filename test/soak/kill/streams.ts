@@ -52,6 +52,7 @@ export async function checkStreams(
       if (status !== 200) ends.push(`run ${run_id}: its replay was answered ${status}`);
       replays.set(run_id, replay);
       frames.push(...gaps(`replay of run ${run_id}`, replay, create, seen.get(run_id)));
+      ends.push(...wrongLinks(`replay of run ${run_id}`, replay, create));
       ends.push(...wrongEnd(`replay of run ${run_id}`, replay, seen.get(run_id)));
     },
   );
@@ -65,6 +66,7 @@ export async function checkStreams(
     }
     frames.push(...gaps(name, history.frames, creates.get(history.run_id), seen.get(history.run_id)));
     ends.push(...wrongEnd(name, history.frames, seen.get(history.run_id)));
+    ends.push(...wrongLinks(name, history.frames, creates.get(history.run_id)));
     const known = new Map(replay.map((frame) => [frame.id, frame]));
     for (const { id, event, data } of history.frames) {
       const other = known.get(id);
@@ -104,6 +106,15 @@ function gaps(name: string, frames: readonly Frame[], create: Create | undefined
     found.push(`${name}: ends with ${next} of ${all} tokens`);
   }
   return found;
+}
+
+/** I10: the links of a run that asks for some come once, right before its error and its end. */
+function wrongLinks(name: string, frames: readonly Frame[], create: Create | undefined): string[] {
+  const events = frames.map(({ event }) => event);
+  const before = events.at(-2) === "error" ? events.at(-3) : events.at(-2);
+  const count = events.filter((event) => event === "feedback").length;
+  if (count === (create?.keyed ? 1 : 0) && (count === 0 || before === "feedback")) return [];
+  return [`${name}: ${count} feedback frames, its last events are ${events.slice(-3).join()}`];
 }
 
 function wrongEnd(name: string, frames: readonly Frame[], run: RunSeen | undefined): string[] {

@@ -1,0 +1,158 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are pieces of code.
+/** Faults to plant in webhooks, usage and feedback. */
+
+export interface PlantedFault {
+  readonly name: string;
+  readonly file: string;
+  /** Stands in the file exactly once. */
+  readonly find: string;
+  readonly replace: string;
+  /** What else is to be replaced in the file. */
+  readonly also?: readonly { readonly find: string; readonly replace: string }[];
+  /** Why no behaviour that anybody may rely on changes; then it need not be found. */
+  readonly equivalent?: string;
+}
+
+export const PLATFORM: readonly PlantedFault[] = [
+  {
+    name: "who is to be told of an end is written down by itself",
+    file: "adapters/sql/runs/lease.ts",
+    find: "  const results = await driver.batch(statements);\n",
+    replace: `  const at = statements.findIndex(({ sql }) => sql.includes("into webhook_deliveries"));
+  if (at >= 0) await driver.batch(statements.splice(at, 1, { sql: "select 1", args: [] }));
+  const results = await driver.batch(statements);\n`,
+  },
+  {
+    name: "a run that ends without having started is not told",
+    file: "adapters/sql/deliveries.ts",
+    find: "from runs where webhook is not null and ${runs(p)}",
+    replace: "from runs where webhook is not null and claims > 0 and ${runs(p)}",
+  },
+  {
+    name: "a delivery is done before its answer is there",
+    file: "lib/webhooks/deliver.ts",
+    find: "    const outcome = await tried(row, at, controller);\n",
+    replace: `    const early = { delivery_id: row.delivery_id, number: row.attempts, at, status: 200, error: null, duration_ms: 0, address: null };
+    await storage.finishDelivery(scope, token, early, { state: "delivered" });
+    const outcome = await tried(row, at, controller);\n`,
+  },
+  {
+    name: "a redirect is a delivery",
+    file: "lib/webhooks/deliver.ts",
+    find: "if (status >= 200 && status <= 299)",
+    replace: "if (status >= 200 && status <= 399)",
+  },
+  {
+    name: "a delivery is tried once less than its schedule says",
+    file: "lib/webhooks/deliver.ts",
+    find: "settings.schedule_ms[row.series - 1]",
+    replace: "settings.schedule_ms[row.series]",
+  },
+  {
+    name: "each attempt says its own time in the body",
+    file: "adapters/sql/deliveries.ts",
+    find: "sent_at = coalesce(sent_at, ${p.now})",
+    replace: "sent_at = ${p.now}",
+  },
+  {
+    name: "a delivery that a dead process had claimed is never sent",
+    file: "adapters/sql/deliveries.ts",
+    find: "(w.claim_token is null or w.claimed_until <= ${settled(p.now)})",
+    replace: "w.claim_token is null",
+  },
+  {
+    name: "deliveries of a host that are under way do not count",
+    file: "adapters/sql/deliveries.ts",
+    find: "where due.place + coalesce(busy.sends, 0) <= ${settled(p.per_host)}",
+    replace: "where due.place <= ${settled(p.per_host)}",
+  },
+  {
+    name: "the state is told of a run that leaves none",
+    file: "adapters/sql/deliveries.ts",
+    find: "case when temporary = 1 then null else ${p.values} end",
+    replace: "case when temporary = 2 then null else ${p.values} end",
+    equivalent: "the payload of a run that leaves no state names none, and the worker gives none along",
+  },
+  {
+    name: "every attempt is counted",
+    file: "adapters/sql/usage.ts",
+    find: "r.lease_token = ${p.token} and r.attempt = 1\n",
+    replace: "r.lease_token = ${p.token}\n",
+    also: [{ find: "select r.run_id, r.deployment,", replace: "select r.run_id || '/' || r.attempt, r.deployment," }],
+  },
+  {
+    name: "a run that is claimed only to be ended is counted",
+    file: "adapters/sql/usage.ts",
+    find: "and r.attempt = 1\n    and r.charged = 1`",
+    replace: "and r.attempt < 2`",
+    equivalent: "a pending run that a worker has to end had been started, and has its trace",
+  },
+  {
+    name: "a run that starts with its creation is not counted",
+    file: "adapters/sql/runs/create.ts",
+    find: "if (claim?.trace)",
+    replace: "if (claim?.trace && claim.token === thread_id)",
+  },
+  {
+    name: "a trace that comes late is not added to its hour",
+    file: "adapters/sql/usage.ts",
+    find: "statements.push(addGiven(part), insertGiven(part));",
+    replace: "statements.push(insertGiven(part));",
+  },
+  {
+    name: "a trace that comes twice is added to its hour twice",
+    file: "adapters/sql/usage.ts",
+    find: "\n      and not exists (select 1 from traces t where t.trace_id = g.trace_id)",
+    replace: "",
+  },
+  {
+    name: "full hours are counted by their sums and by their traces",
+    file: "adapters/sql/usage.ts",
+    find: "${events(edge, settled(p.end))}",
+    replace: "${events(settled(p.hours_from), settled(p.end))}",
+  },
+  {
+    name: "an hour is summed before it is over",
+    file: "lib/usage.ts",
+    find: "roundDown(ambient.now() - MARGIN, HOUR)",
+    replace: "roundDown(ambient.now() - MARGIN, HOUR) + HOUR",
+    equivalent: "a trace of an hour that is summed is added there",
+  },
+  {
+    name: "feedback tokens survive the rollback of their run",
+    file: "adapters/sql/feedback.ts",
+    find: "delete from feedback_tokens where run_id in (${which(p)})",
+    replace: "delete from feedback_tokens where expires_at is not null and run_id in (${which(p)})",
+  },
+  {
+    name: "the links of a run without a webhook never die",
+    file: "lib/execution.ts",
+    find: "told: run.feedback.length > 0 || run.webhook !== null,",
+    replace: "told: run.webhook !== null,",
+  },
+  {
+    name: "the life of a link begins with its run",
+    file: "adapters/sql/feedback.ts",
+    find: "set expires_at = ${p.now} + life_ms where",
+    replace: "set expires_at = created_at + life_ms where",
+  },
+  {
+    name: "feedback links are shown after the error",
+    file: "lib/ending.ts",
+    find: '  if (feedback !== null) tape.publish("feedback", feedback);\n  if (error) tape.publish("error", JSON.stringify(error));\n',
+    replace:
+      '  if (error) tape.publish("error", JSON.stringify(error));\n  if (feedback !== null) tape.publish("feedback", feedback);\n',
+  },
+  {
+    name: "feedback links are shown only where the run was executed",
+    file: "lib/runs/follow.ts",
+    find: "feedback: feedbackUrls(row), error",
+    replace: "feedback: null, error",
+  },
+  {
+    name: "feedback that is sent again is recorded again",
+    file: "adapters/sql/feedback.ts",
+    find: "...(idempotency ? [insertKey(",
+    replace: "...(idempotency && now < 0 ? [insertKey(",
+  },
+];

@@ -1,0 +1,178 @@
+/** The receivers of webhooks: part of the world, reached over a network, and no better than others are. */
+import type { JsonObject } from "../../../lib/json.ts";
+import type { WebhookTransport } from "../../../lib/webhooks/options.ts";
+import { type OutboundAnswer, type OutboundRequest, SendError } from "../../../lib/webhooks/send.ts";
+import { bare, messagesOf } from "../agent.ts";
+import { never, type Process } from "../node.ts";
+import { isActiveStatus, type RunNote } from "../oracle/notes.ts";
+import type { Fault } from "../plan.ts";
+import { Dice } from "../random.ts";
+import type { World } from "../world.ts";
+
+/** Public, each host's own. */
+const ADDRESSES: Readonly<Record<string, string>> = {
+  "one.hooks.example": "203.0.114.10",
+  "two.hooks.example": "2606:4700:20::1",
+};
+const PER_HOST = 2;
+
+/** Where a run's end is to be told. The query makes each run's URL its own. */
+export function webhookFor(dice: Dice, tag: string): string {
+  return `https://${dice.pick(Object.keys(ADDRESSES))}/take?run=${tag}`;
+}
+
+type Manner = "takes" | "refuses" | "hangs" | "fails" | "lies";
+
+export class Receivers {
+  /** What came first of each run; every later attempt must be equal to it. */
+  readonly bodies: Map<string, string> = new Map();
+  /** Runs whose delivery a process was told to be taken. */
+  readonly taken: Set<string> = new Set();
+  /** When something was sent or answered last. */
+  progressAt = 0;
+  readonly #world: World;
+  readonly #dice: Dice;
+  readonly #underWay = new Map<object, { readonly process: Process; readonly host: string }>();
+
+  constructor(world: World) {
+    this.#world = world;
+    this.#dice = new Dice(world.plan.seed, "receivers");
+  }
+
+  /** How one process reaches them. */
+  transport(process: Process): WebhookTransport {
+    return {
+      resolve: (host) => this.#resolve(process, host),
+      send: (request, addresses, signal) => this.#send(process, request, addresses, signal),
+    };
+  }
+
+  #has(fault: Fault, share: number): boolean {
+    return this.#world.plan.faults.has(fault) && this.#dice.chance(share);
+  }
+
+  #resolve(process: Process, host: string): Promise<readonly string[]> {
+    const dice = this.#dice;
+    const wrong = this.#has("hook_fails", 0.05);
+    return new Promise((resolve, reject) => {
+      this.#world.scheduler.at(dice.below(5), process, () => {
+        if (!wrong) resolve([ADDRESSES[host] as string]);
+        else if (dice.chance(0.5)) resolve([]);
+        else reject(new Error("the name is not known now"));
+      });
+    });
+  }
+
+  #manner(): Manner {
+    if (this.#has("hook_hangs", 0.2)) return "hangs";
+    if (this.#has("hook_fails", 0.3)) return this.#dice.chance(0.3) ? "refuses" : "fails";
+    return this.#has("hook_lies", 0.25) ? "lies" : "takes";
+  }
+
+  #send(
+    process: Process,
+    request: OutboundRequest,
+    addresses: readonly string[],
+    signal: AbortSignal,
+  ): Promise<OutboundAnswer> {
+    const world = this.#world;
+    const { scheduler } = world;
+    const dice = this.#dice;
+    // The process may have ended a moment ago, with this step of its work still to come.
+    if (!process.alive) return never();
+    const { host } = new URL(request.url);
+    const [address = null] = addresses;
+    if (address !== ADDRESSES[host] || addresses.length !== 1) {
+      world.violation("I7", `a webhook of ${host} is sent to ${addresses.join()}`);
+    }
+    this.progressAt = scheduler.now;
+    const exchange = {};
+    this.#begin(exchange, process, host);
+    const manner = this.#manner();
+    const run_id = String(header(request, "webhook-id")).slice("msg_".length);
+    world.count(`webhook: receiver ${manner}`);
+    return new Promise((resolve, reject) => {
+      const settle = (act: () => void): void => {
+        if (!this.#underWay.delete(exchange)) return;
+        this.progressAt = scheduler.now;
+        act();
+      };
+      const fail = (): void => settle(() => reject(new SendError("network_error", address)));
+      const answer = (status: number, retry_after: string | null = null): void =>
+        settle(() => {
+          if (status >= 200 && status < 300) this.taken.add(run_id);
+          resolve({ status, retry_after, address });
+        });
+      signal.addEventListener("abort", () => settle(() => reject(new SendError("aborted", address))));
+      if (manner === "refuses") {
+        scheduler.at(dice.below(20), process, fail);
+        return;
+      }
+      // On the wire it belongs to nobody: it arrives also when its sender is dead by then.
+      scheduler.at(dice.below(20), null, () => {
+        if (manner === "hangs" && dice.chance(0.3)) return;
+        this.#receive(request, process);
+        if (manner === "hangs") return;
+        const ms = dice.pick([0, 5, 40, 200]);
+        if (manner === "takes") scheduler.at(ms, process, () => answer(dice.pick([200, 202, 204])));
+        else if (manner === "fails") {
+          const status = dice.pick([500, 503, 429, 404, 307, dice.chance(0.2) ? 410 : 502]);
+          scheduler.at(ms, process, () => answer(status, dice.chance(0.4) ? dice.pick(["2", "soon"]) : null));
+        } else if (dice.chance(0.5)) scheduler.at(ms, process, fail);
+        // It has done its work, and says so too late.
+        else scheduler.at(world.plan.hooks.timeout_ms + ms, process, () => answer(200));
+      });
+    });
+  }
+
+  #begin(exchange: object, process: Process, host: string): void {
+    for (const [other, { process: sender }] of this.#underWay) if (!sender.alive) this.#underWay.delete(other);
+    this.#underWay.set(exchange, { process, host });
+    const all = [...this.#underWay.values()];
+    const own = all.filter((other) => other.process === process).length;
+    const { concurrency } = this.#world.plan.hooks;
+    if (own > concurrency) this.#world.violation("I7", `${process.name} sends ${own} webhooks at once`);
+    const same = all.filter((other) => other.host === host).length;
+    if (same > PER_HOST) this.#world.violation("I7", `${same} webhooks are sent to ${host} at once`);
+  }
+
+  /** I7: the run has ended and was not rolled back, the id is its own, and every attempt says the same. */
+  #receive(request: OutboundRequest, process: Process): void {
+    const world = this.#world;
+    const told = JSON.parse(request.body) as JsonObject;
+    const run_id = String(told["run_id"]);
+    const run = world.oracle.runs.byId.get(run_id);
+    const refuse = (text: string): void =>
+      world.violation("I7", `${process.name} tells of ${run?.tag ?? run_id} ${request.body.slice(0, 300)}: ${text}`);
+    world.note(`${process.name} tells of the end of ${run?.tag}`);
+    if (!run) {
+      refuse("there is no such run");
+      return;
+    }
+    for (const name of ["webhook-id", "idempotency-key"]) {
+      if (header(request, name) !== `msg_${run_id}`) refuse(`${name} is ${header(request, name)}`);
+    }
+    if (request.url !== run.webhook) refuse(`it went to ${request.url}, not to ${run.webhook}`);
+    const before = this.bodies.get(run_id);
+    if (before === undefined) this.bodies.set(run_id, request.body);
+    else if (before !== request.body) refuse(`an earlier attempt said ${before.slice(0, 300)}`);
+    const { status, attempt } = run.state;
+    if (run.fate === "rolled_back" || isActiveStatus(status)) refuse(`it is ${run.fate}, ${status}`);
+    if (told["status"] !== status || told["attempt"] !== attempt) refuse(`it ended as ${status}, attempt ${attempt}`);
+    if (request.body.includes("hooks.example")) refuse("it shows where it goes to");
+    checkValues(run, told, refuse);
+  }
+}
+
+/** The state is that of the run's end, whatever came after it; a run that leaves none tells none. */
+function checkValues(run: RunNote, told: JsonObject, refuse: (text: string) => void): void {
+  if (run.temporary !== !("values" in told)) refuse("only a run that leaves no state tells none");
+  if (run.temporary || run.state.status !== "success") return;
+  const { messages = [] } = (told["values"] ?? {}) as { messages?: string[] };
+  const expected = messagesOf(run.script).join();
+  const own = messages.slice(-messagesOf(run.script).length).map(bare).join();
+  if (own !== expected) refuse(`its state ends with ${own}, not with ${expected}`);
+}
+
+const header = (request: OutboundRequest, name: string): string | undefined =>
+  request.headers.find(([other]) => other === name)?.[1];

@@ -1,0 +1,105 @@
+/** Receivers of webhooks in the soak's own process: they fail and hang, and remember everything that they were sent. */
+import { createHash } from "node:crypto";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+/** One request as it came in. */
+export interface Post {
+  readonly at: number;
+  /** `webhook-id` and `idempotency-key`. */
+  readonly ids: readonly [string, string];
+  readonly path: string;
+  /** The hash of the body. */
+  readonly body: string;
+  readonly run_id: string;
+  readonly status: string;
+  /** Null: there was no answer. */
+  readonly answer: number | null;
+}
+
+export interface Receivers {
+  /** What came in, by run. */
+  readonly posts: ReadonlyMap<string, readonly Post[]>;
+  /** Requests that are no deliveries. */
+  readonly problems: readonly string[];
+  /** The configuration's `webhooks` section that lets a server send here. */
+  readonly settings: object;
+  /** How many attempts there are at the most. */
+  readonly attempts: number;
+  /** A URL of one of the receivers. */
+  url(key: string): string;
+  close(): void;
+}
+
+/** Each is a host of its own: two deliveries go to one host at once. */
+const COUNT = 6;
+const FAILS = 0.3;
+const HANGS = 0.05;
+const TIMEOUT_MS = 400;
+/** A failure after all of these is one in many thousands, and allowed. */
+const SCHEDULE_MS: readonly number[] = [50, 100, 200, 400, 800, 1_600, 1_600, 1_600];
+
+export async function startReceivers(): Promise<Receivers> {
+  const posts = new Map<string, Post[]>();
+  const problems: string[] = [];
+  const servers: Server[] = [];
+
+  function take(request: IncomingMessage, text: string, response: ServerResponse): void {
+    const at = Date.now();
+    const { headers, method, url: path = "" } = request;
+    let told: { readonly run_id: string; readonly status: string };
+    try {
+      told = JSON.parse(text);
+    } catch {
+      problems.push(`${method} ${path} with ${text.slice(0, 200)}`);
+      response.writeHead(400).end();
+      return;
+    }
+    const { run_id, status } = told;
+    const roll = Math.random();
+    const answer =
+      roll < HANGS ? null : roll < HANGS + FAILS ? [500, 503, 429, 404, 302][Math.floor(Math.random() * 5)] : 200;
+    const known = posts.get(run_id) ?? [];
+    posts.set(run_id, known);
+    known.push({
+      at,
+      ids: [String(headers["webhook-id"]), String(headers["idempotency-key"])],
+      path,
+      body: createHash("sha256").update(text).digest("hex"),
+      run_id,
+      status,
+      answer: answer ?? null,
+    });
+    if (method !== "POST") problems.push(`${method} ${path}`);
+    if (answer) response.writeHead(answer).end("thank you");
+  }
+
+  for (let i = 0; i < COUNT; i++) {
+    const server = createServer((request, response) => {
+      const parts: Buffer[] = [];
+      request.on("data", (part: Buffer) => parts.push(part));
+      // What is cut off by the death of its sender was never told.
+      request.on("error", () => {});
+      request.on("end", () => take(request, Buffer.concat(parts).toString(), response));
+    });
+    await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+    servers.push(server);
+  }
+  const ports = servers.map((server) => (server.address() as AddressInfo).port);
+  return {
+    posts,
+    problems,
+    settings: {
+      url: { allow_private_network: true, allowed_ports: ports },
+      delivery: { timeout_ms: TIMEOUT_MS, schedule_ms: SCHEDULE_MS },
+    },
+    attempts: SCHEDULE_MS.length + 1,
+    url: (key) => `http://127.0.0.1:${ports[Math.floor(Math.random() * COUNT)]}/ended/${key}`,
+    close() {
+      for (const server of servers) {
+        server.close();
+        server.closeAllConnections();
+      }
+    },
+  };
+}
