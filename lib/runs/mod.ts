@@ -17,6 +17,7 @@ import type {
   Storage,
 } from "../storage.ts";
 import type { ThreadDirectory } from "../threads.ts";
+import { shownUrl } from "../webhooks/policy.ts";
 import { endDeleted, type Worker } from "../worker.ts";
 import { type Created, createCreator } from "./create.ts";
 import { createFollower, type Follower, joined } from "./follow.ts";
@@ -227,7 +228,7 @@ function toRun(row: RunRow): Run {
 function shownKwargs({ kwargs, webhook, feedback }: RunRow): JsonObject {
   return {
     ...shownRequest(kwargs),
-    ...(webhook ? { webhook: webhook.url.replace(/\?.*$/s, "?…") } : {}),
+    ...(webhook ? { webhook: shownUrl(webhook.url) } : {}),
     ...(feedback.length > 0 ? { feedback_keys: feedback.map(([key]) => key) } : {}),
   };
 }

@@ -14,7 +14,7 @@ import type {
 import type { Page, Scope } from "../storage.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
 import { payload, shownKwargs } from "./payload.ts";
-import { judgeAddresses, judgeUrl, literalAddress } from "./policy.ts";
+import { judgeAddresses, judgeUrl, literalAddress, shownUrl } from "./policy.ts";
 import { SendError } from "./send.ts";
 import { signature } from "./sign.ts";
 
@@ -397,9 +397,3 @@ const shown = (row: DeliveryRow): DeliveryRow => ({
   url: shownUrl(row.url),
   run: { ...row.run, kwargs: shownKwargs(row.run.kwargs) },
 });
-
-/** A query may hold a secret of the receiver. */
-function shownUrl(url: string): string {
-  const end = url.search(/[?#]/);
-  return end < 0 ? url : `${url.slice(0, end)}${url[end] === "?" ? "?…" : ""}`;
-}

@@ -237,3 +237,9 @@ const isPublicName = (name: string): boolean =>
 
 const isAllowedPort = ({ allowed_ports }: WebhookPolicy, scheme: "http" | "https", port: number): boolean =>
   port !== 0 && (allowed_ports ? allowed_ports.includes(port) : port === DEFAULT_PORT[scheme]);
+
+/** The URL as it may be shown: its query may hold a secret of the receiver. */
+export function shownUrl(url: string): string {
+  const end = url.search(/[?#]/);
+  return end < 0 ? url : `${url.slice(0, end)}${url[end] === "?" ? "?…" : ""}`;
+}
