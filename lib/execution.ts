@@ -233,7 +233,10 @@ export function startExecution(
 
   async function begin(): Promise<void> {
     // A claim whose answer came late may be another's by now.
-    while (!reason && held.over() && !(await held.renew())) await pause();
+    while (!reason && held.over()) {
+      // What was renewed may be over again when the answer comes.
+      if (!(await held.renew()) && !isStopped()) await pause();
+    }
     if (reason) return;
     const resumed_after = journal.nextId() - 1;
     journal.show("metadata", { run_id, attempt, thread_id, ...(run.claims > 1 ? { resumed_after } : {}) });
@@ -333,7 +336,7 @@ export function startExecution(
     ending = true;
     const cancelled = reason === "cancelled";
     const timedOut = reason === "timed_out";
-    const last = yields.last() ?? (cancelled ? await reached() : null);
+    const last = cancelled ? await lastState() : yields.last();
     const error = cancelled
       ? null
       : timedOut
@@ -404,6 +407,14 @@ export function startExecution(
     const own = checkpoints.root();
     if (own !== null || !resumed) return own;
     return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+  }
+
+  /** Of a run that was stopped: what it has told, unless it got further than that. */
+  async function lastState(): Promise<StateEvent | null> {
+    const told = yields.last();
+    const checkpoint_id = await reachedCheckpoint();
+    if (told && (checkpoint_id === null || told.checkpoint?.checkpoint_id === checkpoint_id)) return told;
+    return (await reached()) ?? told;
   }
 
   /** Where a run was stopped that has not told it. */
