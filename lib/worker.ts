@@ -134,8 +134,12 @@ export function createWorker(options: WorkerOptions): Worker {
       executions: [...executing].filter((execution) => execution.over()),
     };
   }
-  /** The answer of a claim that is late: a process that stood still gets it soon. A store that is slow must not hold up the rest. */
+  /**
+   * The answer of a claim that is late: a process that stood still gets it soon. A store that is slow must not hold up the rest,
+   * unless nobody but this process could take up what the claim brings.
+   */
   async function awaitAnswer(claim: UnderWay): Promise<void> {
+    if (storage.alone) return claim.answered;
     const cancel = ambient.timer(LATE_MS, () => {
       underWay.delete(claim.token);
       claim.answer();

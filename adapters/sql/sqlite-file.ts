@@ -53,7 +53,7 @@ const SETTINGS = [
   // Undoing a batch of a group needs its pages as they were: kept in a file, they cost more than the batch.
   "pragma temp_store = memory",
   // Ids are random, so every batch touches pages all over the file.
-  "pragma cache_size = -65536",
+  "pragma cache_size = -32768",
   "pragma journal_size_limit = 67108864",
   // Commits checkpoint by themselves only when the log has grown this long, under a load that never pauses.
   "pragma wal_autocheckpoint = 16000",
