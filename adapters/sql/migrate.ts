@@ -14,7 +14,8 @@ const record = shape<{ version: number }>((p) =>
 export async function migrate(driver: SqlDriver): Promise<void> {
   if (driver.dialect !== "sqlite") throw new ConfigError([`storage: the ${driver.dialect} dialect is not supported`]);
   const steps = schemaSteps(bytesType);
-  for (let version = await currentVersion(driver); version < steps.length; version++) {
+  const before = await currentVersion(driver);
+  for (let version = before; version < steps.length; version++) {
     const step = steps[version] as (typeof steps)[number];
     try {
       await driver.batch([
@@ -27,6 +28,8 @@ export async function migrate(driver: SqlDriver): Promise<void> {
       if ((await currentVersion(driver)) <= version) throw error;
     }
   }
+  // A connection that reads knows the tables as they were until its next read; Deno would leave out the new columns there.
+  if (before < steps.length) await currentVersion(driver);
 }
 
 async function currentVersion(driver: SqlDriver): Promise<number> {

@@ -26,6 +26,8 @@ export async function startSqld(program: string, key?: string): Promise<Sqld> {
   const args = ["--http-listen-addr", `127.0.0.1:${port}`, "--db-path", join(folder, "data"), "--no-welcome"];
   // Should the test be killed, nobody else ends the server.
   args.push("--idle-shutdown-timeout-s", "60");
+  // A log that is cut takes snapshots, which new replicas do not find while they are made.
+  args.push("--max-log-size", "4000");
   if (key !== undefined) {
     await writeFile(join(folder, "key"), key);
     args.push("--auth-jwt-key-file", join(folder, "key"));

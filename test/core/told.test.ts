@@ -221,6 +221,7 @@ describe("a webhook", () => {
       (await runs.list(thread_id)).map(({ run_id }) => run_id),
       [first.run_id],
     );
+    await runs.cancel(thread_id, first.run_id, { wait: true });
   });
 
   it("shows its query to nobody", async () => {

@@ -1,6 +1,6 @@
 /** What is refused. */
 import assert from "node:assert/strict";
-import { ABSENT, aThread, collect, refused, type Suite } from "./bench.ts";
+import { ABSENT, aThread, refused, type Suite } from "./bench.ts";
 
 export function refusals({ describe, it, name, bench }: Suite): void {
   describe(`${name}: what is not built`, () => {
@@ -16,8 +16,6 @@ export function refusals({ describe, it, name, bench }: Suite): void {
         () => client.threads.create({ ttl: 5 }),
         () => client.threads.create({ supersteps: [{ updates: [{ values: {}, asNode: "agent" }] }] }),
         () => client.threads.update(id, { ttl: 5 }),
-        () => client.runs.create(id, "agent", { input: {}, webhook: "https://example.com/hook" }),
-        () => collect(client.runs.stream(id, "agent", { input: {}, feedbackKeys: ["thumbs"] })),
         () => client.crons.create("agent", { schedule: "* * * * *" }),
         () => client.crons.createForThread(id, "agent", { schedule: "* * * * *" }),
         () => client.crons.search(),
