@@ -14,7 +14,7 @@ interface Outcome {
   readonly failed: number;
 }
 
-const limit_ms = 10 * 60_000;
+const limit_ms = 15 * 60_000;
 const { values } = parseArgs({
   options: { runtime: { type: "string", default: "bun,deno,node" }, file: { type: "string", multiple: true } },
 });
