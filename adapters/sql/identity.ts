@@ -242,7 +242,7 @@ function placeVerbs(driver: SqlDriver): PlaceVerbs {
     renameWorkspace: (id, name) => rename(workspaces, id, name),
     async deleteWorkspace(id, now) {
       const [deleted] = await driver.batch([workspaces.delete({ id, now }), deleteProjectsOf({ id, now })]);
-      return (deleted?.[0] as WorkspaceRow | undefined) ?? null;
+      return (deleted?.[0] as unknown as WorkspaceRow | undefined) ?? null;
     },
     async listWorkspaces(organization_id) {
       const rows = await driver.read(workspaces.list({ parents: JSON.stringify([organization_id]) }));
@@ -252,7 +252,7 @@ function placeVerbs(driver: SqlDriver): PlaceVerbs {
     renameProject: (id, name) => rename(projects, id, name),
     async deleteProject(id, now) {
       const [deleted] = await driver.batch([projects.delete({ id, now })]);
-      return (deleted?.[0] as ProjectRow | undefined) ?? null;
+      return (deleted?.[0] as unknown as ProjectRow | undefined) ?? null;
     },
     async listProjects(workspace_ids) {
       const rows = await driver.read(projects.list({ parents: JSON.stringify(workspace_ids) }));

@@ -95,9 +95,10 @@ export function checkTraces(
   const begun = new Set(lines.filter(({ mark }) => mark === "begin").map(({ run }) => run));
   const wrong: string[] = [];
   for (const run of begun) if (!traces.has(run)) wrong.push(`run ${run} was executed, and is not counted`);
-  for (const row of database.rows("select run_id, attempt, started_at, status from runs")) {
+  for (const row of database.rows("select run_id, attempt, claims, started_at, status from runs")) {
     const trace = traces.get(String(row.run_id));
-    if ((trace !== undefined) !== Number(row.attempt) > 0) {
+    // One that was put back before its first attempt came to an end has started, and is charged none.
+    if (trace ? Number(row.claims) === 0 : Number(row.attempt) > 0) {
       wrong.push(`run ${row.run_id} (${row.status}, attempt ${row.attempt}) is ${trace ? "" : "not "}counted`);
     }
     if (trace && trace.started_at !== row.started_at) {
