@@ -44,8 +44,6 @@ export interface Access {
     caller: Caller,
     page: { readonly limit: number; readonly offset: number },
   ): Promise<readonly { readonly id: string; readonly display_name: string; readonly organization_id: string }[]>;
-  /** True where keys are asked for. */
-  readonly guarded: boolean;
 }
 
 export interface AccessOptions {
@@ -125,7 +123,6 @@ export function createAccess(options: AccessOptions): Access {
   }
 
   return {
-    guarded: mode !== "none",
     async caller(headers) {
       if (mode === "none") return narrowed(await owner(identity), headers);
       return narrowed((await identified(headers)).caller, headers);

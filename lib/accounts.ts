@@ -6,6 +6,7 @@ import {
   type Caller,
   type DeploymentRow,
   type IdentityStore,
+  idOf,
   type KeyGrants,
   type KeyKind,
   type Made,
@@ -14,6 +15,7 @@ import {
   type Permission,
   type ProjectRow,
   type UserRow,
+  UUID,
   type WorkspaceRow,
 } from "./identity.ts";
 import { hashKey, KEY_PREFIX, makeKey, shortKey } from "./keys.ts";
@@ -110,7 +112,6 @@ const DRAWS_IN_ALL = 40;
 const NAME_LENGTH = 255;
 /** Of the calendar that JavaScript has. */
 const LAST_MOMENT = 8.64e15;
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Throws a ConfigError when keys cannot have that prefix. */
 export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: AccountOptions): Accounts {
@@ -148,7 +149,7 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
   }
 
   async function userOf(name: string): Promise<UserRow> {
-    const row = await identity.getUser(UUID.test(name) ? name.toLowerCase() : name);
+    const row = await identity.getUser(idOf(name));
     if (!row) throw missing("User", name);
     return row;
   }

@@ -189,7 +189,7 @@ export function createFeedback(options: FeedbackOptions): Feedback {
   function tokenUrl(token_id: string): string {
     const base = options.base_url();
     if (base === undefined) throw new ServiceError("invalid", "public_base_url is not set");
-    return `${base}/api/v1/feedback/tokens/${token_id}`;
+    return tokenUrlAt(base, token_id);
   }
 
   const toToken = ({ token_id, feedback_key, expires_at }: FeedbackTokenRow): FeedbackToken => ({
@@ -317,6 +317,9 @@ export function createFeedback(options: FeedbackOptions): Feedback {
     },
   };
 }
+
+/** Where a token is redeemed on the server that is reached under `base`. */
+export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
 
 /**
  * The feedback keys of a run: a list without duplicates; a text is a list of one. Errors: invalid (more than 50, an empty one,

@@ -118,14 +118,14 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
   const feedback = createFeedback({ storage, identity, scope, ambient, base_url: baseUrl, ...feedbackTerms });
   const usage = createUsage({ storage, identity, ambient, ...usageTerms });
-  const transport = options.webhooks?.transport ?? (await systemTransport());
+  const transport = webhookSettings.transport ?? (await systemTransport());
   const deliveries = createDeliveries({
     storage,
     scope,
     ambient,
     settings: webhookSettings,
     transport,
-    loopback: options.webhooks?.loopback ?? null,
+    loopback: webhookSettings.loopback,
     user_agent: `greenroom/${VERSION} (webhook)`,
   });
   const told = createTold({
@@ -134,7 +134,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     trace,
     token_life_ms: feedbackTerms.token_ttl_ms,
     webhooks: webhookSettings.policy,
-    loopback: options.webhooks?.loopback !== undefined,
+    loopback: webhookSettings.loopback !== null,
     transport: transport !== null,
   });
   const events = createEvents(ambient, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });

@@ -5,12 +5,14 @@ import {
   type ApiKeyRow,
   type DeploymentRow,
   type IdentityStore,
+  idOf,
   type Made,
   type MembershipRow,
   PERMISSIONS,
   type Permission,
   type ProjectRow,
   type UserRow,
+  UUID,
   type WorkspaceRow,
 } from "./identity.ts";
 import { hashKey } from "./keys.ts";
@@ -41,7 +43,6 @@ export interface StaticIdentityOptions {
 const KEY_LENGTH = 32;
 const DEFAULT_ORGANIZATION = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000001", name: "Default" };
 const DEFAULT_WORKSPACE = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000002", name: "Default" };
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
  * An IdentityStore in memory: what its verbs change lasts as long as the process. Ids of what it makes by itself follow from the
@@ -455,8 +456,6 @@ async function freshId(
     if (!rows.has(id)) return id;
   }
 }
-
-const idOf = (text: string): string => (UUID.test(text) ? text.toLowerCase() : text);
 
 /** As databases order text. */
 function byCodePoint(a: string, b: string): number {

@@ -1,6 +1,6 @@
 /** Where deployments belong: the organization, workspace and project that are there by default, and the row of each deployment. */
 import { type RawBuilder, sql } from "kysely";
-import type { DeploymentRow, IdentityStore } from "../../lib/identity.ts";
+import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/identity.ts";
 import { raw } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { shape, statement } from "./statement.ts";
@@ -14,8 +14,6 @@ type Defaults = Awaited<ReturnType<IdentityStore["ensureDefaults"]>>;
 type Place = Parameters<IdentityStore["placeDeployment"]>[0];
 /** An id, or null. */
 type Id = RawBuilder<string | null>;
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 const oldestOrganization: Id = sql`(select id from organizations order by created_at, id limit 1)`;
 
@@ -196,8 +194,6 @@ function makeProject(
       where ${workspace} is not null and ${project} is null and ${allowed} on conflict do nothing`),
   );
 }
-
-const idOf = (text: string): string => (UUID.test(text) ? text.toLowerCase() : text);
 
 function toDefaults(row: SqlRow): Defaults {
   const organization_id = String(row.organization_id);

@@ -1,7 +1,7 @@
 /** What a run tells the outside: its feedback links and its webhook, checked and made ready before anything is stored. */
 import type { Ambient } from "../ambient.ts";
 import { ServiceError } from "../errors.ts";
-import { readFeedbackKeys } from "../feedback.ts";
+import { readFeedbackKeys, tokenUrlAt } from "../feedback.ts";
 import type { NewWebhook, TraceTerms } from "../platform-storage.ts";
 import type { NewRun, RunRow } from "../storage.ts";
 import { judgeUrl, type WebhookPolicy } from "../webhooks/policy.ts";
@@ -74,9 +74,7 @@ export function createTold(options: ToldOptions): Told {
     feedbackUrls({ feedback }) {
       const base = baseUrl();
       if (feedback.length === 0 || base === undefined) return null;
-      return JSON.stringify(
-        Object.fromEntries(feedback.map(([key, id]) => [key, `${base}/api/v1/feedback/tokens/${id}`])),
-      );
+      return JSON.stringify(Object.fromEntries(feedback.map(([key, id]) => [key, tokenUrlAt(base, id)])));
     },
   };
 }

@@ -163,7 +163,6 @@ export function fake(options: FakeOptions = {}): Fake {
     feedback: noun("feedback"),
     usage: noun("usage"),
     access: {
-      guarded: false,
       visitor: async () => options.visitor ?? anybody,
       caller: async () => ({}) as Caller,
       workspaces: async () => [],

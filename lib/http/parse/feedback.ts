@@ -9,10 +9,8 @@ import type { FeedbackPatch } from "../../platform-storage.ts";
 import type { IdempotencyKey, Page } from "../../storage.ts";
 import {
   absent,
-  BEYOND,
   checked,
   deeperThan,
-  inRange,
   type Loc,
   last,
   page,
@@ -23,7 +21,7 @@ import {
 } from "./findings.ts";
 import { readIdempotency } from "./headers.ts";
 import { readMoment } from "./moments.ts";
-import { MAX_DEPTH } from "./read.ts";
+import { BEYOND, isFiniteJson, MAX_DEPTH } from "./read.ts";
 
 /** Bodies of the token route, which needs no key, may have this many bytes. */
 const MAX_PUBLIC_BYTES = 256 * 1024;
@@ -64,8 +62,8 @@ export function readTextSubmission(params: URLSearchParams): Submission {
   const submission = checked((report) => {
     const [score, value, correction] = [fromText(text("score")), fromText(text("value")), text("correction")];
     if (typeof score === "string") report(["query", "score"], "must be a number, true or false", "type_error");
-    if (!inRange(score)) report(["query", "score"], BEYOND);
-    if (!inRange(value)) report(["query", "value"], BEYOND);
+    if (!isFiniteJson(score)) report(["query", "score"], BEYOND);
+    if (!isFiniteJson(value)) report(["query", "value"], BEYOND);
     return {
       score: score as number | boolean | null,
       value: typeof value === "string" ? value.toWellFormed() : value,
@@ -111,14 +109,14 @@ function readScore(sent: Json | undefined, report: Report): number | boolean | n
   if (absent(sent)) return null;
   if (typeof sent !== "number" && typeof sent !== "boolean") {
     report(["body", "score"], "must be a number, true or false", "type_error");
-  } else if (!inRange(sent)) report(["body", "score"], BEYOND);
+  } else if (!isFiniteJson(sent)) report(["body", "score"], BEYOND);
   return sent as number | boolean;
 }
 
 function readValue(sent: Json | undefined, report: Report): Json {
   if (absent(sent)) return null;
   if (Array.isArray(sent)) report(["body", "value"], "must not be a list", "type_error");
-  else if (!inRange(sent)) report(["body", "value"], BEYOND);
+  else if (!isFiniteJson(sent)) report(["body", "value"], BEYOND);
   return sent;
 }
 
@@ -137,14 +135,14 @@ function readCorrection(sent: Json | undefined, loc: Loc, report: Report): Json 
   if (absent(sent)) return null;
   if (!isObject(sent) && typeof sent !== "string") report(loc, "must be an object or a string", "type_error");
   else if (deeperThan(sent, MAX_DEPTH)) report(loc, `must not nest deeper than ${MAX_DEPTH} levels`);
-  else if (!inRange(sent)) report(loc, BEYOND);
+  else if (!isFiniteJson(sent)) report(loc, BEYOND);
   return sent;
 }
 
 function readAnyObject(sent: Json | undefined, loc: Loc, report: Report): JsonObject | null {
   if (absent(sent)) return null;
   if (!isObject(sent)) report(loc, "must be an object", "type_error");
-  else if (!inRange(sent)) report(loc, BEYOND);
+  else if (!isFiniteJson(sent)) report(loc, BEYOND);
   return sent as JsonObject;
 }
 

@@ -52,15 +52,6 @@ export const deeperThan = (value: Json, levels: number): boolean =>
   value !== null &&
   (levels === 0 || Object.values(value).some((item) => deeperThan(item as Json, levels - 1)));
 
-/** JSON can write 1e999, but it is read as Infinity and would be written as null. */
-export const inRange = (value: Json): boolean =>
-  typeof value === "object" && value !== null
-    ? Object.values(value).every((item) => inRange(item as Json))
-    : typeof value !== "number" || Number.isFinite(value);
-
-/** What is said of a value that is not `inRange`. */
-export const BEYOND = "must not contain numbers beyond the range of a double";
-
 /** A UUID in lower case. */
 export function requiredId(sent: Json | undefined, loc: Loc, report: Report): string {
   if (absent(sent)) report(loc, "is required", "missing");

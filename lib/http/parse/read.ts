@@ -93,7 +93,7 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Ou
   if (result.success) {
     const beyond = Object.keys(given).find((key) => !isFiniteJson(given[key]));
     if (beyond === undefined) return result.output;
-    throw new ServiceError("invalid", `${place}${beyond}: must not contain numbers beyond the range of a double`);
+    throw new ServiceError("invalid", `${place}${beyond}: ${BEYOND}`);
   }
   const issue = result.issues[0];
   const path = v.getDotPath(issue) ?? "body";
@@ -101,8 +101,11 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Ou
   throw new ServiceError("invalid", `${place}${path}: ${missing ? "is required" : issue.message}`);
 }
 
-/** JSON can write 1e999, but it is read as Infinity and would be written as null. */
-function isFiniteJson(value: unknown): boolean {
+/** What is said of a value that is not `isFiniteJson`. */
+export const BEYOND = "must not contain numbers beyond the range of a double";
+
+/** False for what JSON can write, as 1e999, but is read as Infinity and would be written as null. */
+export function isFiniteJson(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
   return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
 }

@@ -1,7 +1,7 @@
 /** Reads the query of a usage report. */
-import { InputError, type InputIssue } from "../../errors.ts";
 import type { UsageGroup } from "../../platform-storage.ts";
 import type { UsageRequest } from "../../usage.ts";
+import { checked, last } from "./findings.ts";
 import { readMoment } from "./moments.ts";
 import { UUID } from "./pieces.ts";
 
@@ -17,13 +17,15 @@ const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"
  * `too_long` (too many ids), `enum` (unknown group_by).
  */
 export function readUsageQuery(params: URLSearchParams): UsageRequest {
-  const issues: InputIssue[] = [];
-  const report = (at: readonly (string | number)[], msg: string, type: string): void => {
-    issues.push({ loc: ["query", ...at], msg, type });
-  };
+  return checked((refuse) => usageRequest(params, (at, msg, type) => refuse(["query", ...at], msg, type)));
+}
 
+function usageRequest(
+  params: URLSearchParams,
+  report: (at: readonly (string | number)[], msg: string, type: string) => void,
+): UsageRequest {
   const moment = (name: string): number | null => {
-    const sent = params.getAll(name).findLast((value) => value !== "");
+    const sent = last(params, name);
     if (sent === undefined) {
       report([name], `${name} is required`, "missing");
       return null;
@@ -56,6 +58,5 @@ export function readUsageQuery(params: URLSearchParams): UsageRequest {
   if (groups.length > 1) report(["group_by"], "group_by must be given once", "value_error");
   else if (!group_by) report(["group_by"], `group_by must be one of ${GROUPS.join(", ")}`, "enum");
 
-  if (issues.length > 0 || !group_by) throw new InputError(issues);
-  return { start_time, end_time, workspace_ids: [...ids], group_by };
+  return { start_time, end_time, workspace_ids: [...ids], group_by: group_by ?? "workspace" };
 }
