@@ -54,7 +54,7 @@ export const LONG: KillOptions = {
   runs: 20_000,
   most_ms: 60 * 60_000,
   least_share: 1,
-  most_between_ms: 3_000,
+  most_between_ms: 1_500,
   creators: 12,
   followers: 8,
   think_ms: 40,
