@@ -2,27 +2,22 @@
 import { IttyRouter } from "itty-router";
 import { anybody, useOf as purposeOf, type Visitor } from "./lib/access.ts";
 import { ServiceError } from "./lib/errors.ts";
+import { assistantRoutes } from "./lib/http/assistants.ts";
+import type { Call } from "./lib/http/call.ts";
+import { cronRoutes } from "./lib/http/crons.ts";
 import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./lib/http/feedback.ts";
 import { createGate } from "./lib/http/gate.ts";
 import { metricsText, PROMETHEUS } from "./lib/http/metrics.ts";
 import openapi from "./lib/http/openapi.json" with { type: "json" };
 import * as parse from "./lib/http/parse/mod.ts";
 import { readUsageQuery } from "./lib/http/parse/usage.ts";
-import {
-  accepted,
-  empty,
-  errorResponse,
-  type HeaderValues,
-  json,
-  paged,
-  selected,
-  selectedState,
-} from "./lib/http/respond.ts";
-import { type Bodies, sseBody, waitBody } from "./lib/http/sse.ts";
+import { errorResponse, json } from "./lib/http/respond.ts";
+import { runRoutes } from "./lib/http/runs.ts";
+import type { Bodies } from "./lib/http/sse.ts";
+import { storeRoutes } from "./lib/http/store.ts";
+import { threadRoutes } from "./lib/http/threads.ts";
 import { usageCsv, usageJson } from "./lib/http/usage.ts";
 import type { Caller } from "./lib/identity.ts";
-import type { JsonObject } from "./lib/json.ts";
-import type { FrameReader, RunCreate, RunOrigin, RunWait } from "./lib/runs/mod.ts";
 import { type Service, VERSION } from "./lib/service.ts";
 import type { UsageReport } from "./lib/usage.ts";
 
@@ -44,17 +39,7 @@ export interface HandlerOptions {
 /** A web-standard request handler. It answers every request and never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
 
-/** One request on its way through the route table. */
-interface Call {
-  readonly method: string;
-  readonly url: string;
-  readonly request: Request;
-  readonly params: Readonly<Record<string, string | undefined>>;
-  readonly query: parse.Query;
-  readonly visitor: Visitor;
-}
-
-type Method = "get" | "post" | "patch" | "delete" | "all";
+type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
 interface RouteTable
   extends Record<Method, (path: string, handle: (call: Call) => Response | Promise<Response>) => RouteTable> {
   readonly routes: readonly [method: string, pattern: RegExp, ...rest: unknown[]][];
@@ -70,9 +55,6 @@ const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string]
   ["get", "/threads/:thread_id/storage", "Measuring a thread"],
   ["all", "/threads/:thread_id/stream/events", "Event protocol v2"],
   ["post", "/threads/:thread_id/commands", "Event protocol v2"],
-  ["all", "/threads/:thread_id/runs/crons", "Crons"],
-  ["all", "/runs/crons/*", "Crons"],
-  ["all", "/store/*", "The store"],
   ["get", "/docs", "A page of documentation"],
   ["post", "/ui/:assistant_id", "Generative UI"],
   ["all", "/mcp/*", "MCP"],
@@ -105,7 +87,8 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     if (request.method === "OPTIONS") return gate.preflight(request);
     const method = request.method === "HEAD" ? "GET" : request.method;
     const visitor = await visit(request, path);
-    const found = await router.fetch({ method, url: request.url, request, params: {}, query: {}, visitor });
+    const may: Call["may"] = (event, value) => access.may(visitor, event, value);
+    const found = await router.fetch({ method, url: request.url, request, params: {}, query: {}, visitor, may });
     if (found) return found;
     const methods = new Set(router.routes.filter(([, pattern]) => pattern.test(pathname)).map(([known]) => known));
     if (methods.size === 0) throw new ServiceError("not_found", "There is nothing at this path");
@@ -137,10 +120,14 @@ const OPEN = /^(?:\/|\/ok|\/ready|\/info|\/openapi\.json)?$/;
 
 /** The routes. The first that matches wins: fixed words come before the ids they could be taken for. */
 function routeTable(service: Service, base: string, feedback: FeedbackRoutes, page?: () => string): RouteTable {
-  const { assistants, threads, runs } = service;
   const router = IttyRouter({ base }) as unknown as RouteTable;
   const bodies: Bodies = { ambient: service.ambient, open: 0 };
-  const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request.headers);
+  const assistants = assistantRoutes(service.assistants);
+  const threads = threadRoutes(service.threads);
+  const runs = runRoutes(service, bodies);
+  const crons = cronRoutes(service.crons);
+  const store = storeRoutes(service.store);
+  const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request);
   const platform = async (call: Call): Promise<PlatformCall> => {
     const { id } = call.params;
     return { request: call.request, caller: await callerOf(call), ...(id === undefined ? {} : { id }) };
@@ -150,7 +137,6 @@ function routeTable(service: Service, base: string, feedback: FeedbackRoutes, pa
     service.usage.admit(caller);
     return await service.usage.report(caller, readUsageQuery(new URL(call.url).searchParams));
   };
-  const run = runRoutes(service, bodies);
 
   for (const [method, path, what] of NOT_BUILT) {
     router[method](path, () => errorResponse(new ServiceError("not_built", `${what}: not built yet`)));
@@ -158,90 +144,61 @@ function routeTable(service: Service, base: string, feedback: FeedbackRoutes, pa
   if (page) router.get("/", () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }));
 
   return router
-    .post("/runs/stream", (call) => run.stream(call, null))
-    .post("/runs/wait", (call) => run.wait(call, null))
-    .post("/runs/batch", (call) => run.createBatch(call))
-    .post("/runs/cancel", (call) => run.cancelMany(call))
-    .post("/runs", (call) => run.create(call, null))
-    .get("/runs/:run_id/stream", (call) => run.joinStream(call, null, runId(call)))
-    .post("/threads/:thread_id/runs/stream", (call) => run.stream(call, threadId(call)))
-    .post("/threads/:thread_id/runs/wait", (call) => run.wait(call, threadId(call)))
-    .post("/threads/:thread_id/runs", (call) => run.create(call, threadId(call)))
-    .get("/threads/:thread_id/runs", (call) => run.list(call, threadId(call)))
-    .get("/threads/:thread_id/runs/:run_id", async (call) => json(await runs.get(threadId(call), runId(call))))
-    .delete("/threads/:thread_id/runs/:run_id", (call) => runs.delete(threadId(call), runId(call)).then(empty))
-    .post("/threads/:thread_id/runs/:run_id/cancel", (call) => run.cancel(call, threadId(call), runId(call)))
-    .get("/threads/:thread_id/runs/:run_id/join", (call) => run.join(call, threadId(call), runId(call)))
-    .get("/threads/:thread_id/runs/:run_id/stream", (call) => run.joinStream(call, threadId(call), runId(call)))
-    .get("/threads/:thread_id/stream", (call) => run.threadStream(call, threadId(call)))
+    .post("/runs/crons/search", crons.search)
+    .post("/runs/crons/count", crons.count)
+    .post("/runs/crons", crons.create)
+    .get("/runs/crons/:cron_id", crons.get)
+    .patch("/runs/crons/:cron_id", crons.update)
+    .delete("/runs/crons/:cron_id", crons.delete)
+    .post("/threads/:thread_id/runs/crons", crons.create)
 
-    .post("/threads/search", async (call) =>
-      paged(await threads.search(built(await body(call, parse.threadSearch), "extract"))),
-    )
-    .post("/threads/count", async (call) => json(await threads.count(await body(call, parse.threadCount))))
-    .post("/threads", async (call) =>
-      json(await threads.create(ownedBy(call, built(await body(call, parse.threadCreate), "supersteps", "ttl")))),
-    )
-    .get("/threads/:thread_id/state", async (call) => {
-      const { select, ...options } = query(call, parse.stateQuery);
-      return json(selectedState(await threads.state(threadId(call), options), select));
-    })
-    .post("/threads/:thread_id/state/checkpoint", async (call) => {
-      const { checkpoint, select, ...options } = await body(call, parse.stateAt);
-      return json(selectedState(await threads.stateAt(threadId(call), checkpoint, options), select));
-    })
-    .get("/threads/:thread_id/state/:checkpoint_id", async (call) => {
-      const checkpoint_id = segment(call, "checkpoint_id");
-      const { select, ...options } = query(call, parse.stateQuery);
-      return json(selectedState(await threads.stateAt(threadId(call), { checkpoint_id }, options), select));
-    })
-    .get("/threads/:thread_id/history", async (call) => {
-      const { select, ...search } = query(call, parse.historyQuery);
-      const states = await threads.history(threadId(call), search);
-      return json(states.map((state) => selectedState(state, select)));
-    })
-    .post("/threads/:thread_id/history", async (call) => {
-      const { select, ...search } = await body(call, parse.historySearch);
-      const states = await threads.history(threadId(call), search);
-      return json(states.map((state) => selectedState(state, select)));
-    })
-    .get("/threads/:thread_id", async (call) => json(await threads.get(threadId(call))))
-    .patch("/threads/:thread_id", async (call) => {
-      const thread = await threads.update(threadId(call), built(await body(call, parse.threadPatch), "ttl"));
-      return /\breturn=minimal\b/i.test(call.request.headers.get("prefer") ?? "") ? empty() : json(thread);
-    })
-    .delete("/threads/:thread_id", (call) => threads.delete(threadId(call)).then(empty))
+    .post("/runs/stream", runs.stream)
+    .post("/runs/wait", runs.wait)
+    .post("/runs/batch", runs.createBatch)
+    .post("/runs/cancel", runs.cancelMany)
+    .post("/runs", runs.create)
+    .get("/runs/:run_id/stream", runs.joinStream)
+    .post("/threads/:thread_id/runs/stream", runs.stream)
+    .post("/threads/:thread_id/runs/wait", runs.wait)
+    .post("/threads/:thread_id/runs", runs.create)
+    .get("/threads/:thread_id/runs", runs.list)
+    .get("/threads/:thread_id/runs/:run_id", runs.get)
+    .delete("/threads/:thread_id/runs/:run_id", runs.delete)
+    .post("/threads/:thread_id/runs/:run_id/cancel", runs.cancel)
+    .get("/threads/:thread_id/runs/:run_id/join", runs.join)
+    .get("/threads/:thread_id/runs/:run_id/stream", runs.joinStream)
+    .get("/threads/:thread_id/stream", runs.threadStream)
 
-    .post("/assistants/search", async (call) => {
-      const { select, ...search } = await body(call, parse.assistantSearch);
-      return paged(await assistants.search(search), select);
-    })
-    .post("/assistants/count", async (call) => json(await assistants.count(await body(call, parse.assistantCount))))
-    .post("/assistants", async (call) => json(await assistants.create(await body(call, parse.assistantCreate))))
-    .post("/assistants/:assistant_id/versions", async (call) =>
-      json(await assistants.versions(assistantId(call), await body(call, parse.versionSearch))),
-    )
-    .post("/assistants/:assistant_id/latest", async (call) =>
-      json(await assistants.setLatest(assistantId(call), await version(call))),
-    )
-    .get("/assistants/:assistant_id/graph", async (call) =>
-      json(await assistants.drawn(assistantId(call), query(call, parse.drawing).xray)),
-    )
-    .get("/assistants/:assistant_id/schemas", async (call) => json(await assistants.schemas(assistantId(call))))
-    .get("/assistants/:assistant_id/subgraphs", async (call) =>
-      json(await assistants.subgraphs(assistantId(call), null, query(call, parse.subgraphSearch).recurse)),
-    )
-    .get("/assistants/:assistant_id/subgraphs/:namespace", async (call) => {
-      const namespace = segment(call, "namespace");
-      return json(await assistants.subgraphs(assistantId(call), namespace, query(call, parse.subgraphSearch).recurse));
-    })
-    .get("/assistants/:assistant_id", async (call) => json(await assistants.get(assistantId(call))))
-    .patch("/assistants/:assistant_id", async (call) =>
-      json(await assistants.update(assistantId(call), await body(call, parse.assistantPatch))),
-    )
-    .delete("/assistants/:assistant_id", (call) =>
-      assistants.delete(assistantId(call), query(call, parse.assistantDeletion)).then(empty),
-    )
+    .post("/threads/search", threads.search)
+    .post("/threads/count", threads.count)
+    .post("/threads", threads.create)
+    .get("/threads/:thread_id/state", threads.state)
+    .post("/threads/:thread_id/state/checkpoint", threads.stateAt)
+    .get("/threads/:thread_id/state/:checkpoint_id", threads.stateAtId)
+    .get("/threads/:thread_id/history", threads.history)
+    .post("/threads/:thread_id/history", threads.historySearch)
+    .get("/threads/:thread_id", threads.get)
+    .patch("/threads/:thread_id", threads.update)
+    .delete("/threads/:thread_id", threads.delete)
+
+    .post("/assistants/search", assistants.search)
+    .post("/assistants/count", assistants.count)
+    .post("/assistants", assistants.create)
+    .post("/assistants/:assistant_id/versions", assistants.versions)
+    .post("/assistants/:assistant_id/latest", assistants.latest)
+    .get("/assistants/:assistant_id/graph", assistants.graph)
+    .get("/assistants/:assistant_id/schemas", assistants.schemas)
+    .get("/assistants/:assistant_id/subgraphs", assistants.subgraphs)
+    .get("/assistants/:assistant_id/subgraphs/:namespace", assistants.subgraphs)
+    .get("/assistants/:assistant_id", assistants.get)
+    .patch("/assistants/:assistant_id", assistants.update)
+    .delete("/assistants/:assistant_id", assistants.delete)
+
+    .put("/store/items", store.put)
+    .get("/store/items", store.get)
+    .delete("/store/items", store.delete)
+    .post("/store/items/search", store.search)
+    .post("/store/namespaces", store.namespaces)
 
     .get("/ok", () => {
       if (service.healthy()) return json({ ok: true });
@@ -252,7 +209,7 @@ function routeTable(service: Service, base: string, feedback: FeedbackRoutes, pa
       return json(ready, {}, ready.ok ? 200 : 503);
     })
     .get("/metrics", async (call) => {
-      const { format } = query(call, parse.metricsQuery);
+      const { format } = parse.readQuery(call.query, parse.metricsQuery);
       const metrics = { ...(await service.metrics()), open_streams: bodies.open };
       return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
     })
@@ -273,153 +230,6 @@ function routeTable(service: Service, base: string, feedback: FeedbackRoutes, pa
     .get(`${BILLING}/granular-usage`, async (call) => usageJson(await report(call)))
     .get(`${BILLING}/granular-usage/export`, async (call) => usageCsv(await report(call)))
     .get("/openapi.json", () => json({ ...openapi, servers: [{ url: base || "/" }] }));
-}
-
-/** What the routes with and without a thread have in common. `thread_id` null: a stateless run. */
-interface RunRoutes {
-  create(call: Call, thread_id: string | null): Promise<Response>;
-  stream(call: Call, thread_id: string | null): Promise<Response>;
-  wait(call: Call, thread_id: string | null): Promise<Response>;
-  createBatch(call: Call): Promise<Response>;
-  list(call: Call, thread_id: string): Promise<Response>;
-  cancel(call: Call, thread_id: string, run_id: string): Promise<Response>;
-  cancelMany(call: Call): Promise<Response>;
-  join(call: Call, thread_id: string, run_id: string): Promise<Response>;
-  joinStream(call: Call, thread_id: string | null, run_id: string): Promise<Response>;
-  threadStream(call: Call, thread_id: string): Promise<Response>;
-}
-
-function runRoutes({ runs, threads }: Service, bodies: Bodies): RunRoutes {
-  // Paths are relative to the mount: clients append them to the URL they know.
-  const place = (thread_id: string | null, run_id: string): string =>
-    thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
-  const streamed = (
-    { visitor }: Call,
-    frames: FrameReader,
-    of: Readonly<Record<string, string>>,
-    headers: HeaderValues,
-  ): Response =>
-    new Response(sseBody(frames, bodies, of, visitor.still), {
-      headers: {
-        "content-type": "text/event-stream",
-        "cache-control": "no-cache",
-        "x-accel-buffering": "no",
-        ...headers,
-      },
-    });
-  const awaited = ({ visitor }: Call, wait: RunWait, headers: HeaderValues): Response =>
-    new Response(waitBody(wait, bodies, visitor.still), {
-      headers: { "content-type": "application/json", ...headers },
-    });
-  /** What the request adds to its body, and where it was sent: the same key means another run on another route. */
-  async function origin(call: Call, bytes: Uint8Array, route: string): Promise<RunOrigin> {
-    const { headers } = call.request;
-    const idempotency = await parse.readIdempotency(headers, route, bytes);
-    const { user_id, api_key } = call.visitor;
-    const webhook_depth = parse.readWebhookDepth(headers);
-    const configurable = parse.headerConfig(headers);
-    return { configurable, user_id, api_key, webhook_depth, ...(idempotency ? { idempotency } : {}) };
-  }
-  async function asked(call: Call, thread_id: string | null, verb: string): Promise<[RunCreate, RunOrigin]> {
-    if (thread_id !== null) await requireOwn(call, thread_id);
-    const bytes = await parse.readBytes(call.request);
-    const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-    return [parse.readObject(bytes, parse.runCreate), await origin(call, bytes, route)];
-  }
-  /** Guests of an agent run it on threads of their own; others' are not there. */
-  async function requireOwn({ visitor }: Call, thread_id: string): Promise<void> {
-    if (!visitor.guest) return;
-    const { metadata } = await threads.get(thread_id);
-    if (metadata[OWNER] !== visitor.user_id) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
-  }
-  // HEAD leaves at once and must change nothing.
-  const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(call: Call, asked: Asked): Asked =>
-    call.request.method === "HEAD" ? { ...asked, cancel_on_disconnect: false } : asked;
-
-  return {
-    async create(call, thread_id) {
-      const run = await runs.create(thread_id, ...(await asked(call, thread_id, "")));
-      return json(run, { "content-location": place(thread_id, run.run_id) });
-    },
-    async stream(call, thread_id) {
-      const { run, frames } = await runs.stream(thread_id, ...(await asked(call, thread_id, "/stream")));
-      const at = place(thread_id, run.run_id);
-      return streamed(call, frames, { run_id: run.run_id }, { "content-location": at, location: `${at}/stream` });
-    },
-    async wait(call, thread_id) {
-      const wait = await runs.wait(thread_id, ...(await asked(call, thread_id, "/wait")));
-      const at = place(thread_id, wait.run.run_id);
-      return awaited(call, wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
-    },
-    async createBatch(call) {
-      const bytes = await parse.readBytes(call.request);
-      const requests = parse.readList(bytes, parse.runCreate);
-      return json(await runs.createBatch(requests, await origin(call, bytes, "/runs/batch")));
-    },
-    async list(call, thread_id) {
-      const { select, ...search } = query(call, parse.runSearch);
-      return json(selected(await runs.list(thread_id, search), select));
-    },
-    async cancel(call, thread_id, run_id) {
-      const { wait = false, action = "interrupt" } = query(call, parse.cancelQuery);
-      await requireOwn(call, thread_id);
-      await runs.cancel(thread_id, run_id, { action, wait });
-      return wait ? empty() : accepted();
-    },
-    async cancelMany(call) {
-      const { action = "interrupt" } = query(call, parse.cancelManyQuery);
-      const target = parse.readTarget(await body(call, parse.cancelMany));
-      if ("thread_id" in target) await requireOwn(call, target.thread_id);
-      else if (call.visitor.guest) throw new ServiceError("forbidden", "status: only the owner may cancel all runs");
-      await runs.cancelMany(target, action);
-      return empty();
-    },
-    async join(call, thread_id, run_id) {
-      return awaited(call, await runs.join(thread_id, run_id, leaving(call, query(call, parse.joinQuery))), {});
-    },
-    async joinStream(call, thread_id, run_id) {
-      const { stream_mode: modes, ...asked } = leaving(call, query(call, parse.joinStreamQuery));
-      const after = parse.readLastEventId(call.request.headers);
-      const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...asked });
-      return streamed(call, frames, { run_id }, { location: `${place(thread_id, run_id)}/stream` });
-    },
-    async threadStream(call, thread_id) {
-      const { stream_mode = [], stream_modes = [] } = query(call, parse.threadStreamQuery);
-      const after = parse.readThreadEventId(call.request.headers);
-      const frames = await threads.stream(thread_id, { modes: [...stream_mode, ...stream_modes], after });
-      return streamed(call, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
-    },
-  };
-}
-
-/** Metadata of a thread that a guest of an agent has made. */
-const OWNER = "owner_user_id";
-
-/** The thread as its maker's, where the maker is a guest. */
-function ownedBy<Create extends { readonly metadata?: JsonObject }>({ visitor }: Call, request: Create): Create {
-  return visitor.guest ? { ...request, metadata: { ...request.metadata, [OWNER]: visitor.user_id } } : request;
-}
-
-const body = <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>
-  parse.readBody(call.request, schema);
-const query = <Output>(call: Call, schema: parse.Fields<Output>): Output => parse.readQuery(call.query, schema);
-const assistantId = (call: Call): string => parse.readAssistantId(call.params.assistant_id);
-const threadId = (call: Call): string => parse.readId(call.params.thread_id, "thread_id");
-const runId = (call: Call): string => parse.readId(call.params.run_id, "run_id");
-const segment = (call: Call, field: string): string => parse.readSegment(call.params[field], field);
-
-/** The version to activate: clients send it in the body, the published description has it in the query. */
-async function version(call: Call): Promise<number> {
-  const found = (await body(call, parse.latest)).version ?? query(call, parse.latest).version;
-  if (found === undefined) throw new ServiceError("invalid", "version: is required");
-  return found;
-}
-
-/** The request, if it asks for none of these fields, which this version knows but does not serve. */
-function built<Fields extends object>(request: Fields, ...missing: readonly (keyof Fields & string)[]): Fields {
-  const asked = missing.find((field) => request[field] !== undefined);
-  if (asked) throw new ServiceError("not_built", `${asked}: not built yet`);
-  return request;
 }
 
 // Node before 24.2 does not know import.meta.main. No await here: it would make the module impossible to require.

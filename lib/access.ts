@@ -1,7 +1,9 @@
 /** Who may call what: the mode of a deployment, the key that was sent, and what it is for. */
 import { callerOf, owner } from "./accounts.ts";
 import type { Ambient } from "./ambient.ts";
+import type { AuthEvent, AuthUser } from "./auth.ts";
 import { ServiceError } from "./errors.ts";
+import { EVERYTHING, type Reach } from "./filter.ts";
 import type { Caller, DeploymentRow, IdentityStore } from "./identity.ts";
 import { checksumFits, hashKey } from "./keys.ts";
 
@@ -30,15 +32,23 @@ export interface Visitor {
   readonly api_key: string | null;
   /** Uses somebody else's agent: on own threads alone. */
   readonly guest: boolean;
+  /** As custom authentication knows them; null in every other mode. */
+  readonly user: AuthUser | null;
   /** True while the credential is good; for what stays open. */
   still(): Promise<boolean>;
 }
 
 export interface Access {
   /** The caller of a platform route. Errors: unauthenticated; forbidden (an organization or workspace out of reach). */
-  caller(headers: Headers): Promise<Caller>;
+  caller(request: Request): Promise<Caller>;
   /** The caller of a deployment route. Errors: unauthenticated, forbidden, not_found (nothing here for this key), unsupported_type. */
   visitor(request: Request, use: Use): Promise<Visitor>;
+  /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
+  may<Value extends object>(
+    visitor: Visitor,
+    event: AuthEvent,
+    value: Value,
+  ): Promise<{ readonly value: Value; readonly reach: Reach }>;
   /** The workspaces that the caller may read, by name. */
   workspaces(
     caller: Caller,
@@ -62,7 +72,13 @@ const TOUCH_MS = 60_000;
 const TOUCHED = 10_000;
 
 /** Somebody who was not asked. */
-export const anybody: Visitor = { user_id: null, api_key: null, guest: false, still: async () => true };
+export const anybody: Visitor = {
+  user_id: null,
+  api_key: null,
+  guest: false,
+  user: null,
+  still: async () => true,
+};
 
 export function createAccess(options: AccessOptions): Access {
   const { identity, ambient, mode, shared_agents, deployment, key_prefix } = options;
@@ -123,7 +139,8 @@ export function createAccess(options: AccessOptions): Access {
   }
 
   return {
-    async caller(headers) {
+    may: async (_visitor, _event, value) => ({ value, reach: EVERYTHING }),
+    async caller({ headers }) {
       if (mode === "none") return narrowed(await owner(identity), headers);
       return narrowed((await identified(headers)).caller, headers);
     },
@@ -146,13 +163,13 @@ export function createAccess(options: AccessOptions): Access {
         if (request.body && !/^application\/json\b/i.test(headers.get("content-type") ?? "")) {
           throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
         }
-        return { user_id, api_key, guest: await guestOf(caller, use), still };
+        return { user_id, api_key, guest: await guestOf(caller, use), user: null, still };
       }
       const permissions = caller.workspaces.get(deployment.workspace_id);
       if (!permissions) throw hidden();
       const needed = use === "read" ? "runs:read" : "runs:create";
       if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
-      return { user_id, api_key, guest: false, still };
+      return { user_id, api_key, guest: false, user: null, still };
     },
   };
 }

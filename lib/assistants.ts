@@ -3,6 +3,7 @@ import type { Ambient } from "./ambient.ts";
 import { recordedState } from "./checkpoints.ts";
 import { ServiceError } from "./errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "./executor.ts";
+import { permits, type Reach, within } from "./filter.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "./json.ts";
 import type { AssistantRow, AssistantSort, Scope, Storage } from "./storage.ts";
 
@@ -72,33 +73,39 @@ export interface PageOf<Item> {
 /** Every method takes an assistant's UUID or, for a graph's default assistant, the graph id. */
 export interface Assistants {
   /** Errors: not_found (graph), conflict (id exists), bad_request. */
-  create(request: AssistantCreate): Promise<Assistant>;
+  create(request: AssistantCreate, reach?: Reach): Promise<Assistant>;
   /** Errors: not_found. */
-  get(id: string): Promise<Assistant>;
+  get(id: string, reach?: Reach): Promise<Assistant>;
   /** Makes a new version and activates it. Errors: not_found, bad_request. */
-  update(id: string, patch: AssistantPatch): Promise<Assistant>;
+  update(id: string, patch: AssistantPatch, reach?: Reach): Promise<Assistant>;
   /** Errors: not_found; conflict for a default assistant. */
-  delete(id: string, options?: { readonly delete_threads?: boolean }): Promise<void>;
-  search(query?: AssistantSearch): Promise<PageOf<Assistant>>;
-  count(query?: AssistantFilter): Promise<number>;
+  delete(id: string, options?: { readonly delete_threads?: boolean }, reach?: Reach): Promise<void>;
+  search(query?: AssistantSearch, reach?: Reach): Promise<PageOf<Assistant>>;
+  count(query?: AssistantFilter, reach?: Reach): Promise<number>;
   /** Newest first. Errors: not_found. */
   versions(
     id: string,
     query?: { readonly metadata?: JsonObject; readonly limit?: number; readonly offset?: number },
+    reach?: Reach,
   ): Promise<readonly AssistantVersion[]>;
   /** Activates a version with everything it holds. Errors: not_found (assistant or version). */
-  setLatest(id: string, version: number): Promise<Assistant>;
-  drawn(id: string, xray?: boolean | number): Promise<DrawnGraph>;
-  schemas(id: string): Promise<GraphSchemas>;
-  subgraphs(id: string, namespace?: string | null, recurse?: boolean): Promise<Readonly<Record<string, GraphSchemas>>>;
+  setLatest(id: string, version: number, reach?: Reach): Promise<Assistant>;
+  drawn(id: string, xray?: boolean | number, reach?: Reach): Promise<DrawnGraph>;
+  schemas(id: string, reach?: Reach): Promise<GraphSchemas>;
+  subgraphs(
+    id: string,
+    namespace?: string | null,
+    recurse?: boolean,
+    reach?: Reach,
+  ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
 /** What the other nouns use of assistants. */
 export interface AssistantDirectory extends Assistants {
   /** The active configuration as it was when last looked at: whoever writes by it must be told when it is stale. Errors: not_found. */
-  recall(id: string): Promise<AssistantRow>;
+  recall(id: string, reach?: Reach): Promise<AssistantRow>;
   /** The active configuration as it is now; errors: not_found. */
-  resolve(id: string): Promise<AssistantRow>;
+  resolve(id: string, reach?: Reach): Promise<AssistantRow>;
   /** One assistant per graph, made at start-up and never changed by it again. */
   ensureDefaults(): Promise<void>;
 }
@@ -131,11 +138,11 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
   // The latest known rows of assistants that runs use.
   const recalled = new Map<string, AssistantRow>();
 
-  async function resolve(id: string): Promise<AssistantRow> {
+  async function resolve(id: string, reach?: Reach): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
-    const row = await storage.getAssistant(scope, assistant_id);
+    const row = await storage.getAssistant(within(scope, reach), assistant_id);
     if (!row) {
-      recalled.delete(assistant_id);
+      if (!reach?.filter) recalled.delete(assistant_id);
       throw notFound(id);
     }
     if (recalled.size >= RECALLED && !recalled.has(assistant_id)) recalled.clear();
@@ -150,7 +157,10 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
 
   return {
     resolve,
-    recall: async (id) => recalled.get(await idOf(id)) ?? (await resolve(id)),
+    async recall(id, reach) {
+      const known = recalled.get(await idOf(id));
+      return known && permits(reach?.filter, known.metadata) ? known : await resolve(id, reach);
+    },
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
         const assistant_id = await idOf(graph_id);
@@ -161,7 +171,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       };
       await Promise.all([...graphs.keys()].map(ensure));
     },
-    async create(request) {
+    async create(request, reach) {
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
       if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
@@ -178,13 +188,15 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
         },
         ambient.now(),
       );
-      if (outcome.kind === "exists" && request.if_exists !== "do_nothing") {
+      // One that is hidden from the caller is somebody else's, whatever they ask for.
+      const hidden = !permits(reach?.filter, outcome.assistant.metadata);
+      if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
         throw new ServiceError("conflict", `Assistant ${outcome.assistant.assistant_id} already exists`);
       }
       return toAssistant(outcome.assistant);
     },
-    get: async (id) => toAssistant(await resolve(id)),
-    async update(id, patch) {
+    get: async (id, reach) => toAssistant(await resolve(id, reach)),
+    async update(id, patch, reach) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
         throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
       }
@@ -192,7 +204,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       refuseTwoValues(config?.configurable, context);
       const configured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
-        scope,
+        within(scope, reach),
         await idOf(id),
         (active) => ({
           graph_id: patch.graph_id ?? active.graph_id,
@@ -207,26 +219,32 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       if (!row) throw notFound(id);
       return toAssistant(row);
     },
-    async delete(id, { delete_threads = false } = {}) {
+    async delete(id, { delete_threads = false } = {}, reach) {
       const assistant_id = await idOf(id);
+      if (reach?.filter) await resolve(id, reach);
       const defaultIds = await Promise.all([...graphs.keys()].map(idOf));
       if (defaultIds.includes(assistant_id)) {
         throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
       }
-      if (!(await storage.deleteAssistant(scope, assistant_id, { delete_threads }))) throw notFound(id);
+      if (!(await storage.deleteAssistant(within(scope, reach), assistant_id, { delete_threads }))) throw notFound(id);
     },
-    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}) {
-      const { rows, total } = await storage.searchAssistants(scope, { ...filter, limit, offset, sort_by, sort_order });
+    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, reach) {
+      const query = { ...filter, limit, offset, sort_by, sort_order };
+      const { rows, total } = await storage.searchAssistants(within(scope, reach), query);
       return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
     },
-    count: (query = {}) => storage.countAssistants(scope, query),
-    async versions(id, { metadata, limit = 10, offset = 0 } = {}) {
-      const rows = await storage.listAssistantVersions(scope, await idOf(id), { metadata, limit, offset });
+    count: (query = {}, reach) => storage.countAssistants(within(scope, reach), query),
+    async versions(id, { metadata, limit = 10, offset = 0 } = {}, reach) {
+      const rows = await storage.listAssistantVersions(within(scope, reach), await idOf(id), {
+        metadata,
+        limit,
+        offset,
+      });
       if (!rows) throw notFound(id);
       return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
     },
-    async setLatest(id, version) {
-      const outcome = await storage.setLatest(scope, await idOf(id), version, ambient.now());
+    async setLatest(id, version, reach) {
+      const outcome = await storage.setLatest(within(scope, reach), await idOf(id), version, ambient.now());
       switch (outcome.kind) {
         case "updated":
           return toAssistant(outcome.assistant);
@@ -236,16 +254,16 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
           throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
       }
     },
-    async drawn(id, xray = false) {
-      const { graph_id } = await resolve(id);
+    async drawn(id, xray = false, reach) {
+      const { graph_id } = await resolve(id, reach);
       return await stateOf(graph_id).drawn(graph_id, xray);
     },
-    async schemas(id) {
-      const { graph_id } = await resolve(id);
+    async schemas(id, reach) {
+      const { graph_id } = await resolve(id, reach);
       return await stateOf(graph_id).schemas(graph_id);
     },
-    async subgraphs(id, namespace = null, recurse = false) {
-      const { graph_id } = await resolve(id);
+    async subgraphs(id, namespace = null, recurse = false, reach) {
+      const { graph_id } = await resolve(id, reach);
       return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse);
     },
   };

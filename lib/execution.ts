@@ -3,7 +3,17 @@ import type { Ambient } from "./ambient.ts";
 import { jobCheckpoints, recordedState } from "./checkpoints.ts";
 import { closeTape, endRolledBack, tailLength, waitResult } from "./ending.ts";
 import type { Events, Tape } from "./events.ts";
-import type { Executor, ExecutorEvent, GraphInfo, Job, StreamMode, ThreadState } from "./executor.ts";
+import type {
+  AuthUser,
+  Executor,
+  ExecutorEvent,
+  GraphInfo,
+  Job,
+  RunConfig,
+  StoreHandle,
+  StreamMode,
+  ThreadState,
+} from "./executor.ts";
 import { createJournal } from "./journal.ts";
 import type { Json, JsonObject } from "./json.ts";
 import { readKwargs } from "./kwargs.ts";
@@ -28,6 +38,7 @@ export interface ExecutionOptions {
   readonly scope: Scope;
   readonly executor: Executor;
   readonly events: Events;
+  readonly store: StoreHandle;
   readonly ambient: Ambient;
   readonly lease_ms: number;
   /** How long an attempt may take, where the graph does not say. */
@@ -37,6 +48,17 @@ export interface ExecutionOptions {
   /** A run with a webhook has ended. */
   readonly onTold: () => void;
 }
+
+/** Graphs and their tools read there who has made the run. */
+const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
+  ...config,
+  configurable: {
+    ...config.configurable,
+    langgraph_auth_user: user as unknown as JsonObject,
+    langgraph_auth_user_id: user.identity,
+    langgraph_auth_permissions: [...user.permissions],
+  },
+});
 
 /** What an execution asks of the worker whose place it has. */
 export interface Place {
@@ -100,7 +122,7 @@ export function startExecution(
   graph: GraphInfo,
   claimed: ClaimedRun,
 ): Execution {
-  const { storage, scope, executor, ambient, lease_ms, events } = options;
+  const { storage, scope, executor, ambient, lease_ms, events, store } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
   const { counters } = place;
@@ -182,7 +204,9 @@ export function startExecution(
     if (recorded && modes.has("debug")) modes.add("tasks");
     const ids = { run_id, thread_id, assistant_id, graph_id };
     const metadata = { ...run.metadata, ...ids };
-    return { ...request, ...ids, temporary, attempt, resumed, metadata, modes, checkpoints };
+    const user = run.auth_user as AuthUser | null;
+    const config = user ? knowing(request.config, user) : request.config;
+    return { ...request, ...ids, config, temporary, attempt, resumed, metadata, modes, user, checkpoints, store };
   }
 
   function stop(why: StopReason): boolean {

@@ -2,6 +2,7 @@
  * What runs agents. An executor hosts graphs; the worker hands it one attempt of a run as a `Job` and shows, stores and
  * finishes what it yields. Nothing here knows HTTP, SQL or LangChain.
  */
+import type { Ambient } from "./ambient.ts";
 import type { Json, JsonObject } from "./json.ts";
 
 /** What a run can stream. `messages-tuple` frames are named `messages` on the wire; `messages` is derived from them. */
@@ -71,7 +72,74 @@ export interface Job {
   readonly interrupt_before: "*" | readonly string[];
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
+  /** Who made the run, where custom authentication knows; also in `config.configurable` as `langgraph_auth_user`. */
+  readonly user: AuthUser | null;
   readonly checkpoints: CheckpointHandle;
+  /** What is remembered beyond one thread. */
+  readonly store: StoreHandle;
+}
+
+/** Somebody whom custom authentication has let in, with everything that it said of them. */
+export interface AuthUser {
+  readonly identity: string;
+  readonly permissions: readonly string[];
+  readonly display_name: string;
+  readonly is_authenticated: boolean;
+  readonly [extra: string]: Json | readonly string[];
+}
+
+/** One item of the store. Times are ISO 8601, UTC. */
+export interface StoreItem {
+  readonly namespace: readonly string[];
+  readonly key: string;
+  readonly value: JsonObject;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+export interface StoreSearch {
+  /** Conditions on members of the value: a value, or `{$eq, $ne, $gt, $gte, $lt, $lte}`. */
+  readonly filter?: JsonObject;
+  /** By meaning. Needs `store.index`. */
+  readonly query?: string;
+  /** Default 10. */
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly refresh_ttl?: boolean;
+}
+
+export interface StoreNamespaceSearch {
+  /** Labels; `*` stands for any one. */
+  readonly prefix?: readonly string[];
+  readonly suffix?: readonly string[];
+  readonly max_depth?: number;
+  /** Default 100. */
+  readonly limit?: number;
+  readonly offset?: number;
+}
+
+/** Items under namespaces, shared by all threads of a deployment. Errors: invalid (a namespace, key or value out of bounds). */
+export interface StoreHandle {
+  /** Null when there is none. */
+  get(
+    namespace: readonly string[],
+    key: string,
+    options?: { readonly refresh_ttl?: boolean },
+  ): Promise<StoreItem | null>;
+  /** `index` false: not found by meaning; a list: only by these fields. `ttl` in minutes; null: for good. */
+  put(
+    namespace: readonly string[],
+    key: string,
+    value: JsonObject,
+    options?: { readonly index?: false | readonly string[]; readonly ttl?: number | null },
+  ): Promise<void>;
+  /** No error when there is none. */
+  delete(namespace: readonly string[], key: string): Promise<void>;
+  search(
+    namespace_prefix: readonly string[],
+    query?: StoreSearch,
+  ): Promise<readonly (StoreItem & { readonly score?: number })[]>;
+  namespaces(query?: StoreNamespaceSearch): Promise<readonly (readonly string[])[]>;
 }
 
 /** A pending question of a graph. `id` is stable while it is pending. */
@@ -183,7 +251,20 @@ export interface DrawnGraph {
   }[];
 }
 
-/** Reads of a graph whose executor writes its own checkpoints. */
+/** One change of a state, as a node would make it. */
+export interface StateUpdate {
+  /** Null: no values, only what `as_node` leads to. */
+  readonly values: Json;
+  readonly as_node?: string;
+  readonly command?: Command;
+}
+
+/** A state cannot be changed so: no such node, or values that the graph refuses. `message` is for the caller. */
+export class StateRefused extends Error {
+  override readonly name = "StateRefused";
+}
+
+/** The states of a graph: reads, and changes that no run makes. */
 export interface GraphState {
   /** A state that this graph has written. Null when there is none. */
   get(
@@ -191,6 +272,18 @@ export interface GraphState {
     checkpoints: CheckpointReader,
     options: { readonly subgraphs: boolean },
   ): Promise<ThreadState | null>;
+  /**
+   * Applies steps one after the other, the updates of one step at once, on the state at `at`. What it puts is only collected: the
+   * caller stores all of it or nothing. `metadata` is what every checkpoint that it puts carries. Gives the last checkpoint of
+   * the root and the state there. Errors: StateRefused. Absent: the states of this graph are changed by runs alone.
+   */
+  update?(
+    at: StateRef,
+    graph_id: string,
+    steps: readonly (readonly StateUpdate[])[],
+    checkpoints: CheckpointHandle,
+    options: { readonly metadata: JsonObject; readonly ambient: Ambient },
+  ): Promise<{ readonly checkpoint: CheckpointRef; readonly state: ThreadState }>;
   schemas(graph_id: string): Promise<GraphSchemas>;
   drawn(graph_id: string, xray: boolean | number): Promise<DrawnGraph>;
   /** Namespace → schemas of the subgraphs; `{}` when there are none. */

@@ -6,6 +6,7 @@ import type { Executor } from "./executor.ts";
 import type { IdentityStore } from "./identity.ts";
 import { isObject } from "./json.ts";
 import type { Storage } from "./storage.ts";
+import type { StoreIndex, StoreTtl } from "./store.ts";
 import { proveWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
 
 /** Every option has the same name in the configuration file of the stand-alone server. */
@@ -68,6 +69,11 @@ export interface ServiceOptions {
     /** Webhook deliveries that have come to their end, after they were made. Default 2,592,000,000. */
     readonly deliveries_ms?: number;
   };
+  readonly store?: {
+    /** Lets items be searched by meaning. Default: they are not. */
+    readonly index?: StoreIndex;
+    readonly ttl?: StoreTtl;
+  };
   readonly http?: {
     /** True: webhooks of runs are accepted unchecked, and none is sent. */
     readonly disable_webhooks?: boolean;
@@ -128,6 +134,8 @@ const oneOf =
   (...values: readonly string[]): Check =>
   (value) =>
     !values.includes(value as string) && `must be one of ${values.join(", ")}`;
+const texts: Check = (value) =>
+  !(Array.isArray(value) && value.every((item) => typeof item === "string")) && "must be a list of strings";
 const name: Check = (value) =>
   !(typeof value === "string" && value.length > 0 && value.length <= 255 && value.isWellFormed()) &&
   "must be a text of 1 to 255 characters";
@@ -167,13 +175,23 @@ const SETTINGS: Section = {
     run_timeout_ms: whole(1, LONGEST_MS),
   },
   limits: { pending_per_thread: count, pending: count },
+  store: {
+    index: {
+      dims: whole(1, 65_536),
+      embed: (value) => typeof value !== "function" && "must be a function",
+      fields: texts,
+    },
+    ttl: {
+      default_ttl: (value) => !(typeof value === "number" && value > 0) && "must be above 0",
+      refresh_on_read: flag,
+    },
+  },
   retention: { frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
   http: {
     // Proven with the webhooks.
     disable_webhooks: () => false,
     cors: {
-      allow_origins: (value) =>
-        !(Array.isArray(value) && value.every((item) => typeof item === "string")) && "must be a list of strings",
+      allow_origins: texts,
     },
   },
 };

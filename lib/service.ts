@@ -3,6 +3,7 @@ import { type Access, createAccess } from "./access.ts";
 import { type Accounts, createAccounts } from "./accounts.ts";
 import { type Ambient, systemAmbient } from "./ambient.ts";
 import { type Assistants, createAssistants } from "./assistants.ts";
+import { type CronLoop, type Crons, createCrons } from "./crons/mod.ts";
 import { ConfigError, ServiceError } from "./errors.ts";
 import { createEvents } from "./events.ts";
 import { createFeedback, type Feedback } from "./feedback.ts";
@@ -11,6 +12,7 @@ import { KEY_PREFIX } from "./keys.ts";
 import { DEFAULTS, proveOptions, type ServiceOptions, settled } from "./options.ts";
 import { createRuns, type RunDirectory, type Runs } from "./runs/mod.ts";
 import { createTold } from "./runs/told.ts";
+import { createStore, type Store } from "./store.ts";
 import { createThreads, type Threads } from "./threads.ts";
 import { createUsage, type Usage } from "./usage.ts";
 import { createDeliveries, type Deliveries, type DeliveryCounters } from "./webhooks/deliver.ts";
@@ -47,6 +49,8 @@ export interface Service {
   readonly assistants: Assistants;
   readonly threads: Threads;
   readonly runs: Runs;
+  readonly crons: Crons;
+  readonly store: Store;
   readonly feedback: Feedback;
   readonly usage: Usage;
   /** Deliveries of webhooks: what became of them, and another try. */
@@ -140,6 +144,13 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const events = createEvents(ambient, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const assistants = createAssistants({ storage, scope, executor, ambient });
   await assistants.ensureDefaults();
+  const store = createStore({
+    storage,
+    scope,
+    ambient,
+    ...(options.store?.index ? { index: options.store.index } : {}),
+    ...(options.store?.ttl ? { ttl: options.store.ttl } : {}),
+  });
   let runs: RunDirectory;
   const terms = settled(DEFAULTS.worker, options.worker);
   const worker = createWorker({
@@ -150,6 +161,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     ambient,
     ...terms,
     trace,
+    store,
     feedbackUrls: told.feedbackUrls,
     onTold: () => deliveries.wake(),
     onLeft: (run_id, tape) => runs.watch(run_id, tape),
@@ -176,6 +188,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     told,
     onTold: () => deliveries.wake(),
   });
+  const crons: CronLoop = createCrons({ storage, scope, ambient, assistants });
 
   let stopped: Promise<void> | null = null;
   let closed = false;
@@ -260,6 +273,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     assistants: served<Assistants>(assistants),
     threads: served<Threads>(threads),
     runs: served<Runs>(runs, CREATING),
+    crons: served<Crons>(crons),
+    store: served<Store>(store),
     feedback,
     usage,
     webhooks: deliveries,
@@ -302,6 +317,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     stop(grace_ms = 10_000) {
       stopped ??= (async () => {
         cancelSweep();
+        await crons.stop();
         await worker.stop(grace_ms);
         await deliveries.stop();
         events.close();

@@ -3,13 +3,20 @@
  * exceptions; an exception means that the store failed and nothing of the verb took effect.
  * Rows keep the wire's field names; times are milliseconds since 1970.
  */
+import type { CronStorage } from "./cron-storage.ts";
 import type { ChannelValue, NewCheckpoint, PendingWrite, StoredCheckpoint } from "./executor.ts";
+import type { Reach } from "./filter.ts";
 import type { IdentityStore } from "./identity.ts";
+import type { ItemStorage } from "./item-storage.ts";
 import type { Json, JsonObject } from "./json.ts";
 import type { NewWebhook, PlatformStorage, TraceTerms, TraceUsage } from "./platform-storage.ts";
 
-/** Whose rows a verb may see and touch. Every verb takes one and applies it inside. */
-export interface Scope {
+/**
+ * Whose rows a verb may see and touch. Every verb takes one and applies it inside: what the filter does not permit is not there
+ * for it. The filter is held against the metadata of assistants, threads and crons; runs, checkpoints and frames are there where
+ * their thread is. createRun and createRuns take none: `seen` says what the caller has found.
+ */
+export interface Scope extends Reach {
   readonly deployment: string;
 }
 
@@ -111,8 +118,28 @@ export interface ThreadRow {
   readonly slot: { readonly token: string; readonly until: number } | null;
   /** A stateless run's thread: only run verbs see it. */
   readonly hidden: boolean;
-  /** Moves with every change of metadata or config. */
+  /** What becomes of it when nothing has happened on it for so long; null: nothing. */
+  readonly ttl: (ThreadTtl & { readonly expires_at: number }) | null;
+  /** Moves with every change of metadata, config or ttl. */
   readonly revision: number;
+}
+
+export type PruneStrategy = "delete" | "keep_latest";
+
+/** `delete`: the thread goes. `keep_latest`: all its checkpoints but the newest state go. */
+export interface ThreadTtl {
+  readonly strategy: PruneStrategy;
+  readonly ttl_ms: number;
+}
+
+/** Checkpoints that no run has made, and the head they lead to. */
+export interface NewState {
+  /** The graph that they are of. */
+  readonly graph_id: string;
+  readonly progress: Progress;
+  readonly head: string;
+  /** Scalars of the state's values at the top, for searches. */
+  readonly scalars: JsonObject;
 }
 
 export interface NewThread {
@@ -120,10 +147,14 @@ export interface NewThread {
   readonly metadata: JsonObject;
   readonly config: JsonObject;
   readonly hidden: boolean;
+  readonly ttl?: ThreadTtl;
+  readonly state?: NewState;
 }
 
 export interface ThreadQuery {
   readonly metadata?: JsonObject;
+  /** Only threads whose values may contain this: whether they do is for the caller to see. */
+  readonly values?: JsonObject;
   readonly ids?: readonly string[];
   readonly status?: ThreadStatus;
 }
@@ -173,6 +204,8 @@ export interface RunRow {
   readonly feedback: readonly (readonly [key: string, token_id: string])[];
   /** Whom to tell of its end. */
   readonly webhook: NewWebhook | null;
+  /** What custom authentication knew of who made it: the graph gets it, and nobody else. */
+  readonly auth_user: JsonObject | null;
 }
 
 export interface NewRun {
@@ -190,6 +223,9 @@ export interface NewRun {
   readonly created_at: number;
   readonly user_id?: string | null;
   readonly api_key?: string | null;
+  readonly auth_user?: JsonObject | null;
+  /** The cron that makes it. */
+  readonly cron_id?: string;
   readonly webhook?: NewWebhook;
   /** Tokens made in the same batch. They are good until `life_ms` after the end of the run. */
   readonly feedback?: {
@@ -373,6 +409,8 @@ export interface FinishRun {
     readonly status: ThreadRest;
     readonly interrupts: JsonObject;
     readonly error: Json;
+    /** Scalars of the state's values at the top, for searches; absent where the head stays. */
+    readonly scalars?: JsonObject;
   };
   readonly end_frame: number;
   /** For the webhook of a run that has one: the final state as JSON, null when it is left out. */
@@ -423,7 +461,7 @@ export interface RunQuery {
 
 // -------------------------------------------------------------------- verbs
 
-export interface Storage extends PlatformStorage {
+export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   /** The accounts that are kept beside. */
   readonly identity: IdentityStore;
   /** The process that becomeWorker has told true is the only one, whatever the clocks say: nobody takes up its runs while it lives. */
@@ -493,11 +531,49 @@ export interface Storage extends PlatformStorage {
   updateThread(
     scope: Scope,
     thread_id: string,
-    next: (thread: ThreadRow) => { readonly metadata: JsonObject },
+    next: (thread: ThreadRow) => { readonly metadata: JsonObject; readonly ttl?: ThreadTtl | null },
     now: number,
   ): Promise<ThreadRow | null>;
   /** Its runs, checkpoints and writes go in the same batch, running ones too: their workers lose the lease. False when there was none. */
   deleteThread(scope: Scope, thread_id: string): Promise<boolean>;
+
+  /** `stale`: the head is not the one that was seen. Nothing is written then, nor while a run is active. */
+  writeState(
+    scope: Scope,
+    thread_id: string,
+    state: NewState & { readonly seen_head: string | null },
+    now: number,
+  ): Promise<"written" | "busy" | "stale" | "not_found">;
+  /** Merges this into a checkpoint's metadata, shallowly. False when there is no such checkpoint. */
+  annotateCheckpoint(
+    scope: Scope,
+    thread_id: string,
+    at: { readonly ns: string; readonly checkpoint_id: string },
+    metadata: JsonObject,
+  ): Promise<boolean>;
+  /** A thread of its own with the state of another and all its checkpoints; runs stay behind. `stale`: it is not as it was seen. */
+  copyThread(
+    scope: Scope,
+    copy: {
+      readonly from: string;
+      readonly seen_revision: number;
+      readonly thread_id: string;
+      readonly metadata: JsonObject;
+    },
+    now: number,
+  ): Promise<
+    | { readonly kind: "copied"; readonly thread: ThreadRow }
+    | { readonly kind: "busy" | "stale" | "not_found" | "exists" }
+  >;
+  /** Threads that are not there or have an active run are left alone. Gives those that were pruned. */
+  pruneThreads(
+    scope: Scope,
+    thread_ids: readonly string[],
+    strategy: PruneStrategy,
+    now: number,
+  ): Promise<readonly string[]>;
+  /** Prunes threads whose time is over; those with an active run wait. Gives them: call again while there are any. */
+  expireThreads(scope: Scope, now: number, limit: number): Promise<readonly string[]>;
 
   createRun(scope: Scope, request: CreateRun): Promise<CreateRunOutcome>;
   /** Makes all of these runs, as createRun does one after the other, or none of them. None may stop another one. */

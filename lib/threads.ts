@@ -5,6 +5,7 @@ import { recordedState, storedCheckpoints } from "./checkpoints.ts";
 import { ServiceError } from "./errors.ts";
 import type { Events, FrameReader } from "./events.ts";
 import type { CheckpointReader, Executor, StateRef, ThreadState } from "./executor.ts";
+import { permits, type Reach, within } from "./filter.ts";
 import { contains, type Json, type JsonObject } from "./json.ts";
 import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "./storage.ts";
 import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "./thread-stream.ts";
@@ -65,30 +66,31 @@ export interface HistoryQuery {
 
 export interface Threads {
   /** Errors: conflict (id exists and `if_exists` is `raise`). */
-  create(request?: ThreadCreate): Promise<Thread>;
+  create(request?: ThreadCreate, reach?: Reach): Promise<Thread>;
   /** Errors: not_found. */
-  get(thread_id: string): Promise<Thread>;
+  get(thread_id: string, reach?: Reach): Promise<Thread>;
   /** Merges metadata shallowly. Errors: not_found. */
-  update(thread_id: string, patch: { readonly metadata?: JsonObject }): Promise<Thread>;
+  update(thread_id: string, patch: { readonly metadata?: JsonObject }, reach?: Reach): Promise<Thread>;
   /** Runs and checkpoints go too; active runs are stopped. Errors: not_found. */
-  delete(thread_id: string): Promise<void>;
-  search(query?: ThreadSearch): Promise<PageOf<Partial<Thread>>>;
-  count(query?: ThreadFilter): Promise<number>;
+  delete(thread_id: string, reach?: Reach): Promise<void>;
+  search(query?: ThreadSearch, reach?: Reach): Promise<PageOf<Partial<Thread>>>;
+  count(query?: ThreadFilter, reach?: Reach): Promise<number>;
   /** While a run is active, its newest state. Errors: not_found. */
-  state(thread_id: string, options?: { readonly subgraphs?: boolean }): Promise<ThreadState>;
+  state(thread_id: string, options?: { readonly subgraphs?: boolean }, reach?: Reach): Promise<ThreadState>;
   /** Errors: not_found (thread or checkpoint). */
   stateAt(
     thread_id: string,
     checkpoint: CheckpointSelector,
     options?: { readonly subgraphs?: boolean },
+    reach?: Reach,
   ): Promise<ThreadState>;
   /** Newest first. Errors: not_found. */
-  history(thread_id: string, query?: HistoryQuery): Promise<readonly ThreadState[]>;
+  history(thread_id: string, query?: HistoryQuery, reach?: Reach): Promise<readonly ThreadState[]>;
   /**
    * The frames of its runs, over many of them, until the reader leaves, the thread is deleted or the service stops. Errors:
    * not_found.
    */
-  stream(thread_id: string, query?: ThreadStreamQuery): Promise<FrameReader>;
+  stream(thread_id: string, query?: ThreadStreamQuery, reach?: Reach): Promise<FrameReader>;
 }
 
 export interface ThreadOptions {
@@ -106,7 +108,7 @@ export interface ThreadOptions {
 /** What the other nouns use of threads. */
 export interface ThreadDirectory extends Threads {
   /** The row, if callers may see it; errors: not_found. */
-  visible(thread_id: string): Promise<ThreadRow>;
+  visible(thread_id: string, reach?: Reach): Promise<ThreadRow>;
   /**
    * The state at the head, or while a run is active at its newest checkpoint; null before the first run. Errors:
    * StateUnreadable.
@@ -126,8 +128,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   const { storage, scope, executor, ambient } = options;
   const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
 
-  async function visible(thread_id: string): Promise<ThreadRow> {
-    const row = await storage.getThread(scope, thread_id.toLowerCase());
+  async function visible(thread_id: string, reach?: Reach): Promise<ThreadRow> {
+    const row = await storage.getThread(within(scope, reach), thread_id.toLowerCase());
     if (!row || (row.hidden && row.status !== "busy")) {
       throw new ServiceError("not_found", `Thread ${thread_id} not found`);
     }
@@ -196,9 +198,10 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     thread_id: string,
     { checkpoint_id, checkpoint_ns = "" }: CheckpointSelector,
     { subgraphs = false }: { subgraphs?: boolean } = {},
+    reach?: Reach,
   ): Promise<ThreadState> {
     const named = checkpoint_id === undefined ? {} : { checkpoint_id };
-    const state = await whole(await visible(thread_id), async (row) => {
+    const state = await whole(await visible(thread_id, reach), async (row) => {
       const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
       return await stateFrom({ thread_id: row.thread_id, ns: checkpoint_ns, ...named }, reader, subgraphs);
     });
@@ -208,7 +211,10 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   }
 
   /** All rows that match `values` too, in order; values are read only after every other filter. */
-  async function matching(query: ThreadSearch): Promise<{ row: ThreadRow; state: ThreadState | null }[]> {
+  async function matching(
+    query: ThreadSearch,
+    reach?: Reach,
+  ): Promise<{ row: ThreadRow; state: ThreadState | null }[]> {
     const {
       values = {},
       sort_by = "created_at",
@@ -220,7 +226,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     } = query;
     const found: { row: ThreadRow; state: ThreadState | null }[] = [];
     for (let offset = 0; ; offset += BATCH) {
-      const { rows } = await storage.searchThreads(scope, { ...filter, sort_by, sort_order, limit: BATCH, offset });
+      const page = { values, sort_by, sort_order, limit: BATCH, offset };
+      const { rows } = await storage.searchThreads(within(scope, reach), { ...filter, ...page });
       for (const row of rows) {
         const state = await readable(row);
         if (contains(state?.values ?? null, values)) found.push({ row, state });
@@ -235,28 +242,30 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   return {
     visible,
     current,
-    async create(request = {}) {
+    async create(request = {}, reach) {
       const { thread_id = ambient.uuid(), metadata = {}, if_exists = "raise" } = request;
       const thread = { thread_id: thread_id.toLowerCase(), metadata, config: {}, hidden: false };
       const outcome = await storage.createThread(scope, thread, ambient.now());
       if (outcome.kind === "created") return { ...withoutState(outcome.thread), values: null };
-      if (if_exists === "raise" || outcome.thread.hidden) {
+      // One that is hidden from the caller is somebody else's, whatever they ask for.
+      const { hidden, metadata: its } = outcome.thread;
+      if (if_exists === "raise" || hidden || !permits(reach?.filter, its)) {
         throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
       }
       return await toThread(outcome.thread);
     },
-    get: async (thread_id) => toThread(await visible(thread_id)),
-    async update(thread_id, patch) {
-      await visible(thread_id);
+    get: async (thread_id, reach) => toThread(await visible(thread_id, reach)),
+    async update(thread_id, patch, reach) {
+      await visible(thread_id, reach);
       const next = (thread: ThreadRow): { metadata: JsonObject } => ({
         metadata: { ...thread.metadata, ...patch.metadata },
       });
-      const row = await storage.updateThread(scope, thread_id.toLowerCase(), next, ambient.now());
+      const row = await storage.updateThread(within(scope, reach), thread_id.toLowerCase(), next, ambient.now());
       if (!row) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
       return await toThread(row);
     },
-    async delete(thread_id) {
-      const row = await visible(thread_id);
+    async delete(thread_id, reach) {
+      const row = await visible(thread_id, reach);
       const active = (
         await Promise.all(
           (["pending", "running"] as const).map((status) =>
@@ -264,13 +273,13 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
           ),
         )
       ).flat();
-      if (!(await storage.deleteThread(scope, row.thread_id))) {
+      if (!(await storage.deleteThread(within(scope, reach), row.thread_id))) {
         throw new ServiceError("not_found", `Thread ${thread_id} not found`);
       }
       options.onDeleted(active.map((run) => run.run_id));
       options.events.announce(row.thread_id);
     },
-    async search(query = {}) {
+    async search(query = {}, reach) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", select, values, ...filter } = query;
       const wanted = (name: string): boolean => !select || select.includes(name);
       const pick = async (row: ThreadRow, state?: ThreadState | null): Promise<Partial<Thread>> => {
@@ -279,24 +288,25 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         return select ? Object.fromEntries(Object.entries(thread).filter(([name]) => wanted(name))) : thread;
       };
       if (filtersValues(query)) {
-        const found = await matching(query);
+        const found = await matching(query, reach);
         const page = found.slice(offset, offset + limit);
         const items = await Promise.all(page.map(({ row, state }) => pick(row, state)));
         return { items, total: found.length, next: offset + limit < found.length ? offset + limit : null };
       }
-      const { rows, total } = await storage.searchThreads(scope, { ...filter, limit, offset, sort_by, sort_order });
+      const page = { limit, offset, sort_by, sort_order };
+      const { rows, total } = await storage.searchThreads(within(scope, reach), { ...filter, ...page });
       const items = await Promise.all(rows.map((row) => pick(row)));
       return { items, total, next: offset + limit < total ? offset + limit : null };
     },
-    async count(query = {}) {
-      if (filtersValues(query)) return (await matching(query)).length;
+    async count(query = {}, reach) {
+      if (filtersValues(query)) return (await matching(query, reach)).length;
       const { values: _, ...filter } = query;
-      return await storage.countThreads(scope, filter);
+      return await storage.countThreads(within(scope, reach), filter);
     },
-    state: (thread_id, options) => stateAt(thread_id, {}, options),
+    state: (thread_id, options, reach) => stateAt(thread_id, {}, options, reach),
     stateAt,
-    async history(thread_id, { limit = 10, before, metadata, checkpoint = {} } = {}) {
-      return await whole(await visible(thread_id), async (row) => {
+    async history(thread_id, { limit = 10, before, metadata, checkpoint = {} } = {}, reach) {
+      return await whole(await visible(thread_id, reach), async (row) => {
         const reader = storedCheckpoints(storage, scope, row.thread_id, null);
         const states: ThreadState[] = [];
         for await (const { ns, checkpoint_id } of reader.list({
@@ -311,8 +321,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         return states;
       });
     },
-    async stream(thread_id, query = {}) {
-      const row = await visible(thread_id);
+    async stream(thread_id, query = {}, reach) {
+      const row = await visible(thread_id, reach);
       // What a run that goes on has done so far is not what the last one left.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
       return await threadStream({ ...options, state }, row.thread_id, query);

@@ -4,14 +4,17 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
+import { cronVerbs } from "./crons.ts";
 import { deliveryVerbs } from "./deliveries.ts";
 import { isFull, raw } from "./dialect.ts";
 import type { SqlDriver } from "./driver.ts";
 import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
+import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
 import { runVerbs } from "./runs/mod.ts";
 import { shape } from "./statement.ts";
+import { stateVerbs } from "./states.ts";
 import { threadVerbs } from "./threads.ts";
 import { usageVerbs } from "./usage.ts";
 
@@ -35,6 +38,9 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),
     ...deliveryVerbs(pipe),
+    ...stateVerbs(pipe),
+    ...cronVerbs(pipe),
+    ...itemVerbs(pipe),
     identity: sqlIdentity(pipe),
     close: () => driver.close(),
   };

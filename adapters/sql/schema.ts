@@ -51,6 +51,11 @@ export interface ThreadTable {
   last_run: string | null;
   /** How many runs were created: the number gives each its `seq`. */
   run_count: number;
+  /** What becomes of it when nothing has happened on it for so long. */
+  ttl_strategy: string | null;
+  ttl_ms: number | null;
+  /** When `keep_latest` was last done. */
+  pruned_at: number | null;
 }
 
 export interface RunTable {
@@ -97,6 +102,10 @@ export interface RunTable {
   webhook: string | null;
   webhook_host: string | null;
   webhook_depth: number;
+  /** What custom authentication knew of who made it. */
+  auth_user: string | null;
+  /** The cron that has made it. */
+  cron_id: string | null;
 }
 
 /** Some frames of a run that were stored together. */
@@ -169,7 +178,10 @@ export interface ChannelValueTable extends PayloadColumns {
   extends_version: string | null;
 }
 
-/** One row per scalar in the metadata of an assistant or a visible thread: narrows filters, decides nothing. */
+/**
+ * One row per scalar in the metadata of an assistant, a visible thread or a cron, and in the values of a thread's state: narrows
+ * filters, decides nothing.
+ */
 export interface LabelTable {
   deployment: string;
   kind: string;
@@ -348,7 +360,55 @@ export interface ApiKeyTable {
   last_used_at: number | null;
 }
 
+export interface CronTable {
+  deployment: string;
+  cron_id: string;
+  assistant_id: string;
+  thread_id: string | null;
+  on_run_completed: string | null;
+  schedule: string;
+  timezone: string | null;
+  end_time: number | null;
+  enabled: number;
+  next_run_date: number | null;
+  payload: string;
+  metadata: string;
+  user_id: string | null;
+  auth_user: string | null;
+  /** Runs in a row that ended other than well. */
+  failures: number;
+  created_at: number;
+  updated_at: number;
+  revision: number;
+}
+
+/** One tick. Its key lets no tick fire twice. */
+export interface CronFiringTable {
+  cron_id: string;
+  scheduled_at: number;
+  fired_at: number;
+  run_id: string | null;
+  skipped: string | null;
+}
+
+export interface StoreItemTable {
+  deployment: string;
+  /** The labels, each with a dot behind it: no label holds one. */
+  path: string;
+  key: string;
+  value: string;
+  /** JSON list of lists of numbers; null for an item that is not found by meaning. */
+  vectors: string | null;
+  created_at: number;
+  updated_at: number;
+  ttl_ms: number | null;
+  expires_at: number | null;
+}
+
 export interface Tables {
+  crons: CronTable;
+  cron_firings: CronFiringTable;
+  store_items: StoreItemTable;
   assistants: AssistantTable;
   assistant_versions: AssistantVersionTable;
   threads: ThreadTable;
@@ -616,6 +676,58 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           check ((kind = 'pt') = (user_id is not null))
         )`,
         "create unique index api_keys_short on api_keys (organization_id, short_key)",
+      ],
+    },
+    {
+      tables: ["crons", "cron_firings", "store_items"],
+      statements: [
+        "alter table threads add column ttl_strategy text check (ttl_strategy in ('delete', 'keep_latest'))",
+        "alter table threads add column ttl_ms bigint check ((ttl_ms is null) = (ttl_strategy is null))",
+        "alter table threads add column pruned_at bigint",
+        `create index threads_expiry on threads (deployment, (max(updated_at, state_updated_at) + ttl_ms))
+          where ttl_ms is not null`,
+        "alter table runs add column auth_user text",
+        "alter table runs add column cron_id text",
+        "alter table users add column workspace_id text",
+        "alter table users add column identity text",
+        `create unique index users_identity on users (workspace_id, identity)
+          where identity is not null and deleted_at is null`,
+        `create table labels_of_four (
+          deployment text not null, kind text not null check (kind in ('assistant', 'thread', 'cron', 'values')),
+          row_id text not null, path_hash bigint not null, value_hash bigint not null,
+          primary key (deployment, kind, row_id, path_hash, value_hash)
+        ) without rowid`,
+        "insert into labels_of_four select deployment, kind, row_id, path_hash, value_hash from labels",
+        "drop table labels",
+        "alter table labels_of_four rename to labels",
+        "create index labels_value on labels (deployment, kind, path_hash, value_hash, row_id)",
+        `create table crons (
+          deployment text not null, cron_id text not null, assistant_id text not null, thread_id text,
+          on_run_completed text check (on_run_completed in ('delete', 'keep')), schedule text not null, timezone text,
+          end_time bigint, enabled integer not null check (enabled in (0, 1)), next_run_date bigint,
+          payload text not null, metadata text not null, user_id text, auth_user text, failures integer not null default 0,
+          created_at bigint not null, updated_at bigint not null, revision bigint not null,
+          primary key (deployment, cron_id),
+          check ((thread_id is null) = (on_run_completed is not null)),
+          foreign key (deployment, assistant_id) references assistants (deployment, assistant_id) on delete cascade,
+          ${inThread}
+        )`,
+        "create index crons_due on crons (deployment, next_run_date) where enabled = 1 and next_run_date is not null",
+        "create index crons_created on crons (deployment, created_at)",
+        "create index crons_thread on crons (deployment, thread_id) where thread_id is not null",
+        "create index crons_assistant on crons (deployment, assistant_id)",
+        `create table cron_firings (
+          cron_id text not null, scheduled_at bigint not null, fired_at bigint not null, run_id text, skipped text,
+          primary key (cron_id, scheduled_at)
+        )`,
+        "create index cron_firings_run on cron_firings (run_id) where run_id is not null",
+        `create table store_items (
+          deployment text not null, path text not null, key text not null, value text not null, vectors text,
+          created_at bigint not null, updated_at bigint not null, ttl_ms bigint, expires_at bigint,
+          primary key (deployment, path, key),
+          check ((ttl_ms is null) = (expires_at is null))
+        )`,
+        "create index store_items_expiry on store_items (deployment, expires_at) where expires_at is not null",
       ],
     },
   ];

@@ -1,6 +1,14 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type { Json, JsonObject } from "../../lib/json.ts";
-import type { Scope, Storage, ThreadQuery, ThreadRest, ThreadRow } from "../../lib/storage.ts";
+import type {
+  PruneStrategy,
+  Scope,
+  Storage,
+  ThreadQuery,
+  ThreadRest,
+  ThreadRow,
+  ThreadTtl,
+} from "../../lib/storage.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
@@ -9,6 +17,7 @@ import type { Tables } from "./schema.ts";
 import { shape, statement } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
+type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
 
 const running = sql<string | null>`(select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
@@ -21,7 +30,7 @@ export const busy: RawBuilder<number> = sql<number>`(${running} is not null or $
 
 const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.status end`;
 
-const insertThread = shape<Key & { metadata: string; config: string; hidden: number; now: number }>((p) =>
+const insertThread = shape<Key & Ttl & { metadata: string; config: string; hidden: number; now: number }>((p) =>
   db
     .insertInto("threads")
     .values({
@@ -44,6 +53,9 @@ const insertThread = shape<Key & { metadata: string; config: string; hidden: num
       slot_until: null,
       last_run: null,
       run_count: 0,
+      ttl_strategy: p.ttl_strategy,
+      ttl_ms: p.ttl_ms,
+      pruned_at: null,
     })
     .onConflict((conflict) => conflict.doNothing())
     .returningAll(),
@@ -58,10 +70,16 @@ const getThread = shape<Key>((p) =>
     .where("thread_id", "=", p.thread_id),
 );
 
-const updateMetadata = shape<Key & { metadata: string; seen: number; now: number }>((p) =>
+const updateMetadata = shape<Key & Ttl & { metadata: string; seen: number; now: number }>((p) =>
   db
     .updateTable("threads")
-    .set({ metadata: p.metadata, updated_at: p.now, revision: sql<number>`revision + 1` })
+    .set({
+      metadata: p.metadata,
+      ttl_strategy: p.ttl_strategy,
+      ttl_ms: p.ttl_ms,
+      updated_at: p.now,
+      revision: sql<number>`revision + 1`,
+    })
     .where("deployment", "=", p.deployment)
     .where("thread_id", "=", p.thread_id)
     .where("revision", "=", p.seen)
@@ -147,6 +165,7 @@ export function threadVerbs(
         metadata: JSON.stringify(metadata),
         config: JSON.stringify(thread.config),
         hidden: hidden ? 1 : 0,
+        ...ttlColumns(thread.ttl ?? null),
         now,
       });
       const labels = hidden ? [] : addLabels("thread", deployment, thread_id, metadata);
@@ -193,10 +212,10 @@ export function threadVerbs(
       for (;;) {
         const seen = await get(scope, thread_id);
         if (!seen) return null;
-        const { metadata } = next(seen);
+        const { metadata, ttl = seen.ttl } = next(seen);
         const text = JSON.stringify(metadata);
         const [updated] = await driver.batch([
-          updateMetadata({ deployment, thread_id, metadata: text, seen: seen.revision, now }),
+          updateMetadata({ deployment, thread_id, metadata: text, ...ttlColumns(ttl), seen: seen.revision, now }),
           ...replaceLabels("thread", deployment, thread_id, metadata),
         ]);
         if (updated?.[0]) return toThread(updated[0]);
@@ -213,6 +232,11 @@ export function threadVerbs(
     },
   };
 }
+
+const ttlColumns = (ttl: ThreadTtl | null): Ttl => ({
+  ttl_strategy: ttl?.strategy ?? null,
+  ttl_ms: ttl?.ttl_ms ?? null,
+});
 
 function candidates(deployment: string, query: ThreadQuery): SelectQueryBuilder<Tables, "threads", object> {
   // Written out, not bound: the indexes that serve searches hold visible threads alone.
@@ -244,6 +268,14 @@ export function toThread(row: SqlRow): ThreadRow {
     running: stored.running,
     slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     hidden: stored.hidden === 1,
+    ttl:
+      stored.ttl_ms === null
+        ? null
+        : {
+            strategy: stored.ttl_strategy as PruneStrategy,
+            ttl_ms: stored.ttl_ms,
+            expires_at: Math.max(stored.updated_at, stored.state_updated_at) + stored.ttl_ms,
+          },
     revision: stored.revision,
   };
 }

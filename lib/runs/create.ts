@@ -4,6 +4,7 @@ import type { AssistantDirectory } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { Events } from "../events.ts";
 import type { Executor } from "../executor.ts";
+import { type Reach, within } from "../filter.ts";
 import type {
   AssistantRow,
   CreatedRun,
@@ -58,15 +59,23 @@ export function createCreator(options: CreateOptions): {
     if (!hosted.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
   }
 
-  async function placeOf(thread_id: string, request: RunCreate): Promise<Pick<Resolved, "thread" | "from">> {
+  async function placeOf(
+    thread_id: string,
+    request: RunCreate,
+    reach: Reach | undefined,
+  ): Promise<Pick<Resolved, "thread" | "from">> {
     const id = thread_id.toLowerCase();
     const from = checkpointOf(request);
     const [thread, at] = await Promise.all([
-      storage.getThread(scope, id),
+      storage.getThread(within(scope, reach), id),
       from ? storage.getCheckpoint(scope, id, from) : null,
     ]);
     if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
       throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+    }
+    // One that is hidden from the caller is somebody else's, whatever they ask for.
+    if (!thread && reach?.filter && (await storage.getThread(scope, id))) {
+      throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
     }
     if (from && !at) {
       throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
@@ -82,16 +91,17 @@ export function createCreator(options: CreateOptions): {
     const made = told.of(request, origin);
     const ids = { thread_id: thread_id?.toLowerCase() ?? ambient.uuid(), run_id: ambient.uuid() };
     const temporary = thread_id === null && request.on_completion !== "keep";
-    let assistant = await assistants.recall(request.assistant_id);
+    let assistant = await assistants.recall(request.assistant_id, origin.assistants);
     while (true) {
       refuseUnhosted(assistant);
-      const place = thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request);
+      const place =
+        thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request, origin.threads);
       const created = await store(
         { request, origin, assistant, temporary, told: made, now: ambient.now(), ...place, ...ids },
         watched,
       );
       if (created) return created;
-      assistant = await assistants.resolve(request.assistant_id);
+      assistant = await assistants.resolve(request.assistant_id, origin.assistants);
     }
   };
 
@@ -188,7 +198,7 @@ export function createCreator(options: CreateOptions): {
       while (true) {
         const all: Resolved[] = [];
         for (const [i, request] of requests.entries()) {
-          const assistant = await look(request.assistant_id);
+          const assistant = await look(request.assistant_id, origin.assistants);
           refuseUnhosted(assistant);
           const temporary = request.on_completion !== "keep";
           const now = ambient.now();

@@ -4,6 +4,7 @@ import type { AssistantDirectory } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { Events, FrameReader } from "../events.ts";
 import type { Executor, StreamMode } from "../executor.ts";
+import { type Reach, within } from "../filter.ts";
 import type { Json, JsonObject } from "../json.ts";
 import { shownRequest } from "../kwargs.ts";
 import type {
@@ -74,20 +75,26 @@ export interface Runs {
   /** Stateless runs, in the order of the requests: all of them, or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
   /** Errors: not_found. */
-  get(thread_id: string, run_id: string): Promise<Run>;
+  get(thread_id: string, run_id: string, reach?: Reach): Promise<Run>;
   /** Newest first. Errors: not_found (thread). */
   list(
     thread_id: string,
     query?: { readonly limit?: number; readonly offset?: number; readonly status?: RunStatus },
+    reach?: Reach,
   ): Promise<readonly Run[]>;
   /** Errors: not_found; conflict while it is running. */
-  delete(thread_id: string, run_id: string): Promise<void>;
+  delete(thread_id: string, run_id: string, reach?: Reach): Promise<void>;
   /** No effect on a run that has ended. Errors: not_found. */
-  cancel(thread_id: string | null, run_id: string, options?: RunCancel): Promise<void>;
+  cancel(thread_id: string | null, run_id: string, options?: RunCancel, reach?: Reach): Promise<void>;
   /** Errors: not_found when the thread has none of the runs named. */
-  cancelMany(target: StopTarget, action?: StopAction): Promise<void>;
+  cancelMany(target: StopTarget, action?: StopAction, reach?: Reach): Promise<void>;
   /** Errors: not_found. */
-  join(thread_id: string, run_id: string, options?: { readonly cancel_on_disconnect?: boolean }): Promise<RunWait>;
+  join(
+    thread_id: string,
+    run_id: string,
+    options?: { readonly cancel_on_disconnect?: boolean },
+    reach?: Reach,
+  ): Promise<RunWait>;
   /**
    * Frames after `after`, or all that are kept when it is absent or no id of this run; then live ones. What is not kept any
    * more is told by a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
@@ -101,6 +108,7 @@ export interface Runs {
       readonly modes?: readonly StreamMode[];
       readonly cancel_on_disconnect?: boolean;
     },
+    reach?: Reach,
   ): Promise<RunStream>;
 }
 
@@ -133,8 +141,8 @@ export function createRuns(options: RunOptions): RunDirectory {
   const stops = createStops({ ...options, follower });
   const { create, createBatch } = createCreator({ ...options, stops });
 
-  async function find(thread_id: string | null, run_id: string): Promise<RunRow> {
-    const run = await storage.getRun(scope, run_id.toLowerCase());
+  async function find(thread_id: string | null, run_id: string, reach: Reach | undefined): Promise<RunRow> {
+    const run = await storage.getRun(within(scope, reach), run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
       throw new ServiceError("not_found", `Run ${run_id} not found`);
     }
@@ -174,33 +182,33 @@ export function createRuns(options: RunOptions): RunDirectory {
       const { run } = await create(thread_id, request, origin);
       return await wait(run, request.on_disconnect === "cancel", true);
     },
-    async get(thread_id, run_id) {
-      return toRun(await find(thread_id, run_id));
+    async get(thread_id, run_id, reach) {
+      return toRun(await find(thread_id, run_id, reach));
     },
-    async list(thread_id, { limit = 10, offset = 0, status } = {}) {
-      const thread = await threads.visible(thread_id);
+    async list(thread_id, { limit = 10, offset = 0, status } = {}, reach) {
+      const thread = await threads.visible(thread_id, reach);
       const rows = await storage.listRuns(scope, thread.thread_id, { limit, offset, ...(status ? { status } : {}) });
       return rows.map(toRun);
     },
-    async delete(thread_id, run_id) {
-      const run = await find(thread_id, run_id);
-      const outcome = await storage.deleteRun(scope, run.thread_id, run.run_id);
+    async delete(thread_id, run_id, reach) {
+      const run = await find(thread_id, run_id, reach);
+      const outcome = await storage.deleteRun(within(scope, reach), run.thread_id, run.run_id);
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
       const tape = events.find(run.run_id);
       if (tape) endDeleted(tape, run.run_id);
     },
-    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false } = {}) {
-      await stops.stop(await find(thread_id, run_id), action, waits);
+    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false } = {}, reach) {
+      await stops.stop(await find(thread_id, run_id, reach), action, waits);
     },
-    async cancelMany(target, action = "interrupt") {
-      await stops.stopMany(target, action);
+    async cancelMany(target, action = "interrupt", reach) {
+      await stops.stopMany(target, action, reach);
     },
-    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}) {
-      return await wait(await find(thread_id, run_id), cancel_on_disconnect);
+    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, reach) {
+      return await wait(await find(thread_id, run_id, reach), cancel_on_disconnect);
     },
-    async joinStream(thread_id, run_id, { after = 0, modes = [], cancel_on_disconnect = false } = {}) {
-      const run = await find(thread_id, run_id);
+    async joinStream(thread_id, run_id, { after = 0, modes = [], cancel_on_disconnect = false } = {}, reach) {
+      const run = await find(thread_id, run_id, reach);
       const { tape, frames } = await follower.read(run, after, leave(run, cancel_on_disconnect));
       return { run: toRun(run), frames: joined(frames, tape, run.run_id, modes) };
     },

@@ -1,7 +1,8 @@
 /** What a request asks for, resolved into the run that is made of it. */
 import { refuseTwoValues } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
-import type { CheckpointRef, RunConfig, Send, StreamMode } from "../executor.ts";
+import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor.ts";
+import type { Reach } from "../filter.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import { gotoList, type JobRequest, withoutSecrets, writeKwargs } from "../kwargs.ts";
 import type { AssistantRow, CreateRun, IdempotencyKey, MultitaskStrategy, NewRun, ThreadRow } from "../storage.ts";
@@ -61,6 +62,13 @@ export interface RunOrigin {
   readonly api_key?: string | null;
   /** How many relative webhooks led here. */
   readonly webhook_depth?: number;
+  /** Who asks, as custom authentication knows them: the graph is told. */
+  readonly user?: AuthUser | null;
+  /** Threads, and assistants, that the call does not reach are not there for it. */
+  readonly threads?: Reach;
+  readonly assistants?: Reach;
+  /** The cron that makes the run. */
+  readonly cron_id?: string;
 }
 
 /** Refuses what can be refused before anything is looked up. */
@@ -119,6 +127,8 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
       created_at: now + Math.ceil((request.after_seconds ?? 0) * 1000),
       user_id: origin.user_id ?? null,
       api_key: origin.api_key ?? null,
+      ...(origin.user ? { auth_user: origin.user as unknown as JsonObject } : {}),
+      ...(origin.cron_id ? { cron_id: origin.cron_id } : {}),
       ...told,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },

@@ -2,6 +2,7 @@
 import type { Ambient } from "../ambient.ts";
 import { ServiceError } from "../errors.ts";
 import type { Events } from "../events.ts";
+import { type Reach, within } from "../filter.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage.ts";
 import { endDeleted, endRolledBack, type Worker } from "../worker.ts";
 import type { Follower } from "./follow.ts";
@@ -20,7 +21,7 @@ export interface StopOptions {
 export interface Stops {
   /** Resolves once it is stored; with `wait` once the run has ended and its executor has let go. */
   stop(run: RunRow, action: StopAction, wait: boolean): Promise<void>;
-  stopMany(target: StopTarget, action: StopAction): Promise<void>;
+  stopMany(target: StopTarget, action: StopAction, reach?: Reach): Promise<void>;
   /** The store has stopped these runs: tells whoever executes or reads them. */
   stopped(runs: readonly StoppedRun[]): void;
   /** The rows of these runs were deleted with their thread. */
@@ -89,12 +90,13 @@ export function createStops(options: StopOptions): Stops {
       stopped(runs);
       if (wait) await Promise.all(runs.map(settled));
     },
-    async stopMany(given, action) {
+    async stopMany(given, action, reach) {
       const target = "status" in given ? given : lowerCase(given);
-      const runs = await storage.stopRuns(scope, target, action, ambient.now());
+      const reached = within(scope, reach);
+      const runs = await storage.stopRuns(reached, target, action, ambient.now());
       stopped(runs);
       if (runs.length > 0 || "status" in target) return;
-      const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(scope, run_id)));
+      const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(reached, run_id)));
       if (!known.some((run) => run?.thread_id === target.thread_id)) {
         throw new ServiceError("not_found", `Thread ${target.thread_id} has none of these runs`);
       }

@@ -10,6 +10,7 @@ import type {
   StreamMode,
 } from "../../lib/executor.ts";
 import { contains, type Json } from "../../lib/json.ts";
+import { noStore } from "../suite/no-store.ts";
 
 /** One write, as it came. */
 export type Step =
@@ -122,6 +123,8 @@ export function aJob(thread: Thread, graph_id: string, changes: JobChanges = {})
   const ids = { run_id: crypto.randomUUID(), thread_id: thread.thread_id, assistant_id: crypto.randomUUID(), graph_id };
   return {
     ...ids,
+    user: null,
+    store: noStore,
     temporary: false,
     attempt: 1,
     resumed: false,

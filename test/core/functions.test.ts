@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import type { CheckpointHandle, ExecutorEvent, Job, StoredCheckpoint, StreamMode } from "../../lib/executor.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
+import { noStore } from "../suite/no-store.ts";
 
 type State = Extract<ExecutorEvent, { type: "state" }>;
 
@@ -44,6 +45,8 @@ class Thread {
       thread_id: "thread",
       assistant_id: "assistant",
       graph_id: "agent",
+      user: null,
+      store: noStore,
       temporary: false,
       attempt: 1,
       resumed: false,

@@ -82,15 +82,23 @@ export function importsOf(source: string): string[] {
 const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   {
     files: /^lib\/(?:assistants|threads|thread-stream)\.ts$/,
-    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|assistants|thread-stream)\.ts$/,
+    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|filter|assistants|thread-stream)\.ts$/,
   },
   {
     files: /^lib\/runs\//,
-    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|kwargs|assistants|threads|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
+    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|filter|kwargs|assistants|threads|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
   },
   {
     files: /^lib\/(?:feedback|usage|accounts|access|keys|static-identity)\.ts$/,
-    may: /^lib\/(?:storage|platform-storage|identity|ambient|errors|json|keys|accounts)\.ts$/,
+    may: /^lib\/(?:storage|platform-storage|identity|auth|filter|ambient|errors|json|keys|accounts)\.ts$/,
+  },
+  {
+    files: /^lib\/crons\//,
+    may: /^lib\/(?:crons|runs)\/|^lib\/(?:storage|cron-storage|executor|events|ambient|errors|json|filter|kwargs|assistants|threads|worker)\.ts$|^croner$/,
+  },
+  {
+    files: /^lib\/(?:store|auth|filter)\.ts$/,
+    may: /^lib\/(?:storage|item-storage|executor|filter|ambient|errors|json)\.ts$/,
   },
   {
     files: /^lib\/webhooks\/send\.ts$/,
@@ -104,7 +112,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^lib\//, may: /^lib\// },
   {
     files: /^adapters\/sql\//,
-    may: /^adapters\/sql\/|^lib\/(?:storage|platform-storage|identity|executor|ambient|errors|json)\.ts$|^kysely$|^node:(?:fs|path)$/,
+    may: /^adapters\/sql\/|^lib\/(?:storage|platform-storage|cron-storage|item-storage|filter|identity|executor|ambient|errors|json)\.ts$|^kysely$|^node:(?:fs|path)$/,
   },
   {
     files: /^adapters\/bun-sqlite\.ts$/,

@@ -2,6 +2,7 @@
 import { anybody, type Visitor } from "../../lib/access.ts";
 import type { LogRecord } from "../../lib/ambient.ts";
 import { ServiceError } from "../../lib/errors.ts";
+import { EVERYTHING } from "../../lib/filter.ts";
 import type { Caller } from "../../lib/identity.ts";
 import type { Json } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
@@ -151,7 +152,8 @@ export function fake(options: FakeOptions = {}): Fake {
           (_target, method) =>
           async (...args: unknown[]) => {
             const key = `${name}.${String(method)}`;
-            calls.push([key, ...args]);
+            // Of a call that nobody bounds nothing is said.
+            calls.push([key, ...(args.at(-1) === EVERYTHING ? args.slice(0, -1) : args)]);
             return known[key]?.(...args) ?? {};
           },
       },
@@ -160,10 +162,13 @@ export function fake(options: FakeOptions = {}): Fake {
     assistants: noun("assistants"),
     threads: noun("threads"),
     runs: noun("runs"),
+    crons: noun("crons"),
+    store: noun("store"),
     feedback: noun("feedback"),
     usage: noun("usage"),
     access: {
       visitor: async () => options.visitor ?? anybody,
+      may: async (_visitor: unknown, _event: unknown, value: object) => ({ value, reach: EVERYTHING }),
       caller: async () => ({}) as Caller,
       workspaces: async () => [],
     },

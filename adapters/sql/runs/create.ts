@@ -132,6 +132,8 @@ const insertRun = shape<{
   webhook: string | null;
   webhook_host: string | null;
   webhook_depth: number;
+  auth_user: string | null;
+  cron_id: string | null;
   token: string | null;
   created_at: number;
   now: number;
@@ -141,13 +143,14 @@ const insertRun = shape<{
   const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
   return raw(sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
       multitask_strategy, temporary, attempt, claims, charged, due_at, lease_token, lease_until, cancelled, saved, framed,
-      keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth)
+      keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth,
+      auth_user, cron_id)
     select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
       ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
       ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${p.created_at},
       ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
       ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key}, ${p.feedback},
-      ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}
+      ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}
     from (select *, slot_token = ${p.token} as own from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
     returning seq, status, attempt, claims, started_at, lease_token`);
@@ -249,6 +252,8 @@ export async function createRun(
     webhook: run.webhook?.url ?? null,
     webhook_host: run.webhook?.host ?? null,
     webhook_depth: run.webhook?.depth ?? 0,
+    auth_user: run.auth_user ? JSON.stringify(run.auth_user) : null,
+    cron_id: run.cron_id ?? null,
     created_at,
   };
   statements.push(insertRun({ ...columns, token, now }));

@@ -1,0 +1,39 @@
+/** One request to a route of the deployment, on its way to a noun. */
+import type { Visitor } from "../access.ts";
+import type { AuthEvent } from "../auth.ts";
+import { ServiceError } from "../errors.ts";
+import type { Reach } from "../filter.ts";
+import * as parse from "./parse/mod.ts";
+
+export interface Call {
+  readonly method: string;
+  readonly url: string;
+  readonly request: Request;
+  readonly params: Readonly<Record<string, string | undefined>>;
+  readonly query: parse.Query;
+  readonly visitor: Visitor;
+  /**
+   * Asks whether the caller may do this, before anything is looked up. Gives `value` as authorization leaves it, and how far the
+   * call reaches. Errors: forbidden, unavailable, internal.
+   */
+  may<Value extends object>(event: AuthEvent, value: Value): Promise<{ readonly value: Value; readonly reach: Reach }>;
+}
+
+export const body = <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>
+  parse.readBody(call.request, schema);
+export const query = <Output>(call: Call, schema: parse.Fields<Output>): Output => parse.readQuery(call.query, schema);
+export const assistantId = (call: Call): string => parse.readAssistantId(call.params.assistant_id);
+export const threadId = (call: Call): string => parse.readId(call.params.thread_id, "thread_id");
+export const runId = (call: Call): string => parse.readId(call.params.run_id, "run_id");
+export const cronId = (call: Call): string => parse.readId(call.params.cron_id, "cron_id");
+export const segment = (call: Call, field: string): string => parse.readSegment(call.params[field], field);
+
+/** The request, if it asks for none of these fields, which this version knows but does not serve. */
+export function built<Fields extends object>(request: Fields, ...missing: readonly (keyof Fields & string)[]): Fields {
+  const asked = missing.find((field) => request[field] !== undefined);
+  if (asked) throw new ServiceError("not_built", `${asked}: not built yet`);
+  return request;
+}
+
+/** What answers the routes of one noun. */
+export type Routes<Name extends string> = Readonly<Record<Name, (call: Call) => Promise<Response>>>;

@@ -1,0 +1,20 @@
+/** Guests of somebody's agent: they run it on threads of their own, and others' are not there for them. */
+import { ServiceError } from "../errors.ts";
+import type { JsonObject } from "../json.ts";
+import type { Threads } from "../threads.ts";
+import type { Call } from "./call.ts";
+
+/** Metadata of a thread that a guest has made. */
+const OWNER = "owner_user_id";
+
+/** The thread as its maker's, where the maker is a guest. */
+export function ownedBy<Create extends { readonly metadata?: JsonObject }>({ visitor }: Call, request: Create): Create {
+  return visitor.guest ? { ...request, metadata: { ...request.metadata, [OWNER]: visitor.user_id } } : request;
+}
+
+/** Errors: not_found, where the caller is a guest and the thread another's. */
+export async function requireOwn({ visitor }: Call, threads: Threads, thread_id: string): Promise<void> {
+  if (!visitor.guest) return;
+  const { metadata } = await threads.get(thread_id);
+  if (metadata[OWNER] !== visitor.user_id) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+}

@@ -1,0 +1,177 @@
+/** The routes of runs. Each serves its path with a thread and without one. */
+import { ServiceError } from "../errors.ts";
+import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
+import type { Threads } from "../threads.ts";
+import { body, type Call, query, type Routes, runId, threadId } from "./call.ts";
+import { requireOwn } from "./guests.ts";
+import * as parse from "./parse/mod.ts";
+import { accepted, empty, type HeaderValues, json, selected } from "./respond.ts";
+import { type Bodies, sseBody, waitBody } from "./sse.ts";
+
+type Name =
+  | "create"
+  | "stream"
+  | "wait"
+  | "createBatch"
+  | "list"
+  | "get"
+  | "delete"
+  | "cancel"
+  | "cancelMany"
+  | "join"
+  | "joinStream"
+  | "threadStream";
+
+export function runRoutes({ runs, threads }: { runs: Runs; threads: Threads }, bodies: Bodies): Routes<Name> {
+  /** Null: a stateless run. */
+  const thread = (call: Call): string | null => (call.params.thread_id === undefined ? null : threadId(call));
+  // Paths are relative to the mount: clients append them to the URL they know.
+  const place = (thread_id: string | null, run_id: string): string =>
+    thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
+  const streamed = (
+    { visitor }: Call,
+    frames: FrameReader,
+    of: Readonly<Record<string, string>>,
+    headers: HeaderValues,
+  ): Response =>
+    new Response(sseBody(frames, bodies, of, visitor.still), {
+      headers: {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        ...headers,
+      },
+    });
+  const awaited = ({ visitor }: Call, wait: RunWait, headers: HeaderValues): Response =>
+    new Response(waitBody(wait, bodies, visitor.still), {
+      headers: { "content-type": "application/json", ...headers },
+    });
+  /** What the request adds to its body, and where it was sent: the same key means another run on another route. */
+  async function origin(call: Call, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+    const { headers } = call.request;
+    const idempotency = await parse.readIdempotency(headers, route, bytes);
+    const { user_id, api_key, user } = call.visitor;
+    const webhook_depth = parse.readWebhookDepth(headers);
+    const configurable = parse.headerConfig(headers);
+    return {
+      configurable,
+      user_id,
+      api_key,
+      webhook_depth,
+      ...(user ? { user } : {}),
+      ...(idempotency ? { idempotency } : {}),
+    };
+  }
+  /** A run as its caller may have it: authorization sees what it is made of, and may change it. */
+  async function allowed(
+    call: Call,
+    thread_id: string | null,
+    request: RunCreate,
+  ): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants">]> {
+    const { assistant_id } = request;
+    const { reach: assistants } = await call.may("assistants:read", { assistant_id });
+    const { value, reach } = await call.may("threads:create_run", { ...request, thread_id });
+    const { thread_id: _, ...changed } = value;
+    return [changed, { ...(reach.filter ? { threads: reach } : {}), ...(assistants.filter ? { assistants } : {}) }];
+  }
+  async function asked(call: Call, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
+    const thread_id = thread(call);
+    if (thread_id !== null) await requireOwn(call, threads, thread_id);
+    const bytes = await parse.readBytes(call.request);
+    const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
+    const [request, reaches] = await allowed(call, thread_id, parse.readObject(bytes, parse.runCreate));
+    return [thread_id, request, { ...(await origin(call, bytes, route)), ...reaches }];
+  }
+  const named = async (call: Call, event: "threads:read" | "threads:delete") => {
+    const [thread_id, run_id] = [threadId(call), runId(call)];
+    return { thread_id, run_id, ...(await call.may(event, { thread_id, run_id })) };
+  };
+  // HEAD leaves at once and must change nothing.
+  const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(call: Call, asked: Asked): Asked =>
+    call.request.method === "HEAD" ? { ...asked, cancel_on_disconnect: false } : asked;
+
+  return {
+    async create(call) {
+      const [thread_id, request, from] = await asked(call, "");
+      const run = await runs.create(thread_id, request, from);
+      return json(run, { "content-location": place(thread_id, run.run_id) });
+    },
+    async stream(call) {
+      const [thread_id, request, from] = await asked(call, "/stream");
+      const { run, frames } = await runs.stream(thread_id, request, from);
+      const at = place(thread_id, run.run_id);
+      return streamed(call, frames, { run_id: run.run_id }, { "content-location": at, location: `${at}/stream` });
+    },
+    async wait(call) {
+      const [thread_id, request, from] = await asked(call, "/wait");
+      const wait = await runs.wait(thread_id, request, from);
+      const at = place(thread_id, wait.run.run_id);
+      return awaited(call, wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
+    },
+    async createBatch(call) {
+      const bytes = await parse.readBytes(call.request);
+      const requests: RunCreate[] = [];
+      let reaches: Pick<RunOrigin, "threads" | "assistants"> = {};
+      for (const request of parse.readList(bytes, parse.runCreate)) {
+        const [changed, its] = await allowed(call, null, request);
+        requests.push(changed);
+        reaches = its;
+      }
+      return json(await runs.createBatch(requests, { ...(await origin(call, bytes, "/runs/batch")), ...reaches }));
+    },
+    async list(call) {
+      const thread_id = threadId(call);
+      const { select, ...search } = query(call, parse.runSearch);
+      const { reach } = await call.may("threads:read", { thread_id });
+      return json(selected(await runs.list(thread_id, search, reach), select));
+    },
+    async get(call) {
+      const { thread_id, run_id, reach } = await named(call, "threads:read");
+      return json(await runs.get(thread_id, run_id, reach));
+    },
+    async delete(call) {
+      const { thread_id, run_id, reach } = await named(call, "threads:delete");
+      await runs.delete(thread_id, run_id, reach);
+      return empty();
+    },
+    async cancel(call) {
+      const [thread_id, run_id] = [threadId(call), runId(call)];
+      const { wait = false, action = "interrupt" } = query(call, parse.cancelQuery);
+      await requireOwn(call, threads, thread_id);
+      const { reach } = await call.may("threads:update", { thread_id, action, metadata: { run_ids: [run_id] } });
+      await runs.cancel(thread_id, run_id, { action, wait }, reach);
+      return wait ? empty() : accepted();
+    },
+    async cancelMany(call) {
+      const { action = "interrupt" } = query(call, parse.cancelManyQuery);
+      const target = parse.readTarget(await body(call, parse.cancelMany));
+      if ("thread_id" in target) await requireOwn(call, threads, target.thread_id);
+      else if (call.visitor.guest) throw new ServiceError("forbidden", "status: only the owner may cancel all runs");
+      const { thread_id, ...metadata } = { thread_id: null, ...target };
+      const { reach } = await call.may("threads:update", { thread_id, action, metadata });
+      await runs.cancelMany(target, action, reach);
+      return empty();
+    },
+    async join(call) {
+      const options = leaving(call, query(call, parse.joinQuery));
+      const { thread_id, run_id, reach } = await named(call, "threads:read");
+      return awaited(call, await runs.join(thread_id, run_id, options, reach), {});
+    },
+    async joinStream(call) {
+      const [thread_id, run_id] = [thread(call), runId(call)];
+      const { stream_mode: modes, ...options } = leaving(call, query(call, parse.joinStreamQuery));
+      const after = parse.readLastEventId(call.request.headers);
+      const { reach } = await call.may("threads:read", { thread_id, run_id });
+      const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...options }, reach);
+      return streamed(call, frames, { run_id }, { location: `${place(thread_id, run_id)}/stream` });
+    },
+    async threadStream(call) {
+      const thread_id = threadId(call);
+      const { stream_mode = [], stream_modes = [] } = query(call, parse.threadStreamQuery);
+      const after = parse.readThreadEventId(call.request.headers);
+      const { reach } = await call.may("threads:read", { thread_id });
+      const frames = await threads.stream(thread_id, { modes: [...stream_mode, ...stream_modes], after }, reach);
+      return streamed(call, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
+    },
+  };
+}

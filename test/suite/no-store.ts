@@ -1,0 +1,8 @@
+import type { StoreHandle } from "../../lib/executor.ts";
+
+const never = async (): Promise<never> => {
+  throw new Error("this job has no store");
+};
+
+/** For jobs that remember nothing. */
+export const noStore: StoreHandle = { get: never, put: never, delete: never, search: never, namespaces: never };
