@@ -18,7 +18,7 @@ export interface LeaseOptions {
 
 export interface HeldLease {
   /** Its time is over. While nobody has taken the run it can still be renewed. */
-  over(): boolean;
+  over(now: number): boolean;
   /** Whether it was renewed. */
   renew(): Promise<boolean>;
   /** Renews no more. */
@@ -54,7 +54,8 @@ export function holdLease(options: LeaseOptions): HeldLease {
 
   function failed(error: unknown): void {
     if (stopped) return;
-    ambient.log({ level: "warn", message: "a lease was not renewed", run_id: lease.run_id, error });
+    const { run_id, thread_id } = lease;
+    ambient.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
     const now = ambient.now();
     failingSince ??= now;
     if (!storage.alone && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
@@ -85,5 +86,5 @@ export function holdLease(options: LeaseOptions): HeldLease {
   }
 
   schedule(until - ambient.now() - (2 * lease_ms) / 3);
-  return { over: () => ambient.now() >= until, renew, stop };
+  return { over: (now) => now >= until, renew, stop };
 }

@@ -127,11 +127,10 @@ export function createWorker(options: WorkerOptions): Worker {
     underWay.delete(token);
   }
   /** What is leased here, or may be, and is over: a claim would take it from under whoever executes it. */
-  function overdue(): { readonly claims: readonly UnderWay[]; readonly executions: readonly Execution[] } {
-    const now = ambient.now();
+  function overdue(now: number): { readonly claims: readonly UnderWay[]; readonly executions: readonly Execution[] } {
     return {
       claims: [...underWay.values()].filter(({ until }) => until <= now),
-      executions: [...executing].filter((execution) => execution.over()),
+      executions: [...executing].filter((execution) => execution.over(now)),
     };
   }
   /**
@@ -147,26 +146,23 @@ export function createWorker(options: WorkerOptions): Worker {
     await claim.answered;
     cancel();
   }
-  function behind(): boolean {
-    const { claims, executions } = overdue();
+  function behind(now: number): boolean {
+    const { claims, executions } = overdue(now);
     return claims.length + executions.length > 0;
   }
   /** A blocked event loop or a machine that slept is no reason to execute a run twice. */
-  async function catchUp(): Promise<void> {
-    // Again and again: time passes while the store answers.
-    while (behind()) {
-      const { claims, executions } = overdue();
-      await Promise.all([...claims.map(awaitAnswer), ...executions.map((execution) => execution.beforeClaim())]);
-    }
+  async function catchUp(now: number): Promise<void> {
+    const { claims, executions } = overdue(now);
+    await Promise.all([...claims.map(awaitAnswer), ...executions.map((execution) => execution.beforeClaim())]);
   }
 
   const room = (): boolean => active && !stopping && executing.size + reserved < concurrency;
-  const terms = (): ClaimTerms => ({
+  const terms = (now: number): ClaimTerms => ({
     token: ambient.uuid(),
-    lease_until: ambient.now() + lease_ms,
+    lease_until: now + lease_ms,
     ...(options.trace ? { trace: options.trace } : {}),
   });
-  const request = (): ClaimRequest => ({ ...terms(), graph_ids, max_attempts, now: ambient.now() });
+  const request = (now: number): ClaimRequest => ({ ...terms(now), graph_ids, max_attempts, now });
 
   /** Asks the storage for work; undefined when that failed. */
   async function ask<Answer>(question: () => Promise<Answer>): Promise<Answer | undefined> {
@@ -209,9 +205,15 @@ export function createWorker(options: WorkerOptions): Worker {
       backlog = false;
       reserved++;
       const outcome = await ask(async () => {
-        await catchUp();
+        let now = ambient.now();
+        // Again and again: time passes while the store answers.
+        while (behind(now)) {
+          await catchUp(now);
+          now = ambient.now();
+        }
         counters.claims++;
-        return storage.claimRun(scope, request());
+        // By the same time: what was not over then is not over for the claim, however long the process stands still in between.
+        return storage.claimRun(scope, request(now));
       });
       reserved--;
       if (!outcome) {
@@ -263,9 +265,10 @@ export function createWorker(options: WorkerOptions): Worker {
 
   /** The end of a run claims the one that is to have its place, where some are known to wait. */
   function next(): NextClaim | null {
-    if (stopping || !(backlog || blocked) || behind()) return null;
+    const now = ambient.now();
+    if (stopping || !(backlog || blocked) || behind(now)) return null;
     const seen = wakes;
-    const claim = request();
+    const claim = request(now);
     ending++;
     send(claim);
     return {
@@ -338,8 +341,9 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     reserve() {
       // Older runs first: a new one takes a place at once only when none is known to wait.
-      if (!room() || backlog || claiming || behind()) return null;
-      const sent = terms();
+      const now = ambient.now();
+      if (!room() || backlog || claiming || behind(now)) return null;
+      const sent = terms(now);
       reserved++;
       send(sent);
       return sent;

@@ -81,6 +81,34 @@ describe("a process that stood still", () => {
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
+  it("does not take up its own run wherever it stood still on its way to a claim", async () => {
+    for (let at = 1; at <= 20; at++) {
+      const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+      let left = Number.POSITIVE_INFINITY;
+      const now = (): number => {
+        if (--left === 0) standStill();
+        return ambient.now();
+      };
+      await using kit = await clockedService(clock, {
+        storage: faulty.storage,
+        executor,
+        ambient: { ...ambient, now },
+      });
+      const { runs, threads } = kit.service;
+      const run = await runs.create((await threads.create()).thread_id, request);
+      await pass(clock);
+      left = at;
+      const other = await runs.create((await threads.create()).thread_id, request);
+      await pass(clock);
+      await clock.advance(2_000);
+      await pass(clock);
+      assert.deepEqual(ids(begun), [run.run_id, other.run_id], `it stood still at look ${at} at the clock`);
+      settle(run.run_id);
+      settle(other.run_id);
+      await pass(clock);
+    }
+  });
+
   it("gives the thread of a rolled-back run to no new run before the old executor has settled", async () => {
     const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
     await using kit = await clockedService(clock, { storage: faulty.storage, executor, ambient });

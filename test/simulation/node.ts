@@ -252,7 +252,9 @@ export class SimulatedNode {
         const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
         world.oracle.executions.storeFails(process, scheduler.now + ms);
         // On the wire it is late by itself: it may find another world, and its sender dead.
+        world.onWire += plan.remote ? 1 : 0;
         await wait(ms, plan.remote ? null : process);
+        world.onWire -= plan.remote ? 1 : 0;
       }
       const crashes = process.alive && on("crash_in_call", 0.3);
       if (crashes && dice.chance(0.3)) {

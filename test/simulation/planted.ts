@@ -20,13 +20,13 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a rolled-back run's slot is freed with its rows",
     file: "adapters/sql/runs/create.ts",
-    find: "  const results = await driver.batch(statements);\n",
+    find: "  return {\n    statements,\n    made(results) {\n",
     replace: `  if (eviction) {
     const sql = \`update threads set slot_token = null, slot_until = null where thread_id = ?
       and not exists (select 1 from runs r where r.thread_id = threads.thread_id and r.status = 'running')\`;
     statements.push({ sql, args: [thread_id] });
   }
-  const results = await driver.batch(statements);\n`,
+  return {\n    statements,\n    made(results) {\n`,
   },
   {
     name: "saving asks for no token",
@@ -206,19 +206,19 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a process that stood still looks only once at what it holds",
     file: "lib/worker.ts",
-    find: "    while (behind()) {\n",
-    replace: "    if (behind()) {\n",
+    find: "        while (behind(now)) {\n",
+    replace: "        if (behind(now)) {\n",
   },
   {
     name: "the end of a run claims the next one, whatever else is overdue",
     file: "lib/worker.ts",
-    find: "if (stopping || !(backlog || blocked) || behind()) return null;",
+    find: "if (stopping || !(backlog || blocked) || behind(now)) return null;",
     replace: "if (stopping || !(backlog || blocked)) return null;",
   },
   {
     name: "a run starts with its creation, whatever else is overdue",
     file: "lib/worker.ts",
-    find: "if (!room() || backlog || claiming || behind()) return null;",
+    find: "if (!room() || backlog || claiming || behind(now)) return null;",
     replace: "if (!room() || backlog || claiming) return null;",
   },
   ...PLATFORM,

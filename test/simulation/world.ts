@@ -52,6 +52,8 @@ export class World {
   lockHolder: Process | null = null;
   /** No fault occurs any more. */
   quiet = false;
+  /** Calls that have left their machine and not reached the database: they arrive also when their sender is dead by then. */
+  onWire = 0;
   /** Nothing starts any more. */
   over = false;
   full = false;
@@ -215,7 +217,7 @@ export class World {
     const within = 20_000 + plan.run_timeout_ms + 4 * plan.lease_ms;
     while (this.violations.length === 0) {
       const idle = this.clients.every((client) => client.idle && client.streams === 0) && this.imports.open === 0;
-      if (this.#allUp() && this.oracle.settled() && idle) return;
+      if (this.#allUp() && this.oracle.settled() && this.onWire === 0 && idle) return;
       const waited = scheduler.now - Math.max(calm, this.oracle.runs.progressAt);
       if (waited > within)
         return this.violation("I1", `nothing has happened for ${waited} ms: ${this.oracle.unsettled()}`);
