@@ -1,5 +1,5 @@
 /** The storage verbs of the store's items. As those of `Storage`, each is atomic by itself; times are milliseconds since 1970. */
-import type { JsonObject } from "./json.ts";
+import { type Json, type JsonObject, sameJson } from "./json.ts";
 import type { Page, Scope } from "./storage.ts";
 
 export interface ItemRow {
@@ -75,3 +75,51 @@ export interface ItemStorage {
   /** Deletes what has expired. Gives the number of items: call again while it is not 0. */
   sweepItems(scope: Scope, now: number, limit: number): Promise<number>;
 }
+
+/**
+ * True where all conditions hold, as in LangGraph's stores: a member that is not there equals nothing, order is that of numbers,
+ * and what is no number has none.
+ */
+export function meets(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
+  return conditions.every(([member, operator, operand]) => {
+    const held = Object.hasOwn(value, member) ? value[member] : undefined;
+    return HOLDS[operator](held, operand as Json);
+  });
+}
+
+const equal = (held: Json | undefined, operand: Json): boolean => held !== undefined && sameJson(held, operand);
+
+const HOLDS: Readonly<Record<ItemCondition[1], (held: Json | undefined, operand: Json) => boolean>> = {
+  eq: equal,
+  ne: (held, operand) => !equal(held, operand),
+  gt: (held, operand) => numberOf(held) > numberOf(operand),
+  gte: (held, operand) => numberOf(held) >= numberOf(operand),
+  lt: (held, operand) => numberOf(held) < numberOf(operand),
+  lte: (held, operand) => numberOf(held) <= numberOf(operand),
+};
+
+function numberOf(value: unknown): number {
+  try {
+    return Number(value);
+  } catch {
+    return Number.NaN;
+  }
+}
+
+/** How near the nearest of the vectors is: its cosine, from -1 to 1. Null where none can be compared. */
+export function nearness(vectors: readonly Vector[], near: Vector): number | null {
+  const length = lengthOf(near);
+  let nearest: number | null = null;
+  for (const vector of vectors) {
+    // Made for another index.
+    if (vector.length !== near.length) continue;
+    const lengths = length * lengthOf(vector);
+    const dot = vector.reduce((sum, number, at) => sum + number * (near[at] as number), 0);
+    const ratio = dot / lengths;
+    const cosine = Number.isFinite(ratio) ? Math.min(1, Math.max(-1, ratio)) : 0;
+    if (nearest === null || cosine > nearest) nearest = cosine;
+  }
+  return nearest;
+}
+
+const lengthOf = (vector: Vector): number => Math.sqrt(vector.reduce((sum, number) => sum + number * number, 0));

@@ -1,18 +1,337 @@
+/** The verbs on the store's items. What SQL cannot decide alike on every database (conditions, reach, nearness) is decided here. */
+import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+import { permits } from "../../lib/filter.ts";
+import {
+  type ItemCondition,
+  type ItemQuery,
+  type ItemRow,
+  type ItemStorage,
+  meets,
+  type NewItem,
+  nearness,
+  type Vector,
+} from "../../lib/item-storage.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { Page, Scope } from "../../lib/storage.ts";
+import { db, raw } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
+import type { Tables } from "./schema.ts";
+import { shape, shapeOfRows, statement } from "./statement.ts";
+
+type Place = { path: string; key: string };
+type Key = Place & { deployment: string };
+
+/** Rows read at a time where this file decides on each. */
+const STEP = 200;
+/** More conditions than these do not narrow a search further, they only make the statement long. */
+const NARROWING = 8;
+
+const getItem = shape<Key & { now: number }>((p) =>
+  db
+    .selectFrom("store_items")
+    .selectAll()
+    .where("deployment", "=", p.deployment)
+    .where("path", "=", p.path)
+    .where("key", "=", p.key)
+    .where(alive(p.now)),
+);
+
+// Where rows that were seen decide whether a batch may write, it first sets a mark, takes it away where a row is not as it was
+// seen, and writes only while the mark is there. No namespace has an empty path, and the mark is gone when the batch ends.
+const MARK: Place = { path: "", key: "" };
+
+const setMark = shape<Key>((p) =>
+  raw(sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
+    values (${p.deployment}, ${p.path}, ${p.key}, '{}', null, 0, 0, 0, 0) on conflict do nothing`),
+);
+
+const dropMarkUnless = shape<Key & { mark_path: string; mark_key: string; seen: string | null; now: number }>((p) =>
+  db
+    .deleteFrom("store_items")
+    .where("deployment", "=", p.deployment)
+    .where("path", "=", p.mark_path)
+    .where("key", "=", p.mark_key)
+    .where(sql<boolean>`(select i.value from store_items i where i.deployment = ${p.deployment} and i.path = ${p.path}
+      and i.key = ${p.key} and (i.expires_at is null or i.expires_at > ${p.now})) is distinct from ${p.seen}`),
+);
+
+const dropMark = shape<Key>((p) =>
+  db
+    .deleteFrom("store_items")
+    .where("deployment", "=", p.deployment)
+    .where("path", "=", p.path)
+    .where("key", "=", p.key)
+    .returning("key"),
+);
+
+const among = (places: readonly Place[]): RawBuilder<boolean> =>
+  sql<boolean>`(path, key) in (values ${sql.join(places.map(({ path, key }) => sql`(${path}, ${key})`))})`;
+
+type Guard = { free: number; mark_path: string; mark_key: string };
+
+const unguarded: Guard = { free: 1, mark_path: MARK.path, mark_key: MARK.key };
+const guarded: Guard = { ...unguarded, free: 0 };
+
+const allowed = (p: Guard & Key): RawBuilder<boolean> =>
+  sql<boolean>`(${p.free} = 1 or exists (select 1 from store_items m where m.deployment = ${p.deployment}
+    and m.path = ${p.mark_path} and m.key = ${p.mark_key}))`;
+
+type Content = { value: string; vectors: string | null; ttl_ms: number | null; expires_at: number | null };
+
+const putItem = shape<Key & Content & Guard & { now: number }>((p) =>
+  raw(sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
+    select ${p.deployment}, ${p.path}, ${p.key}, ${p.value}, ${p.vectors}, ${p.now}, ${p.now}, ${p.ttl_ms}, ${p.expires_at}
+    where ${allowed(p)}
+    on conflict (deployment, path, key) do update set value = excluded.value, vectors = excluded.vectors,
+      created_at = case when store_items.expires_at <= excluded.updated_at then excluded.created_at
+        else store_items.created_at end,
+      updated_at = excluded.updated_at, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at`),
+);
+
+const deleteItem = shape<Key & Guard>((p) =>
+  db
+    .deleteFrom("store_items")
+    .where("deployment", "=", p.deployment)
+    .where("path", "=", p.path)
+    .where("key", "=", p.key)
+    .where(allowed(p)),
+);
+
+const refreshItems = shapeOfRows<{ deployment: string; now: number }, Place>((p, rows) =>
+  db
+    .updateTable("store_items")
+    .set({ expires_at: sql<number>`${p.now} + ttl_ms` })
+    .where("deployment", "=", p.deployment)
+    .where(among(rows))
+    .where("expires_at", ">", p.now)
+    .where("expires_at", "<", sql<number>`${p.now} + ttl_ms`),
+);
+
+const sweepExpired = shape<{ deployment: string; now: number; limit: number }>((p) =>
+  raw(sql`delete from store_items where deployment = ${p.deployment} and expires_at <= ${p.now}
+    and (path, key) in (select i.path, i.key from store_items i
+      where i.deployment = ${p.deployment} and i.expires_at <= ${p.now} order by i.expires_at limit ${p.limit})
+    returning key`),
+);
+
 /** The verbs on the store's items. */
-import { ServiceError } from "../../lib/errors.ts";
-import type { ItemStorage } from "../../lib/item-storage.ts";
-import type { SqlDriver } from "./driver.ts";
-
-const notBuilt = (): never => {
-  throw new ServiceError("not_built", "The store: not built yet");
-};
-
-export function itemVerbs(_driver: SqlDriver): ItemStorage {
-  return {
-    putItems: async () => notBuilt(),
-    getItem: async () => notBuilt(),
-    searchItems: async () => notBuilt(),
-    listNamespaces: async () => notBuilt(),
-    sweepItems: async () => notBuilt(),
+export function itemVerbs(driver: SqlDriver): ItemStorage {
+  const find = async ({ deployment }: Scope, place: Place, now: number): Promise<Stored | null> => {
+    const [row] = await driver.read(getItem({ deployment, ...place, now }));
+    return row ? toStored(row) : null;
   };
+
+  async function refresh({ deployment }: Scope, found: readonly Stored[], now: number): Promise<void> {
+    const stale = found.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
+    if (stale.length === 0) return;
+    const places = stale.map(({ path, row }) => ({ path, key: row.key }));
+    await driver.batch(refreshItems({ deployment, now }, places));
+  }
+
+  /** The newest written first, as the database orders them. */
+  async function page(scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
+    // Places are sorted, not whole items.
+    const places = candidates(scope, query, now)
+      .select(["path", "key"])
+      .orderBy("updated_at", "desc")
+      .orderBy("path")
+      .orderBy("key")
+      .limit(query.limit)
+      .offset(query.offset);
+    const select = db
+      .selectFrom("store_items")
+      .selectAll()
+      .where("deployment", "=", scope.deployment)
+      .where(sql<boolean>`(path, key) in (${places})`)
+      .orderBy("updated_at", "desc")
+      .orderBy("path")
+      .orderBy("key");
+    return (await driver.read(statement(select))).map(toStored);
+  }
+
+  /** The page among all that match, each of which has to be looked at. Of those that lead up to it only the places are kept. */
+  async function ranked(scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
+    const best = new Best(query.offset + query.limit);
+    for (let after: Place = MARK; ; ) {
+      const select = candidates(scope, query, now)
+        .selectAll()
+        .where(sql<boolean>`(path, key) > (${after.path}, ${after.key})`)
+        .orderBy("path")
+        .orderBy("key")
+        .limit(STEP);
+      const rows = await driver.read(statement(select));
+      for (const row of rows) {
+        const rank = rankOf(toStored(row), scope, query);
+        if (rank) best.add(rank);
+      }
+      const last = rows.at(-1);
+      if (!last || rows.length < STEP) break;
+      after = { path: last.path as string, key: last.key as string };
+    }
+    const places = best.ranks().slice(query.offset);
+    const found = new Map<string, Stored>();
+    for (let start = 0; start < places.length; start += STEP) {
+      const part = places.slice(start, start + STEP);
+      const select = db
+        .selectFrom("store_items")
+        .selectAll()
+        .where("deployment", "=", scope.deployment)
+        .where(among(part))
+        .where(alive(now));
+      for (const row of await driver.read(statement(select))) found.set(`${row.path}\0${row.key}`, toStored(row));
+    }
+    return places.flatMap(({ path, key }) => {
+      const stored = found.get(`${path}\0${key}`);
+      // It may have been written since.
+      const rank = stored && rankOf(stored, scope, query);
+      if (!stored || !rank) return [];
+      return [query.near ? { ...stored, score: rank.score } : stored];
+    });
+  }
+
+  return {
+    async putItems(scope, items, now) {
+      const { deployment } = scope;
+      const writes = (guard: Guard): SqlStatement[] =>
+        items.map((item) => {
+          const place = { deployment, path: pathOf(item.namespace), key: item.key };
+          if (item.value === null) return deleteItem({ ...place, ...guard });
+          return putItem({ ...place, ...toContent(item, now), ...guard, now });
+        });
+      if (!scope.filter) {
+        await driver.batch(writes(unguarded));
+        return "written";
+      }
+      const mark = { mark_path: MARK.path, mark_key: MARK.key };
+      for (;;) {
+        const seen: SqlStatement[] = [];
+        for (const { namespace, key } of items) {
+          const place = { path: pathOf(namespace), key };
+          const stored = await find(scope, place, now);
+          if (stored && !visible(stored.row, scope)) return "hidden";
+          seen.push(dropMarkUnless({ deployment, ...place, ...mark, seen: stored?.text ?? null, now }));
+        }
+        const results = await driver.batch([
+          setMark({ deployment, ...MARK }),
+          ...seen,
+          ...writes(guarded),
+          dropMark({ deployment, ...MARK }),
+        ]);
+        if (results.at(-1)?.length === 1) return "written";
+      }
+    },
+
+    async getItem(scope, namespace, key, options, now) {
+      const stored = await find(scope, { path: pathOf(namespace), key }, now);
+      if (!stored || !visible(stored.row, scope)) return null;
+      if (options.refresh) await refresh(scope, [stored], now);
+      return stored.row;
+    },
+
+    async searchItems(scope, query, now) {
+      if (query.limit === 0) return [];
+      const decides = query.near !== undefined || scope.filter !== undefined || query.conditions.length > 0;
+      const found = await (decides ? ranked : page)(scope, query, now);
+      if (query.refresh) await refresh(scope, found, now);
+      return found.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
+    },
+
+    listNamespaces: namespaceLister(driver, (scope, row) => visible(toStored(row).row, scope)),
+
+    async sweepItems({ deployment }, now, limit) {
+      const [swept] = await driver.batch([sweepExpired({ deployment, now, limit })]);
+      return swept?.length ?? 0;
+    },
+  };
+}
+
+type Candidates = SelectQueryBuilder<Tables, "store_items", object>;
+
+/** Rows among which all matches are. */
+function candidates({ deployment }: Scope, query: ItemQuery, now: number): Candidates {
+  let select: Candidates = db.selectFrom("store_items").where("deployment", "=", deployment).where(alive(now));
+  const prefix = pathOf(query.namespace_prefix);
+  if (prefix !== "") select = select.where("path", ">=", prefix).where("path", "<", past(prefix));
+  if (query.near) select = select.where("vectors", "is not", null);
+  for (const text of query.conditions.flatMap(textIn).slice(0, NARROWING)) {
+    select = select.where(sql<boolean>`instr(value, ${text}) > 0`);
+  }
+  return select;
+}
+
+/** What stands in the stored text of every value that meets the condition: values are stored as JSON.stringify writes them. */
+function textIn([member, operator, operand]: ItemCondition): readonly string[] {
+  if (operator !== "eq" || (typeof operand === "object" && operand !== null)) return [];
+  return [`${JSON.stringify(member)}:${JSON.stringify(operand)}`];
+}
+
+interface Stored {
+  readonly path: string;
+  readonly row: ItemRow;
+  /** The value as stored. */
+  readonly text: string;
+  readonly vectors: string | null;
+  readonly score?: number;
+}
+
+function toStored(row: SqlRow): Stored {
+  const { path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at } =
+    row as unknown as Tables["store_items"];
+  const about = { created_at, updated_at, ttl_ms, expires_at };
+  const item = { namespace: namespaceOf(path), key, value: JSON.parse(value) as JsonObject, ...about };
+  return { path, row: item, text: value, vectors };
+}
+
+const visible = ({ value, namespace, key }: ItemRow, { filter }: Scope): boolean =>
+  permits(filter, { ...value, namespace: [...namespace], key });
+
+function toContent({ value, vectors, ttl_ms }: NewItem, now: number): Content {
+  return {
+    value: JSON.stringify(value),
+    vectors: vectors.length === 0 ? null : JSON.stringify(vectors),
+    ttl_ms,
+    expires_at: ttl_ms === null ? null : now + ttl_ms,
+  };
+}
+
+interface Rank extends Place {
+  readonly score: number;
+  readonly updated_at: number;
+}
+
+/** Null for a row that the query does not ask for. */
+function rankOf({ path, row, vectors }: Stored, scope: Scope, query: ItemQuery): Rank | null {
+  const { key, updated_at } = row;
+  if (!visible(row, scope) || !meets(row.value, query.conditions)) return null;
+  if (!query.near) return { path, key, updated_at, score: 0 };
+  const score = nearness(JSON.parse(vectors ?? "[]") as readonly Vector[], query.near);
+  return score === null ? null : { path, key, updated_at, score };
+}
+
+/** The nearest, then the newest, then by place. */
+function order(a: Rank, b: Rank): number {
+  if (a.score !== b.score) return b.score - a.score;
+  if (a.updated_at !== b.updated_at) return b.updated_at - a.updated_at;
+  if (a.path !== b.path) return a.path < b.path ? -1 : 1;
+  return a.key < b.key ? -1 : a.key > b.key ? 1 : 0;
+}
+
+/** Keeps the first so many in order. */
+class Best {
+  private readonly count: number;
+  private kept: Rank[] = [];
+
+  constructor(count: number) {
+    this.count = count;
+  }
+
+  add(rank: Rank): void {
+    this.kept.push(rank);
+    if (this.kept.length >= 2 * this.count + STEP) this.kept = this.ranks();
+  }
+
+  ranks(): Rank[] {
+    return this.kept.sort(order).slice(0, this.count);
+  }
 }

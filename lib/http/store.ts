@@ -1,14 +1,58 @@
-/** The routes of the store. */
+/** The routes of the store. Authorization handlers may change what is asked: what they leave is used, and proven again. */
 import { ServiceError } from "../errors.ts";
-import type { Store } from "../store.ts";
+import type { StoreNamespaceSearch, StoreSearch } from "../executor.ts";
+import type { Store } from "../store/mod.ts";
 import type { Routes } from "./call.ts";
+import * as parse from "./parse/store.ts";
+import { empty, json } from "./respond.ts";
 
 type Name = "put" | "get" | "delete" | "search" | "namespaces";
 
-const notBuilt = async (): Promise<never> => {
-  throw new ServiceError("not_built", "The store: not built yet");
-};
-
-export function storeRoutes(_store: Store): Routes<Name> {
-  return { put: notBuilt, get: notBuilt, delete: notBuilt, search: notBuilt, namespaces: notBuilt };
+export function storeRoutes(store: Store): Routes<Name> {
+  return {
+    async put(call) {
+      const { value: left, reach } = await call.may("store:put", await parse.readItemPut(call.request));
+      const { namespace, key, value, index, ttl } = left;
+      const options = { ...given({ index }), ...(ttl === undefined ? {} : { ttl }) };
+      await store.put(namespace, key, value, options, reach);
+      return empty();
+    },
+    async get(call) {
+      const { refresh_ttl, ...place } = parse.readItemQuery(call.query);
+      const { value, reach } = await call.may("store:get", place);
+      const item = await store.get(value.namespace, value.key, given({ refresh_ttl }), reach);
+      // Where something may be hidden, the answer must not tell whether something is.
+      if (!item && reach.filter) throw new ServiceError("not_found", "Item not found");
+      return json(item);
+    },
+    async delete(call) {
+      const { value, reach } = await call.may("store:delete", await parse.readItemPlace(call.request, call.query));
+      await store.delete(value.namespace, value.key, reach);
+      return empty();
+    },
+    async search(call) {
+      const { refresh_ttl, namespace_prefix, ...sent } = await parse.readItemSearch(call.request);
+      const asked = { namespace: namespace_prefix, filter: null, query: null, ...sent };
+      const { value, reach } = await call.may("store:search", asked);
+      const { namespace, filter, limit, offset, query } = value;
+      const search: StoreSearch = given({ filter, limit, offset, query, refresh_ttl });
+      return json({ items: await store.search(namespace, search, reach) });
+    },
+    async namespaces(call) {
+      const { prefix = [], ...sent } = await parse.readNamespaceSearch(call.request);
+      const asked = { namespace: prefix, suffix: null, max_depth: null, ...sent };
+      const { value, reach } = await call.may("store:list_namespaces", asked);
+      const { namespace, suffix, max_depth, limit, offset } = value;
+      const search: StoreNamespaceSearch = given({ prefix: namespace, suffix, max_depth, limit, offset });
+      return json({ namespaces: await store.namespaces(search, reach) });
+    },
+  };
 }
+
+type Given<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
+
+/** Without what is null or undefined. */
+const given = <Fields extends object>(fields: Fields): Given<Fields> =>
+  Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),
+  ) as Given<Fields>;

@@ -1,0 +1,171 @@
+/** The store of a job as LangGraph's `BaseStore`. It is one by its methods: nothing of LangGraph is needed to be one. */
+import type { StoreHandle, StoreItem, StorePut } from "../../lib/executor.ts";
+import type { JsonObject } from "../../lib/json.ts";
+
+/** An item as LangGraph has it. */
+export interface Item {
+  readonly namespace: string[];
+  readonly key: string;
+  readonly value: JsonObject;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  readonly score?: number;
+}
+
+interface Get {
+  readonly namespace: readonly string[];
+  readonly key: string;
+}
+interface Put extends Get {
+  readonly value: Readonly<Record<string, unknown>> | null;
+  readonly index?: false | readonly string[] | null;
+  readonly ttl?: number | null;
+}
+interface SearchOptions {
+  readonly filter?: Readonly<Record<string, unknown>> | null;
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly query?: string | null;
+}
+interface Search extends SearchOptions {
+  readonly namespacePrefix: readonly string[];
+}
+interface ListOptions {
+  readonly prefix?: readonly string[];
+  readonly suffix?: readonly string[];
+  readonly maxDepth?: number;
+  readonly limit?: number;
+  readonly offset?: number;
+}
+interface List {
+  readonly matchConditions?: readonly { readonly matchType: string; readonly path: readonly string[] }[];
+  readonly maxDepth?: number;
+  readonly limit?: number;
+  readonly offset?: number;
+}
+export type Operation = Get | Put | Search | List;
+
+/** The most that a store gives at once. LangGraph knows no such bound, so more are asked for page by page. */
+const PAGE = 1_000;
+
+export class JobStore {
+  private readonly handle: StoreHandle;
+
+  constructor(handle: StoreHandle) {
+    this.handle = handle;
+  }
+
+  async get(namespace: readonly string[], key: string): Promise<Item | null> {
+    const item = await this.handle.get(namespace, key);
+    return item && toItem(item);
+  }
+
+  async search(namespacePrefix: readonly string[], options: SearchOptions = {}): Promise<Item[]> {
+    const { filter, query, limit = 10, offset = 0 } = options;
+    const asked = { ...(filter ? { filter: filter as JsonObject } : {}), ...(query ? { query } : {}) };
+    const items = await paged(limit, offset, (page) => this.handle.search(namespacePrefix, { ...asked, ...page }));
+    return items.map(toItem);
+  }
+
+  async put(
+    namespace: readonly string[],
+    key: string,
+    value: Readonly<Record<string, unknown>>,
+    index?: false | readonly string[],
+  ): Promise<void> {
+    await this.handle.putMany([toPut({ namespace, key, value, ...(index === undefined ? {} : { index }) })]);
+  }
+
+  async delete(namespace: readonly string[], key: string): Promise<void> {
+    await this.handle.delete(namespace, key);
+  }
+
+  async listNamespaces(options: ListOptions = {}): Promise<string[][]> {
+    const { prefix, suffix, maxDepth, limit = 100, offset = 0 } = options;
+    const asked = {
+      ...(prefix ? { prefix } : {}),
+      ...(suffix ? { suffix } : {}),
+      ...(maxDepth === undefined ? {} : { max_depth: maxDepth }),
+    };
+    const namespaces = await paged(limit, offset, (page) => this.handle.namespaces({ ...asked, ...page }));
+    return namespaces.map((namespace) => [...namespace]);
+  }
+
+  /** Reads see what was there before the batch; all its writes take effect together, or none. */
+  async batch(operations: readonly Operation[]): Promise<unknown[]> {
+    const results = await Promise.all(operations.map((operation) => this.read(operation)));
+    const puts = operations.filter((operation) => "value" in operation).map(toPut);
+    if (puts.length > 0) await this.handle.putMany(puts);
+    return results;
+  }
+
+  start(): void {}
+
+  stop(): void {}
+
+  private async read(operation: Operation): Promise<unknown> {
+    if ("value" in operation) return undefined;
+    if ("namespacePrefix" in operation) return await this.search(operation.namespacePrefix, operation);
+    if ("key" in operation) return await this.get(operation.namespace, operation.key);
+    const { matchConditions = [], ...options } = operation;
+    const path = (type: string): readonly string[] | undefined =>
+      matchConditions.findLast(({ matchType }) => matchType === type)?.path;
+    const [prefix, suffix] = [path("prefix"), path("suffix")];
+    return await this.listNamespaces({ ...options, ...(prefix ? { prefix } : {}), ...(suffix ? { suffix } : {}) });
+  }
+}
+
+/**
+ * LangGraph puts a queue before the store of each execution, which polls a thousand times a second while that lasts, forgets
+ * which fields are indexed and cannot list namespaces. Its calls go straight to the store instead.
+ */
+export function straighten(queue: unknown): void {
+  if (typeof queue !== "object" || queue === null || !("store" in queue) || !(queue.store instanceof JobStore)) return;
+  if (!("running" in queue) || queue.running !== true) return;
+  const { store } = queue;
+  Object.assign(queue, {
+    running: false,
+    get: store.get.bind(store),
+    search: store.search.bind(store),
+    put: store.put.bind(store),
+    delete: store.delete.bind(store),
+    listNamespaces: store.listNamespaces.bind(store),
+    batch: store.batch.bind(store),
+  });
+}
+
+async function paged<Row>(
+  limit: number,
+  offset: number,
+  read: (page: { readonly limit: number; readonly offset: number }) => Promise<readonly Row[]>,
+): Promise<Row[]> {
+  const rows: Row[] = [];
+  while (rows.length < limit) {
+    const page = { limit: Math.min(PAGE, limit - rows.length), offset: offset + rows.length };
+    const more = await read(page);
+    rows.push(...more);
+    if (more.length < page.limit) break;
+  }
+  return rows;
+}
+
+function toPut({ namespace, key, value, index, ttl }: Put): StorePut {
+  return {
+    namespace,
+    key,
+    value: value as JsonObject | null,
+    ...(index === undefined || index === null ? {} : { index }),
+    ...(ttl === undefined ? {} : { ttl }),
+  };
+}
+
+function toItem({ namespace, key, value, created_at, updated_at, ...rest }: StoreItem & { score?: number }): Item {
+  return {
+    ...rest,
+    value,
+    key,
+    namespace: [...namespace],
+    createdAt: new Date(created_at),
+    updatedAt: new Date(updated_at),
+  };
+}

@@ -1,0 +1,152 @@
+/** Requests of the store's routes. What an item may be is said in lib/store/bounds.ts. */
+import * as v from "valibot";
+import { ServiceError } from "../../errors.ts";
+import type { Json, JsonObject } from "../../json.ts";
+import { proveHome, proveIndex, proveKey, proveLabels, proveTtl, proveValue } from "../../store/bounds.ts";
+import { conditionsOf } from "../../store/conditions.ts";
+import { anyObject, type Fields, flag, integer, json, listOf, page } from "./pieces.ts";
+import { type Query, readBody, readBytes, readObject, readQuery } from "./read.ts";
+
+const labels = listOf(v.string("must be a string"));
+const key = v.string("must be a string");
+
+export interface ItemPlace {
+  readonly namespace: readonly string[];
+  readonly key: string;
+}
+
+export interface ItemPut extends ItemPlace {
+  readonly value: JsonObject;
+  /** Null: what the store says. */
+  readonly index: false | readonly string[] | null;
+  /** Minutes; null for good. Absent: what the store says. */
+  readonly ttl?: number | null;
+}
+
+export interface ItemSearch {
+  readonly namespace_prefix: readonly string[];
+  readonly filter?: JsonObject;
+  readonly limit: number;
+  readonly offset: number;
+  readonly query?: string;
+  readonly refresh_ttl?: boolean;
+}
+
+export interface NamespaceSearch {
+  readonly prefix?: readonly string[];
+  readonly suffix?: readonly string[];
+  readonly max_depth?: number;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+type Sent = {
+  readonly namespace?: string[];
+  readonly key: string;
+  readonly value: JsonObject;
+  readonly index?: Json;
+  readonly ttl?: number;
+};
+
+/** PUT /store/items */
+export const itemPut: Fields<Sent> = v.object({
+  namespace: v.optional(labels),
+  key,
+  value: anyObject,
+  index: v.optional(json),
+  ttl: v.optional(v.number("must be a number")),
+});
+
+/** DELETE /store/items */
+export const itemPlace: Fields<{ readonly namespace: string[]; readonly key: string }> = v.object({
+  namespace: labels,
+  key,
+});
+
+/** POST /store/items/search */
+export const itemSearch: Fields<ItemSearch> = v.object({
+  namespace_prefix: labels,
+  filter: v.optional(anyObject),
+  ...page,
+  query: v.optional(v.string("must be a string")),
+  refresh_ttl: v.optional(flag),
+}) as Fields<ItemSearch>;
+
+/** POST /store/namespaces */
+export const namespaceSearch: Fields<NamespaceSearch> = v.object({
+  prefix: v.optional(labels),
+  suffix: v.optional(labels),
+  max_depth: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  ...page,
+  limit: v.optional(integer(1, 1000), 100),
+}) as Fields<NamespaceSearch>;
+
+const readQueryFlag: Fields<{ readonly refresh_ttl?: boolean }> = v.object({
+  refresh_ttl: v.optional(flag),
+}) as Fields<{ readonly refresh_ttl?: boolean }>;
+
+const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
+
+export async function readItemPut(request: Request): Promise<ItemPut> {
+  const bytes = await readBytes(request);
+  const { namespace, key, value, index, ttl } = readObject(bytes, itemPut);
+  if (namespace === undefined) throw noNamespace();
+  proveTtl(ttl);
+  const item = { namespace: proveHome(namespace), key: proveKey(key), value, index: proveIndex(index) ?? null };
+  proveValue(value);
+  if (ttl !== undefined) return { ...item, ttl };
+  return saysForGood(bytes) ? { ...item, ttl: null } : item;
+}
+
+/** A `ttl` of null is not the same as none. */
+function saysForGood(bytes: Uint8Array): boolean {
+  const text = new TextDecoder().decode(bytes);
+  return /"ttl"\s*:\s*null/.test(text) && (JSON.parse(text) as JsonObject).ttl === null;
+}
+
+/** The place that a query names: labels joined by dots, as several values, or as a JSON array. */
+export function readItemQuery(query: Query): ItemPlace & { readonly refresh_ttl?: boolean } {
+  const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
+  if (sent.length === 0) throw noNamespace();
+  const key = [query.key ?? []].flat().at(-1);
+  if (key === undefined) throw new ServiceError("invalid", "key: is required");
+  const namespace = proveLabels("namespace", sent.flatMap(labelsIn), 1);
+  return { namespace, key: proveKey(key), ...readQuery(query, readQueryFlag) };
+}
+
+function labelsIn(sent: string): readonly unknown[] {
+  if (sent.startsWith("[")) {
+    try {
+      const list: unknown = JSON.parse(sent);
+      if (Array.isArray(list)) return list;
+    } catch {
+      // A label that starts with a bracket.
+    }
+  }
+  return sent.split(".");
+}
+
+/** The place of an item to delete: in the body, or in the query where there is none. */
+export async function readItemPlace(request: Request, query: Query): Promise<ItemPlace> {
+  const bytes = await readBytes(request);
+  if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
+    const { namespace, key } = readItemQuery(query);
+    return { namespace, key };
+  }
+  const { namespace, key } = readObject(bytes, itemPlace);
+  return { namespace: proveLabels("namespace", namespace, 1), key: proveKey(key) };
+}
+
+export async function readItemSearch(request: Request): Promise<ItemSearch> {
+  const search = await readBody(request, itemSearch);
+  proveLabels("namespace_prefix", search.namespace_prefix, 0);
+  conditionsOf(search.filter);
+  return search;
+}
+
+export async function readNamespaceSearch(request: Request): Promise<NamespaceSearch> {
+  const search = await readBody(request, namespaceSearch);
+  proveLabels("prefix", search.prefix ?? [], 0);
+  proveLabels("suffix", search.suffix ?? [], 0);
+  return search;
+}

@@ -1,0 +1,172 @@
+/** The store: items under namespaces, shared by all threads of a deployment. */
+import type { Ambient } from "../ambient.ts";
+import { ServiceError } from "../errors.ts";
+import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor.ts";
+import { permits, type Reach, within } from "../filter.ts";
+import type { ItemRow, NewItem, Vector } from "../item-storage.ts";
+import type { JsonObject } from "../json.ts";
+import type { Scope, Storage } from "../storage.ts";
+import {
+  invalid,
+  MAX_LIMIT,
+  proveHome,
+  proveIndex,
+  proveKey,
+  proveLabels,
+  proveText,
+  proveTtl,
+  proveValue,
+  proveWhole,
+} from "./bounds.ts";
+import { conditionsOf } from "./conditions.ts";
+import { embedded, type StoreIndex, textsAt } from "./embedding.ts";
+
+export type { StoreIndex } from "./embedding.ts";
+
+/** How long items live that say nothing themselves; in minutes. */
+export interface StoreTtl {
+  /** Default: for good. */
+  readonly default_ttl?: number;
+  /** Reading an item lets it live on. Default true. */
+  readonly refresh_on_read?: boolean;
+  /** How often expired items, which are not there any more, are deleted. Default 5. */
+  readonly sweep_interval_minutes?: number;
+}
+
+export interface StoreOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly ambient: Ambient;
+  readonly index?: StoreIndex;
+  readonly ttl?: StoreTtl;
+}
+
+/** As `StoreHandle`, for callers with a reach. Errors: invalid; forbidden (a put out of reach, or over an item out of reach). */
+export interface Store extends StoreHandle {
+  get(
+    namespace: readonly string[],
+    key: string,
+    options?: { readonly refresh_ttl?: boolean },
+    reach?: Reach,
+  ): Promise<StoreItem | null>;
+  put(
+    namespace: readonly string[],
+    key: string,
+    value: JsonObject,
+    options?: { readonly index?: false | readonly string[]; readonly ttl?: number | null },
+    reach?: Reach,
+  ): Promise<void>;
+  putMany(items: readonly StorePut[], reach?: Reach): Promise<void>;
+  delete(namespace: readonly string[], key: string, reach?: Reach): Promise<void>;
+  search(
+    namespace_prefix: readonly string[],
+    query?: StoreSearch,
+    reach?: Reach,
+  ): Promise<readonly (StoreItem & { readonly score?: number })[]>;
+  namespaces(query?: StoreNamespaceSearch, reach?: Reach): Promise<readonly (readonly string[])[]>;
+}
+
+type Write = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null });
+
+const PAGES: readonly [number, number] = [1, MAX_LIMIT];
+const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
+
+export function createStore({ storage, scope, ambient, index, ttl = {} }: StoreOptions): Store {
+  const defaultTtl = proveTtl(ttl.default_ttl) ?? null;
+  const refreshes = (asked: boolean | null | undefined): boolean => asked ?? ttl.refresh_on_read ?? true;
+
+  /** What is embedded of an item that is put. */
+  function textsOf(item: StorePut, value: JsonObject): readonly string[] {
+    const fields = proveIndex(item.index) ?? index?.fields ?? ["$"];
+    return index && fields !== false ? fields.flatMap((field) => textsAt(value, field)) : [];
+  }
+
+  async function putMany(items: readonly StorePut[], reach?: Reach): Promise<void> {
+    const proven = items.map((item) => {
+      if (item.value === null) {
+        const namespace = proveLabels("namespace", item.namespace, 1);
+        return { namespace, key: proveKey(item.key), value: null, texts: [] };
+      }
+      const [namespace, key, value] = [proveHome(item.namespace), proveKey(item.key), proveValue(item.value)];
+      const ttl_ms = proveTtl(item.ttl);
+      if (!permits(reach?.filter, { ...value, namespace: [...namespace], key })) throw outOfReach();
+      const texts = textsOf(item, value);
+      return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
+    });
+    const vectors = index
+      ? await embedded(
+          index,
+          proven.flatMap(({ texts }) => texts),
+        )
+      : [];
+    let used = 0;
+    const writes = proven.map(({ texts, ...write }): Write => {
+      if (write.value === null) return write;
+      const own: readonly Vector[] = vectors.slice(used, used + texts.length);
+      used += texts.length;
+      return { ...write, vectors: own };
+    });
+    if (writes.length === 0) return;
+    const outcome = await storage.putItems(within(scope, reach), writes, ambient.now());
+    // What is hidden is not there: deleting it is no error, and changes nothing.
+    if (outcome === "hidden" && writes.some(({ value }) => value !== null)) throw outOfReach();
+  }
+
+  /** The query as a vector; undefined where none is asked. */
+  async function near(query: string | undefined): Promise<Vector | undefined> {
+    if (query === undefined || query === "") return undefined;
+    if (!index) throw new ServiceError("invalid", "Semantic search is not configured");
+    return (await embedded(index, [query]))[0];
+  }
+
+  return {
+    async get(namespace, key, options = {}, reach) {
+      const labels = proveLabels("namespace", namespace, 1);
+      const refresh = refreshes(options.refresh_ttl);
+      const row = await storage.getItem(within(scope, reach), labels, proveKey(key), { refresh }, ambient.now());
+      return row && toItem(row);
+    },
+    async put(namespace, key, value, options = {}, reach) {
+      if (value === null) throw invalid("value", "must be an object");
+      await putMany([{ ...options, namespace, key, value }], reach);
+    },
+    putMany,
+    delete: (namespace, key, reach) => putMany([{ namespace, key, value: null }], reach),
+    async search(namespace_prefix, query = {}, reach) {
+      const prefix = proveLabels("namespace_prefix", namespace_prefix, 0);
+      const conditions = conditionsOf(query.filter);
+      const limit = proveWhole("limit", query.limit, PAGES, 10);
+      const offset = proveWhole("offset", query.offset, OFFSETS, 0);
+      const vector = await near(proveText("query", query.query));
+      const refresh = refreshes(query.refresh_ttl);
+      const asked = { namespace_prefix: prefix, conditions, refresh, limit, offset };
+      const rows = await storage.searchItems(
+        within(scope, reach),
+        vector ? { ...asked, near: vector } : asked,
+        ambient.now(),
+      );
+      return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
+    },
+    async namespaces(query = {}, reach) {
+      const prefix = proveLabels("prefix", query.prefix ?? [], 0);
+      const suffix = proveLabels("suffix", query.suffix ?? [], 0);
+      const max_depth = proveWhole("max_depth", query.max_depth, [1, Number.MAX_SAFE_INTEGER], undefined);
+      const limit = proveWhole("limit", query.limit, PAGES, 100);
+      const offset = proveWhole("offset", query.offset, OFFSETS, 0);
+      const asked = { prefix, suffix, limit, offset, ...(max_depth === undefined ? {} : { max_depth }) };
+      return await storage.listNamespaces(within(scope, reach), asked, ambient.now());
+    },
+  };
+}
+
+const outOfReach = (): ServiceError => new ServiceError("forbidden", "This item may not be put");
+
+function toItem({ namespace, key, value, created_at, updated_at }: ItemRow): StoreItem {
+  return {
+    namespace,
+    key,
+    value,
+    created_at: new Date(created_at).toISOString(),
+    updated_at: new Date(updated_at).toISOString(),
+  };
+}

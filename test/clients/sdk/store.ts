@@ -1,0 +1,73 @@
+/** The store, as a stock client has it. */
+import assert from "node:assert/strict";
+import { refused, type Suite } from "./bench.ts";
+
+export function store({ describe, it, name, bench }: Suite): void {
+  describe(`${name}: the store`, () => {
+    it("puts, gets and deletes items", async () => {
+      await using at = await bench();
+      const { store } = at.client;
+      const place = ["users", "ann, the first", "é😀"];
+      const value = { theme: "dark", nested: { list: [1, null, "x"] } };
+      assert.equal(await store.putItem(place, "settings/1.0 &c?", value), undefined);
+      const item = await store.getItem(place, "settings/1.0 &c?");
+      assert.deepEqual([item?.namespace, item?.key, item?.value], [place, "settings/1.0 &c?", value]);
+      assert.equal(item?.createdAt, item?.updatedAt);
+      assert.ok(Date.parse(String(item?.createdAt)) > 0);
+      assert.equal(await store.getItem(place, "none"), null);
+      assert.equal(await store.getItem(place.slice(0, 2), "settings/1.0 &c?"), null);
+      await store.putItem(place, "settings/1.0 &c?", { theme: "light" }, { index: false, ttl: 60 });
+      const next = await store.getItem(place, "settings/1.0 &c?", { refreshTtl: true });
+      assert.deepEqual([next?.value, next?.createdAt], [{ theme: "light" }, item?.createdAt]);
+      await store.deleteItem(place, "settings/1.0 &c?");
+      assert.equal(await store.getItem(place, "settings/1.0 &c?"), null);
+      assert.equal(await store.deleteItem(place, "settings/1.0 &c?"), undefined);
+    });
+
+    it("searches items by namespace and filter", async () => {
+      await using at = await bench();
+      const { store } = at.client;
+      for (let n = 0; n < 12; n++) await store.putItem(["docs", n % 2 ? "odd" : "even"], `d${n}`, { n, kind: "doc" });
+      await store.putItem(["docsx"], "other", { n: 100 });
+      const keys = async (...query: Parameters<typeof store.searchItems>): Promise<string[]> =>
+        (await store.searchItems(...query)).items.map(({ key }) => key).sort();
+      assert.equal((await store.searchItems(["docs"])).items.length, 10);
+      assert.equal((await store.searchItems([], { limit: 100 })).items.length, 13);
+      assert.equal((await keys(["docs"], { limit: 100, offset: 10 })).length, 2);
+      assert.deepEqual(await keys(["docs", "odd"], { filter: { n: { $gte: 9 } } }), ["d11", "d9"]);
+      assert.deepEqual(await keys(["docs"], { filter: { n: 4, kind: "doc" } }), ["d4"]);
+      assert.deepEqual(await keys(["docs"], { filter: { kind: { $ne: "doc" } } }), []);
+      const [first] = (await store.searchItems(["docsx"], { refreshTtl: true })).items;
+      assert.deepEqual([first?.namespace, first?.value], [["docsx"], { n: 100 }]);
+      assert.ok(first?.createdAt && first.updatedAt);
+      await refused(store.searchItems([], { filter: { n: { $regex: "x" } } }), 422, /filter\.n\.\$regex/);
+      await refused(store.searchItems([], { query: "meaning" }), 422, /^Semantic search is not configured$/);
+    });
+
+    it("lists namespaces", async () => {
+      await using at = await bench();
+      const { store } = at.client;
+      for (const place of ["a.x.v1", "a.y.v1", "a.y.v2", "b"]) await store.putItem(place.split("."), "k", {});
+      const listed = async (...query: Parameters<typeof store.listNamespaces>): Promise<string> =>
+        (await store.listNamespaces(...query)).namespaces.map((labels) => labels.join(".")).join();
+      assert.equal(await listed(), "a.x.v1,a.y.v1,a.y.v2,b");
+      assert.equal(await listed({ prefix: ["a", "y"] }), "a.y.v1,a.y.v2");
+      assert.equal(await listed({ suffix: ["v1"] }), "a.x.v1,a.y.v1");
+      assert.equal(await listed({ prefix: ["a", "*", "v2"] }), "a.y.v2");
+      assert.equal(await listed({ maxDepth: 2 }), "a.x,a.y,b");
+      assert.equal(await listed({ limit: 1, offset: 1 }), "a.y.v1");
+    });
+
+    it("refuses what is out of bounds", async () => {
+      await using at = await bench();
+      const { store } = at.client;
+      await refused(store.putItem([], "k", {}), 422, /namespace/);
+      await refused(store.putItem(["a", ""], "k", {}), 422, /namespace\.1/);
+      await refused(store.putItem(["langgraph"], "k", {}), 422, /namespace\.0/);
+      await refused(store.putItem(["a"], "", {}), 422, /key/);
+      await refused(store.putItem(["a"], "k", {}, { ttl: 0 }), 422, /ttl/);
+      await refused(store.getItem([], "k"), 400, /namespace/);
+      await refused(store.searchItems([], { limit: 1001 }), 422, /limit/);
+    });
+  });
+}

@@ -1,0 +1,429 @@
+/** The store's items. */
+import assert from "node:assert/strict";
+import type { Filter } from "../../../lib/filter.ts";
+import {
+  type ItemCondition,
+  type ItemQuery,
+  meets,
+  type NamespaceQuery,
+  type NewItem,
+} from "../../../lib/item-storage.ts";
+import type { Json, JsonObject } from "../../../lib/json.ts";
+import type { Scope, Storage } from "../../../lib/storage.ts";
+import { here, type StorageTest, type SuiteApi, there } from "./material.ts";
+
+const item = (place: string, key: string, value: JsonObject = {}, more: Partial<NewItem> = {}): NewItem => ({
+  namespace: place.split("."),
+  key,
+  value,
+  ttl_ms: null,
+  vectors: [],
+  ...more,
+});
+const gone = (place: string, key: string) => ({ namespace: place.split("."), key, value: null });
+const owned = (owner: string): Scope & { readonly filter: Filter } => ({
+  ...here,
+  filter: [{ key: "owner", equals: owner }],
+});
+
+export function itemTests(api: SuiteApi, test: StorageTest): void {
+  const put = async (storage: Storage, items: readonly NewItem[], now = 1000, scope: Scope = here): Promise<void> =>
+    assert.equal(await storage.putItems(scope, items, now), "written");
+  const value = async (storage: Storage, place: string, key: string, now = 1000, scope: Scope = here) =>
+    (await storage.getItem(scope, place.split("."), key, { refresh: false }, now))?.value;
+  const search = async (
+    storage: Storage,
+    query: Partial<ItemQuery> & { readonly limit?: number; readonly offset?: number } = {},
+    now = 1000,
+    scope: Scope = here,
+  ) => {
+    const all = { namespace_prefix: [], conditions: [], refresh: false, limit: 10, offset: 0 };
+    return await storage.searchItems(scope, { ...all, ...query }, now);
+  };
+  const keys = async (...args: Parameters<typeof search>): Promise<string> =>
+    (await search(...args)).map(({ key }) => key).join();
+  const namespaces = async (
+    storage: Storage,
+    query: Partial<NamespaceQuery> & { readonly limit?: number; readonly offset?: number } = {},
+    now = 1000,
+    scope: Scope = here,
+  ): Promise<string> => {
+    const all = { prefix: [], suffix: [], limit: 100, offset: 0 };
+    const found = await storage.listNamespaces(scope, { ...all, ...query }, now);
+    return found.map((namespace) => namespace.join(".")).join();
+  };
+
+  api.describe("items of the store", () => {
+    test("are put, replaced and deleted, each under its place", async (storage) => {
+      await put(storage, [item("a.b", "k", { n: 1 }), item("a", "k", { n: 2 }), item("a.b", "l", { n: 3 })]);
+      assert.deepEqual(await storage.getItem(here, ["a", "b"], "k", { refresh: true }, 1500), {
+        namespace: ["a", "b"],
+        key: "k",
+        value: { n: 1 },
+        created_at: 1000,
+        updated_at: 1000,
+        ttl_ms: null,
+        expires_at: null,
+      });
+      await put(storage, [item("a.b", "k", { m: "é😀\u0000" }, { ttl_ms: 60 })], 2000);
+      assert.deepEqual(await storage.getItem(here, ["a", "b"], "k", { refresh: true }, 2001), {
+        namespace: ["a", "b"],
+        key: "k",
+        value: { m: "é😀\u0000" },
+        created_at: 1000,
+        updated_at: 2000,
+        ttl_ms: 60,
+        expires_at: 2060,
+      });
+      assert.equal(await storage.putItems(here, [gone("a.b", "k"), gone("none", "k")], 2001), "written");
+      assert.equal(await value(storage, "a.b", "k", 2001), undefined);
+      assert.deepEqual(await value(storage, "a", "k"), { n: 2 });
+      assert.deepEqual(await value(storage, "a.b", "l"), { n: 3 });
+      assert.equal(await value(storage, "a.b", "K"), undefined);
+    });
+
+    test("are written in order within one call", async (storage) => {
+      await storage.putItems(here, [item("a", "k", { n: 1 }), gone("a", "k"), item("a", "k", { n: 2 })], 1000);
+      assert.deepEqual(await value(storage, "a", "k"), { n: 2 });
+      await storage.putItems(here, [item("a", "k", { n: 3 }), gone("a", "k")], 1000);
+      assert.equal(await value(storage, "a", "k"), undefined);
+    });
+
+    test("of other deployments are not seen", async (storage) => {
+      await put(storage, [item("a", "k", { at: "here" })]);
+      await put(storage, [item("a", "k", { at: "there" }), item("b", "k")], 1000, there);
+      assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
+      assert.equal(await keys(storage), "k");
+      assert.equal(await namespaces(storage), "a");
+      await storage.putItems(there, [gone("a", "k")], 1000);
+      assert.deepEqual(await value(storage, "a", "k"), { at: "here" });
+      await put(storage, [item("x", "k", {}, { ttl_ms: 1 })]);
+      assert.equal(await storage.sweepItems(there, 9000, 10), 0);
+    });
+
+    test("expire, and live on where a read refreshes them", async (storage) => {
+      await put(storage, [item("a", "k", { n: 1 }, { ttl_ms: 100, vectors: [[1, 0]] }), item("a", "other")]);
+      assert.deepEqual(await value(storage, "a", "k", 1099), { n: 1 });
+      assert.equal(await value(storage, "a", "k", 1100), undefined);
+      assert.equal(await keys(storage, {}, 1100), "other");
+      assert.equal(await keys(storage, { near: [1, 0] }, 1100), "");
+      await storage.putItems(here, [gone("a", "other")], 1000);
+      assert.equal(await namespaces(storage, {}, 1099), "a");
+      assert.equal(await namespaces(storage, {}, 1100), "");
+
+      const read = await storage.getItem(here, ["a"], "k", { refresh: true }, 1090);
+      assert.equal(read?.updated_at, 1000, "a read changes nothing else");
+      assert.deepEqual(await value(storage, "a", "k", 1189), { n: 1 });
+      assert.equal(await keys(storage, { refresh: true, near: [1, 1] }, 1180), "k");
+      assert.deepEqual(await value(storage, "a", "k", 1279), { n: 1 });
+      assert.equal(
+        await keys(storage, { refresh: true, offset: 1 }, 1270),
+        "",
+        "what is not on the page is not refreshed",
+      );
+      assert.equal(await value(storage, "a", "k", 1280), undefined);
+      assert.equal(await storage.getItem(here, ["a"], "k", { refresh: true }, 1280), null, "too late");
+      assert.equal(await value(storage, "a", "k", 1280), undefined);
+
+      await put(storage, [item("a", "k", { n: 2 })], 2000);
+      const made = await storage.getItem(here, ["a"], "k", { refresh: false }, 2000);
+      assert.deepEqual([made?.created_at, made?.expires_at], [2000, null], "put over an expired one it is new");
+    });
+
+    test("are swept once they have expired, so many at a time", async (storage) => {
+      const expiring = Array.from({ length: 5 }, (_, n) => item("a", `k${n}`, {}, { ttl_ms: 10 + n }));
+      await put(storage, [...expiring, item("a", "for good"), item("a", "later", {}, { ttl_ms: 5000 })]);
+      assert.equal(await storage.sweepItems(here, 1009, 2), 0);
+      assert.equal(await storage.sweepItems(here, 1012, 2), 2);
+      assert.equal(await storage.sweepItems(here, 2000, 2), 2);
+      assert.equal(await storage.sweepItems(here, 2000, 2), 1);
+      assert.equal(await storage.sweepItems(here, 2000, 2), 0);
+      assert.equal(await keys(storage), "for good,later");
+    });
+
+    test("are searched under a prefix of whole labels, the newest written first", async (storage) => {
+      const places = ["a", "a.b", "a.b.c", "ab", "a-b", "a/b", "b.a", "é", "a.é"];
+      for (const [n, place] of places.entries()) await put(storage, [item(place, place)], 1000 + n);
+      await put(storage, [item("a.b", "a.b")], 2000);
+      const under = (namespace_prefix: readonly string[], page = {}) =>
+        keys(storage, { namespace_prefix, ...page }, 3000);
+      assert.equal(await under([]), "a.b,a.é,é,b.a,a/b,a-b,ab,a.b.c,a");
+      assert.equal(await under(["a"]), "a.b,a.é,a.b.c,a");
+      assert.equal(await under(["a", "b"]), "a.b,a.b.c");
+      assert.equal(await under(["a", "b", "c"]), "a.b.c");
+      assert.equal(await under(["b"]), "b.a");
+      assert.equal(await under(["nothing"]), "");
+      assert.equal(await under(["a"], { limit: 2, offset: 1 }), "a.é,a.b.c");
+      assert.equal(await under(["a"], { limit: 2, offset: 9 }), "");
+    });
+
+    test("are searched by conditions on their members", async (storage) => {
+      const values: Record<string, JsonObject> = {
+        one: { n: 1, s: "x", b: true, o: { a: 1, b: [1, { c: null }] } },
+        two: { n: 2, s: "2", b: false, o: { b: [1, { c: null }], a: 1 } },
+        half: { n: 1.5, s: 'a"b', z: null },
+        text: { n: "3", s: "\ud800", __proto__x: 1 },
+        none: {},
+      };
+      for (const [at, [key, value]] of Object.entries(values).entries()) {
+        await put(storage, [item("a", key, value)], 1000 - at);
+      }
+      const where = (...conditions: ItemCondition[]) => keys(storage, { conditions });
+      assert.equal(await where(["n", "eq", 1]), "one");
+      assert.equal(await where(["s", "eq", "x"]), "one");
+      assert.equal(await where(["s", "eq", 'a"b']), "half");
+      assert.equal(await where(["s", "eq", "\ud800"]), "text");
+      assert.equal(await where(["s", "eq", 2]), "", "a number is not its text");
+      assert.equal(await where(["b", "eq", false]), "two");
+      assert.equal(await where(["z", "eq", null]), "half", "absent is not null");
+      assert.equal(
+        await where(["o", "eq", { a: 1, b: [1, { c: null }] }]),
+        "one,two",
+        "the order of keys does not count",
+      );
+      assert.equal(await where(["o", "eq", { a: 1 }]), "");
+      assert.equal(await where(["toString", "eq", "x"]), "");
+      assert.equal(await where(["n", "ne", 1]), "two,half,text,none");
+      assert.equal(await where(["n", "gt", 1]), "two,half,text");
+      assert.equal(await where(["n", "gte", 2]), "two,text");
+      assert.equal(await where(["n", "lt", 2]), "one,half");
+      assert.equal(await where(["n", "lte", 1]), "one");
+      assert.equal(await where(["s", "lt", "5"]), "two");
+      assert.equal(await where(["n", "gt", 1], ["n", "lt", 3], ["b", "ne", false]), "half");
+      const many = Array.from({ length: 40 }, (_, n): ItemCondition => [`m${n}`, "ne", n]);
+      assert.equal(await where(...many, ["n", "eq", 2]), "two");
+    });
+
+    test("are found by every condition that their value meets", async (storage) => {
+      let seed = 7;
+      const pick = <Item>(items: readonly Item[]): Item => {
+        seed = (Math.imul(seed, 1103515245) + 12345) >>> 0;
+        return items[(seed >>> 8) % items.length] as Item;
+      };
+      const members = ["a", "b", 'q"', "ünï", "\u0000", "__proto__", "a\\", "😀"];
+      const scalars: Json[] = [
+        "x",
+        "",
+        'x"',
+        "\\",
+        "\u2028",
+        "\ud800",
+        "é😀",
+        "1",
+        1,
+        10,
+        -0,
+        1.5,
+        1e21,
+        1e-7,
+        true,
+        false,
+        null,
+      ];
+      const operands: Json[] = [...scalars, [], {}, ["x", 1], { a: 1, b: "x" }, { b: "x", a: 1 }, [{ a: null }]];
+      const operators = ["eq", "eq", "eq", "ne", "gt", "gte", "lt", "lte"] as const;
+      const all = Array.from({ length: 150 }, (_, n) => {
+        const entries = members.filter(() => pick([true, false])).map((member) => [member, pick(operands)] as const);
+        return item("a", `k${n}`, Object.fromEntries(entries));
+      });
+      await put(storage, all);
+      for (let round = 0; round < 100; round++) {
+        const conditions = Array.from({ length: pick([1, 1, 2]) }, (): ItemCondition => {
+          const operator = pick(operators);
+          return [pick(members), operator, pick(operator === "eq" || operator === "ne" ? operands : scalars)];
+        });
+        const met = all.filter(({ value }) => meets(value, conditions)).map(({ key }) => key);
+        const found = (await search(storage, { conditions, limit: 200 })).map(({ key }) => key);
+        assert.deepEqual(found.sort(), met.sort(), JSON.stringify(conditions));
+      }
+    });
+
+    test("are found by conditions among more than fit in one step, in order and by page", async (storage) => {
+      const all = Array.from({ length: 450 }, (_, n) => item(`a.${n % 7}`, `k${n}`, { n, even: n % 2 === 0 }));
+      const at = (n: number): number => (n * 7919) % 9;
+      for (let time = 0; time < 9; time++) {
+        await put(
+          storage,
+          all.filter((_, n) => at(n) === time),
+          1000 + time,
+        );
+      }
+      const order = all
+        .map(({ key, namespace }, n) => ({ n, key, place: `${namespace.join(".")} ${key}` }))
+        .filter(({ n }) => n % 2 === 0 && n >= 40)
+        .sort((a, b) => at(b.n) - at(a.n) || (a.place < b.place ? -1 : 1))
+        .map(({ key }) => key);
+      const conditions: ItemCondition[] = [
+        ["even", "eq", true],
+        ["n", "gte", 40],
+      ];
+      for (const [offset, limit] of [
+        [0, 10],
+        [90, 30],
+        [200, 30],
+        [300, 10],
+      ] as const) {
+        assert.equal(
+          await keys(storage, { conditions, offset, limit }),
+          order.slice(offset, offset + limit).join(),
+          `${offset}`,
+        );
+      }
+    });
+
+    test("are told apart where place and key read alike", async (storage) => {
+      await put(storage, [item("a", "b.c", { n: 1 }), item("a.b", "c", { n: 2 })]);
+      const found = await search(storage, { conditions: [["n", "gt", 0]] });
+      assert.deepEqual(
+        found.map(({ namespace, key, value }) => [namespace, key, value]),
+        [
+          [["a"], "b.c", { n: 1 }],
+          [["a", "b"], "c", { n: 2 }],
+        ],
+      );
+    });
+
+    test("are ranked by the nearest of their vectors", async (storage) => {
+      await put(storage, [
+        item("a", "same", {}, { vectors: [[2, 0]] }),
+        item(
+          "a",
+          "two",
+          { red: true },
+          {
+            vectors: [
+              [-1, 0],
+              [1, 1],
+            ],
+          },
+        ),
+        item("a", "across", { red: true }, { vectors: [[0, 3]] }),
+        item("a", "away", {}, { vectors: [[-1, 0]] }),
+        item("a", "zero", {}, { vectors: [[0, 0]] }),
+        item("a", "huge", {}, { vectors: [[1e300, 1e300]] }),
+        item("a", "longer", {}, { vectors: [[1, 0, 0]] }),
+        item("a", "unseen"),
+        item("b", "elsewhere", {}, { vectors: [[1, 0]] }),
+      ]);
+      const near = async (query: Partial<ItemQuery> & { readonly limit?: number; readonly offset?: number } = {}) =>
+        (await search(storage, { namespace_prefix: ["a"], near: [1, 0], ...query })).map(
+          ({ key, score = Number.NaN }) => `${key} ${score.toFixed(3)}`,
+        );
+      assert.deepEqual(await near(), [
+        "same 1.000",
+        "two 0.707",
+        "across 0.000",
+        "huge 0.000",
+        "zero 0.000",
+        "away -1.000",
+      ]);
+      assert.deepEqual(await near({ limit: 2, offset: 1 }), ["two 0.707", "across 0.000"]);
+      assert.deepEqual(await near({ conditions: [["red", "eq", true]] }), ["two 0.707", "across 0.000"]);
+      assert.ok((await search(storage)).every((found) => !("score" in found)));
+      await put(storage, [item("a", "same")]);
+      assert.deepEqual(await near({ limit: 1 }), ["two 0.707"], "the vectors are those of the last put");
+    });
+
+    test("make the namespaces that are listed", async (storage) => {
+      const places = ["a", "a.b", "a.b.c", "a.x.c", "ab", "b.b", "b.y.z.c", "\ufffd", "😀", "😀.c"];
+      for (const place of places) await put(storage, [item(place, "k1"), item(place, "k2")]);
+      assert.equal(await namespaces(storage), places.join());
+      assert.equal(await namespaces(storage, { prefix: ["a"] }), "a,a.b,a.b.c,a.x.c");
+      assert.equal(await namespaces(storage, { prefix: ["a", "b"] }), "a.b,a.b.c");
+      assert.equal(await namespaces(storage, { prefix: ["a", "*", "c"] }), "a.b.c,a.x.c");
+      assert.equal(await namespaces(storage, { prefix: ["*", "b"] }), "a.b,a.b.c,b.b");
+      assert.equal(await namespaces(storage, { suffix: ["c"] }), "a.b.c,a.x.c,b.y.z.c,😀.c");
+      assert.equal(await namespaces(storage, { suffix: ["b", "*"] }), "a.b.c,b.b");
+      assert.equal(await namespaces(storage, { prefix: ["a"], suffix: ["b"] }), "a.b");
+      assert.equal(await namespaces(storage, { max_depth: 1 }), "a,ab,b,\ufffd,😀");
+      assert.equal(await namespaces(storage, { max_depth: 2 }), "a,a.b,a.x,ab,b.b,b.y,\ufffd,😀,😀.c");
+      assert.equal(await namespaces(storage, { max_depth: 2, suffix: ["c"] }), "a.b,a.x,b.y,😀.c");
+      assert.equal(await namespaces(storage, { limit: 3, offset: 2 }), "a.b.c,a.x.c,ab");
+      assert.equal(await namespaces(storage, { max_depth: 1, limit: 2, offset: 2 }), "b,\ufffd");
+      assert.equal(await namespaces(storage, { prefix: ["*", "*", "*", "*", "*"] }), "");
+      assert.equal(await namespaces(storage, { offset: 50 }), "");
+    });
+
+    test("list more namespaces than fit in one step", async (storage) => {
+      const place = (n: number): string => `p${String(n).padStart(4, "0")}`;
+      const many = Array.from({ length: 1203 }, (_, n) => item(`${place(n)}.x`, "k", { owner: n % 2 ? "ann" : "bob" }));
+      await put(storage, [...many, ...many.map(({ namespace }) => item(namespace.join("."), "k0", { owner: "bob" }))]);
+      const count = (text: string): number => text.split(",").length;
+      assert.equal(count(await namespaces(storage, { limit: 2000 })), 1203);
+      assert.equal(await namespaces(storage, { limit: 1, offset: 1202 }), `${place(1202)}.x`);
+      assert.equal(count(await namespaces(storage, { limit: 2000, max_depth: 1 })), 1203);
+      assert.equal(count(await namespaces(storage, { limit: 2000 }, 1000, owned("ann"))), 601);
+      assert.equal(count(await namespaces(storage, { limit: 2000, max_depth: 1 }, 1000, owned("ann"))), 601);
+      assert.equal(await namespaces(storage, { suffix: ["y"] }), "");
+    });
+  });
+
+  api.describe("items of the store out of reach", () => {
+    const ann = owned("ann");
+
+    test("are not there", async (storage) => {
+      await put(storage, [
+        item("a", "hers", { owner: "ann", n: 1 }, { vectors: [[1, 0]] }),
+        item("a", "his", { owner: "bob", n: 1 }, { vectors: [[1, 0]], ttl_ms: 100 }),
+        item("b", "his", { owner: "bob" }),
+        item("c", "nobody's"),
+      ]);
+      assert.equal(await storage.getItem(ann, ["a"], "his", { refresh: true }, 1050), null);
+      assert.equal(await value(storage, "a", "his", 1100), undefined, "nor were they refreshed");
+      assert.deepEqual(await value(storage, "a", "hers", 1000, ann), { owner: "ann", n: 1 });
+      assert.equal(await keys(storage, {}, 1000, ann), "hers");
+      assert.equal(await keys(storage, { conditions: [["n", "eq", 1]] }, 1000, ann), "hers");
+      assert.equal(await keys(storage, { near: [1, 0] }, 1000, ann), "hers");
+      assert.equal(await namespaces(storage, {}, 1000, ann), "a");
+    });
+
+    test("stay as they are, with everything else of the call", async (storage) => {
+      await put(storage, [item("a", "his", { owner: "bob" }), item("a", "hers", { owner: "ann" })]);
+      const mine = { owner: "ann", n: 2 };
+      assert.equal(await storage.putItems(ann, [item("a", "new", mine), item("a", "his", mine)], 2000), "hidden");
+      assert.equal(await storage.putItems(ann, [gone("a", "hers"), gone("a", "his")], 2000), "hidden");
+      assert.deepEqual(await value(storage, "a", "his"), { owner: "bob" });
+      assert.deepEqual(await value(storage, "a", "hers"), { owner: "ann" });
+      assert.equal(await value(storage, "a", "new"), undefined);
+
+      await put(storage, [item("a", "new", mine), item("a", "hers", mine)], 2000, ann);
+      assert.deepEqual(await value(storage, "a", "hers"), mine);
+      assert.equal(await storage.putItems(ann, [gone("a", "hers"), gone("a", "none")], 2000), "written");
+      assert.equal(await keys(storage, {}, 2000), "new,his");
+      assert.equal(await namespaces(storage), "a", "nothing else is left behind");
+    });
+
+    test("are those whose place the filter does not name", async (storage) => {
+      const bound = { ...here, filter: [{ key: "namespace", contains: ["ann"] }] };
+      await put(storage, [item("ann.notes", "k"), item("bob.notes", "k"), item("bob", "k", { namespace: ["ann"] })]);
+      assert.equal(await namespaces(storage, {}, 1000, bound), "ann.notes");
+      const keyed = { ...here, filter: [{ key: "key", equals: "k" }] };
+      assert.equal((await search(storage, {}, 1000, keyed)).length, 3);
+    });
+
+    test("may have expired, and then hide nothing", async (storage) => {
+      await put(storage, [item("a", "k", { owner: "bob" }, { ttl_ms: 10 })]);
+      await put(storage, [item("a", "k", { owner: "ann" })], 1010, ann);
+      const made = await storage.getItem(ann, ["a"], "k", { refresh: false }, 1010);
+      assert.equal(made?.created_at, 1010);
+    });
+
+    test("are safe from those who write at the same moment", async (storage) => {
+      for (let round = 0; round < 20; round++) {
+        const [place, at] = [`r${round}`, 1000 + round];
+        await put(storage, [item(place, "a", { owner: "ann" })], at);
+        const [outcome] = await Promise.all([
+          storage.putItems(
+            ann,
+            [item(place, "a", { owner: "ann", by: "ann" }), item(place, "b", { owner: "ann" })],
+            at,
+          ),
+          storage.putItems(here, [item(place, "a", { owner: "bob" })], at),
+        ]);
+        const a = await value(storage, place, "a", at);
+        assert.equal(a?.owner, "bob", "what was given away is written over by nobody else");
+        assert.equal((await value(storage, place, "b", at)) !== undefined, outcome === "written", "all or nothing");
+      }
+    });
+  });
+}
