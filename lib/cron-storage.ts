@@ -27,13 +27,15 @@ export interface CronRow {
   readonly user_id: string | null;
   /** What custom authentication knew of them, without extras. Never shown. */
   readonly auth_user: JsonObject | null;
+  /** Its runs in a row that ended as `error` or `timeout`. */
+  readonly failures: number;
   readonly created_at: number;
   readonly updated_at: number;
   /** Moves with every change of the row but those that firing makes. */
   readonly revision: number;
 }
 
-export type NewCron = Omit<CronRow, "created_at" | "updated_at" | "revision">;
+export type NewCron = Omit<CronRow, "failures" | "created_at" | "updated_at" | "revision">;
 
 /** What a change of a cron may set; the rest stays. */
 export type CronContent = Omit<NewCron, "cron_id" | "assistant_id" | "thread_id" | "user_id" | "auth_user">;
@@ -100,7 +102,10 @@ export interface CronStorage {
   getCron(scope: Scope, cron_id: string): Promise<CronRow | null>;
   searchCrons(scope: Scope, query: CronQuery & Page & Sorted<CronSort>): Promise<Found<CronRow>>;
   countCrons(scope: Scope, query: CronQuery): Promise<number>;
-  /** `next` may be called again when another change came first. Null when there is no such cron. */
+  /**
+   * `next` may be called again when another change, or a firing, came first. A cron that is enabled again has no failures. Null
+   * when there is no such cron.
+   */
   updateCron(scope: Scope, cron_id: string, next: (cron: CronRow) => CronContent, now: number): Promise<CronRow | null>;
   /** False when there was none. Crons of a thread and of an assistant go with these. */
   deleteCron(scope: Scope, cron_id: string): Promise<boolean>;
@@ -108,8 +113,18 @@ export interface CronStorage {
   dueCrons(scope: Scope, now: number, limit: number): Promise<readonly CronRow[]>;
   /** The nearest `next_run_date` of an enabled cron; null when there is none. */
   nextCronAt(scope: Scope): Promise<number | null>;
-  /** Advances the cron and makes the run of its tick as createRun does, in one batch. Each tick of a cron fires once at most. */
+  /** Enabled crons with at least so many failures in a row. */
+  failingCrons(scope: Scope, failures: number, limit: number): Promise<readonly CronRow[]>;
+  /**
+   * Advances the cron and makes the run of its tick as createRun does, in one batch: both, or nothing. What refuses the run is
+   * found after it, and recorded in a second one where the cron is still as it was seen. Each tick of a cron fires once at most.
+   */
   fireCron(scope: Scope, fire: FireCron): Promise<FireOutcome>;
   /** Newest first. */
   listCronFirings(scope: Scope, cron_id: string, page: Page): Promise<readonly CronFiring[]>;
+  /**
+   * Deletes records of ticks that were handled before this time, and what crons have left that went with their thread or
+   * assistant. Gives the number of rows: call again while it is not 0.
+   */
+  sweepCrons(scope: Scope, before: number, limit: number): Promise<number>;
 }

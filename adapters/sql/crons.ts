@@ -1,23 +1,335 @@
 /** The verbs on crons. */
-import type { CronStorage } from "../../lib/cron-storage.ts";
-import { ServiceError } from "../../lib/errors.ts";
-import type { SqlDriver } from "./driver.ts";
+import { type RawBuilder, sql } from "kysely";
+import type {
+  CronContent,
+  CronFiring,
+  CronQuery,
+  CronRow,
+  CronStorage,
+  FireCron,
+  FireOutcome,
+  OnRunCompleted,
+  SkipReason,
+} from "../../lib/cron-storage.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { CreateRun, Scope } from "../../lib/storage.ts";
+import { db, each, raw, settled } from "./dialect.ts";
+import type { SqlDriver, SqlRow } from "./driver.ts";
+import { andPermitted, scoped } from "./filter.ts";
+import { addLabels, replaceLabels } from "./labels.ts";
+import { isOpen, isSeen, making, refusal, type Tick } from "./runs/create.ts";
+import type { Tables } from "./schema.ts";
+import { countFound, findRows, type Sought } from "./search.ts";
+import { shape } from "./statement.ts";
 
-const notBuilt = (): never => {
-  throw new ServiceError("not_built", "Crons: not built yet");
+type Key = { deployment: string; cron_id: string };
+type Content = {
+  on_run_completed: string | null;
+  schedule: string;
+  timezone: string | null;
+  end_time: number | null;
+  enabled: number;
+  next_run_date: number | null;
+  payload: string;
+  metadata: string;
 };
 
-export function cronVerbs(_driver: SqlDriver): CronStorage {
-  return {
-    createCron: async () => notBuilt(),
-    getCron: async () => notBuilt(),
-    searchCrons: async () => notBuilt(),
-    countCrons: async () => notBuilt(),
-    updateCron: async () => notBuilt(),
-    deleteCron: async () => notBuilt(),
-    dueCrons: async () => notBuilt(),
-    nextCronAt: async () => notBuilt(),
-    fireCron: async () => notBuilt(),
-    listCronFirings: async () => notBuilt(),
+const insertCron = shape<
+  Key &
+    Content & {
+      assistant_id: string;
+      thread_id: string | null;
+      user_id: string | null;
+      auth_user: string | null;
+      now: number;
+    }
+>((p) =>
+  raw(sql`insert into crons (deployment, cron_id, assistant_id, thread_id, on_run_completed, schedule, timezone, end_time,
+      enabled, next_run_date, payload, metadata, user_id, auth_user, failures, created_at, updated_at, revision)
+    select ${p.deployment}, ${p.cron_id}, ${p.assistant_id}, ${p.thread_id}, ${p.on_run_completed}, ${p.schedule},
+      ${p.timezone}, ${p.end_time}, ${p.enabled}, ${p.next_run_date}, ${p.payload}, ${p.metadata}, ${p.user_id},
+      ${p.auth_user}, 0, ${p.now}, ${p.now}, ${p.now}
+    where exists (select 1 from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id})
+      and (${p.thread_id} is null or exists (select 1 from threads
+        where deployment = ${p.deployment} and thread_id = ${p.thread_id} and hidden = 0))
+    returning *`),
+);
+
+const isThread = shape<{ deployment: string; thread_id: string }>((p) =>
+  db
+    .selectFrom("threads")
+    .select("thread_id")
+    .where("deployment", "=", p.deployment)
+    .where("thread_id", "=", p.thread_id)
+    .where("hidden", "=", 0),
+);
+
+const metadata = sql`crons.metadata`;
+
+const getCron = scoped<Key>((p, bound) =>
+  raw(sql`select * from crons where deployment = ${p.deployment}
+    and cron_id = ${p.cron_id}${andPermitted(metadata, bound)}`),
+);
+
+// Firing moves the next run date alone: an update that was made from the one before must not set it back.
+const updateCron = shape<Key & Content & { seen: number; seen_next: number | null; now: number }>((p) =>
+  raw(sql`update crons set on_run_completed = ${p.on_run_completed}, schedule = ${p.schedule}, timezone = ${p.timezone},
+      end_time = ${p.end_time}, failures = case when enabled = 0 and ${p.enabled} = 1 then 0 else failures end,
+      enabled = ${p.enabled}, next_run_date = ${p.next_run_date}, payload = ${p.payload}, metadata = ${p.metadata},
+      updated_at = ${p.now}, revision = revision + 1
+    where deployment = ${p.deployment} and cron_id = ${p.cron_id} and revision = ${p.seen}
+      and coalesce(next_run_date, -1) = coalesce(${p.seen_next}, -1)
+    returning *`),
+);
+
+const deleteCron = scoped<Key>((p, bound) =>
+  raw(sql`delete from crons where deployment = ${p.deployment}
+    and cron_id = ${p.cron_id}${andPermitted(metadata, bound)} returning cron_id`),
+);
+
+const dropLabels = shape<Key>((p) =>
+  raw(sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id = ${p.cron_id}
+    and not exists (select 1 from crons where deployment = ${p.deployment} and cron_id = ${p.cron_id})`),
+);
+
+const dueCrons = shape<{ deployment: string; now: number; limit: number }>((p) =>
+  raw(sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and next_run_date is not null
+    and next_run_date <= ${settled(p.now)} order by next_run_date limit ${settled(p.limit)}`),
+);
+
+const nextCronAt = shape<{ deployment: string }>((p) =>
+  raw(sql`select next_run_date from crons where deployment = ${settled(p.deployment)} and enabled = 1
+    and next_run_date is not null order by next_run_date limit 1`),
+);
+
+const failingCrons = shape<{ deployment: string; failures: number; limit: number }>((p) =>
+  raw(sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and failures > 0
+    and failures >= ${settled(p.failures)} limit ${settled(p.limit)}`),
+);
+
+/** `run_id`: the run that must have been made; null where none is to be. */
+type Firing = { deployment: string; now: number; run_id: string | null } & Tick;
+
+const isMade = (p: Firing): RawBuilder<unknown> =>
+  sql`(${p.run_id} is null or exists (select 1 from runs where run_id = ${p.run_id}))`;
+
+const insertFiring = shape<Firing>((p) =>
+  raw(sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
+    select ${p.deployment}, ${p.cron_id}, ${p.scheduled_at}, ${p.now}, run_id, null from runs where run_id = ${p.run_id}`),
+);
+
+const insertSkipped = shape<Firing & { skipped: string }>((p) =>
+  raw(sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
+    select ${p.deployment}, ${p.cron_id}, json_extract(s.value, '$[0]'), ${p.now}, null, json_extract(s.value, '$[1]')
+    from json_each(${settled(p.skipped)}) s where ${isSeen(p, p.deployment)} and ${isMade(p)}
+    on conflict do nothing`),
+);
+
+const advance = shape<Firing & { next_run_date: number | null }>((p) =>
+  raw(sql`update crons set next_run_date = ${p.next_run_date}, updated_at = ${p.now}
+    where deployment = ${p.deployment} and cron_id = ${p.cron_id} and enabled = 1 and next_run_date = ${p.seen_next}
+      and revision = ${p.seen_revision} and ${isMade(p)}
+    returning cron_id`),
+);
+
+const isStillOpen = shape<Firing>((p) => raw(sql`select 1 as open where ${isOpen(p, settled(p.deployment))}`));
+
+const listFirings = shape<Key & { limit: number; offset: number }>((p) =>
+  raw(sql`select * from cron_firings where deployment = ${settled(p.deployment)} and cron_id = ${settled(p.cron_id)}
+    order by scheduled_at desc limit ${settled(p.limit)} offset ${settled(p.offset)}`),
+);
+
+const sweepFirings = shape<{ deployment: string; before: number; limit: number }>((p) =>
+  raw(sql`delete from cron_firings where (deployment, cron_id, scheduled_at) in (
+      select deployment, cron_id, scheduled_at from cron_firings where deployment = ${settled(p.deployment)}
+        and fired_at < ${settled(p.before)} order by fired_at limit ${settled(p.limit)})
+    returning cron_id`),
+);
+
+const leftLabels = shape<{ deployment: string; limit: number }>((p) =>
+  raw(sql`select distinct row_id from labels where deployment = ${settled(p.deployment)} and kind = 'cron'
+    and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
+    limit ${settled(p.limit)}`),
+);
+
+const dropLeft = shape<{ deployment: string; cron_ids: string }>((p) =>
+  raw(sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id in ${each(p.cron_ids)}
+    and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
+    returning row_id`),
+);
+
+export function cronVerbs(driver: SqlDriver): CronStorage {
+  const get = async ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> => {
+    const [row] = await driver.read(getCron({ deployment, cron_id }, filter));
+    return row ? toCron(row) : null;
   };
+
+  /** Records ticks as skipped, and the cron goes on; false when it is not as it was seen. */
+  async function skip(fire: FireCron, firing: Firing, skipped: FireCron["skipped"]): Promise<boolean> {
+    const { next_run_date } = fire;
+    const results = await driver.batch([
+      ...(skipped.length > 0 ? [insertSkipped({ ...firing, skipped: listed(skipped) })] : []),
+      advance({ ...firing, next_run_date }),
+    ]);
+    return results.at(-1)?.length === 1;
+  }
+
+  /** Why a tick has made no run. */
+  async function refused(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireOutcome> {
+    const [open] = await driver.read(isStillOpen(firing));
+    if (!open) return { kind: "lost" };
+    const { kind: reason } = await refusal(driver, firing.deployment, request);
+    if (reason !== "thread_busy" && reason !== "thread_full" && reason !== "deployment_full") return { kind: "stale" };
+    const { scheduled_at } = firing;
+    const recorded = await skip(fire, { ...firing, run_id: null }, [...fire.skipped, { scheduled_at, reason }]);
+    return recorded ? { kind: "refused", reason } : { kind: "lost" };
+  }
+
+  return {
+    async createCron({ deployment }, cron, now) {
+      const { cron_id, assistant_id, thread_id, user_id } = cron;
+      const auth_user = cron.auth_user ? JSON.stringify(cron.auth_user) : null;
+      const columns = { assistant_id, thread_id, user_id, auth_user, ...toContent(cron) };
+      const [inserted] = await driver.batch([
+        insertCron({ deployment, cron_id, ...columns, now }),
+        ...addLabels("cron", deployment, cron_id, cron.metadata),
+      ]);
+      if (inserted?.[0]) return { kind: "created", cron: toCron(inserted[0]) };
+      const there = thread_id === null || (await driver.read(isThread({ deployment, thread_id }))).length > 0;
+      return { kind: there ? "assistant_not_found" : "thread_not_found" };
+    },
+
+    getCron: get,
+
+    async searchCrons(scope, query) {
+      const by = query.sort_by === "created_at" ? "created_at" : sql.ref(`crons.${query.sort_by}`);
+      const { rows, total } = await findRows(driver, sought(scope, query), { ...query, columns: sql`crons.*`, by });
+      return { rows: rows.map(toCron), total };
+    },
+
+    countCrons: (scope, query) => countFound(driver, sought(scope, query)),
+
+    async updateCron(scope, cron_id, next, now) {
+      const { deployment } = scope;
+      for (;;) {
+        const cron = await get(scope, cron_id);
+        if (!cron) return null;
+        const content = next(cron);
+        const seen = { seen: cron.revision, seen_next: cron.next_run_date };
+        const [updated] = await driver.batch([
+          updateCron({ deployment, cron_id, ...toContent(content), ...seen, now }),
+          ...replaceLabels("cron", deployment, cron_id, content.metadata),
+        ]);
+        if (updated?.[0]) return toCron(updated[0]);
+      }
+    },
+
+    async deleteCron({ deployment, filter }, cron_id) {
+      const [deleted] = await driver.batch([
+        deleteCron({ deployment, cron_id }, filter),
+        dropLabels({ deployment, cron_id }),
+      ]);
+      return deleted?.length === 1;
+    },
+
+    async dueCrons({ deployment }, now, limit) {
+      return (await driver.read(dueCrons({ deployment, now, limit }))).map(toCron);
+    },
+
+    async nextCronAt({ deployment }) {
+      const [row] = await driver.read(nextCronAt({ deployment }));
+      return row ? (row.next_run_date as number) : null;
+    },
+
+    async failingCrons({ deployment }, failures, limit) {
+      return (await driver.read(failingCrons({ deployment, failures, limit }))).map(toCron);
+    },
+
+    async fireCron({ deployment }, fire) {
+      const { cron_id, seen, next_run_date, now } = fire;
+      const scheduled_at = fire.firing?.scheduled_at ?? seen.next_run_date;
+      const tick: Tick = { cron_id, seen_next: seen.next_run_date, seen_revision: seen.revision, scheduled_at };
+      const firing: Firing = { deployment, now, run_id: null, ...tick };
+      if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
+      const { run: request } = fire.firing;
+      const { statements, made } = making(deployment, request, request.limits?.pending ?? null, tick);
+      const fired: Firing = { ...firing, run_id: request.run.run_id };
+      const results = await driver.batch([
+        ...statements,
+        insertFiring(fired),
+        ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
+        advance({ ...fired, next_run_date }),
+      ]);
+      const created = made(results);
+      return created ? { kind: "fired", created } : await refused(fire, firing, request);
+    },
+
+    async listCronFirings({ deployment }, cron_id, page) {
+      return (await driver.read(listFirings({ deployment, cron_id, limit: page.limit, offset: page.offset }))).map(
+        toFiring,
+      );
+    },
+
+    async sweepCrons({ deployment }, before, limit) {
+      const left = await driver.read(leftLabels({ deployment, limit }));
+      const cron_ids = JSON.stringify(left.map(({ row_id }) => row_id));
+      const swept = await driver.batch([
+        sweepFirings({ deployment, before, limit }),
+        ...(left.length > 0 ? [dropLeft({ deployment, cron_ids })] : []),
+      ]);
+      return swept.reduce((sum, rows) => sum + rows.length, 0);
+    },
+  };
+}
+
+const listed = (skipped: FireCron["skipped"]): string =>
+  JSON.stringify(skipped.map(({ scheduled_at, reason }) => [scheduled_at, reason]));
+
+function sought({ deployment, filter }: Scope, query: CronQuery): Sought {
+  const where: RawBuilder<unknown>[] = [];
+  if (query.assistant_id !== undefined) where.push(sql`crons.assistant_id = ${query.assistant_id}`);
+  if (query.thread_id !== undefined) where.push(sql`crons.thread_id = ${query.thread_id}`);
+  if (query.enabled !== undefined) where.push(sql`crons.enabled = ${query.enabled ? 1 : 0}`);
+  return { kind: "cron", deployment, metadata: query.metadata, filter, where };
+}
+
+function toContent(cron: CronContent): Content {
+  return {
+    on_run_completed: cron.on_run_completed,
+    schedule: cron.schedule,
+    timezone: cron.timezone,
+    end_time: cron.end_time,
+    enabled: cron.enabled ? 1 : 0,
+    next_run_date: cron.next_run_date,
+    payload: JSON.stringify(cron.payload),
+    metadata: JSON.stringify(cron.metadata),
+  };
+}
+
+function toCron(row: SqlRow): CronRow {
+  const stored = row as unknown as Tables["crons"];
+  return {
+    cron_id: stored.cron_id,
+    assistant_id: stored.assistant_id,
+    thread_id: stored.thread_id,
+    on_run_completed: stored.on_run_completed as OnRunCompleted | null,
+    schedule: stored.schedule,
+    timezone: stored.timezone,
+    end_time: stored.end_time,
+    enabled: stored.enabled === 1,
+    next_run_date: stored.next_run_date,
+    payload: JSON.parse(stored.payload) as JsonObject,
+    metadata: JSON.parse(stored.metadata) as JsonObject,
+    user_id: stored.user_id,
+    auth_user: stored.auth_user === null ? null : (JSON.parse(stored.auth_user) as JsonObject),
+    failures: stored.failures,
+    created_at: stored.created_at,
+    updated_at: stored.updated_at,
+    revision: stored.revision,
+  };
+}
+
+function toFiring(row: SqlRow): CronFiring {
+  const { cron_id, scheduled_at, fired_at, run_id, skipped } = row as unknown as Tables["cron_firings"];
+  return { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
 }

@@ -1,12 +1,20 @@
 /** Crons: runs that start by the clock. */
 import type { Ambient } from "../ambient.ts";
 import type { AssistantDirectory, PageOf } from "../assistants.ts";
-import type { CronQuery, CronSort, OnRunCompleted } from "../cron-storage.ts";
+import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../cron-storage.ts";
 import { ServiceError } from "../errors.ts";
-import type { Reach } from "../filter.ts";
+import type { AuthUser } from "../executor.ts";
+import { type Reach, within } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
+import { shownRequest } from "../kwargs.ts";
+import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type { Scope, Storage } from "../storage.ts";
+import { shownUrl } from "../webhooks/policy.ts";
+import { type CronCounters, createFirer, requestOf } from "./fire.ts";
+import { checkTiming, nextTick, type Timing } from "./schedule.ts";
+
+export type { CronCounters } from "./fire.ts";
 
 /** A cron as the API shows it; times are ISO 8601, UTC. */
 export interface Cron {
@@ -72,11 +80,11 @@ export interface CronSearch extends CronQuery {
 }
 
 export interface Crons {
-  /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), invalid. */
+  /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a thread out of reach), invalid, bad_request. */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;
   /** Errors: not_found. */
   get(cron_id: string, reach?: Reach): Promise<Cron>;
-  /** Errors: not_found, invalid. */
+  /** When it fires next is computed anew with its timing. Errors: not_found, invalid, bad_request. */
   update(cron_id: string, patch: CronPatch, reach?: Reach): Promise<Cron>;
   /** Errors: not_found. */
   delete(cron_id: string, reach?: Reach): Promise<void>;
@@ -85,7 +93,8 @@ export interface Crons {
 }
 
 export interface CronLoop extends Crons {
-  /** Ends the loop, once what it is about to store is stored. */
+  counters(): CronCounters;
+  /** Fires no more; resolves once what it is about to store is stored. */
   stop(): Promise<void>;
 }
 
@@ -93,21 +102,242 @@ export interface CronOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly ambient: Ambient;
+  readonly runs: Pick<RunDirectory, "prepare" | "started">;
   readonly assistants: AssistantDirectory;
+  /** False: this process fires none. */
+  readonly enabled: boolean;
+  readonly misfire_grace_ms: number;
+  readonly max_failures: number | null;
 }
 
-const notBuilt = (): never => {
-  throw new ServiceError("not_built", "Crons: not built yet");
+export function createCrons(options: CronOptions): CronLoop {
+  const { storage, scope, ambient, runs, assistants } = options;
+  const firer = options.enabled ? createFirer(options) : null;
+
+  function shown(row: CronRow): Cron {
+    if (row.next_run_date !== null) firer?.wakeAt(row.next_run_date);
+    return toCron(row);
+  }
+
+  /** What is asked for by an assistant's name is stored by its id. */
+  async function queryOf({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
+    if (assistant_id === undefined) return query;
+    try {
+      return { ...query, assistant_id: (await assistants.recall(assistant_id)).assistant_id };
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === "not_found") return null;
+      throw error;
+    }
+  }
+
+  return {
+    async create(thread_id, request, origin = {}) {
+      const now = ambient.now();
+      const cron_id = ambient.uuid();
+      const timing = timingOf(request, now);
+      const { assistant_id, enabled, metadata } = request;
+      const payload = payloadOf(request);
+      const on_run_completed = completionOf(thread_id, request.on_run_completed ?? null);
+      const asked = requestOf({ cron_id, assistant_id, on_run_completed, payload, metadata: metadata ?? {} });
+      const { if_not_exists } = request;
+      const run = { ...asked, ...(thread_id !== null && if_not_exists ? { if_not_exists } : {}) };
+      // Whatever a run would be refused for is found now.
+      const plan = await runs.prepare(thread_id, run, origin);
+      if (thread_id !== null && plan.create_thread) await storage.createThread(scope, plan.create_thread, now);
+      const outcome = await storage.createCron(
+        scope,
+        {
+          cron_id,
+          assistant_id: plan.run.assistant_id,
+          thread_id: thread_id === null ? null : plan.run.thread_id,
+          on_run_completed,
+          ...timing,
+          enabled: enabled ?? true,
+          next_run_date: (enabled ?? true) ? nextTick(timing, now) : null,
+          payload,
+          metadata: metadata ?? {},
+          user_id: origin.user_id ?? null,
+          auth_user: origin.user ? knownOf(origin.user) : null,
+        },
+        now,
+      );
+      switch (outcome.kind) {
+        case "created":
+          return shown(outcome.cron);
+        case "thread_not_found":
+          throw new ServiceError("not_found", `Thread ${thread_id} not found`);
+        case "assistant_not_found":
+          throw new ServiceError("not_found", `Assistant ${assistant_id} not found`);
+      }
+    },
+
+    async get(cron_id, reach) {
+      const row = await storage.getCron(within(scope, reach), cron_id.toLowerCase());
+      if (!row) throw notFound(cron_id);
+      return toCron(row);
+    },
+
+    async update(cron_id, patch, reach) {
+      const now = ambient.now();
+      const reached = within(scope, reach);
+      const id = cron_id.toLowerCase();
+      const before = await storage.getCron(reached, id);
+      if (!before) throw notFound(cron_id);
+      const changed = contentOf(before, patch, now);
+      if (RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
+        const { thread_id, user_id } = before;
+        await runs.prepare(thread_id, requestOf({ ...before, ...changed }), { user_id });
+      }
+      const row = await storage.updateCron(reached, id, (cron) => contentOf(cron, patch, now), now);
+      if (!row) throw notFound(cron_id);
+      return shown(row);
+    },
+
+    async delete(cron_id, reach) {
+      if (!(await storage.deleteCron(within(scope, reach), cron_id.toLowerCase()))) throw notFound(cron_id);
+    },
+
+    async search(query = {}, reach) {
+      const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...asked } = query;
+      const filter = await queryOf(asked);
+      if (!filter) return { items: [], total: 0, next: null };
+      const page = { limit, offset, sort_by, sort_order };
+      const { rows, total } = await storage.searchCrons(within(scope, reach), { ...filter, ...page });
+      return { items: rows.map(toCron), total, next: offset + limit < total ? offset + limit : null };
+    },
+
+    async count(query = {}, reach) {
+      const filter = await queryOf(query);
+      return filter ? await storage.countCrons(within(scope, reach), filter) : 0;
+    },
+
+    counters: () => firer?.counters() ?? NOTHING,
+    stop: async () => firer?.stop(),
+  };
+}
+
+const RUN_OPTIONS = [
+  "input",
+  "config",
+  "context",
+  "webhook",
+  "interrupt_before",
+  "interrupt_after",
+  "multitask_strategy",
+  "durability",
+  "checkpoint_during",
+  "stream_mode",
+  "stream_subgraphs",
+  "stream_resumable",
+  "feedback_keys",
+] as const satisfies readonly (keyof CronRun)[];
+
+/** The options of the cron's runs that are given, over those it has; null takes one away. */
+function payloadOf(request: CronRun, before: JsonObject = {}): JsonObject {
+  const given = RUN_OPTIONS.map((option) => [option, request[option]] as const).filter(
+    ([, value]) => value !== undefined,
+  );
+  const merged = Object.entries({ ...before, ...Object.fromEntries(given) });
+  return Object.fromEntries(merged.filter(([, value]) => value !== null)) as JsonObject;
+}
+
+/** Errors: invalid, naming the field. */
+function timingOf({ schedule, timezone, end_time }: CronCreate, now: number): Timing {
+  const timing = { schedule, timezone: timezone ?? null, end_time: endOf(end_time ?? null, now) };
+  checkTiming(timing);
+  return timing;
+}
+
+const TIME = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d(?::?\d\d)?)?)?$/i;
+
+/** ISO 8601, in UTC where it does not say otherwise. */
+function endOf(text: string | null, now: number): number | null {
+  if (text === null) return null;
+  const [whole, year, month, day, time = "00:00", zone = "Z"] = TIME.exec(text) ?? [];
+  const offset = zone.replace(/^([+-]\d\d):?(\d\d)?$/, (_all, hours: string, minutes = "00") => `${hours}:${minutes}`);
+  const moment = Date.parse(`${year}-${month}-${day}T${time}${offset.toUpperCase()}`);
+  const exists = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day))).getUTCDate() === Number(day);
+  if (whole === undefined || !exists || Number.isNaN(moment)) {
+    throw new ServiceError("invalid", "end_time: must be an ISO 8601 time");
+  }
+  if (moment <= now) throw new ServiceError("invalid", "end_time: must be in the future");
+  return moment;
+}
+
+function completionOf(thread_id: string | null, asked: OnRunCompleted | null): OnRunCompleted | null {
+  if (thread_id === null) return asked ?? "delete";
+  if (asked !== null) {
+    throw new ServiceError(
+      "invalid",
+      "on_run_completed: only for a cron without a thread, whose runs have threads of their own",
+    );
+  }
+  return null;
+}
+
+/** What a patch makes of a cron. Errors: invalid. */
+function contentOf(cron: CronRow, patch: CronPatch, now: number): CronContent {
+  const { on_run_completed, timezone, end_time } = patch;
+  const timed =
+    timezone !== undefined || end_time !== undefined || (patch.schedule ?? patch.enabled ?? undefined) !== undefined;
+  const timing: Timing = {
+    schedule: patch.schedule ?? cron.schedule,
+    timezone: timezone === undefined ? cron.timezone : timezone,
+    end_time: end_time === undefined ? cron.end_time : endOf(end_time, now),
+  };
+  if (timed) checkTiming(timing);
+  const enabled = patch.enabled ?? cron.enabled;
+  const { disabled_reason, ...metadata } = cron.metadata;
+  // Who enables a cron has seen why it was disabled.
+  const kept = enabled && !cron.enabled ? metadata : cron.metadata;
+  return {
+    ...timing,
+    enabled,
+    next_run_date: !enabled ? null : timed ? nextTick(timing, now) : cron.next_run_date,
+    on_run_completed: on_run_completed ? completionOf(cron.thread_id, on_run_completed) : cron.on_run_completed,
+    payload: payloadOf(patch, cron.payload),
+    metadata: { ...kept, ...patch.metadata },
+  };
+}
+
+/** What is known of a user for good: nothing that only one request could say. */
+const knownOf = ({ identity, permissions, display_name, is_authenticated }: AuthUser): JsonObject => ({
+  identity,
+  permissions: [...permissions],
+  display_name,
+  is_authenticated,
+});
+
+const NOTHING: CronCounters = {
+  fired: 0,
+  skipped: { thread_busy: 0, thread_full: 0, deployment_full: 0, missed: 0, superseded: 0, refused: 0 },
 };
 
-export function createCrons(_options: CronOptions): CronLoop {
+const notFound = (cron_id: string): ServiceError => new ServiceError("not_found", `Cron ${cron_id} not found`);
+
+const written = (time: number | null): string | null => (time === null ? null : new Date(time).toISOString());
+
+function toCron(row: CronRow): Cron {
   return {
-    create: async () => notBuilt(),
-    get: async () => notBuilt(),
-    update: async () => notBuilt(),
-    delete: async () => notBuilt(),
-    search: async () => notBuilt(),
-    count: async () => notBuilt(),
-    stop: async () => {},
+    cron_id: row.cron_id,
+    assistant_id: row.assistant_id,
+    thread_id: row.thread_id,
+    on_run_completed: row.on_run_completed,
+    end_time: written(row.end_time),
+    schedule: row.schedule,
+    timezone: row.timezone,
+    created_at: new Date(row.created_at).toISOString(),
+    updated_at: new Date(row.updated_at).toISOString(),
+    payload: shownPayload(row.payload),
+    user_id: row.user_id,
+    next_run_date: written(row.next_run_date),
+    metadata: row.metadata,
+    enabled: row.enabled,
   };
+}
+
+/** Credentials are not shown, nor the query of a webhook, which may hold its receiver's secret. */
+function shownPayload(payload: JsonObject): JsonObject {
+  const { webhook, ...rest } = payload;
+  return { ...shownRequest(rest), ...(typeof webhook === "string" ? { webhook: shownUrl(webhook) } : {}) };
 }

@@ -1,0 +1,121 @@
+/** Requests of the crons routes. */
+import * as v from "valibot";
+import type { CronQuery, CronSort } from "../../cron-storage.ts";
+import type { CronCreate, CronPatch, CronRun, CronSearch } from "../../crons/mod.ts";
+import type { JsonObject } from "../../json.ts";
+import {
+  anyObject,
+  assistantId,
+  containment,
+  type Fields,
+  flag,
+  listOf,
+  name,
+  oneOf,
+  order,
+  page,
+  text,
+  uuid,
+} from "./pieces.ts";
+import { readBytes, readObject } from "./read.ts";
+import { runCreate } from "./runs.ts";
+
+const CRON_FIELDS = [
+  "cron_id",
+  "assistant_id",
+  "thread_id",
+  "on_run_completed",
+  "end_time",
+  "schedule",
+  "timezone",
+  "created_at",
+  "updated_at",
+  "payload",
+  "user_id",
+  "next_run_date",
+  "metadata",
+  "enabled",
+] as const;
+
+const RUN_OPTIONS = [
+  "input",
+  "config",
+  "context",
+  "webhook",
+  "interrupt_before",
+  "interrupt_after",
+  "multitask_strategy",
+  "durability",
+  "checkpoint_during",
+  "stream_mode",
+  "stream_subgraphs",
+  "stream_resumable",
+  "feedback_keys",
+] as const satisfies readonly (keyof CronRun)[];
+
+/** What its runs take, as every call that creates a run takes it. */
+const run = Object.fromEntries(RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
+  (typeof RUN_OPTIONS)[number],
+  v.GenericSchema
+>;
+
+// The service says which schedules, zones and times are good.
+const timing = {
+  timezone: v.optional(name),
+  end_time: v.optional(text),
+  enabled: v.optional(flag),
+  on_run_completed: v.optional(oneOf(["delete", "keep"])),
+  metadata: v.optional(anyObject),
+};
+
+/** POST /runs/crons and /threads/{thread_id}/runs/crons */
+export const cronCreate: Fields<CronCreate> = v.object({
+  assistant_id: assistantId,
+  schedule: name,
+  ...timing,
+  ...run,
+  if_not_exists: v.optional(oneOf(["reject", "create"])),
+}) as unknown as Fields<CronCreate>;
+
+const cronPatch = v.object({ schedule: v.optional(name), ...timing, ...run }) as unknown as Fields<CronPatch>;
+
+/** What null takes away from a cron. Anywhere else it counts as absent. */
+const CLEARED = ["timezone", "end_time", ...RUN_OPTIONS] as const;
+
+/** PATCH /runs/crons/{cron_id} */
+export async function readCronPatch(request: Request): Promise<CronPatch> {
+  const bytes = await readBytes(request);
+  const patch = readObject(bytes, cronPatch);
+  const sent = (bytes.length === 0 ? {} : JSON.parse(new TextDecoder().decode(bytes))) as JsonObject;
+  const cleared = CLEARED.filter((field) => Object.hasOwn(sent, field) && sent[field] === null);
+  return { ...patch, ...Object.fromEntries(cleared.map((field) => [field, null])) };
+}
+
+const filter = {
+  assistant_id: v.optional(assistantId),
+  thread_id: v.optional(uuid),
+  enabled: v.optional(flag),
+  metadata: v.optional(containment),
+};
+
+/** POST /runs/crons/count */
+export const cronCount: Fields<CronQuery> = v.object(filter);
+
+/** POST /runs/crons/search */
+export const cronSearch: Fields<CronSearch & { readonly select?: readonly string[] }> = v.object({
+  ...filter,
+  ...page,
+  sort_by: v.optional(
+    oneOf([
+      "cron_id",
+      "assistant_id",
+      "thread_id",
+      "next_run_date",
+      "end_time",
+      "created_at",
+      "updated_at",
+    ] satisfies CronSort[]),
+  ) as v.GenericSchema<CronSort | undefined>,
+  sort_order: order,
+  select: v.optional(listOf(oneOf(CRON_FIELDS))),
+});

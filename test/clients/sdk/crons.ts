@@ -1,0 +1,169 @@
+/** Crons, as a stock client has them. What they do at their time is not for a client to see. */
+import assert from "node:assert/strict";
+import { ABSENT, aThread, refused, type Suite, UUID } from "./bench.ts";
+
+/** What the server answers; the client's types know it as something else in places. */
+interface Cron {
+  readonly cron_id: string;
+  readonly assistant_id: string;
+  readonly thread_id: string | null;
+  readonly schedule: string;
+  readonly timezone: string | null;
+  readonly end_time: string | null;
+  readonly enabled: boolean;
+  readonly on_run_completed: string | null;
+  readonly next_run_date: string | null;
+  readonly payload: Record<string, unknown>;
+  readonly metadata: Record<string, unknown>;
+}
+
+const cronOf = (answer: unknown): Cron => answer as Cron;
+const yearly = "0 0 1 1 *";
+
+export function crons({ describe, it, name, bench }: Suite): void {
+  describe(`${name}: crons`, () => {
+    it("are created, with a thread and without one", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const { assistant_id } = await client.assistants.get("agent");
+      const made = cronOf(
+        await client.crons.create("agent", {
+          schedule: yearly,
+          input: { messages: [] },
+          config: { tags: ["t"] },
+          context: { tone: "dry" },
+          metadata: { team: "a" },
+          webhook: "https://hooks.example.com/in?key=s3cret",
+          interruptBefore: ["agent"],
+          multitaskStrategy: "reject",
+          durability: "sync",
+          onRunCompleted: "keep",
+        }),
+      );
+      assert.match(made.cron_id, UUID);
+      assert.deepEqual([made.assistant_id, made.thread_id, made.on_run_completed], [assistant_id, null, "keep"]);
+      assert.deepEqual([made.schedule, made.timezone, made.enabled], [yearly, null, true]);
+      assert.match(made.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
+      assert.deepEqual(made.metadata, { team: "a" });
+      const { payload } = made;
+      assert.deepEqual(payload.input, { messages: [] });
+      assert.deepEqual([payload.config, payload.context], [{ tags: ["t"] }, { tone: "dry" }]);
+      assert.deepEqual([payload.webhook, payload.multitask_strategy], ["https://hooks.example.com/in?…", "reject"]);
+
+      const thread_id = await aThread(client);
+      const own = cronOf(await client.crons.createForThread(thread_id, "agent", { schedule: "@yearly" }));
+      assert.deepEqual([own.thread_id, own.on_run_completed, own.timezone], [thread_id, null, null]);
+      assert.match(own.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
+      assert.deepEqual(await client.runs.list(thread_id), [], "it does not run at once");
+    });
+
+    it("are changed and deleted", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const before = cronOf(
+        await client.crons.create("agent", { schedule: yearly, input: { a: 1 }, metadata: { a: 1, b: 1 } }),
+      );
+      const { cron_id } = before;
+      const changed = cronOf(
+        await client.crons.update(cron_id, {
+          schedule: "0 12 1 6 *",
+          input: { a: 2 },
+          metadata: { b: 2 },
+          endTime: "2999-01-01T00:00:00Z",
+          onRunCompleted: "keep",
+        }),
+      );
+      assert.deepEqual([changed.schedule, changed.on_run_completed], ["0 12 1 6 *", "keep"]);
+      assert.equal(changed.end_time, "2999-01-01T00:00:00.000Z");
+      assert.match(changed.next_run_date ?? "", /-06-01T12:00:00\.000Z$/);
+      assert.deepEqual([changed.payload.input, changed.metadata], [{ a: 2 }, { a: 1, b: 2 }]);
+      const off = cronOf(await client.crons.update(cron_id, { enabled: false, endTime: null as unknown as string }));
+      assert.deepEqual([off.enabled, off.next_run_date, off.end_time], [false, null, null]);
+      assert.equal(off.schedule, "0 12 1 6 *");
+      await client.crons.delete(cron_id);
+      await refused(client.crons.update(cron_id, { enabled: true }), 404, /Cron/);
+      await refused(client.crons.delete(cron_id), 404, /Cron/);
+    });
+
+    it("are found and counted", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const thread_id = await aThread(client);
+      const { assistant_id } = await client.assistants.create({ graphId: "agent" });
+      const first = cronOf(await client.crons.create("agent", { schedule: yearly, metadata: { team: "a" } }));
+      const second = cronOf(await client.crons.createForThread(thread_id, assistant_id, { schedule: yearly }));
+      const third = cronOf(await client.crons.create("agent", { schedule: "@monthly", enabled: false }));
+      const ids = async (query: Parameters<typeof client.crons.search>[0]): Promise<string[]> =>
+        (await client.crons.search(query)).map(({ cron_id }) => cron_id);
+      assert.deepEqual((await ids({})).sort(), [first, second, third].map(({ cron_id }) => cron_id).sort());
+      assert.deepEqual(await ids({ threadId: thread_id }), [second.cron_id]);
+      assert.deepEqual(await ids({ assistantId: assistant_id }), [second.cron_id]);
+      assert.deepEqual(await ids({ assistantId: "agent", sortBy: "next_run_date", sortOrder: "desc", limit: 1 }), [
+        first.cron_id,
+      ]);
+      const selected = await client.crons.search({ threadId: thread_id, select: ["cron_id", "schedule"] });
+      assert.deepEqual(selected, [{ cron_id: second.cron_id, schedule: yearly }]);
+      assert.equal(await client.crons.count({}), 3);
+      assert.equal(await client.crons.count({ assistantId: "agent" }), 2);
+      assert.equal(await client.crons.count({ threadId: thread_id }), 1);
+
+      const search = (body: object): Promise<Response> =>
+        at.send("/runs/crons/search", { method: "POST", body: JSON.stringify(body) });
+      const found = (await (await search({ metadata: { team: "a" } })).json()) as Cron[];
+      assert.deepEqual(found, [first]);
+      const paged = await search({ limit: 2 });
+      assert.equal(((await paged.json()) as unknown[]).length, 2);
+      const { headers } = paged;
+      assert.deepEqual([headers.get("x-pagination-total"), headers.get("x-pagination-next")], ["3", "2"]);
+      assert.deepEqual(await (await at.send(`/runs/crons/${third.cron_id}`)).json(), third);
+
+      await client.threads.delete(thread_id);
+      assert.equal(await client.crons.count({}), 2);
+    });
+
+    it("are refused with the status and the text that say why", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const create = (payload: Partial<Parameters<typeof client.crons.create>[1]>) =>
+        client.crons.create("agent", { schedule: yearly, ...payload });
+      await refused(create({ schedule: "0 0 30 2 *" }), 422, /^schedule: /);
+      await refused(create({ schedule: "0 0 12 * * *" }), 422, /^schedule: /);
+      await refused(create({ schedule: "2030-01-01T00:00:00" }), 422, /^schedule: /);
+      const { cron_id } = await create({});
+      await refused(client.crons.update(cron_id, { endTime: "2020-01-01T00:00:00Z" }), 422, /^end_time: /);
+      await refused(client.crons.create("nobody", { schedule: yearly }), 404, /nobody/);
+      await refused(client.crons.createForThread(ABSENT, "agent", { schedule: yearly }), 404, /Thread/);
+      await refused(client.crons.search({ limit: 0 }), 422, /^limit: /);
+      assert.equal(await client.crons.count({}), 1);
+    });
+
+    // What the newer family sends beyond that.
+    if (name.startsWith("SDK 1.")) {
+      it("have a zone and an end, and are found by their metadata", async () => {
+        await using at = await bench();
+        const crons = at.client.crons as unknown as {
+          create(assistant: string, payload: object): Promise<Cron>;
+          update(cron_id: string, payload: object): Promise<Cron>;
+          search(query: object): Promise<Cron[]>;
+          count(query: object): Promise<number>;
+        };
+        const more = { timezone: "Europe/Berlin", endTime: "2999-01-01T00:00:00Z", streamMode: "updates" };
+        const made = await crons.create("agent", { schedule: yearly, metadata: { team: "a" }, ...more });
+        assert.deepEqual([made.timezone, made.end_time], ["Europe/Berlin", "2999-01-01T00:00:00.000Z"]);
+        assert.match(made.next_run_date ?? "", /-12-31T23:00:00\.000Z$/);
+        assert.equal(made.payload.stream_mode, "updates");
+        await crons.create("agent", { schedule: yearly });
+        assert.deepEqual(await crons.search({ metadata: { team: "a" } }), [made]);
+        assert.equal(await crons.count({ metadata: { team: "a" } }), 1);
+        assert.equal(await crons.count({ metadata: { team: "b" } }), 0);
+        const changed = await crons.update(made.cron_id, { timezone: "UTC", endTime: null, streamMode: ["values"] });
+        assert.deepEqual([changed.timezone, changed.end_time], ["UTC", null]);
+        assert.match(changed.next_run_date ?? "", /-01-01T00:00:00\.000Z$/);
+        assert.deepEqual(changed.payload.stream_mode, ["values"]);
+        const wrong = { schedule: yearly, timezone: "Mars/Phobos" };
+        await refused(crons.create("agent", wrong), 422, /^timezone: /);
+        await refused(crons.create("agent", { schedule: yearly, endTime: "2020-01-01" }), 422, /^end_time: /);
+      });
+    }
+  });
+}

@@ -1,0 +1,508 @@
+/** Crons, and what becomes of their ticks. */
+import assert from "node:assert/strict";
+import type { CronRow, FireCron, FireOutcome, NewCron } from "../../../lib/cron-storage.ts";
+import type { AssistantRow, CreateRun, Storage, ThreadRow } from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  aRun,
+  aThread,
+  claimed,
+  created,
+  finish,
+  here,
+  newRun,
+  type StorageTest,
+  type SuiteApi,
+  statuses,
+  there,
+} from "./material.ts";
+
+const firstPage = { limit: 100, offset: 0 };
+
+function newCron(cron_id: string, options: Partial<NewCron> = {}): NewCron {
+  const thread = options.thread_id ?? null;
+  return {
+    cron_id,
+    assistant_id: "a",
+    thread_id: null,
+    on_run_completed: thread === null ? "delete" : null,
+    schedule: "* * * * *",
+    timezone: null,
+    end_time: null,
+    enabled: true,
+    next_run_date: 5000,
+    payload: { input: { a: 1 } },
+    metadata: {},
+    user_id: null,
+    auth_user: null,
+    ...options,
+  };
+}
+
+async function aCron(storage: Storage, cron_id: string, options: Partial<NewCron> = {}, now = 1000): Promise<CronRow> {
+  const outcome = await storage.createCron(here, newCron(cron_id, options), now);
+  assert.ok(outcome.kind === "created", outcome.kind);
+  return outcome.cron;
+}
+
+/** A stateless run, or one on a thread as it is now. */
+async function runOf(
+  storage: Storage,
+  assistant: AssistantRow,
+  run_id: string,
+  thread_id: string | null = null,
+  options: Partial<CreateRun["run"]> = {},
+): Promise<CreateRun> {
+  const seen = { assistant_revision: assistant.revision };
+  const own = thread_id ?? `thread-${run_id}`;
+  const run = newRun(own, run_id, { created_at: 5100, cron_id: "c", temporary: thread_id === null, ...options });
+  if (thread_id === null) {
+    const create_thread = { thread_id: own, metadata: { cron_id: "c" }, config: {}, hidden: true };
+    return { run, seen: { ...seen, thread_revision: null }, create_thread, now: 5100 };
+  }
+  const thread = (await storage.getThread(here, thread_id)) as ThreadRow;
+  return { run, seen: { ...seen, thread_revision: thread.revision }, now: 5100 };
+}
+
+function tick(cron: CronRow, run: CreateRun | null, options: Partial<FireCron> = {}): FireCron {
+  const scheduled_at = cron.next_run_date as number;
+  return {
+    cron_id: cron.cron_id,
+    seen: { next_run_date: scheduled_at, revision: cron.revision },
+    next_run_date: 65000,
+    skipped: [],
+    firing: run ? { scheduled_at, run } : null,
+    now: 5100,
+    ...options,
+  };
+}
+
+const firings = async (storage: Storage, cron_id = "c"): Promise<string[]> =>
+  (await storage.listCronFirings(here, cron_id, firstPage)).map(
+    ({ scheduled_at, run_id, skipped }) => `${scheduled_at} ${run_id ?? skipped}`,
+  );
+
+const get = async (storage: Storage, cron_id = "c"): Promise<CronRow> =>
+  (await storage.getCron(here, cron_id)) ?? assert.fail(`there is no cron ${cron_id}`);
+
+const kinds = (outcomes: readonly FireOutcome[]): string[] => outcomes.map(({ kind }) => kind).sort();
+
+export function cronTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("crons", () => {
+    test("are stored as they are given", async (storage) => {
+      await anAssistant(storage);
+      await aThread(storage, "t");
+      const auth_user = { identity: "ann", permissions: ["p"] };
+      const told = { timezone: "Europe/Berlin", end_time: 99000, user_id: "u", auth_user, metadata: { team: "a" } };
+      const cron = await aCron(storage, "c", { thread_id: "t", ...told });
+      const { revision, ...row } = cron;
+      assert.equal(typeof revision, "number");
+      const rest = { failures: 0, created_at: 1000, updated_at: 1000 };
+      assert.deepEqual(row, { ...newCron("c", { thread_id: "t", ...told }), ...rest });
+      assert.deepEqual(await storage.getCron(here, "c"), cron);
+      assert.equal(await storage.getCron(here, "d"), null);
+      assert.equal(await storage.getCron(there, "c"), null);
+    });
+
+    test("need their assistant and their thread", async (storage) => {
+      const make = (options: Partial<NewCron>) => storage.createCron(here, newCron("c", options), 1000);
+      assert.deepEqual(await make({}), { kind: "assistant_not_found" });
+      await anAssistant(storage);
+      assert.deepEqual(await make({ thread_id: "t" }), { kind: "thread_not_found" });
+      await storage.createThread(here, { thread_id: "h", metadata: {}, config: {}, hidden: true }, 1000);
+      assert.deepEqual(await make({ thread_id: "h", metadata: { m: 1 } }), { kind: "thread_not_found" });
+      assert.equal(await storage.countCrons(here, {}), 0);
+      assert.equal(await storage.countCrons(here, { metadata: { m: 1 } }), 0);
+    });
+
+    test("are found by what they are, in any order", async (storage) => {
+      await anAssistant(storage);
+      await anAssistant(storage, { assistant_id: "b" });
+      await aThread(storage, "t");
+      await aCron(storage, "c1", { metadata: { team: "a", list: [1, 2] }, next_run_date: 7000 }, 1000);
+      await aCron(storage, "c2", { metadata: { team: "b" }, assistant_id: "b", next_run_date: 6000 }, 1001);
+      await aCron(
+        storage,
+        "c3",
+        { metadata: { team: "a" }, thread_id: "t", enabled: false, next_run_date: null },
+        1002,
+      );
+      const search = async (query: Partial<Parameters<Storage["searchCrons"]>[1]>, scope = here) => {
+        const page = { ...firstPage, sort_by: "created_at", sort_order: "asc" } as const;
+        const { rows, total } = await storage.searchCrons(scope, { ...page, ...query });
+        return `${rows.map(({ cron_id }) => cron_id).join()} of ${total}`;
+      };
+      assert.equal(await search({}), "c1,c2,c3 of 3");
+      assert.equal(await search({ sort_order: "desc" }), "c3,c2,c1 of 3");
+      assert.equal(await search({ sort_by: "next_run_date", enabled: true }), "c2,c1 of 2");
+      for (const sort_by of ["cron_id", "assistant_id", "thread_id", "end_time", "updated_at"] as const) {
+        assert.match(await search({ sort_by }), / of 3$/);
+      }
+      assert.equal(await search({ enabled: false }), "c3 of 1");
+      assert.equal(await search({ assistant_id: "b" }), "c2 of 1");
+      assert.equal(await search({ thread_id: "t" }), "c3 of 1");
+      assert.equal(await search({ metadata: { team: "a" } }), "c1,c3 of 2");
+      assert.equal(await search({ metadata: { team: "a" }, limit: 1, offset: 1 }), "c3 of 2");
+      assert.equal(await search({ metadata: { list: [2] } }), "c1 of 1");
+      assert.equal(await search({ metadata: { team: "c" } }), " of 0");
+      assert.equal(await search({ limit: 1, offset: 1 }), "c2 of 3");
+      assert.equal(await search({}, there), " of 0");
+      assert.equal(await storage.countCrons(here, {}), 3);
+      assert.equal(await storage.countCrons(here, { metadata: { team: "a" }, enabled: true }), 1);
+      assert.equal(await storage.countCrons(there, {}), 0);
+    });
+
+    test("are there only for those whose filter lets them through", async (storage) => {
+      await anAssistant(storage);
+      await aCron(storage, "c", { metadata: { owner: "ann", teams: ["x", "y"] } });
+      const reach = (key: string, equals: string) => ({ ...here, filter: [{ key, equals }] });
+      const [ann, bob] = [reach("owner", "ann"), reach("owner", "bob")];
+      const page = { ...firstPage, sort_by: "created_at", sort_order: "asc" } as const;
+      const change = (scope: typeof ann) =>
+        storage.updateCron(scope, "c", (cron) => ({ ...cron, schedule: "0 0 * * *" }), 2000);
+      assert.equal(await storage.getCron(bob, "c"), null);
+      assert.equal(await change(bob), null);
+      assert.equal(await storage.countCrons(bob, {}), 0);
+      assert.deepEqual(await storage.searchCrons(bob, page), { rows: [], total: 0 });
+      assert.equal(await storage.deleteCron(bob, "c"), false);
+      assert.equal((await storage.getCron(ann, "c"))?.schedule, "* * * * *");
+      assert.equal(await storage.countCrons({ ...here, filter: [{ key: "teams", contains: ["y"] }] }, {}), 1);
+      assert.equal((await storage.searchCrons(ann, page)).total, 1);
+      assert.equal((await change(ann))?.schedule, "0 0 * * *");
+      assert.equal(await storage.deleteCron(ann, "c"), true);
+    });
+
+    test("are changed one change after the other", async (storage) => {
+      await anAssistant(storage);
+      const before = await aCron(storage, "c", { metadata: { count: 0 } });
+      const add = () =>
+        storage.updateCron(
+          here,
+          "c",
+          (cron) => ({ ...cron, metadata: { count: (cron.metadata.count as number) + 1 } }),
+          2000,
+        );
+      await Promise.all([add(), add(), add()]);
+      const cron = await get(storage);
+      assert.deepEqual(cron.metadata, { count: 3 });
+      assert.deepEqual([cron.created_at, cron.updated_at], [1000, 2000]);
+      assert.notEqual(cron.revision, before.revision);
+      assert.equal(await storage.countCrons(here, { metadata: { count: 3 } }), 1);
+      assert.equal(await storage.countCrons(here, { metadata: { count: 0 } }), 0);
+      const content = { schedule: "@daily", timezone: "Asia/Tokyo", end_time: 9000, enabled: false };
+      const more = { next_run_date: null, payload: { input: 2 }, on_run_completed: "keep" as const };
+      const changed = await storage.updateCron(here, "c", (row) => ({ ...row, ...content, ...more }), 3000);
+      assert.deepEqual(changed, { ...cron, ...content, ...more, updated_at: 3000, revision: changed?.revision });
+      assert.equal(await storage.updateCron(there, "c", (row) => row, 3000), null);
+    });
+
+    test("are not set back by a change that was made while they fired", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const cron = await aCron(storage, "c");
+      const run = await runOf(storage, assistant, "r1");
+      let firing: Promise<FireOutcome> | undefined;
+      const changed = await storage.updateCron(
+        here,
+        "c",
+        (row) => {
+          firing ??= storage.fireCron(here, tick(cron, run));
+          return { ...row, metadata: { seen: row.next_run_date } };
+        },
+        2000,
+      );
+      const { kind } = await (firing as Promise<FireOutcome>);
+      // Which of the two is first is for the database to say.
+      const next_run_date = kind === "fired" ? 65000 : 5000;
+      assert.deepEqual([changed?.next_run_date, changed?.metadata], [next_run_date, { seen: next_run_date }]);
+      assert.deepEqual(await firings(storage), kind === "fired" ? ["5000 r1"] : []);
+    });
+
+    test("go with their thread, with their assistant, and by themselves", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await anAssistant(storage, { assistant_id: "b" });
+      await aThread(storage, "t");
+      for (const [id, options] of [
+        ["c1", { thread_id: "t" }],
+        ["c2", { assistant_id: "b" }],
+        ["c", {}],
+        ["c4", {}],
+      ] as const) {
+        const cron = await aCron(storage, id, { ...options, metadata: { its: id } });
+        const skipped = [{ scheduled_at: 5000, reason: "missed" as const }];
+        assert.deepEqual(await storage.fireCron(here, tick(cron, null, { skipped })), { kind: "skipped" });
+      }
+      await storage.deleteThread(here, "t");
+      await storage.deleteAssistant(here, "b", { delete_threads: false });
+      assert.equal(await storage.deleteCron(there, "c"), false);
+      const fired = await storage.fireCron(
+        here,
+        tick(await get(storage), await runOf(storage, assistant, "r1"), { next_run_date: null }),
+      );
+      assert.equal(fired.kind, "fired");
+      assert.equal(await storage.deleteCron(here, "c"), true);
+      assert.equal(await storage.deleteCron(here, "c"), false);
+      for (const id of ["c1", "c2", "c"]) {
+        assert.equal(await storage.getCron(here, id), null);
+        assert.deepEqual(await firings(storage, id), []);
+        assert.equal(await storage.countCrons(here, { metadata: { its: id } }), 0);
+      }
+      assert.equal((await storage.getRun(here, "r1"))?.status, "pending", "its runs stay");
+      assert.equal(await storage.countCrons(here, { metadata: { its: "c4" } }), 1);
+      // Labels that c1 and c2 have left, and then none.
+      assert.equal(await storage.sweepCrons(here, 0, 100), 2);
+      assert.equal(await storage.sweepCrons(here, 0, 100), 0);
+      assert.deepEqual(await firings(storage, "c4"), ["5000 missed"]);
+      assert.equal(await storage.sweepCrons(there, 6000, 100), 0);
+      assert.equal(await storage.sweepCrons(here, 5101, 100), 1);
+      assert.deepEqual(await firings(storage, "c4"), []);
+      assert.equal(await storage.countCrons(here, { metadata: { its: "c4" } }), 1);
+    });
+
+    test("are due at their time while they are enabled", async (storage) => {
+      await anAssistant(storage);
+      assert.equal(await storage.nextCronAt(here), null);
+      await aCron(storage, "c1", { next_run_date: 7000 });
+      await aCron(storage, "c2", { next_run_date: 6000 });
+      await aCron(storage, "c3", { next_run_date: null });
+      await aCron(storage, "c4", { next_run_date: 5000, enabled: false });
+      const due = async (now: number, limit = 10, scope = here) =>
+        (await storage.dueCrons(scope, now, limit)).map(({ cron_id }) => cron_id).join();
+      assert.equal(await due(5999), "");
+      assert.equal(await due(6000), "c2");
+      assert.equal(await due(9000), "c2,c1");
+      assert.equal(await due(9000, 1), "c2");
+      assert.equal(await due(9000, 10, there), "");
+      assert.equal(await storage.nextCronAt(here), 6000);
+      assert.equal(await storage.nextCronAt(there), null);
+    });
+  });
+
+  api.describe("fireCron", () => {
+    test("makes a run, advances the cron and records the tick", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const cron = await aCron(storage, "c");
+      const skipped = [
+        { scheduled_at: 3000, reason: "missed" as const },
+        { scheduled_at: 4000, reason: "superseded" as const },
+      ];
+      const run = await runOf(storage, assistant, "r1", null, { user_id: "u" });
+      const outcome = await storage.fireCron(here, tick(cron, run, { skipped }));
+      assert.ok(outcome.kind === "fired");
+      const { created: made } = outcome;
+      assert.deepEqual([made.run.run_id, made.run.status, made.run.cron_id], ["r1", "pending", "c"]);
+      assert.deepEqual([made.claimed, made.stopped], [null, []]);
+      assert.deepEqual(await storage.getRun(here, "r1"), made.run);
+      assert.equal((await storage.getThread(here, "thread-r1"))?.status, "busy");
+      const { revision, ...after } = await get(storage);
+      assert.deepEqual({ ...after, revision }, { ...cron, next_run_date: 65000, updated_at: 5100 });
+      assert.deepEqual(await firings(storage), ["5000 r1", "4000 superseded", "3000 missed"]);
+      assert.deepEqual(await storage.listCronFirings(here, "c", { limit: 1, offset: 1 }), [
+        { cron_id: "c", scheduled_at: 4000, fired_at: 5100, run_id: null, skipped: "superseded" },
+      ]);
+    });
+
+    test("makes one run where several fire the same tick", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const cron = await aCron(storage, "c");
+      const runs = await Promise.all(
+        Array.from({ length: 8 }, (_, i) => runOf(storage, assistant, `r${i}`, null, { temporary: i % 2 === 0 })),
+      );
+      const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
+      const outcomes = await Promise.all(runs.map((run) => storage.fireCron(here, tick(cron, run, { skipped }))));
+      assert.deepEqual(kinds(outcomes), ["fired", ...Array(7).fill("lost")]);
+      const made = await Promise.all(runs.map(({ run }) => storage.getRun(here, run.run_id)));
+      assert.equal(made.filter((run) => run !== null).length, 1);
+      const threads = await Promise.all(runs.map(({ run }) => storage.getThread(here, run.thread_id)));
+      assert.equal(threads.filter((thread) => thread !== null).length, 1, "and no thread without its run");
+      assert.equal((await firings(storage)).length, 2);
+      assert.equal((await get(storage)).next_run_date, 65000);
+    });
+
+    test("does the same on a thread", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const cron = await aCron(storage, "c", { thread_id: "t" });
+      const runs = await Promise.all(["r1", "r2", "r3"].map((id) => runOf(storage, assistant, id, "t")));
+      const outcomes = await Promise.all(runs.map((run) => storage.fireCron(here, tick(cron, run))));
+      assert.deepEqual(kinds(outcomes), ["fired", "lost", "lost"]);
+      assert.equal((await storage.listRuns(here, "t", firstPage)).length, 1);
+    });
+
+    test("fires no tick again, whatever the cron says", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const cron = await aCron(storage, "c");
+      const fire = async (run_id: string) =>
+        (await storage.fireCron(here, tick(await get(storage), await runOf(storage, assistant, run_id)))).kind;
+      assert.equal(await fire("r1"), "fired");
+      // A clock went back, and the schedule was computed anew from there.
+      await storage.updateCron(here, "c", (row) => ({ ...row, next_run_date: cron.next_run_date }), 4000);
+      assert.equal(await fire("r2"), "lost");
+      assert.equal(await storage.getRun(here, "r2"), null);
+      assert.equal(await storage.getThread(here, "thread-r2"), null);
+      assert.equal((await get(storage)).next_run_date, 5000);
+      assert.deepEqual(await storage.fireCron(here, tick(await get(storage), null)), { kind: "skipped" });
+      assert.equal((await get(storage)).next_run_date, 65000);
+      assert.deepEqual(await firings(storage), ["5000 r1"]);
+    });
+
+    test("is lost where the cron is not as it was seen", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const cron = await aCron(storage, "c");
+      const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
+      const attempts = async (note: string) => {
+        for (const run of [await runOf(storage, assistant, "r1"), null]) {
+          assert.deepEqual(await storage.fireCron(here, tick(cron, run, { skipped })), { kind: "lost" }, note);
+        }
+        assert.equal(await storage.getRun(here, "r1"), null);
+        assert.equal(await storage.getThread(here, "thread-r1"), null);
+        assert.deepEqual(await firings(storage), []);
+      };
+      assert.deepEqual(await storage.fireCron(there, tick(cron, null, { skipped })), { kind: "lost" });
+      await storage.updateCron(here, "c", (row) => ({ ...row, payload: {} }), 2000);
+      await attempts("changed");
+      assert.equal((await get(storage)).next_run_date, 5000);
+      await storage.updateCron(here, "c", (row) => ({ ...row, enabled: false, next_run_date: null }), 2000);
+      await attempts("disabled");
+      await storage.deleteCron(here, "c");
+      await attempts("deleted");
+    });
+
+    test("leaves nothing where what the run was made from has changed", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t", { m: 1 });
+      const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
+      for (const thread_id of ["t", null]) {
+        const id = thread_id === null ? "c" : "d";
+        const cron = await aCron(storage, id, { thread_id });
+        const now = (await storage.getAssistant(here, "a")) as AssistantRow;
+        const run = await runOf(storage, now, `r-${id}`, thread_id);
+        const fire = tick(cron, { ...run, run: { ...run.run, cron_id: id } }, { skipped });
+        if (thread_id === null) await storage.updateAssistant(here, "a", (row) => row, 5050);
+        else await storage.updateThread(here, "t", () => ({ metadata: { m: 2 } }), 5050);
+        assert.deepEqual(await storage.fireCron(here, fire), { kind: "stale" });
+        assert.deepEqual(await storage.getCron(here, id), cron);
+        assert.deepEqual(await firings(storage, id), []);
+        assert.equal(await storage.getRun(here, `r-${id}`), null);
+      }
+      assert.equal((await storage.getThread(here, "t"))?.status, "idle");
+      assert.equal(assistant.assistant_id, "a");
+    });
+
+    test("records a tick whose run the thread or a limit refuses, and goes on", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await aRun(storage, assistant, "t", "before");
+      const limits = { pending_per_thread: 1, pending: 1 };
+      const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
+      const cases = [
+        ["thread_busy", "t", { multitask_strategy: "reject" }, undefined],
+        ["thread_full", "t", {}, { ...limits, pending: 9 }],
+        ["deployment_full", "t", {}, { ...limits, pending_per_thread: 9 }],
+        ["deployment_full", null, {}, limits],
+      ] as const;
+      for (const [i, [reason, thread_id, options, limit]] of cases.entries()) {
+        const id = `c${i}`;
+        const cron = await aCron(storage, id, { thread_id });
+        const run = await runOf(storage, assistant, `r${i}`, thread_id, { ...options, cron_id: id });
+        const fire = tick(cron, { ...run, ...(limit ? { limits: limit } : {}) }, { skipped });
+        assert.deepEqual(await storage.fireCron(here, fire), { kind: "refused", reason });
+        assert.deepEqual(await firings(storage, id), [`5000 ${reason}`, "4000 superseded"]);
+        assert.equal((await storage.getCron(here, id))?.next_run_date, 65000);
+        assert.equal(await storage.getRun(here, `r${i}`), null);
+        assert.deepEqual(await storage.fireCron(here, fire), { kind: "lost" });
+      }
+      assert.equal(await statuses(storage, "t"), "before pending");
+    });
+
+    test("stops the thread's runs where the strategy says so, once", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const [multitask_strategy, left] of [
+        ["interrupt", "old-interrupt interrupted,new-interrupt pending"],
+        ["rollback", "new-rollback pending"],
+        ["enqueue", "old-enqueue pending,new-enqueue pending"],
+      ] as const) {
+        const thread = multitask_strategy;
+        await aThread(storage, thread);
+        await aRun(storage, assistant, thread, `old-${thread}`);
+        const cron = await aCron(storage, `c-${thread}`, { thread_id: thread });
+        const run = await runOf(storage, assistant, `new-${thread}`, thread, { multitask_strategy });
+        const outcome = await storage.fireCron(here, tick(cron, run));
+        assert.ok(outcome.kind === "fired");
+        assert.equal(outcome.created.stopped.length, thread === "enqueue" ? 0 : 1);
+        const late = await runOf(storage, assistant, `late-${thread}`, thread, { multitask_strategy });
+        assert.deepEqual(await storage.fireCron(here, tick(cron, late)), { kind: "lost" });
+        assert.equal(await statuses(storage, thread), left);
+      }
+    });
+
+    test("makes what belongs to the run: its thread's metadata, tokens and webhook", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t", { a: 1 });
+      const cron = await aCron(storage, "c", { thread_id: "t" });
+      const webhook = { url: "https://x.example/", host: "x.example:443", depth: 0 };
+      const billed = { life_ms: 1000, workspace_id: "w", project_id: "p" };
+      const feedback = { tokens: [["liked", "token-1"]] as const, ...billed };
+      const run = await runOf(storage, assistant, "r1", "t", { webhook, feedback });
+      const update_thread = { metadata: { a: 2 }, config: { tags: ["x"] } };
+      const outcome = await storage.fireCron(here, tick(cron, { ...run, update_thread }));
+      assert.ok(outcome.kind === "fired");
+      assert.deepEqual(outcome.created.run.webhook, webhook);
+      assert.deepEqual(outcome.created.run.feedback, [["liked", "token-1"]]);
+      assert.equal(await storage.countThreads(here, { metadata: { a: 2 } }), 1);
+      assert.equal((await storage.getFeedbackToken("token-1"))?.run_id, "r1");
+    });
+  });
+
+  api.describe("failures of a cron's runs", () => {
+    test("are counted in a row, with the end of the run", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aCron(storage, "c");
+      await aCron(storage, "d");
+      let count = 0;
+      const end = async (status: "success" | "error" | "timeout" | "interrupted", cron_id?: string) => {
+        const id = `r${++count}`;
+        await aThread(storage, id);
+        const of = cron_id === undefined ? {} : { cron_id };
+        const claim = { token: `token-${id}`, lease_until: 5000 };
+        const { claimed: made } = await created(storage, assistant, id, id, { run: of, claim });
+        assert.ok(made);
+        assert.deepEqual(await storage.finishRun(here, made.lease, finish({ status, ...of })), { next: null });
+        // A second call ends nothing.
+        assert.equal(await storage.finishRun(here, made.lease, finish({ status, ...of })), null);
+        return (await get(storage)).failures;
+      };
+      assert.equal(await end("error", "c"), 1);
+      assert.equal(await end("timeout", "c"), 2);
+      assert.equal(await end("interrupted", "c"), 2);
+      assert.equal(await end("error"), 2);
+      assert.equal(await end("error", "d"), 2);
+      assert.deepEqual(
+        (await storage.failingCrons(here, 2, 10)).map(({ cron_id }) => cron_id),
+        ["c"],
+      );
+      assert.equal((await storage.failingCrons(here, 1, 10)).length, 2);
+      assert.deepEqual(await storage.failingCrons(there, 1, 10), []);
+      assert.equal((await storage.updateCron(here, "c", (cron) => cron, 3000))?.failures, 2);
+      assert.equal(await end("success", "c"), 0);
+      assert.equal(await end("error", "c"), 1);
+      await storage.updateCron(here, "c", (cron) => ({ ...cron, enabled: false, next_run_date: null }), 3000);
+      assert.deepEqual(
+        (await storage.failingCrons(here, 1, 10)).map(({ cron_id }) => cron_id),
+        ["d"],
+        "one that is disabled is not looked for",
+      );
+      const enabled = await storage.updateCron(here, "c", (cron) => ({ ...cron, enabled: true }), 3000);
+      assert.equal(enabled?.failures, 0, "who enables it begins anew");
+    });
+
+    test("are not counted for a run that was taken over", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aCron(storage, "c");
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      const lost = { ...lease, token: "other" };
+      assert.equal(await storage.finishRun(here, lost, finish({ status: "error", cron_id: "c" })), null);
+      assert.equal((await get(storage)).failures, 0);
+    });
+  });
+}
