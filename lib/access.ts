@@ -1,18 +1,27 @@
 /** Who may call what: the mode of a deployment, the key that was sent, and what it is for. */
 import { callerOf, owner } from "./accounts.ts";
 import type { Ambient } from "./ambient.ts";
-import type { AuthEvent, AuthUser } from "./auth.ts";
+import type { Auth, AuthEvent, AuthUser, Guard, SdkAuth } from "./auth.ts";
 import { ServiceError } from "./errors.ts";
 import { EVERYTHING, type Reach } from "./filter.ts";
-import type { Caller, DeploymentRow, IdentityStore } from "./identity.ts";
+import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "./identity.ts";
 import { checksumFits, hashKey } from "./keys.ts";
 
-export type AuthMode = "none" | "api_key" | "agent_builder";
+export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
 
 /** How the routes of a deployment are guarded. */
 export interface AuthOptions {
-  /** `none` (the default): nobody is asked. `api_key`: a key is needed. `agent_builder`: the deployment is one user's agent. */
+  /**
+   * `none` (the default): nobody is asked. `api_key`: a key is needed. `agent_builder`: the deployment is one user's agent.
+   * `custom` (the default with `custom`): the host's own authentication.
+   */
   readonly mode?: AuthMode;
+  /** Mode `custom`: who asks, and what they may do. An `Auth` object of `@langchain/langgraph-sdk/auth` serves as it is. */
+  readonly custom?: Auth | SdkAuth;
+  /** Mode `custom`: what is made gets the equalities of the handler's filter as metadata. Default false: the handler sets metadata itself. */
+  readonly merge_filter_on_create?: boolean;
+  /** Has no effect: `X-Auth-Scheme: langsmith` never lets anybody in. */
+  readonly disable_studio_auth?: boolean;
   /** Mode `agent_builder`: id or email of the user whose agent it is, for the first start; later `greenroom agents transfer`. */
   readonly owner?: string;
   /** Mode `agent_builder`: members of the workspace may see it, for the first start; later `greenroom agents share`. */
@@ -34,7 +43,10 @@ export interface Visitor {
   readonly guest: boolean;
   /** As custom authentication knows them; null in every other mode. */
   readonly user: AuthUser | null;
-  /** True while the credential is good; for what stays open. */
+  /**
+   * True while the credential is good; for what stays open. Custom authentication is asked once for each request: what it was sent
+   * may serve only once.
+   */
   still(): Promise<boolean>;
 }
 
@@ -60,6 +72,8 @@ export interface AccessOptions {
   readonly identity: IdentityStore;
   readonly ambient: Ambient;
   readonly mode: AuthMode;
+  /** The host's handlers, in mode `custom`. */
+  readonly guard: Guard | null;
   readonly shared_agents: "read" | "use";
   readonly deployment: DeploymentRow;
   readonly key_prefix: string;
@@ -70,6 +84,9 @@ const SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
 const TOUCH_MS = 60_000;
 /** How many keys are remembered for that. */
 const TOUCHED = 10_000;
+/** How long, and how many users of custom authentication are remembered. */
+const KNOWN_MS = 60_000;
+const KNOWN = 10_000;
 
 /** Somebody who was not asked. */
 export const anybody: Visitor = {
@@ -81,7 +98,8 @@ export const anybody: Visitor = {
 };
 
 export function createAccess(options: AccessOptions): Access {
-  const { identity, ambient, mode, shared_agents, deployment, key_prefix } = options;
+  const { identity, ambient, mode, guard, shared_agents, deployment, key_prefix } = options;
+  const { workspace_id } = deployment;
   const touched = new Map<string, number>();
 
   function touch(id: string, last_used_at: number | null): void {
@@ -103,6 +121,42 @@ export function createAccess(options: AccessOptions): Access {
     if (grants.key.expires_at !== null && grants.key.expires_at <= now) return null;
     touch(grants.key.id, grants.key.last_used_at);
     return callerOf(grants);
+  }
+
+  const users = new Map<string, { readonly id: Promise<string>; readonly until: number }>();
+
+  /** The id under which somebody's runs are billed. */
+  async function billed(user: AuthUser): Promise<string> {
+    const email = typeof user.email === "string" ? { email: user.email } : {};
+    const key = JSON.stringify([user.identity, email]);
+    const now = ambient.now();
+    const known = users.get(key);
+    if (known && now < known.until) return await known.id;
+    if (users.size >= KNOWN) users.clear();
+    const id = identity.ensureUser({ workspace_id, identity: user.identity, ...email }, now);
+    users.set(key, { id, until: now + KNOWN_MS });
+    id.catch(() => users.delete(key));
+    return await id;
+  }
+
+  /** Somebody whom custom authentication knows: what it says they may do here, they may do on the deployment's workspace. */
+  async function known(user: AuthUser): Promise<Caller> {
+    const permissions = new Set(PERMISSIONS.filter((name) => user.permissions.includes(name)));
+    return {
+      organization_id: deployment.organization_id,
+      user_id: await billed(user),
+      api_key: null,
+      key_id: null,
+      permissions,
+      workspaces: new Map([[workspace_id, permissions]]),
+      projects: new Map([[workspace_id, deployment.project_id]]),
+    };
+  }
+
+  /** With a key of the accounts, or as custom authentication says: that may use the same header for tokens of its own. */
+  async function keyedOrKnown(guard: Guard, request: Request): Promise<Caller> {
+    const key = request.headers.get("x-api-key");
+    return (key ? await callerWith(key) : null) ?? (await known(await guard.authenticate(request)));
   }
 
   async function identified(headers: Headers): Promise<{ readonly key: string; readonly caller: Caller }> {
@@ -139,8 +193,11 @@ export function createAccess(options: AccessOptions): Access {
   }
 
   return {
-    may: async (_visitor, _event, value) => ({ value, reach: EVERYTHING }),
-    async caller({ headers }) {
+    may: async ({ user }, event, value) =>
+      guard && user ? await guard.authorize(user, event, value) : { value, reach: EVERYTHING },
+    async caller(request) {
+      const { headers } = request;
+      if (guard) return narrowed(await keyedOrKnown(guard, request), headers);
       if (mode === "none") return narrowed(await owner(identity), headers);
       return narrowed((await identified(headers)).caller, headers);
     },
@@ -151,6 +208,10 @@ export function createAccess(options: AccessOptions): Access {
       return shown.slice(offset, offset + limit);
     },
     async visitor(request, use) {
+      if (guard) {
+        const user = await guard.authenticate(request);
+        return { ...anybody, user_id: await billed(user), user };
+      }
       if (mode === "none") return anybody;
       const { headers } = request;
       if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
@@ -165,7 +226,7 @@ export function createAccess(options: AccessOptions): Access {
         }
         return { user_id, api_key, guest: await guestOf(caller, use), user: null, still };
       }
-      const permissions = caller.workspaces.get(deployment.workspace_id);
+      const permissions = caller.workspaces.get(workspace_id);
       if (!permissions) throw hidden();
       const needed = use === "read" ? "runs:read" : "runs:create";
       if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
@@ -174,7 +235,7 @@ export function createAccess(options: AccessOptions): Access {
   };
 }
 
-const READING = /\/(?:search|count|history|versions|state\/checkpoint)$/;
+const READING = /\/(?:search|count|history|versions|namespaces|state\/checkpoint)$/;
 const RUNNING = /^\/threads$|\/runs(?:\/(?:stream|wait|batch|cancel|[^/]+\/cancel))?$/;
 
 /** What a request to this path of a deployment is for. */

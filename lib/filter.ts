@@ -1,5 +1,5 @@
 /** Filters on what a caller may see: conditions on the metadata of a row, as an authorization handler gives them. */
-import type { Json, JsonObject } from "./json.ts";
+import { isObject, type Json, type JsonObject } from "./json.ts";
 
 export type Scalar = string | number | boolean | null;
 
@@ -26,6 +26,47 @@ export function permits(filter: Filter | undefined, metadata: JsonObject): boole
     if ("equals" in condition) return member === condition.equals;
     return Array.isArray(member) && condition.contains.every((item) => member.includes(item));
   });
+}
+
+const isScalar = (value: unknown): value is Scalar =>
+  value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value);
+
+/** False for what would look empty without being so: lists, maps, dates. */
+const isPlain = (value: unknown): value is JsonObject =>
+  isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
+
+function conditionsOf(key: string, wanted: unknown): readonly Condition[] | null {
+  if (isScalar(wanted)) return [{ key, equals: wanted }];
+  const operators = isPlain(wanted) ? Object.entries(wanted) : [];
+  if (operators.length === 0) return null;
+  const found: Condition[] = [];
+  for (const [operator, operand] of operators) {
+    const list: readonly unknown[] = Array.isArray(operand) ? operand : [operand];
+    if (operator === "$eq" && isScalar(operand)) found.push({ key, equals: operand });
+    else if (operator === "$contains" && list.every(isScalar)) found.push({ key, contains: list });
+    else return null;
+  }
+  return found;
+}
+
+/**
+ * The filter that a handler has given: `{key: value}`, `{key: {$eq: value}}` and `{key: {$contains: value or list}}`, all of them
+ * required; `{}` is none. Null for anything else: what is not understood must not let everything through.
+ */
+export function readFilter(given: unknown): Filter | null {
+  if (!isPlain(given)) return null;
+  const conditions: Condition[] = [];
+  for (const [key, wanted] of Object.entries(given)) {
+    const found = conditionsOf(key, wanted);
+    if (!found) return null;
+    conditions.push(...found);
+  }
+  return conditions;
+}
+
+/** Metadata that the filter's equalities permit. */
+export function equalitiesOf(filter: Filter): JsonObject {
+  return Object.fromEntries(filter.flatMap((one) => ("equals" in one ? [[one.key, one.equals]] : [])));
 }
 
 /** The scope of a call: everything of the deployment, or what its reach leaves of it. */
