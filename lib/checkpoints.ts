@@ -1,28 +1,21 @@
 /**
  * The checkpoints of one thread as a job sees them: reads that include what it has put but not stored yet, writes that
- * wait for the worker's next save. And the states that the worker writes for executors without checkpoints of their own.
+ * wait for the worker's next save.
  */
-import type { Ambient } from "./ambient.ts";
 import { LeaseLost } from "./errors.ts";
 import type {
   ChannelValue,
   CheckpointHandle,
   CheckpointReader,
-  CheckpointRef,
-  DrawnGraph,
-  ExecutorEvent,
-  GraphState,
-  Interrupt,
-  Job,
   NewCheckpoint,
   StoredCheckpoint,
   StoredWrite,
-  Task,
-  ThreadState,
-  WireCheckpoint,
 } from "./executor.ts";
-import { contains, isObject, type Json, type JsonObject } from "./json.ts";
+import { contains, type JsonObject } from "./json.ts";
 import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "./storage.ts";
+
+export { checkpointId } from "./checkpoint-ids.ts";
+export { recordedState, stateRecorder, wireCheckpoint } from "./recorded-state.ts";
 
 /** Shorter lists are stored whole: a tail would save nothing. */
 const TAIL_FROM = 1024;
@@ -44,7 +37,8 @@ export interface CheckpointOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;
-  readonly run_id: string;
+  /** Null: no run makes them. */
+  readonly run_id: string | null;
   /** The thread's head when the job began. */
   readonly head: string | null;
   /** The run has stored root checkpoints: its newest one is where it goes on. */
@@ -94,7 +88,12 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     const id = checkpoint_id ?? newest.get(ns) ?? (ns === "" && !options.resumed ? options.head : undefined);
     if (id === null) return null;
     if (id !== undefined) return known.get(key(ns, id)) ?? (await load({ ns, checkpoint_id: id }));
-    return await load(ns === "" ? { ns, run_id: options.run_id } : { ns });
+    return await load(ns === "" && options.run_id !== null ? { ns, run_id: options.run_id } : { ns });
+  }
+
+  /** Another checkpoint with this version of a channel: what it has of it, perhaps nothing, is all there is. */
+  function holding(ns: string, channel: string, version: string): StoredCheckpoint | undefined {
+    return [...known.values()].find((other) => other.ns === ns && other.versions[channel] === version);
   }
 
   function asStored(checkpoint: NewCheckpoint): StoredCheckpoint | null {
@@ -104,9 +103,16 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     const values: ChannelValue[] = [];
     for (const [channel, version] of Object.entries(checkpoint.versions)) {
       const value = own.get(channel) ?? inherited.get(channel);
-      if (value?.version === version) values.push(value);
+      if (value?.version === version) {
+        values.push(value);
+        continue;
+      }
+      // A copy has the values of the one that it stands beside.
+      const other = parent?.versions[channel] === version ? parent : holding(checkpoint.ns, channel, version);
+      const its = other?.values.find((candidate) => candidate.channel === channel);
+      if (its) values.push(its);
       // A version this job has not seen: only the store can put the checkpoint together.
-      else if (!parent && checkpoint.parent_id !== null) return null;
+      else if (!other && !parent && checkpoint.parent_id !== null) return null;
     }
     return { ...checkpoint, run_id: options.run_id, values, writes: [], created_at: options.now() };
   }
@@ -114,7 +120,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   async function queued(): Promise<void> {
     options.onDirty();
     if (options.sync || backlog > BACKLOG) await options.save();
-    if (lost) throw new LeaseLost(options.run_id);
+    if (lost) throw new LeaseLost(String(options.run_id));
   }
 
   return {
@@ -144,7 +150,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       }
     },
     async put(checkpoint) {
-      if (lost) throw new LeaseLost(options.run_id);
+      if (lost) throw new LeaseLost(String(options.run_id));
       const name = key(checkpoint.ns, checkpoint.checkpoint_id);
       const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
       const { values, tails } = asTails(checkpoint, parent);
@@ -158,7 +164,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       await queued();
     },
     async putWrites(at, task_id, items) {
-      if (lost) throw new LeaseLost(options.run_id);
+      if (lost) throw new LeaseLost(String(options.run_id));
       if (items.length === 0) return;
       const name = key(at.ns, at.checkpoint_id);
       ownWrites.set(
@@ -197,6 +203,21 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       lost = true;
     },
   };
+}
+
+/** Checkpoints that no run makes: what is put is collected, and seen by reads, until `take` gives it away. */
+export function collectedCheckpoints(
+  options: Pick<CheckpointOptions, "storage" | "scope" | "thread_id" | "head" | "now">,
+): JobCheckpoints {
+  return jobCheckpoints({
+    ...options,
+    run_id: null,
+    resumed: false,
+    sync: false,
+    insist: (ask) => ask(),
+    onDirty: () => {},
+    save: async () => {},
+  });
 }
 
 /** A reader of what is stored, for one request: it reads a checkpoint once. The root namespace without an id is `head`. */
@@ -293,171 +314,4 @@ function tailOf(before: ChannelValue, after: ChannelValue): string | null {
   if (after.data.length <= before.data.length || !after.data.startsWith(stem)) return null;
   // Only a comma makes it the same list with more elements; anything else changed the last element.
   return after.data[stem.length] === "," ? `[${after.data.slice(stem.length + 1)}` : null;
-}
-
-// ------------------------------------------------- states written by the worker
-
-type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
-
-/** One state the worker wrote, with what the stream modes `checkpoints` and `debug` show of it. */
-export interface RecordedState {
-  readonly ref: CheckpointRef;
-  readonly shown: JsonObject;
-  readonly step: number;
-}
-
-/** Writes the states of one job of an executor that has no checkpoints of its own. */
-export interface StateRecorder {
-  record(event: StateEvent): Promise<RecordedState>;
-}
-
-export function stateRecorder(
-  ambient: Ambient,
-  checkpoints: JobCheckpoints,
-  job: Pick<Job, "thread_id" | "from" | "resumed" | "metadata">,
-): StateRecorder {
-  let parent: StoredCheckpoint | null | undefined;
-  return {
-    async record(event) {
-      // A later attempt goes on from this run's own newest state, not from the one it forked from.
-      if (parent === undefined) parent = await checkpoints.get(job.resumed || !job.from ? { ns: "" } : job.from);
-      const previous: StoredCheckpoint | null = parent;
-      const newest = checkpoints.root() ?? (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
-      const checkpoint_id = checkpointId(ambient, newest);
-      const channels: [string, Json][] = isObject(event.values) ? Object.entries(event.values) : [[ROOT, event.values]];
-      const versions: [string, string][] = [];
-      const values: ChannelValue[] = [];
-      for (const [channel, value] of channels) {
-        const data = JSON.stringify(value);
-        const before = previous?.values.find((candidate) => candidate.channel === channel);
-        if (before && before.data === data) {
-          versions.push([channel, before.version]);
-        } else {
-          versions.push([channel, checkpoint_id]);
-          values.push({ channel, version: checkpoint_id, type: "json", data });
-        }
-      }
-      const lastStep = previous?.metadata["step"];
-      const step = typeof lastStep === "number" ? lastStep + 1 : -1;
-      const metadata: JsonObject = { ...job.metadata, source: event.step?.source ?? "loop", step, parents: {} };
-      await checkpoints.put({
-        ns: "",
-        checkpoint_id,
-        parent_id: previous?.checkpoint_id ?? null,
-        payload: {
-          type: "json",
-          data: JSON.stringify({
-            next: event.next,
-            tasks: event.tasks,
-            ...(isObject(event.values) ? {} : { whole: true }),
-          }),
-        },
-        metadata,
-        versions: Object.fromEntries(versions),
-        values,
-      });
-      parent = await checkpoints.get({ ns: "", checkpoint_id });
-      const config = (id: string): JsonObject => ({
-        configurable: { thread_id: job.thread_id, checkpoint_ns: "", checkpoint_id: id },
-      });
-      const shown: JsonObject = {
-        config: config(checkpoint_id),
-        metadata,
-        values: event.values,
-        next: [...event.next],
-        tasks: event.tasks as unknown as Json,
-        parent_config: previous ? config(previous.checkpoint_id) : null,
-        checkpoint: wireCheckpoint(job.thread_id, "", checkpoint_id) as unknown as JsonObject,
-        parent_checkpoint: previous
-          ? (wireCheckpoint(job.thread_id, "", previous.checkpoint_id) as unknown as JsonObject)
-          : null,
-      };
-      return { ref: { ns: "", checkpoint_id }, shown, step };
-    },
-  };
-}
-
-/** The channel of a state that is not an object. */
-const ROOT = "__root__";
-
-/** `whole`: the state is not an object but the one value. */
-function valuesOf(stored: StoredCheckpoint, whole: boolean): Json {
-  const read = (value: ChannelValue): Json =>
-    value.type === "json" && typeof value.data === "string" ? (JSON.parse(value.data) as Json) : null;
-  const only = stored.values[0];
-  if (whole && only) return read(only);
-  return Object.fromEntries(stored.values.map((value) => [value.channel, read(value)]));
-}
-
-export function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpoint_id: string): WireCheckpoint {
-  return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
-}
-
-function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
-  const rest = stored.payload.type === "json" ? (JSON.parse(String(stored.payload.data)) as Json) : {};
-  const {
-    next = [],
-    tasks = [],
-    whole = false,
-  } = (isObject(rest) ? rest : {}) as unknown as {
-    next?: readonly string[];
-    tasks?: readonly Task[];
-    whole?: boolean;
-  };
-  return {
-    values: valuesOf(stored, whole),
-    next,
-    tasks,
-    metadata: stored.metadata,
-    created_at: new Date(stored.created_at).toISOString(),
-    checkpoint: wireCheckpoint(thread_id, stored.ns, stored.checkpoint_id),
-    parent_checkpoint: stored.parent_id === null ? null : wireCheckpoint(thread_id, stored.ns, stored.parent_id),
-    interrupts: tasks.flatMap((task): readonly Interrupt[] => task.interrupts),
-  };
-}
-
-/** Reads and draws graphs whose checkpoints the worker wrote: one node, named as the graph. */
-export const recordedState: GraphState = {
-  async get(at, checkpoints) {
-    const stored = await checkpoints.get(at);
-    return stored && threadState(at.thread_id, stored);
-  },
-  async schemas(graph_id) {
-    const schemas = { input_schema: null, output_schema: null, state_schema: null, config_schema: null };
-    return { graph_id, ...schemas, context_schema: null };
-  },
-  async drawn(graph_id): Promise<DrawnGraph> {
-    return {
-      nodes: [
-        { id: "__start__", type: "schema", data: "__start__" },
-        { id: graph_id, type: "runnable", data: { id: [graph_id], name: graph_id } },
-        { id: "__end__", type: "schema", data: "__end__" },
-      ],
-      edges: [
-        { source: "__start__", target: graph_id },
-        { source: graph_id, target: "__end__" },
-      ],
-    };
-  },
-  async subgraphs() {
-    return {};
-  },
-};
-
-// 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
-const UUID_EPOCH = 122_192_928_000_000_000n;
-
-/** A UUID version 6: sorts as text by time. Above `above`, whatever the clock says. */
-export function checkpointId(ambient: Ambient, above: string | null): string {
-  let ticks = BigInt(Math.floor(ambient.now())) * 10_000n + UUID_EPOCH;
-  if (above !== null) {
-    const hex = above.replaceAll("-", "");
-    if (/^[0-9a-f]{12}6[0-9a-f]{3}/.test(hex)) {
-      const floor = (BigInt(`0x${hex.slice(0, 12)}`) << 12n) | BigInt(`0x${hex.slice(13, 16)}`);
-      if (ticks <= floor) ticks = floor + 1n;
-    }
-  }
-  const time = ticks.toString(16).padStart(15, "0");
-  const tail = ambient.uuid().slice(19);
-  return `${time.slice(0, 8)}-${time.slice(8, 12)}-6${time.slice(12, 15)}-${tail}`;
 }

@@ -2,12 +2,13 @@
 import type { Command, ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
-import { type Graph, type GraphConfig, type GraphSource, withSaver } from "./graph.ts";
+import { type Graph, type GraphConfig, type GraphSource, refuseStrangers, withSaver } from "./graph.ts";
 import { heldCheckpoints, heldValues } from "./held.ts";
 import { isMessage, type Message } from "./json.ts";
-import { INTERRUPT, JobSaver, onlyThread } from "./saver.ts";
+import { INTERRUPT, JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
+import { JobStore } from "./store.ts";
 import { Watch } from "./watch.ts";
 import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 
@@ -47,14 +48,25 @@ export async function* execute(
   );
   const either = AbortSignal.any([signal, stop.signal]);
   const watch = new Watch(either);
-  const graph = withSaver(watch.graph(hosted), saver);
+  const graph = withSaver(watch.graph(hosted), saver, new JobStore(job.store));
   let values: unknown;
   let shownValues: Json | undefined;
   let interrupted = false;
   let ended = false;
   let chunks: AsyncIterator<unknown> | undefined;
   try {
-    const options = streamOptions(job, await forkOf(job), either);
+    const fork = await forkOf(job);
+    const options = streamOptions(job, fork, either);
+    refuseStrangers(hosted, answers.command?.goto);
+    if (await endsHere(answers, graph, saver, job, fork)) {
+      ended = true;
+      if (saver.failure !== undefined) throw saver.failure;
+      const state = await storedState(graph, saver, job);
+      const namespace = job.subgraphs ? { namespace: [] } : {};
+      if (job.modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: state.values };
+      const { checkpoint: _checkpoint, ...unstored } = state;
+      return yield held ? unstored : state;
+    }
     const input = await inputOf(job, answers, load);
     const events = job.modes.has("events");
     const stream = events
@@ -215,6 +227,30 @@ async function commandOf({ resume, update, goto = [] }: Command, load: Load): Pr
       }),
     ),
   };
+}
+
+/**
+ * A command that goes to the end and nowhere else leaves a step that waits: LangGraph would begin it again. False where there is
+ * no such command, or no state yet.
+ */
+async function endsHere(
+  { command }: Answers,
+  graph: Graph,
+  saver: JobSaver,
+  job: Job,
+  fork: JsonObject,
+): Promise<boolean> {
+  const { goto = [], resume, update } = command ?? {};
+  const ends = goto.length > 0 && goto.every((target) => target === "__end__") && resume === undefined;
+  if (!ends || (job.from && job.from.ns !== "")) return false;
+  const at = { configurable: { thread_id: job.thread_id, checkpoint_ns: "", ...fork }, metadata: { ...job.metadata } };
+  const tuple = await saver.getTuple(at);
+  if (!tuple) return false;
+  const pairs = Array.isArray(update) ? (update as [string, Json][]) : Object.entries((update ?? {}) as JsonObject);
+  // So LangGraph keeps what a command writes.
+  if (pairs.length > 0) await saver.putWrites(tuple.config, pairs, NULL_TASK);
+  await graph.bulkUpdateState(at, [{ updates: [{ values: null, asNode: "__end__" }] }]);
+  return true;
 }
 
 interface LangChainEvent {

@@ -1,6 +1,8 @@
 /** The host's graphs: what is taken as one, and how it is made ready without touching it. */
+import type { Send } from "../../lib/executor.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
+import type { JobStore } from "./store.ts";
 
 /** A compiled LangGraph.js graph. */
 export interface CompiledGraph {
@@ -68,10 +70,16 @@ export interface Node {
 /** A compiled graph as this adapter uses it. */
 export interface Graph {
   readonly builder?: unknown;
+  /** The one it was compiled with. */
+  readonly store?: unknown;
   readonly nodes: Readonly<Record<string, Node>>;
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
+  bulkUpdateState(
+    config: GraphConfig,
+    supersteps: readonly { readonly updates: readonly { readonly values: unknown; readonly asNode?: string }[] }[],
+  ): Promise<GraphConfig>;
   getGraphAsync(config: unknown): Promise<{ toJSON(): unknown }>;
   getSubgraphsAsync(namespace?: string, recurse?: boolean): AsyncIterable<readonly [string, Graph]>;
 }
@@ -112,7 +120,20 @@ function compiled(graph_id: string, value: unknown): Graph {
   throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that makes one`);
 }
 
-/** The graph with a saver of ours. The host's own object stays as it is; other executions may be using it. */
-export function withSaver(graph: Graph, checkpointer: Saver): Graph {
-  return Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, { checkpointer });
+/** Throws for a node that the graph does not have: LangGraph would pass it over. */
+export function refuseStrangers(graph: Graph, goto: readonly (string | Send)[] = []): void {
+  for (const target of goto) {
+    const node = typeof target === "string" ? target : target.node;
+    if (node === "__end__" || Object.hasOwn(graph.nodes, node)) continue;
+    throw new Error(`goto names ${JSON.stringify(node)}, but the graph has no such node`);
+  }
+}
+
+/**
+ * The graph with a saver of ours, and with this store where it has none of its own: a store it was compiled with was chosen for
+ * it, and may hold what it remembers. The host's own object stays as it is; other executions may be using it.
+ */
+export function withSaver(graph: Graph, checkpointer: Saver, store?: JobStore): Graph {
+  const added = store && !graph.store ? { checkpointer, store } : { checkpointer };
+  return Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, added);
 }

@@ -18,6 +18,7 @@ export interface LangGraphOptions {
 /**
  * Hosts LangGraph.js graphs: compiled ones, builders, or functions that make one from the run's configuration (called for
  * each run). Their state is kept by the service, whatever saver they were compiled with; the given objects are not changed.
+ * A graph that was compiled with a store keeps it; every other graph is given the service's.
  */
 export function langgraph(
   graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphEntry>>,

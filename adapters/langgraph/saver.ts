@@ -16,7 +16,7 @@ export interface SaverConfig {
   readonly configurable?: Readonly<Record<string, unknown>>;
 }
 
-type Version = number | string;
+export type Version = number | string;
 
 export interface Checkpoint {
   readonly v: number;
@@ -89,7 +89,7 @@ const isReserved = (channel: string): boolean => RESERVED.has(channel);
 
 export class Saver {
   private readonly threads: Threads;
-  private readonly values: Values;
+  protected readonly values: Values;
   private readonly metadata: JsonObject;
   private readonly branch: number = Math.floor(Math.random() * 1e12) / 1e12;
 
@@ -186,10 +186,12 @@ export class Saver {
     await this.threads.delete(thread_id);
   }
 
-  /** Versions of one saver count up; those of two savers never meet, so branches of a thread cannot take each other's values. */
-  getNextVersion(current: Version | undefined): number {
-    return Math.floor(Number(current ?? 0)) + 1 + this.branch;
-  }
+  /**
+   * Versions of one saver count up; those of two savers never meet, so branches of a thread cannot take each other's values. Bound
+   * here: LangGraph calls it on a subgraph's saver, which that does not have.
+   */
+  readonly getNextVersion = (current: Version | undefined): number =>
+    Math.floor(Number(current ?? 0)) + 1 + this.branch;
 
   /** The writes that made a channel what it is at `config`, oldest first, since the ancestor that holds it whole. */
   async getDeltaChannelHistory({
@@ -221,7 +223,7 @@ export class Saver {
     );
   }
 
-  private handle(thread_id: string): CheckpointHandle {
+  protected handle(thread_id: string): CheckpointHandle {
     const handle = this.threads.get(thread_id);
     if (!handle) throw new Error(`This run may not write checkpoints of thread ${thread_id}`);
     return handle;
@@ -388,13 +390,14 @@ export function readOnly(reader: CheckpointReader): CheckpointHandle {
   return { get: (at) => reader.get(at), list: (at) => reader.list(at), put: refuse, putWrites: refuse };
 }
 
-interface Place {
+export interface Place {
   readonly thread_id: string | undefined;
   readonly ns: string;
   readonly checkpoint_id: string | undefined;
 }
 
-function place(config: SaverConfig): Place {
+/** What a config names. */
+export function place(config: SaverConfig): Place {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {
     thread_id: thread_id === undefined || thread_id === null ? undefined : String(thread_id),
@@ -403,7 +406,8 @@ function place(config: SaverConfig): Place {
   };
 }
 
-function required(value: string | undefined, name: string): string {
+/** Throws where the config lacks it. */
+export function required(value: string | undefined, name: string): string {
   if (value === undefined) throw new Error(`A checkpoint's config needs configurable.${name}`);
   return value;
 }

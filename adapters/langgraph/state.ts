@@ -1,9 +1,10 @@
-/** Reading the states of a graph, and what it looks like. */
+/** Reading and changing the states of a graph, and what it looks like. */
 import type { DrawnGraph, GraphSchemas, GraphState, Interrupt, Task, ThreadState } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
 import { onlyThread, readOnly, Saver } from "./saver.ts";
 import type { Serde } from "./serde.ts";
+import { UpdateSaver, updateState } from "./update.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
 
 /** A state as the wire shows it; null when there is no checkpoint. */
@@ -55,6 +56,17 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       const graph = withSaver(await source.graph(noConfig), new Saver({ threads, serde: await serde() }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
       return threadState(await graph.getState({ configurable: named }, { subgraphs }));
+    },
+    async update(at, graph_id, steps, checkpoints, { metadata, ambient }) {
+      const threads = onlyThread(at.thread_id, checkpoints);
+      const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, ambient);
+      const graph = withSaver(await source.graph(noConfig), saver);
+      const checkpoint = await updateState(graph, at, steps, load);
+      const state = threadState(
+        await graph.getState({ configurable: { thread_id: at.thread_id } }, { subgraphs: false }),
+      );
+      if (!state) throw new Error(`The states of graph ${graph_id} cannot be read`);
+      return { checkpoint, state };
     },
     async schemas(graph_id) {
       return await schemasOf(graph_id, await source.graph(noConfig), load);

@@ -1,5 +1,6 @@
 /** Which nodes of one execution are at work: LangGraph itself does not wait for those that ignore their signal. */
 import { type Graph, isCompiled, type Node } from "./graph.ts";
+import { straighten } from "./store.ts";
 
 interface Runnable {
   invoke(input: unknown, options?: unknown): Promise<unknown>;
@@ -58,7 +59,11 @@ export class Watch {
   }
 
   private guarded(options: unknown): unknown {
-    const { configurable } = (options ?? {}) as { configurable?: Readonly<Record<string, unknown>> };
+    const { configurable, store } = (options ?? {}) as {
+      configurable?: Readonly<Record<string, unknown>>;
+      store?: unknown;
+    };
+    straighten(store);
     const call = configurable?.[CALL];
     if (typeof call !== "function") return options;
     const refusing: Call = (...parts) => {

@@ -1,20 +1,191 @@
-/** The verbs that change states without a run: updates, copies, pruning. */
-import { ServiceError } from "../../lib/errors.ts";
-import type { Storage } from "../../lib/storage.ts";
-import type { SqlDriver } from "./driver.ts";
+/** The verbs that change states without a run: updates, notes on checkpoints, copies. */
+import { type RawBuilder, sql } from "kysely";
+import type { JsonObject } from "../../lib/json.ts";
+import type { Scope, Storage, ThreadRow } from "../../lib/storage.ts";
+import { isMarked, marked, putState, unmark } from "./changing.ts";
+import type { ThreadKey } from "./checkpoints.ts";
+import { raw, settled } from "./dialect.ts";
+import type { SqlDriver, SqlStatement } from "./driver.ts";
+import { andPermitted, scoped } from "./filter.ts";
+import { addLabels } from "./labels.ts";
+import { pruningVerbs } from "./pruning.ts";
+import { shape } from "./statement.ts";
+import { busy, toThread } from "./threads.ts";
 
-const notBuilt = (): never => {
-  throw new ServiceError("not_built", "Changing states: not built yet");
-};
+const visibleThread = scoped<ThreadKey>((p, bound) =>
+  raw(sql`select head, revision, ${busy} as busy from threads where deployment = ${p.deployment}
+    and thread_id = ${p.thread_id} and hidden = 0 ${andPermitted(sql`metadata`, bound)}`),
+);
 
+/** The thread as a change must find it; null where it is not there for the scope. */
+async function look(
+  driver: SqlDriver,
+  { deployment, filter }: Scope,
+  thread_id: string,
+): Promise<{ readonly head: string | null; readonly revision: number; readonly busy: boolean } | null> {
+  const [row] = await driver.read(visibleThread({ deployment, thread_id }, filter));
+  return row ? { head: row.head as string | null, revision: row.revision as number, busy: row.busy === 1 } : null;
+}
+
+// -------------------------------------------------------------------- updates
+
+const sameHead = (seen: string | null): RawBuilder<unknown> => sql`coalesce(head, '') = coalesce(${seen}, '')`;
+
+// A slot that a deleted run has left does not stand in the way: whoever still executes that run has lost its lease, and with
+// it every write.
+const moveHead = scoped<ThreadKey & { head: string; seen_head: string | null; graph_id: string; now: number }>(
+  (p, bound) =>
+    raw(sql`update threads set head = ${p.head}, graph_id = ${p.graph_id}, updated_at = ${p.now},
+        state_updated_at = ${p.now}, run_count = ${marked(sql`run_count`)}
+      where deployment = ${p.deployment} and thread_id = ${p.thread_id} and hidden = 0 and ${sameHead(p.seen_head)}
+        and not ${busy} ${andPermitted(sql`metadata`, bound)}
+      returning thread_id`),
+);
+
+const writeState =
+  (driver: SqlDriver): Storage["writeState"] =>
+  async (scope, thread_id, state, now) => {
+    const { deployment, filter } = scope;
+    const { head, seen_head, graph_id } = state;
+    const statements = [
+      moveHead({ deployment, thread_id, head, seen_head, graph_id, now }, filter),
+      ...putState(deployment, thread_id, state),
+    ];
+    for (;;) {
+      const [moved] = await driver.batch(statements);
+      if (moved?.[0]) return "written";
+      const thread = await look(driver, scope, thread_id);
+      if (!thread) return "not_found";
+      if (thread.busy) return "busy";
+      if (thread.head !== seen_head) return "stale";
+      // What stood in the way is gone.
+    }
+  };
+
+// ---------------------------------------------------------------------- notes
+
+type Place = ThreadKey & { ns: string; checkpoint_id: string };
+
+const itsThread = (p: ThreadKey, condition: RawBuilder<unknown>): RawBuilder<unknown> =>
+  sql`exists (select 1 from threads t where t.deployment = ${settled(p.deployment)}
+    and t.thread_id = ${settled(p.thread_id)} and t.hidden = 0 ${condition})`;
+
+const notesOf = scoped<Place>((p, bound) =>
+  raw(sql`select metadata from checkpoints where deployment = ${settled(p.deployment)}
+    and thread_id = ${settled(p.thread_id)} and ns = ${settled(p.ns)} and checkpoint_id = ${settled(p.checkpoint_id)}
+    and ${itsThread(p, andPermitted(sql`t.metadata`, bound))}`),
+);
+
+const annotate = scoped<Place & { metadata: string; seen: string }>((p, bound) =>
+  raw(sql`update checkpoints set metadata = ${p.metadata} where deployment = ${p.deployment}
+    and thread_id = ${p.thread_id} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id} and metadata = ${p.seen}
+    and ${itsThread(p, andPermitted(sql`t.metadata`, bound))}
+    returning checkpoint_id`),
+);
+
+const annotateCheckpoint =
+  (driver: SqlDriver): Storage["annotateCheckpoint"] =>
+  async ({ deployment, filter }, thread_id, { ns, checkpoint_id }, added) => {
+    const place = { deployment, thread_id, ns, checkpoint_id };
+    for (;;) {
+      const [row] = await driver.read(notesOf(place, filter));
+      if (!row) return false;
+      const seen = row.metadata as string;
+      const metadata = JSON.stringify({ ...(JSON.parse(seen) as JsonObject), ...added });
+      const [changed] = await driver.batch([annotate({ ...place, metadata, seen }, filter)]);
+      if (changed?.[0]) return true;
+    }
+  };
+
+// --------------------------------------------------------------------- copies
+
+type Copy = ThreadKey & { from: string };
+
+const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now: number }>((p, bound) =>
+  raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
+      status, head, interrupts, error, hidden, revision, run_count, ttl_strategy, ttl_ms)
+    select deployment, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, config, graph_id,
+      'idle', head, '{}', null, 0, ${p.now}, ${marked(sql`run_count`)}, ttl_strategy, ttl_ms
+    from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0
+      and revision = ${p.seen_revision} and not ${busy} ${andPermitted(sql`metadata`, bound)}
+    on conflict do nothing returning *`),
+);
+
+/** Copies the rows of a table from one thread to the other, which is marked. */
+const copying = (
+  table: string,
+  columns: readonly string[],
+  changed: (p: Copy) => Readonly<Record<string, RawBuilder<unknown>>> = () => ({}),
+): ((copy: Copy) => SqlStatement) =>
+  shape<Copy>((p) => {
+    const own = changed(p);
+    return raw(sql`insert into ${sql.table(table)} (deployment, thread_id, ${sql.join(columns.map((name) => sql.ref(name)))})
+      select deployment, ${p.thread_id}, ${sql.join(columns.map((name) => own[name] ?? sql.ref(name)))}
+      from ${sql.table(table)} where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.from)}
+        and ${isMarked(p)}`);
+  });
+
+const payload = ["type", "data", "bytes"];
+
+const copies = [
+  copying(
+    "checkpoints",
+    ["ns", "checkpoint_id", "seq", "run_id", "parent_id", ...payload, "metadata", "versions", "created_at"],
+    (p) => ({
+      metadata: sql`case when json_extract(metadata, '$.thread_id') = ${settled(p.from)}
+        then json_replace(metadata, '$.thread_id', ${p.thread_id}) else metadata end`,
+    }),
+  ),
+  copying("checkpoint_writes", ["ns", "checkpoint_id", "task_id", "idx", "run_id", "run_seq", "channel", ...payload]),
+  copying("channel_values", ["ns", "channel", "version", "run_id", ...payload, "extends_version"]),
+];
+
+const copyValueLabels = shape<Copy & { now: number }>((p) =>
+  raw(sql`insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
+    select deployment, kind, ${p.thread_id}, path_hash, value_hash, exact, ${p.now} from labels
+    where deployment = ${settled(p.deployment)} and kind = 'values' and row_id = ${settled(p.from)} and ${isMarked(p)}
+    on conflict do nothing`),
+);
+
+const copyThread =
+  (driver: SqlDriver): Storage["copyThread"] =>
+  async (scope, { from, seen_revision, thread_id, metadata }, now) => {
+    const { deployment, filter } = scope;
+    const copy = { deployment, thread_id, from };
+    const statements = [
+      insertCopy({ ...copy, seen_revision, metadata: JSON.stringify(metadata), now }, filter),
+      ...copies.map((rows) => rows(copy)),
+      copyValueLabels({ ...copy, now }),
+      unmark({ deployment, thread_id }),
+    ];
+    for (;;) {
+      const [inserted] = await driver.batch([...statements, ...addLabels("thread", deployment, thread_id, metadata)]);
+      if (inserted?.[0]) return { kind: "copied", thread: made(inserted[0]) };
+      const source = await look(driver, scope, from);
+      if (!source) return { kind: "not_found" };
+      if (source.busy) return { kind: "busy" };
+      if (source.revision !== seen_revision) return { kind: "stale" };
+      if (await isThere(driver, { deployment, thread_id })) return { kind: "exists" };
+    }
+  };
+
+const made = (row: Parameters<typeof toThread>[0]): ThreadRow => toThread({ ...row, running: null, waiting: 0 });
+
+const anyThread = shape<ThreadKey>((p) =>
+  raw(sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`),
+);
+
+const isThere = async (driver: SqlDriver, key: ThreadKey): Promise<boolean> =>
+  (await driver.read(anyThread(key))).length > 0;
+
+/** The verbs that change states without a run. */
 export function stateVerbs(
-  _driver: SqlDriver,
+  driver: SqlDriver,
 ): Pick<Storage, "writeState" | "annotateCheckpoint" | "copyThread" | "pruneThreads" | "expireThreads"> {
   return {
-    writeState: async () => notBuilt(),
-    annotateCheckpoint: async () => notBuilt(),
-    copyThread: async () => notBuilt(),
-    pruneThreads: async () => notBuilt(),
-    expireThreads: async () => [],
+    writeState: writeState(driver),
+    annotateCheckpoint: annotateCheckpoint(driver),
+    copyThread: copyThread(driver),
+    ...pruningVerbs(driver),
   };
 }

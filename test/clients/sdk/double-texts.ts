@@ -219,9 +219,9 @@ export function doubleTexts({ describe, it, name, bench }: Suite): void {
         const { client } = at;
         for (const multitaskStrategy of ["reject", "enqueue", "interrupt", "rollback"] as const) {
           const id = await aThread(client);
-          await client.runs.wait(id, kind === "function" ? "ask" : "questions", { input: {} });
+          await client.runs.wait(id, kind === "function" ? "ask" : "outer", { input: {} });
           assert.equal((await client.threads.get(id)).status, "interrupted");
-          const { run_id } = await client.runs.create(id, kind === "function" ? "ask" : "questions", {
+          const { run_id } = await client.runs.create(id, kind === "function" ? "ask" : "outer", {
             command: { resume: "yes" },
             multitaskStrategy,
           });

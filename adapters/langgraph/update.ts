@@ -1,0 +1,126 @@
+/** Changes of a state that no run makes. */
+import type { Ambient } from "../../lib/ambient.ts";
+import { checkpointId } from "../../lib/checkpoint-ids.ts";
+import {
+  type CheckpointRef,
+  type Send,
+  type StateRef,
+  StateRefused,
+  type StateUpdate,
+  type StoredCheckpoint,
+} from "../../lib/executor.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { type Graph, refuseStrangers } from "./graph.ts";
+import { type Checkpoint, place, required, Saver, type SaverConfig, type SaverOptions, type Version } from "./saver.ts";
+
+type Load = (specifier: string) => Promise<unknown>;
+
+/** What a change needs of the user's LangGraph. */
+interface Classes {
+  readonly Command: new (fields: object) => unknown;
+  readonly Send: new (node: string, input: Json) => unknown;
+}
+
+/** Gives the last checkpoint of the namespace. Whatever LangGraph or the graph throws is a StateRefused. */
+export async function updateState(
+  graph: Graph,
+  { thread_id, ns, checkpoint_id }: StateRef,
+  steps: readonly (readonly StateUpdate[])[],
+  load: Load,
+): Promise<CheckpointRef> {
+  const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
+  try {
+    if (ns === "") for (const { command } of steps.flat()) refuseStrangers(graph, command?.goto);
+    const supersteps = await Promise.all(steps.map(async (updates) => ({ updates: await written(updates, load) })));
+    const { configurable } = await graph.bulkUpdateState({ configurable: named }, supersteps);
+    return { ns: String(configurable?.checkpoint_ns ?? ""), checkpoint_id: String(configurable?.checkpoint_id) };
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new StateRefused(`The graph refuses the state: ${message}`, { cause: error });
+  }
+}
+
+function written(
+  updates: readonly StateUpdate[],
+  load: Load,
+): Promise<{ readonly values: unknown; readonly asNode?: string }[]> {
+  return Promise.all(
+    updates.map(async (update) => {
+      const values = await valuesOf(update, load);
+      return update.as_node === undefined ? { values } : { values, asNode: update.as_node };
+    }),
+  );
+}
+
+/** What the node is to have returned. */
+async function valuesOf({ values, command }: StateUpdate, load: Load): Promise<unknown> {
+  const several = Array.isArray(values) && values.length > 0 && values.every((one) => isObject(one));
+  if (!several && !command) return values;
+  const { Command, Send } = (await load("@langchain/langgraph")) as Classes;
+  const sent = (target: string | Send): unknown =>
+    typeof target === "string" ? target : new Send(target.node, target.input);
+  const pairs = [values, command?.update ?? null].flatMap(pairsOf);
+  return new Command({
+    ...(pairs.length > 0 ? { update: pairs } : {}),
+    ...(command?.resume === undefined ? {} : { resume: command.resume }),
+    ...(command?.goto ? { goto: command.goto.map(sent) } : {}),
+  });
+}
+
+/** As channels and what is written to them. */
+function pairsOf(update: Json): readonly (readonly [string, Json])[] {
+  if (isObject(update)) return Object.entries(update);
+  if (!Array.isArray(update)) return [];
+  return update.flatMap((one) => (isObject(one) ? Object.entries(one) : [one as unknown as readonly [string, Json]]));
+}
+
+/** The saver of a change that no run makes: its checkpoints are the newest of the thread, whatever LangGraph's clock says. */
+export class UpdateSaver extends Saver {
+  private readonly ambient: Ambient;
+
+  constructor(options: SaverOptions, ambient: Ambient) {
+    super(options);
+    this.ambient = ambient;
+  }
+
+  override async put(
+    config: SaverConfig,
+    checkpoint: Checkpoint,
+    metadata: JsonObject,
+    newVersions: Readonly<Record<string, Version>>,
+  ): Promise<SaverConfig> {
+    const { ns, checkpoint_id, ...at } = place(config);
+    const handle = this.handle(required(at.thread_id, "thread_id"));
+    const newest = (await handle.get({ ns }))?.checkpoint_id ?? null;
+    const late = newest !== null && checkpoint.id <= newest;
+    const id = late ? checkpointId(this.ambient, newest) : checkpoint.id;
+    const parent = checkpoint_id === undefined ? null : await handle.get({ ns, checkpoint_id });
+    const unsaid = parent ? this.unsaid(parent, checkpoint, newVersions) : {};
+    const channel_versions = { ...checkpoint.channel_versions, ...unsaid };
+    // LangGraph may carry on what the run before said of its checkpoint.
+    const { run_id: _, ...own } = metadata;
+    return await super.put(config, { ...checkpoint, id, channel_versions }, own, { ...newVersions, ...unsaid });
+  }
+
+  /** New versions of channels that tasks which had finished have changed: LangGraph applies their writes and keeps the versions. */
+  private unsaid(
+    parent: StoredCheckpoint,
+    { channel_values, channel_versions }: Checkpoint,
+    said: Readonly<Record<string, Version>>,
+  ): Record<string, Version> {
+    const before = new Map(parent.values.map(({ channel, data }) => [channel, data]));
+    const same = [...new Set([...before.keys(), ...Object.keys(channel_values)])].filter(
+      (channel) =>
+        !Object.hasOwn(said, channel) && textOf(channel_versions[channel]) === textOf(parent.versions[channel]),
+    );
+    const changed = same.filter((channel) => {
+      const has = Object.hasOwn(channel_values, channel);
+      if (!has || !before.has(channel)) return has !== before.has(channel);
+      const { data } = this.values.write(channel_values[channel], `Channel ${JSON.stringify(channel)}`);
+      return typeof data === "string" && data !== before.get(channel);
+    });
+    return Object.fromEntries(changed.map((channel) => [channel, this.getNextVersion(channel_versions[channel])]));
+  }
+}
+
+const textOf = (version: Version | undefined): string => String(version ?? "");

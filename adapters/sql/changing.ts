@@ -1,0 +1,44 @@
+/**
+ * Changes of a thread that no run makes. The first statement of such a batch decides and marks the thread, the last one takes
+ * the mark away: so those between know that the decision was theirs. No other batch ever sees a mark.
+ */
+import { type RawBuilder, sql } from "kysely";
+import type { NewState } from "../../lib/storage.ts";
+import { storing, type ThreadKey } from "./checkpoints.ts";
+import { raw, settled } from "./dialect.ts";
+import type { SqlStatement } from "./driver.ts";
+import { valueLabels } from "./labels.ts";
+import { shape } from "./statement.ts";
+
+/** `run_count` of a new thread that is marked. */
+export const MARKED = -1;
+
+/** `run_count` of a marked thread that had `count`: the change is counted as a run is, and has its place among them. */
+export const marked = (count: RawBuilder<number>): RawBuilder<number> => sql<number>`-1 - ${count}`;
+
+/** True while the thread is marked. */
+export const isMarked = (p: ThreadKey): RawBuilder<boolean> =>
+  sql<boolean>`exists (select 1 from threads where deployment = ${settled(p.deployment)}
+    and thread_id = ${settled(p.thread_id)} and run_count < 0)`;
+
+const storeState = storing<ThreadKey>({
+  allowed: isMarked,
+  run_seq: (p) => sql`(select -run_count from threads where deployment = ${settled(p.deployment)}
+    and thread_id = ${settled(p.thread_id)})`,
+});
+
+/** Takes the mark away. */
+export const unmark: (key: ThreadKey) => SqlStatement = shape((p) =>
+  raw(sql`update threads set run_count = -run_count
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_count < 0`),
+);
+
+/** Stores the state that an earlier statement has made a marked thread's head, and takes the mark away. */
+export function putState(deployment: string, thread_id: string, state: NewState): SqlStatement[] {
+  const key = { deployment, thread_id };
+  return [
+    ...storeState(key, state.progress),
+    unmark(key),
+    ...valueLabels(deployment, thread_id, state.head, state.scalars),
+  ];
+}

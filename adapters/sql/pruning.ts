@@ -1,0 +1,203 @@
+/** Threads of which nothing, or the newest state alone, is kept. */
+import { type RawBuilder, sql } from "kysely";
+import type { PruneStrategy, Storage } from "../../lib/storage.ts";
+import { each, raw, settled } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { andPermitted, type Bound, scoped } from "./filter.ts";
+import { busy } from "./threads.ts";
+
+/** `thread_ids` is a JSON list. */
+type Named = { deployment: string; thread_ids: string; now: number };
+
+const lastChange = sql<number>`max(updated_at, state_updated_at)`;
+
+/** True for a thread whose time is over and that has something to lose by it. Written as its index is. */
+const isOver = (p: { now: number }): RawBuilder<unknown> => sql`ttl_ms is not null
+  and (ttl_strategy = 'delete' or pruned_at is null or pruned_at <= ${lastChange})
+  and (${lastChange} + ttl_ms) <= ${settled(p.now)}`;
+
+/** Which of the named threads are pruned: every statement of a batch asks, and the last one changes what they ask for. */
+type Condition = (p: Named) => RawBuilder<unknown>;
+
+const chosen = (condition: Condition, p: Named, bound: Bound): RawBuilder<unknown> =>
+  sql`json_each(${p.thread_ids}) named cross join threads where threads.deployment = ${settled(p.deployment)}
+    and threads.thread_id = named.value and hidden = 0 and not ${busy} and ${condition(p)}
+    ${andPermitted(sql`threads.metadata`, bound)}`;
+
+type Statement = ReturnType<typeof scoped<Named>>;
+
+/** Statements that prune; the rows of the last one but `after` are the threads that were. */
+interface Pruning {
+  readonly statements: readonly Statement[];
+  readonly after: number;
+}
+
+const deletion = (condition: Condition): Pruning => {
+  const ids = (p: Named, bound: Bound): RawBuilder<unknown> =>
+    sql`(select threads.thread_id from ${chosen(condition, p, bound)})`;
+  return {
+    after: 1,
+    statements: [
+      scoped<Named>((p, bound) =>
+        raw(sql`delete from feedback_tokens where run_id in (select run_id from runs
+          where deployment = ${p.deployment} and thread_id in ${ids(p, bound)})`),
+      ),
+      scoped<Named>((p, bound) =>
+        raw(sql`delete from threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)}
+          returning thread_id`),
+      ),
+      scoped<Named>((p) =>
+        raw(sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
+          and row_id in ${each(p.thread_ids)} and not exists (select 1 from threads t
+            where t.deployment = labels.deployment and t.thread_id = labels.row_id)`),
+      ),
+    ],
+  };
+};
+
+/**
+ * The checkpoints that stay, as `stays`: a thread's head; the newest one of every other namespace that belongs to it, which is one
+ * whose checkpoint was made under the head or after it, or that has no task in its name and so is the same in every run; and of
+ * each of these the ancestors that hold a part of it. LangGraph stores some channels whole only now and then: a version that
+ * writes have led to and that has no value is made of these, and of the version before. One without a value that no writes have
+ * led to is empty. So are those of LangGraph's own channels that say what is next, which are left out because there are many.
+ */
+const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => {
+  const of = (rows: string, owner: string): RawBuilder<unknown> =>
+    sql`${sql.ref(rows)}.deployment = ${settled(p.deployment)}
+      and ${sql.ref(rows)}.thread_id = ${sql.ref(owner)}.thread_id`;
+  const isWhole = (owner: string, channel: RawBuilder<unknown>, version: RawBuilder<unknown>): RawBuilder<unknown> =>
+    sql`exists (select 1 from channel_values v where ${of("v", owner)} and v.ns = ${sql.ref(owner)}.ns
+      and v.channel = ${channel} and v.version = ${version})`;
+  return sql`recursive pruned (thread_id, head) as (select threads.thread_id, threads.head from ${pruned}),
+    heads (thread_id, head, seq) as (select c.thread_id, c.checkpoint_id, c.seq from pruned cross join checkpoints c
+      where ${of("c", "pruned")} and c.ns = '' and c.checkpoint_id = pruned.head),
+    newest (thread_id, seq) as (select c.thread_id, max(c.seq) from heads cross join checkpoints c
+      where ${of("c", "heads")} and c.ns <> '' group by c.thread_id, c.ns),
+    kept (thread_id, ns, checkpoint_id) as (
+      select thread_id, '', head from heads
+      union all
+      select c.thread_id, c.ns, c.checkpoint_id from newest cross join checkpoints c cross join heads
+      where ${of("c", "newest")} and c.seq = newest.seq and heads.thread_id = c.thread_id
+        and (c.seq > heads.seq or instr(c.ns, ':') = 0
+          or exists (select 1 from json_each(c.metadata, '$.parents') where value = heads.head))),
+    walk (thread_id, ns, checkpoint_id, channel, version, depth, written) as (
+      select c.thread_id, c.ns, c.checkpoint_id, held.key, held.value, 0, 0
+      from kept cross join checkpoints c cross join json_each(c.versions) held
+      where ${of("c", "kept")} and c.ns = kept.ns and c.checkpoint_id = kept.checkpoint_id
+        and substr(held.key, 1, 7) <> 'branch:' and held.key <> '__start__'
+        and not ${isWhole("c", sql`held.key`, sql`held.value`)}
+      union all
+      select p.thread_id, p.ns, p.checkpoint_id, walk.channel, held.value, walk.depth + 1,
+        coalesce(held.value, '') <> coalesce(walk.version, '')
+      from walk cross join checkpoints c cross join checkpoints p
+        left join json_each(p.versions) held on held.key = walk.channel
+      where ${of("c", "walk")} and c.ns = walk.ns and c.checkpoint_id = walk.checkpoint_id
+        and ${of("p", "walk")} and p.ns = walk.ns and p.checkpoint_id = c.parent_id and p.seq < c.seq
+        and not ${isWhole("walk", sql`walk.channel`, sql`walk.version`)}
+        and (held.value = walk.version or exists (select 1 from checkpoint_writes w where ${of("w", "walk")}
+          and w.ns = walk.ns and w.checkpoint_id = p.checkpoint_id and w.channel = walk.channel))),
+    parts (thread_id, ns, channel, depth) as (
+      select thread_id, ns, channel, max(depth) from walk where written = 1 group by thread_id, ns, channel),
+    stays (thread_id, ns, checkpoint_id) as (
+      select thread_id, ns, checkpoint_id from kept
+      union
+      select walk.thread_id, walk.ns, walk.checkpoint_id from parts cross join walk
+      where walk.thread_id = parts.thread_id and walk.ns = parts.ns and walk.channel = parts.channel
+        and walk.depth <= parts.depth)`;
+};
+
+const keeping = (condition: Condition): Pruning => {
+  const pruned = (p: Named, bound: Bound): RawBuilder<unknown> => chosen(condition, p, bound);
+  const ofPruned = (p: Named, bound: Bound): RawBuilder<unknown> =>
+    sql`deployment = ${settled(p.deployment)} and thread_id in (select threads.thread_id from ${pruned(p, bound)})`;
+  return {
+    after: 0,
+    statements: [
+      // What goes is listed by `except`: for each row that is not in a list of several columns SQLite reads all of the list.
+      scoped<Named>((p, bound) =>
+        raw(sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
+          and (thread_id, ns, checkpoint_id) in (select c.thread_id, c.ns, c.checkpoint_id
+            from pruned cross join checkpoints c
+            where c.deployment = ${settled(p.deployment)} and c.thread_id = pruned.thread_id
+            except select thread_id, ns, checkpoint_id from stays)`),
+      ),
+      scoped<Named>((p, bound) =>
+        raw(sql`delete from checkpoint_writes where ${ofPruned(p, bound)} and not exists (select 1 from checkpoints c
+          where c.deployment = checkpoint_writes.deployment and c.thread_id = checkpoint_writes.thread_id
+            and c.ns = checkpoint_writes.ns and c.checkpoint_id = checkpoint_writes.checkpoint_id)`),
+      ),
+      scoped<Named>((p, bound) =>
+        raw(sql`with recursive needed (thread_id, ns, channel, version) as (
+            select c.thread_id, c.ns, held.key, held.value from checkpoints c cross join json_each(c.versions) held
+            where c.deployment = ${settled(p.deployment)}
+              and c.thread_id in (select threads.thread_id from ${pruned(p, bound)})
+            union
+            select v.thread_id, v.ns, v.channel, v.extends_version from needed cross join channel_values v
+            where v.deployment = ${settled(p.deployment)} and v.thread_id = needed.thread_id and v.ns = needed.ns
+              and v.channel = needed.channel and v.version = needed.version and v.extends_version is not null)
+          delete from channel_values where deployment = ${p.deployment}
+            and (thread_id, ns, channel, version) in (select thread_id, ns, channel, version from channel_values
+              where ${ofPruned(p, bound)} except select thread_id, ns, channel, version from needed)`),
+      ),
+      scoped<Named>((p, bound) =>
+        raw(sql`update checkpoints set parent_id = null where ${ofPruned(p, bound)} and parent_id is not null
+          and not exists (select 1 from checkpoints c where c.deployment = checkpoints.deployment
+            and c.thread_id = checkpoints.thread_id and c.ns = checkpoints.ns
+            and c.checkpoint_id = checkpoints.parent_id)`),
+      ),
+      scoped<Named>((p, bound) =>
+        raw(sql`update threads set pruned_at = ${p.now} where deployment = ${settled(p.deployment)}
+          and thread_id in (select threads.thread_id from ${pruned(p, bound)}) returning thread_id`),
+      ),
+    ],
+  };
+};
+
+const named: Record<PruneStrategy, Pruning> = {
+  delete: deletion(() => sql`true`),
+  keep_latest: keeping(() => sql`true`),
+};
+
+const over: Record<PruneStrategy, Pruning> = {
+  delete: deletion((p) => sql`ttl_strategy = 'delete' and ${isOver(p)}`),
+  keep_latest: keeping((p) => sql`ttl_strategy = 'keep_latest' and ${isOver(p)}`),
+};
+
+const overdue = scoped<{ deployment: string; now: number; limit: number }>((p, bound) =>
+  raw(sql`select thread_id, ttl_strategy from threads where deployment = ${settled(p.deployment)} and ${isOver(p)}
+      and hidden = 0 and not ${busy} ${andPermitted(sql`metadata`, bound)}
+    order by (${lastChange} + ttl_ms) limit ${settled(p.limit)}`),
+);
+
+/** The verbs that prune threads. */
+export function pruningVerbs(driver: SqlDriver): Pick<Storage, "pruneThreads" | "expireThreads"> {
+  return {
+    async pruneThreads({ deployment, filter }, thread_ids, strategy, now) {
+      if (thread_ids.length === 0) return [];
+      const { statements, after } = named[strategy];
+      const args = { deployment, thread_ids: JSON.stringify([...new Set(thread_ids)]), now };
+      const results = await driver.batch(statements.map((statement) => statement(args, filter)));
+      return idsOf(results[results.length - 1 - after]);
+    },
+
+    async expireThreads({ deployment, filter }, now, limit) {
+      const found = await driver.read(overdue({ deployment, now, limit }, filter));
+      const batch: SqlStatement[] = [];
+      const answers: number[] = [];
+      for (const strategy of ["delete", "keep_latest"] as const) {
+        const thread_ids = idsOf(found.filter((row) => row.ttl_strategy === strategy));
+        if (thread_ids.length === 0) continue;
+        const { statements, after } = over[strategy];
+        const args = { deployment, thread_ids: JSON.stringify(thread_ids), now };
+        batch.push(...statements.map((statement) => statement(args, filter)));
+        answers.push(batch.length - 1 - after);
+      }
+      if (batch.length === 0) return [];
+      const results = await driver.batch(batch);
+      return answers.flatMap((at) => idsOf(results[at]));
+    },
+  };
+}
+
+const idsOf = (rows: readonly SqlRow[] = []): string[] => rows.map((row) => row.thread_id as string);

@@ -1,0 +1,242 @@
+/** Changing the states of threads without a run. */
+import type { Ambient } from "../ambient.ts";
+import { collectedCheckpoints, type JobCheckpoints } from "../checkpoints.ts";
+import { ServiceError } from "../errors.ts";
+import {
+  type Command,
+  type GraphState,
+  type Send,
+  type StateRef,
+  StateRefused,
+  type StateUpdate,
+  type ThreadState,
+  type WireCheckpoint,
+} from "../executor.ts";
+import { type Reach, within } from "../filter.ts";
+import { type Json, type JsonObject, scalarsOf } from "../json.ts";
+import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage.ts";
+import { type CheckpointSelector, noCheckpoint, notFound, noting, type States } from "./read.ts";
+
+/** One change of a state, as a node would make it. */
+export interface StateChange {
+  /** A list: one after the other. Null or absent: no values, only what `as_node` leads to. */
+  readonly values?: JsonObject | readonly JsonObject[] | null;
+  readonly as_node?: string;
+  /** What it goes on from; a new branch begins there. Default: the head. */
+  readonly checkpoint?: CheckpointSelector;
+  readonly checkpoint_id?: string;
+}
+
+/** Updates that are made at once. */
+export interface Superstep {
+  readonly updates: readonly {
+    readonly values?: Json;
+    readonly command?: {
+      readonly update?: Json;
+      readonly resume?: Json;
+      readonly goto?: string | Send | readonly (string | Send)[] | null;
+    } | null;
+    readonly as_node: string;
+  }[];
+}
+
+/** The most supersteps of one thread. */
+export const MOST_SUPERSTEPS = 100;
+
+/** What `copy` asks before it makes the thread: gives the metadata that it is made with. */
+export type MayCopy = (copy: {
+  readonly thread_id: string;
+  readonly metadata: JsonObject;
+}) => Promise<{ readonly metadata: JsonObject }>;
+
+export interface Changes {
+  /**
+   * Adds a checkpoint. Errors: bad_request (no graph has run there), not_found (thread, graph or checkpoint), conflict (a run is
+   * active), invalid (the graph refuses it).
+   */
+  updateState(thread_id: string, change: StateChange, reach?: Reach): Promise<WireCheckpoint>;
+  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (what the service sets). */
+  patchState(thread_id: string, metadata: JsonObject, reach?: Reach): Promise<void>;
+  /** A thread of its own, with the metadata and all checkpoints of another. Errors: conflict (it is absent, or a run is active). */
+  copy(thread_id: string, may?: MayCopy, reach?: Reach): Promise<ThreadRow>;
+  /** Threads that are absent or have an active run are left alone. Gives those that were pruned. */
+  prune(thread_ids: readonly string[], strategy?: PruneStrategy, reach?: Reach): Promise<readonly string[]>;
+  /** The state that these steps make on a thread that is to be. Errors: invalid. */
+  opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
+}
+
+export interface ChangeOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly ambient: Ambient;
+  readonly states: States;
+}
+
+export function createChanges({ storage, scope, ambient, states }: ChangeOptions): Changes {
+  const collected = (thread_id: string, head: string | null): JobCheckpoints =>
+    collectedCheckpoints({ storage, scope, thread_id, head, now: () => ambient.now() });
+
+  /** Throws what the store throws; whatever else goes wrong is the caller's. */
+  async function changed(
+    graph: GraphState,
+    graph_id: string,
+    at: StateRef,
+    steps: readonly (readonly StateUpdate[])[],
+    checkpoints: JobCheckpoints,
+    metadata: JsonObject,
+  ): Promise<{ readonly checkpoint: { ns: string; checkpoint_id: string }; readonly state: ThreadState }> {
+    if (!graph.update) throw new ServiceError("invalid", `The states of graph ${graph_id} are changed by runs alone`);
+    const { noted, failed } = noting(checkpoints);
+    try {
+      return await graph.update(at, graph_id, steps, noted, { metadata, ambient });
+    } catch (error) {
+      if (failed()) throw error instanceof StateRefused ? error.cause : error;
+      if (!(error instanceof StateRefused)) throw error;
+      throw new ServiceError("invalid", error.message, { cause: error });
+    }
+  }
+
+  /** The graph of the checkpoint, where it is hosted; else that of the thread. */
+  function graphOf(row: ThreadRow, checkpoint: JsonObject | undefined): readonly [string, GraphState] {
+    const written = checkpoint?.graph_id;
+    if (typeof written === "string") {
+      const graph = states.of(written);
+      if (graph) return [written, graph];
+    }
+    const graph_id = row.graph_id ?? row.metadata.graph_id;
+    if (typeof graph_id !== "string") {
+      throw new ServiceError(
+        "bad_request",
+        `Thread ${row.thread_id} has no graph: run one on it, or set metadata.graph_id`,
+      );
+    }
+    const graph = states.of(graph_id);
+    if (!graph) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+    return [graph_id, graph];
+  }
+
+  return {
+    async updateState(thread_id, change, reach) {
+      const { values = null, as_node, checkpoint } = change;
+      const ns = checkpoint?.checkpoint_ns ?? "";
+      const checkpoint_id = checkpoint?.checkpoint_id ?? change.checkpoint_id;
+      const update = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
+      for (;;) {
+        const row = await states.visible(thread_id, reach);
+        if (row.status === "busy") throw busy(thread_id);
+        const checkpoints = collected(row.thread_id, row.head);
+        const stored = await checkpoints.get({ ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) });
+        const [graph_id, graph] = graphOf(row, stored?.metadata);
+        if (!stored && (checkpoint_id !== undefined || ns !== "")) {
+          throw noCheckpoint(thread_id, checkpoint_id ?? `in ${ns}`);
+        }
+        const at = { thread_id: row.thread_id, ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
+        const { assistant_id } = row.metadata;
+        const metadata = {
+          graph_id,
+          thread_id: row.thread_id,
+          ...(typeof assistant_id === "string" ? { assistant_id } : {}),
+        };
+        const { checkpoint: made, state } = await changed(graph, graph_id, at, [[update]], checkpoints, metadata);
+        const head = made.ns === "" ? made.checkpoint_id : row.head;
+        if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
+        const outcome = await storage.writeState(
+          within(scope, reach),
+          row.thread_id,
+          { graph_id, progress: checkpoints.take(), head, scalars: scalarsOf(state.values), seen_head: row.head },
+          ambient.now(),
+        );
+        if (outcome === "busy") throw busy(thread_id);
+        if (outcome === "not_found") throw notFound(thread_id);
+        if (outcome === "written") {
+          const { checkpoint_id } = made;
+          return { thread_id: row.thread_id, checkpoint_ns: made.ns, checkpoint_id, checkpoint_map: null };
+        }
+      }
+    },
+    async patchState(thread_id, metadata, reach) {
+      const set = Object.keys(metadata).find((name) => RESERVED.has(name));
+      if (set !== undefined) throw new ServiceError("invalid", `metadata.${set}: is set by the service`);
+      const row = await states.visible(thread_id, reach);
+      const checkpoint_id = await states.headOf(row);
+      const at = checkpoint_id === null ? null : { ns: "", checkpoint_id };
+      if (!at || !(await storage.annotateCheckpoint(within(scope, reach), row.thread_id, at, metadata))) {
+        throw new ServiceError("not_found", `Thread ${thread_id} has no state yet`);
+      }
+    },
+    async copy(thread_id, may = async (copy) => copy, reach) {
+      const absent = new ServiceError("conflict", `Thread ${thread_id} not found: there is nothing to copy`);
+      for (;;) {
+        const row = await states.visible(thread_id, reach).catch((error: unknown) => {
+          throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
+        });
+        if (row.status === "busy") throw busy(thread_id);
+        const copy = ambient.uuid();
+        // Some servers name the thread there.
+        const own: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
+        const { metadata } = await may({ thread_id: copy, metadata: { ...row.metadata, ...own } });
+        const outcome = await storage.copyThread(
+          within(scope, reach),
+          { from: row.thread_id, seen_revision: row.revision, thread_id: copy, metadata },
+          ambient.now(),
+        );
+        if (outcome.kind === "copied") return outcome.thread;
+        if (outcome.kind === "busy") throw busy(thread_id);
+        if (outcome.kind === "not_found") throw absent;
+      }
+    },
+    prune: (thread_ids, strategy = "delete", reach) =>
+      storage.pruneThreads(
+        within(scope, reach),
+        [...new Set(thread_ids.map((id) => id.toLowerCase()))],
+        strategy,
+        ambient.now(),
+      ),
+    async opening(thread_id, about, supersteps) {
+      if (supersteps.length > MOST_SUPERSTEPS) {
+        throw new ServiceError("invalid", `supersteps: must be at most ${MOST_SUPERSTEPS}`);
+      }
+      const { graph_id, assistant_id } = about;
+      const graph = typeof graph_id === "string" ? states.of(graph_id) : null;
+      if (!graph || typeof graph_id !== "string") {
+        throw new ServiceError("invalid", "supersteps: need metadata.graph_id, the id of a graph of this server");
+      }
+      const checkpoints = collected(thread_id, null);
+      const steps = supersteps.map(({ updates }) => updates.map(updateOf));
+      const metadata = { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
+      const at = { thread_id, ns: "" };
+      const { checkpoint, state } = await changed(graph, graph_id, at, steps, checkpoints, metadata);
+      const scalars = scalarsOf(state.values);
+      return { graph_id, progress: checkpoints.take(), head: checkpoint.checkpoint_id, scalars };
+    },
+  };
+}
+
+/** What the service itself says of a checkpoint. */
+const RESERVED: ReadonlySet<string> = new Set([
+  "source",
+  "step",
+  "parents",
+  "run_id",
+  "thread_id",
+  "graph_id",
+  "assistant_id",
+]);
+
+const busy = (thread_id: string): ServiceError =>
+  new ServiceError(
+    "conflict",
+    `Thread ${thread_id} is already running a task: its state can be changed when that has ended`,
+  );
+
+function updateOf({ values = null, command, as_node }: Superstep["updates"][number]): StateUpdate {
+  if (!command) return { values, as_node };
+  const { update, resume, goto } = command;
+  const targets = goto === null || goto === undefined ? [] : ([goto].flat() as (string | Send)[]);
+  const given: Command = {
+    ...(resume === undefined ? {} : { resume }),
+    ...(update === undefined || update === null ? {} : { update }),
+    ...(targets.length > 0 ? { goto: targets } : {}),
+  };
+  return { values, as_node, command: given };
+}

@@ -1,0 +1,190 @@
+/** Threads: conversations whose state persists, reading that state and changing it. */
+import type { Ambient } from "../ambient.ts";
+import type { PageOf } from "../assistants.ts";
+import { ServiceError } from "../errors.ts";
+import type { Events, FrameReader } from "../events.ts";
+import type { Executor, ThreadState, WireCheckpoint } from "../executor.ts";
+import { permits, type Reach, within } from "../filter.ts";
+import type { JsonObject } from "../json.ts";
+import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadTtl } from "../storage.ts";
+import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "../thread-stream.ts";
+import { createChanges, type MayCopy, type StateChange, type Superstep } from "./change.ts";
+import { type CheckpointSelector, createStates, type HistoryQuery, notFound, type States } from "./read.ts";
+import { createSearches, type ThreadFilter, type ThreadSearch } from "./search.ts";
+import { type Extra, storedTtl, type Thread, type TimeToLive, withoutState } from "./thread.ts";
+
+export { type MayCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
+export { MOST_PATHS } from "./extract.ts";
+export { type CheckpointSelector, type HistoryQuery, StateUnreadable } from "./read.ts";
+export type { ThreadFilter, ThreadSearch } from "./search.ts";
+export { type Extra, LONGEST_TTL, type ShownTtl, storedTtl, type Thread, type TimeToLive } from "./thread.ts";
+
+export interface ThreadCreate {
+  readonly thread_id?: string;
+  readonly metadata?: JsonObject;
+  readonly if_exists?: "raise" | "do_nothing";
+  /** Its state, made of updates by the graph that `metadata.graph_id` names. */
+  readonly supersteps?: readonly Superstep[];
+  /** A number: minutes, after which it is deleted. Default: `checkpointer.ttl`. */
+  readonly ttl?: number | TimeToLive;
+}
+
+export interface ThreadPatch {
+  readonly metadata?: JsonObject;
+  readonly ttl?: number | TimeToLive;
+}
+
+export interface Threads {
+  /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail: there is no thread then). */
+  create(request?: ThreadCreate, reach?: Reach): Promise<Thread>;
+  /** Errors: not_found. */
+  get(thread_id: string, options?: { readonly include?: readonly Extra[] }, reach?: Reach): Promise<Thread>;
+  /** Merges metadata shallowly. Errors: not_found. */
+  update(thread_id: string, patch: ThreadPatch, reach?: Reach): Promise<Thread>;
+  /** Runs and checkpoints go too; active runs are stopped. Errors: not_found. */
+  delete(thread_id: string, reach?: Reach): Promise<void>;
+  /** A thread of its own with the metadata and all checkpoints of this one. Errors: conflict (it is absent, or a run is active). */
+  copy(thread_id: string, may?: MayCopy, reach?: Reach): Promise<Thread>;
+  /** Threads that are absent or have an active run are left alone. Gives how many were pruned. Default: `delete`. */
+  prune(thread_ids: readonly string[], strategy?: PruneStrategy, reach?: Reach): Promise<number>;
+  /** Errors: invalid (a path of `extract`). */
+  search(query?: ThreadSearch, reach?: Reach): Promise<PageOf<Partial<Thread>>>;
+  count(query?: ThreadFilter, reach?: Reach): Promise<number>;
+  /** While a run is active, its newest state. Errors: not_found. */
+  state(thread_id: string, options?: { readonly subgraphs?: boolean }, reach?: Reach): Promise<ThreadState>;
+  /** Errors: not_found (thread or checkpoint). */
+  stateAt(
+    thread_id: string,
+    checkpoint: CheckpointSelector,
+    options?: { readonly subgraphs?: boolean },
+    reach?: Reach,
+  ): Promise<ThreadState>;
+  /**
+   * Changes the state as a node of the graph would. Gives the checkpoint that it made. Errors: bad_request (no graph has run
+   * there), not_found (thread, graph or checkpoint), conflict (a run is active), invalid (the graph refuses it).
+   */
+  updateState(thread_id: string, change: StateChange, reach?: Reach): Promise<WireCheckpoint>;
+  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (what the service sets). */
+  patchState(thread_id: string, metadata: JsonObject, reach?: Reach): Promise<void>;
+  /** Newest first. Errors: not_found. */
+  history(thread_id: string, query?: HistoryQuery, reach?: Reach): Promise<readonly ThreadState[]>;
+  /**
+   * The frames of its runs, over many of them, until the reader leaves, the thread is deleted or the service stops. Errors:
+   * not_found.
+   */
+  stream(thread_id: string, query?: ThreadStreamQuery, reach?: Reach): Promise<FrameReader>;
+}
+
+export interface ThreadOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+  readonly events: Events;
+  /** What new threads get where nothing else is said. */
+  readonly ttl?: ThreadTtl;
+  /** Frames of a run after an id, whoever executes it. */
+  readonly read: ThreadStreamOptions["read"];
+  /** A thread is deleted with these active runs: whoever executes or reads them must learn it. */
+  onDeleted(run_ids: readonly string[]): void;
+}
+
+/** What the other nouns use of threads. */
+export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current"> {
+  /** Prunes threads whose time is over. Gives how many there were: call again while it is not 0. */
+  expire(limit: number): Promise<number>;
+}
+
+export function createThreads(options: ThreadOptions): ThreadDirectory {
+  const { storage, scope, ambient, events } = options;
+  const states = createStates(options);
+  const changes = createChanges({ storage, scope, ambient, states });
+  const { visible, current } = states;
+
+  async function toThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
+    return { ...withoutState(row, include), values: (await current(row))?.values ?? null };
+  }
+
+  const ttlOf = (ttl: number | TimeToLive | undefined): ThreadTtl | undefined =>
+    ttl === undefined ? undefined : storedTtl(typeof ttl === "number" ? { ttl } : ttl);
+
+  /** Readers of these threads look whether they are still there. */
+  function pruned(thread_ids: readonly string[]): void {
+    for (const thread_id of thread_ids) events.announce(thread_id);
+  }
+
+  return {
+    visible,
+    current,
+    ...createSearches(storage, scope, states),
+    async create(request = {}, reach) {
+      const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
+      const thread_id = (request.thread_id ?? ambient.uuid()).toLowerCase();
+      const ttl = ttlOf(request.ttl) ?? options.ttl;
+      const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
+      const outcome = await storage.createThread(
+        scope,
+        { thread_id, metadata, config: {}, hidden: false, ...(ttl ? { ttl } : {}), ...(state ? { state } : {}) },
+        ambient.now(),
+      );
+      if (outcome.kind === "created") return await toThread(outcome.thread);
+      // One that is hidden from the caller is somebody else's, whatever they ask for.
+      const { hidden, metadata: its } = outcome.thread;
+      if (if_exists === "raise" || hidden || !permits(reach?.filter, its)) {
+        throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
+      }
+      return await toThread(outcome.thread);
+    },
+    get: async (thread_id, { include } = {}, reach) => toThread(await visible(thread_id, reach), include),
+    async update(thread_id, patch, reach) {
+      const ttl = ttlOf(patch.ttl);
+      await visible(thread_id, reach);
+      const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => ({
+        metadata: { ...thread.metadata, ...patch.metadata },
+        ...(ttl ? { ttl } : {}),
+      });
+      const row = await storage.updateThread(within(scope, reach), thread_id.toLowerCase(), next, ambient.now());
+      if (!row) throw notFound(thread_id);
+      return await toThread(row);
+    },
+    async delete(thread_id, reach) {
+      const row = await visible(thread_id, reach);
+      const active = (
+        await Promise.all(
+          (["pending", "running"] as const).map((status) =>
+            storage.listRuns(scope, row.thread_id, { status, limit: 1000, offset: 0 }),
+          ),
+        )
+      ).flat();
+      if (!(await storage.deleteThread(within(scope, reach), row.thread_id))) throw notFound(thread_id);
+      options.onDeleted(active.map((run) => run.run_id));
+      events.announce(row.thread_id);
+    },
+    async copy(thread_id, may, reach) {
+      return await toThread(await changes.copy(thread_id, may, reach));
+    },
+    async prune(thread_ids, strategy, reach) {
+      const gone = await changes.prune(thread_ids, strategy, reach);
+      pruned(gone);
+      return gone.length;
+    },
+    async expire(limit) {
+      const gone = await storage.expireThreads(scope, ambient.now(), limit);
+      pruned(gone);
+      return gone.length;
+    },
+    state: async (thread_id, { subgraphs } = {}, reach) =>
+      await states.at(await visible(thread_id, reach), {}, subgraphs),
+    stateAt: async (thread_id, checkpoint, { subgraphs } = {}, reach) =>
+      await states.at(await visible(thread_id, reach), checkpoint, subgraphs),
+    updateState: changes.updateState,
+    patchState: changes.patchState,
+    history: async (thread_id, query, reach) => await states.history(await visible(thread_id, reach), query),
+    async stream(thread_id, query = {}, reach) {
+      const row = await visible(thread_id, reach);
+      // What a run that goes on has done so far is not what the last one left.
+      const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
+      return await threadStream({ ...options, state }, row.thread_id, query);
+    },
+  };
+}

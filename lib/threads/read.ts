@@ -1,0 +1,188 @@
+/** Reading the states of threads. */
+import type { Ambient } from "../ambient.ts";
+import { recordedState, storedCheckpoints } from "../checkpoints.ts";
+import { ServiceError } from "../errors.ts";
+import type { CheckpointReader, Executor, GraphState, StateRef, StoredCheckpoint, ThreadState } from "../executor.ts";
+import { type Reach, within } from "../filter.ts";
+import type { JsonObject } from "../json.ts";
+import type { Scope, Storage, ThreadRow } from "../storage.ts";
+
+/** Which checkpoint of a thread. */
+export interface CheckpointSelector {
+  readonly checkpoint_id?: string;
+  readonly checkpoint_ns?: string;
+}
+
+export interface HistoryQuery {
+  /** Default 10. */
+  readonly limit?: number;
+  readonly before?: string;
+  readonly metadata?: JsonObject;
+  /** With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: that one alone. */
+  readonly checkpoint?: CheckpointSelector;
+}
+
+/** A graph could not read a state that is stored. What the store says when it fails comes as it is. */
+export class StateUnreadable extends Error {
+  override readonly name = "StateUnreadable";
+}
+
+export interface StateOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+}
+
+export interface States {
+  /** The row, if callers may see it; errors: not_found. */
+  visible(thread_id: string, reach?: Reach): Promise<ThreadRow>;
+  /** The root checkpoint of the newest state. While a run is active: its newest. */
+  headOf(row: ThreadRow): Promise<string | null>;
+  /** The state at the head; null before the first run. Errors: StateUnreadable. */
+  current(row: ThreadRow): Promise<ThreadState | null>;
+  /** The same for searches: one thread that its graph cannot read does not hide the others. */
+  readable(row: ThreadRow): Promise<ThreadState | null>;
+  /** Errors: not_found, StateUnreadable. */
+  at(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
+  /** Newest first. */
+  history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;
+  /** What reads and changes the states of a graph: null for one that is not hosted. */
+  of(graph_id: string): GraphState | null;
+}
+
+export function createStates({ storage, scope, executor, ambient }: StateOptions): States {
+  const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
+  const of = (graph_id: string): GraphState | null =>
+    hosted.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
+
+  async function visible(thread_id: string, reach?: Reach): Promise<ThreadRow> {
+    const row = await storage.getThread(within(scope, reach), thread_id.toLowerCase());
+    if (!row || (row.hidden && row.status !== "busy")) throw notFound(thread_id);
+    return row;
+  }
+
+  async function headOf(row: ThreadRow): Promise<string | null> {
+    if (row.running === null) return row.head;
+    const newest = await storage.getCheckpoint(scope, row.thread_id, { ns: "", run_id: row.running });
+    return newest?.checkpoint_id ?? row.head;
+  }
+
+  /** What a running run has stored goes when it is rolled back, also while it is read: then the thread is read again. */
+  async function whole<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
+    const answer = read(row);
+    await answer.catch(() => {});
+    if (row.running === null || (await storage.getRun(scope, row.running))) return await answer;
+    const now = await storage.getThread(scope, row.thread_id);
+    return now ? await whole(now, read) : await answer;
+  }
+
+  /** A thread may have been run by several graphs: each checkpoint is read by the one that wrote it. */
+  async function stateFrom(at: StateRef, reader: CheckpointReader, subgraphs = false): Promise<ThreadState | null> {
+    const stored = await reader.get(at);
+    if (!stored) return null;
+    const { graph_id } = stored.metadata;
+    const graph = (typeof graph_id === "string" && of(graph_id)) || recordedState;
+    // A graph may fail on what its last step has left to be applied. Asked for by its id, a state is read without that.
+    const places = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
+    let failure: unknown;
+    for (const place of places) {
+      const { noted, failed } = noting(reader);
+      try {
+        return await graph.get(place, noted, { subgraphs });
+      } catch (error) {
+        if (failed()) throw error;
+        failure = error;
+      }
+    }
+    throw new StateUnreadable("The state could not be read", { cause: failure });
+  }
+
+  const current = (row: ThreadRow): Promise<ThreadState | null> =>
+    whole(row, async (row) => {
+      const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
+      return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader);
+    });
+
+  return {
+    visible,
+    headOf,
+    current,
+    of,
+    async readable(row) {
+      try {
+        return await current(row);
+      } catch (error) {
+        if (!(error instanceof StateUnreadable)) throw error;
+        ambient.log({ level: "error", message: "a thread's state could not be read", thread_id: row.thread_id, error });
+        return null;
+      }
+    },
+    async at({ thread_id, ...rest }, { checkpoint_id, checkpoint_ns = "" }, subgraphs = false) {
+      const named = checkpoint_id === undefined ? {} : { checkpoint_id };
+      const state = await whole({ thread_id, ...rest }, async (row) => {
+        const reader = storedCheckpoints(storage, scope, thread_id, await headOf(row));
+        return await stateFrom({ thread_id, ns: checkpoint_ns, ...named }, reader, subgraphs);
+      });
+      if (state) return state;
+      if (checkpoint_id === undefined) return EMPTY_STATE;
+      throw noCheckpoint(thread_id, checkpoint_id);
+    },
+    history: (row, { limit = 10, before, metadata, checkpoint = {} } = {}) =>
+      whole(row, async ({ thread_id }) => {
+        const reader = storedCheckpoints(storage, scope, thread_id, null);
+        const { checkpoint_id, checkpoint_ns: ns = "" } = checkpoint;
+        const one = checkpoint_id === undefined ? null : await reader.get({ ns, checkpoint_id });
+        const found: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
+          checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : one ? [one] : [];
+        const states: ThreadState[] = [];
+        for await (const { ns, checkpoint_id } of found) {
+          const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader);
+          if (state) states.push(state);
+        }
+        return states;
+      }),
+  };
+}
+
+export const notFound = (thread_id: string): ServiceError =>
+  new ServiceError("not_found", `Thread ${thread_id} not found`);
+
+export const noCheckpoint = (thread_id: string, checkpoint_id: string): ServiceError =>
+  new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
+
+/** The reader, and whether one of its calls has failed since. */
+export function noting<Reader extends CheckpointReader>(
+  reader: Reader,
+): { readonly noted: Reader; readonly failed: () => boolean } {
+  let failed = false;
+  const note = (error: unknown): never => {
+    failed = true;
+    throw error;
+  };
+  return {
+    failed: () => failed,
+    noted: {
+      ...reader,
+      get: (at) => reader.get(at).catch(note),
+      async *list(at) {
+        try {
+          yield* reader.list(at);
+        } catch (error) {
+          note(error);
+        }
+      },
+    },
+  };
+}
+
+const EMPTY_STATE: ThreadState = {
+  values: {},
+  next: [],
+  tasks: [],
+  metadata: null,
+  created_at: null,
+  checkpoint: null,
+  parent_checkpoint: null,
+  interrupts: [],
+};

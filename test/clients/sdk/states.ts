@@ -1,0 +1,570 @@
+/** Changing states without a run: updates, branches, copies, pruning, threads that begin with a state and threads that end. */
+import assert from "node:assert/strict";
+import type { Checkpoint, Client, ThreadState } from "langgraph-sdk-2";
+import { isObject, type Json, type JsonObject } from "../../../lib/json.ts";
+import {
+  ABSENT,
+  aThread,
+  type Bench,
+  collect,
+  contents,
+  contentsOrNone,
+  FAMILIES,
+  human,
+  interruptsOf,
+  messagesOf,
+  messagesOrNone,
+  refused,
+  type Suite,
+} from "./bench.ts";
+
+const message = (content: string, id: string): JsonObject => ({ role: "user", content, id });
+const idOf = (state: ThreadState): string => String(state.checkpoint.checkpoint_id);
+const sourceOf = (state: ThreadState): unknown => (state.metadata as JsonObject).source;
+const parentOf = (state: ThreadState): string | undefined => state.parent_checkpoint?.checkpoint_id ?? undefined;
+
+/** Without the SDK: what not every release of it sends. */
+async function asked(
+  { send }: Bench,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<{ readonly status: number; readonly body: Json }> {
+  const response = await send(path, {
+    method,
+    headers: { "content-type": "application/json" },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  return { status: response.status, body: text === "" ? null : (JSON.parse(text) as Json) };
+}
+
+async function detail(answer: ReturnType<typeof asked>, status: number, text: RegExp): Promise<void> {
+  const { status: given, body } = await answer;
+  assert.equal(given, status, JSON.stringify(body));
+  assert.match(String((body as JsonObject).detail), text);
+}
+
+/** A thread whose first message has the id `m1`, with its answer. */
+async function aTalk(client: Client, graph: string): Promise<string> {
+  const id = await aThread(client);
+  await client.runs.wait(id, graph, { input: { messages: [message("hi", "m1")] } });
+  return id;
+}
+
+export function states({ describe, it, name, bench }: Suite): void {
+  for (const { kind, graph, node, wait } of FAMILIES) {
+    describe(`${name}: a state of a ${kind}`, () => {
+      it("is changed as a node would, and gone on from", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aTalk(client, graph);
+        const before = await client.threads.getState(id);
+        const made = (await client.threads.updateState(id, {
+          values: { messages: [message("edited", "m1")] },
+          asNode: node,
+        })) as unknown as { checkpoint: Checkpoint; configurable: Checkpoint };
+        assert.deepEqual(Object.keys(made.checkpoint), ["thread_id", "checkpoint_ns", "checkpoint_id"]);
+        assert.deepEqual(made.configurable, made.checkpoint);
+        const state = await client.threads.getState(id);
+        assert.equal(idOf(state), made.checkpoint.checkpoint_id);
+        assert.ok(idOf(state) > idOf(before), "ids sort by age");
+        assert.equal(parentOf(state), idOf(before));
+        assert.deepEqual(contents(state.values), ["edited", "You said: hi"]);
+        assert.deepEqual(state.next, []);
+        const about = state.metadata as JsonObject;
+        const thread = await client.threads.get(id);
+        const { graph_id, assistant_id } = thread.metadata as JsonObject;
+        assert.deepEqual(
+          [about.source, about.step, about.graph_id, about.assistant_id, about.thread_id],
+          ["update", Number((before.metadata as JsonObject).step) + 1, graph_id, assistant_id, id],
+        );
+        assert.deepEqual(contents(thread.values), ["edited", "You said: hi"]);
+        const found = await client.threads.search({ values: { messages: [{ id: "m1", content: "edited" }] } });
+        assert.deepEqual(
+          found.map(({ thread_id }) => thread_id),
+          [id],
+        );
+        const values = await client.runs.wait(id, graph, { input: human("more") });
+        assert.deepEqual(contents(values), ["edited", "You said: hi", "more", "You said: more"]);
+      });
+
+      it("is forked from an earlier checkpoint, and both branches show", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aTalk(client, graph);
+        const first = (await client.threads.getHistory(id)).find((state) => state.next.includes(node));
+        assert.ok(first);
+        for (const place of [{ checkpointId: idOf(first) }, { checkpoint: first.checkpoint }]) {
+          await client.threads.updateState(id, {
+            values: { messages: [message("instead", "m1")] },
+            asNode: "__start__",
+            ...place,
+          });
+          const state = await client.threads.getState(id);
+          assert.equal(parentOf(state), idOf(first));
+          assert.deepEqual([contents(state.values), state.next], [["instead"], [node]]);
+          const values = await client.runs.wait(id, graph, { input: null });
+          assert.deepEqual(contents(values), ["instead", "You said: instead"]);
+        }
+        const history = await client.threads.getHistory(id);
+        assert.equal(history.filter((state) => parentOf(state) === idOf(first)).length, 3);
+        assert.deepEqual(history.map(idOf).toSorted().toReversed(), history.map(idOf));
+      });
+
+      it("takes lists of values, removals, and values that name no node", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aTalk(client, graph);
+        const answer = messagesOf((await client.threads.getState(id)).values)[1]?.id;
+        const values = [{ messages: [message("one", "m2")] }, { messages: [message("two", "m3")] }];
+        await client.threads.updateState(id, { values: values as never, asNode: "__start__" });
+        const state = await client.threads.getState(id);
+        assert.deepEqual(contents(state.values), ["hi", "You said: hi", "one", "two"]);
+        assert.deepEqual(state.next, [node]);
+        await client.threads.updateState(id, { values: { messages: [{ type: "remove", id: answer }] } });
+        assert.deepEqual(contents((await client.threads.getState(id)).values), ["hi", "one", "two"]);
+        const gone = { messages: [{ type: "remove", id: "nobody" }] };
+        await refused(client.threads.updateState(id, { values: gone }), 422, /nobody/);
+        await client.threads.updateState(id, { values: null as never, asNode: "__end__" });
+        const ended = await client.threads.getState(id);
+        assert.deepEqual([contents(ended.values), ended.next], [["hi", "one", "two"], []]);
+        await client.threads.updateState(id, { values: null as never, asNode: "__copy__" });
+        const copy = await client.threads.getState(id);
+        assert.deepEqual([sourceOf(copy), copy.values, parentOf(copy)], ["fork", ended.values, parentOf(ended)]);
+        await client.threads.updateState(id, { values: human("input"), asNode: "__input__" });
+        assert.equal(sourceOf(await client.threads.getState(id)), "input");
+        assert.equal(contents(await client.runs.wait(id, graph, { input: null })).at(-1), "You said: input");
+      });
+
+      it("is refused where it cannot be", async () => {
+        await using at = await bench();
+        const { client, gates } = at;
+        const bare = await aThread(client);
+        await refused(client.threads.updateState(bare, { values: { a: 1 } }), 400, /no graph/);
+        await refused(client.threads.updateState(ABSENT, { values: { a: 1 } }), 404, /not found/);
+        const named = await client.threads.create({ graphId: graph });
+        await client.threads.updateState(named.thread_id, { values: human("first") });
+        const opened = await client.threads.getState(named.thread_id);
+        assert.deepEqual([contents(opened.values), opened.next], [["first"], [node]]);
+
+        const id = await aTalk(client, graph);
+        const before = await client.threads.getHistory(id);
+        await refused(client.threads.updateState(id, { values: {}, asNode: "nobody" }), 422, /nobody/);
+        const checkpointId = "1f000000-0000-6000-8000-000000000000";
+        await refused(client.threads.updateState(id, { values: {}, checkpointId }), 404, /no checkpoint/);
+        await detail(asked(at, "POST", `/threads/${id}/state`, { values: 5 }), 422, /^values: /);
+        assert.deepEqual(await client.threads.getHistory(id), before);
+
+        const busy = await aThread(client);
+        const run = await client.runs.create(busy, wait, { input: human("text") });
+        await gates.reached("text");
+        await refused(client.threads.updateState(busy, { values: {} }), 409, /already running a task/);
+        await refused(client.threads.copy(busy), 409, /already running a task/);
+        assert.deepEqual((await asked(at, "POST", "/threads/prune", { thread_ids: [busy] })).body, { pruned_count: 0 });
+        gates.open("text");
+        await client.runs.join(busy, run.run_id);
+      });
+
+      it("carries notes on its newest checkpoint", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aTalk(client, graph);
+        const { metadata } = await client.threads.getState(id);
+        await client.threads.patchState(id, { color: "red", size: { w: 1 } });
+        await client.threads.patchState(id, { size: { h: 2 } });
+        const noted = (await client.threads.getState(id)).metadata as JsonObject;
+        assert.deepEqual(noted, { ...(metadata as JsonObject), color: "red", size: { h: 2 } });
+        const found = await client.threads.getHistory(id, { metadata: { color: "red" } });
+        assert.equal(found.length, 1);
+        await refused(client.threads.patchState(await aThread(client), { a: 1 }), 404, /no state/);
+        await refused(client.threads.patchState(id, { graph_id: "x" }), 422, /metadata.graph_id/);
+      });
+
+      it("goes with all its past into a copy, which is a thread of its own", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aTalk(client, graph);
+        await client.threads.update(id, { metadata: { owner: "ann" } });
+        const source = await client.threads.get(id);
+        const copy = await client.threads.copy(id);
+        assert.notEqual(copy.thread_id, id);
+        assert.deepEqual([copy.status, copy.metadata, copy.values], ["idle", source.metadata, source.values]);
+        assert.deepEqual(await client.threads.get(copy.thread_id), copy);
+        const past = await client.threads.getHistory(id);
+        const its = await client.threads.getHistory(copy.thread_id);
+        assert.deepEqual(its.map(idOf), past.map(idOf));
+        assert.deepEqual(
+          its.map(({ values, next }) => [values, next]),
+          past.map(({ values, next }) => [values, next]),
+        );
+        assert.ok(its.every(({ checkpoint }) => checkpoint.thread_id === copy.thread_id));
+        assert.deepEqual(await client.runs.list(copy.thread_id), []);
+        const values = await client.runs.wait(copy.thread_id, graph, { input: human("more") });
+        assert.equal(contents(values).length, 4);
+        assert.equal(contents((await client.threads.getState(id)).values).length, 2);
+        await client.threads.delete(id);
+        assert.equal(contents((await client.threads.getState(copy.thread_id)).values).length, 4);
+        await refused(client.threads.copy(ABSENT), 409, /not found/);
+      });
+
+      it("is pruned to its newest, or goes", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const [kept, gone] = [await aTalk(client, graph), await aTalk(client, graph)];
+        await client.runs.wait(kept, graph, { input: human("more") });
+        const newest = await client.threads.getState(kept);
+        const prune = async (body: object): Promise<Json> => (await asked(at, "POST", "/threads/prune", body)).body;
+        assert.deepEqual(await prune({ thread_ids: [kept, ABSENT], strategy: "keep_latest" }), { pruned_count: 1 });
+        const history = await client.threads.getHistory(kept);
+        assert.deepEqual(history.map(idOf), [idOf(newest)]);
+        assert.deepEqual(history[0]?.values, newest.values);
+        const values = await client.runs.wait(kept, graph, { input: human("last") });
+        assert.equal(contents(values).length, 6);
+        assert.deepEqual(await prune({ thread_ids: [gone, gone] }), { pruned_count: 1 });
+        await refused(client.threads.get(gone), 404, /not found/);
+        assert.deepEqual(await prune({ thread_ids: [] }), { pruned_count: 0 });
+      });
+
+      it("is what a new thread begins with", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const supersteps = [
+          { updates: [{ values: { messages: [message("one", "m1")] }, asNode: "__start__" }] },
+          { updates: [{ values: { messages: [{ role: "assistant", content: "two", id: "m2" }] }, asNode: node }] },
+        ];
+        const thread = await client.threads.create({ graphId: graph, metadata: { owner: "ann" }, supersteps });
+        assert.deepEqual(thread.metadata, { owner: "ann", graph_id: graph });
+        assert.deepEqual(contents(thread.values), ["one", "two"]);
+        const history = await client.threads.getHistory(thread.thread_id);
+        assert.deepEqual(
+          history.map((state) => [contents(state.values), state.next]),
+          [
+            [["one", "two"], []],
+            [["one"], [node]],
+          ],
+        );
+        const values = await client.runs.wait(thread.thread_id, graph, { input: human("three") });
+        assert.deepEqual(contents(values), ["one", "two", "three", "You said: three"]);
+        const before = await client.threads.count();
+        const stranger = [{ updates: [{ values: {}, asNode: "nobody" }] }];
+        await refused(client.threads.create({ graphId: graph, supersteps: stranger }), 422, /nobody/);
+        await refused(client.threads.create({ graphId: "nothing", supersteps }), 422, /graph_id/);
+        await refused(client.threads.create({ supersteps }), 422, /graph_id/);
+        const many = Array.from({ length: 101 }, () => supersteps[0] as (typeof supersteps)[0]);
+        await refused(client.threads.create({ graphId: graph, supersteps: many }), 422, /at most 100/);
+        assert.equal(await client.threads.count(), before);
+        const again = { threadId: thread.thread_id, graphId: graph, supersteps };
+        await refused(client.threads.create(again), 409, /exists/);
+        const same = await client.threads.create({ ...again, ifExists: "do_nothing" });
+        assert.equal(contents(same.values).length, 4);
+      });
+
+      it("branches when a message is edited, and when an answer is made again", async () => {
+        await using at = await bench();
+        const { client } = at;
+        const id = await aTalk(client, graph);
+        const holding = (history: ThreadState[], wanted: string): ThreadState =>
+          history.findLast((state) => messagesOrNone(state.values).some((one) => one.id === wanted)) as ThreadState;
+        const from = (checkpoint: Checkpoint | null | undefined): Omit<Checkpoint, "thread_id"> => {
+          assert.ok(checkpoint);
+          const { thread_id: _, ...rest } = checkpoint;
+          return rest;
+        };
+        const first = holding(await client.threads.getHistory(id), "m1");
+        const edited = await client.runs.wait(id, graph, {
+          input: { messages: [message("edited", "m1")] },
+          checkpoint: from(first.parent_checkpoint),
+        });
+        assert.deepEqual(contents(edited), ["edited", "You said: edited"]);
+        const [, answer] = messagesOf(edited);
+        const told = holding(await client.threads.getHistory(id), String(answer?.id));
+        const again = await client.runs.wait(id, graph, { checkpoint: from(told.parent_checkpoint) });
+        assert.deepEqual(contents(again), ["edited", "You said: edited"]);
+        assert.notEqual(messagesOf(again)[1]?.id, answer?.id);
+        const history = await client.threads.getHistory(id, { limit: 50 });
+        const leaves = history.filter((state) => !history.some((other) => parentOf(other) === idOf(state)));
+        assert.deepEqual(leaves.map((state) => contentsOrNone(state.values)[0]).toSorted(), ["edited", "edited", "hi"]);
+        assert.deepEqual((await client.threads.getState(id)).values, again);
+      });
+    });
+  }
+
+  describe(`${name}: the past of a thread`, () => {
+    it("is read from a checkpoint on, by metadata, and in part", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aTalk(client, "chat");
+      const history = await client.threads.getHistory(id);
+      const [newest, middle, oldest] = history as [ThreadState, ThreadState, ThreadState];
+      const before = { configurable: { checkpoint_id: idOf(newest) } };
+      assert.deepEqual((await client.threads.getHistory(id, { before })).map(idOf), [idOf(middle), idOf(oldest)]);
+      const inputs = await client.threads.getHistory(id, { metadata: { source: "input" } });
+      assert.deepEqual(inputs.map(idOf), [idOf(oldest)]);
+      const { thread_id: _, ...checkpoint } = middle.checkpoint;
+      assert.deepEqual((await client.threads.getHistory(id, { checkpoint })).map(idOf), [idOf(middle)]);
+      const page = await asked(at, "GET", `/threads/${id}/history?limit=1&before=${idOf(newest)}`);
+      assert.deepEqual((page.body as unknown as ThreadState[]).map(idOf), [idOf(middle)]);
+      for (const body of [{ before: 5 }, { limit: 0 }, { limit: 1001 }, { metadata: [] }, { select: ["nothing"] }]) {
+        assert.equal((await asked(at, "POST", `/threads/${id}/history`, body)).status, 422, JSON.stringify(body));
+      }
+    });
+
+    it("changes inside a subgraph, and the outer graph goes on with it", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      await client.runs.wait(id, "outer", { input: { first: "given" } });
+      const outer = await client.threads.getState(id, undefined, { subgraphs: true });
+      const inner = outer.tasks[0]?.state as unknown as ThreadState;
+      const { checkpoint_ns } = inner.checkpoint;
+      const made = (await client.threads.updateState(id, {
+        values: { first: "changed" },
+        checkpoint: { checkpoint_ns } as Checkpoint,
+      })) as unknown as { checkpoint: Checkpoint };
+      assert.equal(made.checkpoint.checkpoint_ns, checkpoint_ns);
+      const now = await client.threads.getState(id, undefined, { subgraphs: true });
+      assert.equal(idOf(now), idOf(outer));
+      const within = now.tasks[0]?.state as unknown as ThreadState;
+      assert.deepEqual([within.values, idOf(within)], [{ first: "changed" }, made.checkpoint.checkpoint_id]);
+      const values = await client.runs.wait(id, "outer", { command: { resume: "yes" } });
+      assert.deepEqual(values, { first: "changed", second: "yes" });
+      const nowhere = { checkpoint_ns: "nowhere:1" } as Checkpoint;
+      await refused(client.threads.updateState(id, { values: {}, checkpoint: nowhere }), 404, /nowhere/);
+    });
+  });
+
+  describe(`${name}: what waits for an answer`, () => {
+    it("may be changed before it is answered", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      await client.runs.wait(id, "ask", { input: { topic: "x" } });
+      await client.threads.updateState(id, { values: { note: "seen" } });
+      const [open] = (await client.threads.getState(id)).tasks.flatMap((task) => task.interrupts);
+      assert.ok(open?.id);
+      const resume = { [open.id]: "yes" };
+      assert.deepEqual(await client.runs.wait(id, "ask", { command: { resume } }), {
+        topic: "x",
+        note: "seen",
+        answer: "yes",
+      });
+      const graph = await aThread(client);
+      await client.runs.wait(graph, "approval", { input: human("book a seat") });
+      await client.threads.updateState(graph, { values: { note: "seen" } });
+      assert.deepEqual((await client.threads.getState(graph)).next, ["approve"]);
+      const done = await client.runs.wait(graph, "approval", { command: { resume: "yes" } });
+      assert.equal((done as unknown as JsonObject).note, "seen");
+      assert.equal(contents(done).at(-1), "Done: seat 7A is booked");
+    });
+
+    it("is named by the same id wherever it shows, and may be answered by it", async () => {
+      await using at = await bench();
+      const { client } = at;
+      for (const [graph, questions] of [
+        ["ask", 1],
+        ["questions", 2],
+        ["outer", 1],
+      ] as const) {
+        const id = await aThread(client);
+        const streamMode = ["values", "updates"] as ["values", "updates"];
+        const frames = await collect(client.runs.stream(id, graph, { input: {}, streamMode }));
+        const shown = frames.flatMap(({ data }) =>
+          isObject(data) && "__interrupt__" in data ? [interruptsOf(data).map((open) => open.id)] : [],
+        );
+        const ids = [...new Set(shown.flat())].toSorted();
+        assert.equal(ids.length, questions);
+        const [run] = await client.runs.list(id);
+        const joined = interruptsOf(await client.runs.join(id, String(run?.run_id))).map((open) => open.id);
+        const thread = Object.values((await client.threads.get(id)).interrupts).flat();
+        for (const read of [1, 2]) {
+          const { tasks } = await client.threads.getState(id);
+          const of = (listed: readonly { readonly id?: string }[]): string[] =>
+            listed.map((open) => String(open.id)).toSorted();
+          assert.deepEqual(of(tasks.flatMap((task) => task.interrupts)), ids, `${graph}, read ${read}`);
+          assert.deepEqual([joined.toSorted(), of(thread)], [ids, ids], graph);
+        }
+        const resume = Object.fromEntries(ids.map((open) => [open, `to ${open}`]));
+        const values = (await client.runs.wait(id, graph, { command: { resume } })) as unknown as JsonObject;
+        assert.deepEqual(Object.values(values).toSorted(), Object.values(resume).toSorted());
+        assert.equal((await client.threads.get(id)).status, "idle");
+      }
+    });
+
+    it("takes no single answer to several questions, nor with strict_resume one to none", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      const asking = interruptsOf(await client.runs.wait(id, "questions", { input: {} }));
+      const [one, two] = asking.map((open) => open.id) as [string, string];
+      for (const resume of ["yes", null, true, ["a"], {}, { a: 1 }, { [one]: 1, a: 2 }]) {
+        const call = client.runs.create(id, "questions", { command: { resume } });
+        await refused(call, 422, /^command.resume: 2 interrupts are open/);
+      }
+      const nobody = "0".repeat(32);
+      const strict = (resume: Json): ReturnType<typeof asked> =>
+        asked(at, "POST", `/threads/${id}/runs/wait`, {
+          assistant_id: "questions",
+          command: { resume },
+          strict_resume: true,
+        });
+      await detail(strict({ [nobody]: 1 }), 422, /no open interrupt 0000/);
+      await detail(strict({ [one]: 1, [nobody]: 2 }), 422, /no open interrupt 0000/);
+      assert.equal((await client.runs.list(id)).length, 1);
+      assert.equal((await client.threads.get(id)).status, "interrupted");
+      const passed = await client.runs.wait(id, "questions", { command: { resume: { [nobody]: 1 } } });
+      assert.deepEqual(
+        interruptsOf(passed)
+          .map((open) => open.id)
+          .toSorted(),
+        [one, two].toSorted(),
+      );
+      const answered = await strict({ [one]: "1", [two]: "2" });
+      assert.deepEqual([answered.status, Object.values(answered.body as JsonObject).toSorted()], [200, ["1", "2"]]);
+    });
+
+    it("goes where a command says, and fails where there is no such node", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      await client.runs.wait(id, "family", { input: { steps: ["start"] }, interruptBefore: ["after"] });
+      const lengths: number[] = [];
+      for (const goto of ["after", { node: "after", input: { steps: [] } }, ["after", { node: "after", input: {} }]]) {
+        const values = (await client.runs.wait(id, "family", { command: { goto } as never })) as unknown as JsonObject;
+        lengths.push((values.steps as Json[]).length);
+      }
+      // The first one also takes the step that was waited for.
+      assert.deepEqual(lengths, [5, 6, 8]);
+      for (const [graph, goto] of [
+        ["family", "nobody"],
+        ["family", { node: "nobody", input: {} }],
+        ["family", ["after", "nobody"]],
+        ["tell", "nobody"],
+      ] as const) {
+        const stray = await aThread(client);
+        const { run_id } = await client.runs.create(stray, graph, { command: { goto } as never });
+        const { __error__ } = (await client.runs.join(stray, run_id)) as unknown as { __error__: JsonObject };
+        assert.match(String(__error__.message), /nobody/);
+        assert.equal((await client.runs.get(stray, run_id)).status, "error");
+        assert.equal((await client.threads.get(stray)).status, "error");
+      }
+      const ended = await aThread(client);
+      await client.runs.wait(ended, "approval", { input: human("book a seat") });
+      const last = await client.runs.create(ended, "approval", {
+        input: {},
+        command: { goto: "__end__", update: { note: "left" } },
+      });
+      const left = (await client.runs.join(ended, last.run_id)) as unknown as JsonObject;
+      assert.deepEqual([contents(left), left.note], [["book a seat", "One moment."], "left"]);
+      const state = await client.threads.getState(ended);
+      assert.deepEqual([state.next, state.tasks, state.values], [[], [], left]);
+      assert.equal((state.metadata as JsonObject).run_id, last.run_id);
+      const { status, interrupts } = await client.threads.get(ended);
+      assert.deepEqual([status, interrupts], ["idle", {}]);
+      const more = await client.runs.wait(ended, "approval", { input: human("book another") });
+      assert.equal(interruptsOf(more).length, 1);
+    });
+
+    it("stops before and after every node", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const stops = async (graph: string, when: object): Promise<string[][]> => {
+        const id = await aThread(client);
+        const passed: string[][] = [];
+        await client.runs.wait(id, graph, { input: { steps: ["start"] }, ...when });
+        for (let next = (await client.threads.getState(id)).next; next.length > 0; ) {
+          passed.push(next);
+          assert.equal((await client.threads.get(id)).status, "interrupted");
+          await client.runs.wait(id, graph, { input: null, ...when });
+          next = (await client.threads.getState(id)).next;
+        }
+        assert.equal((await client.threads.get(id)).status, "idle");
+        return passed;
+      };
+      assert.deepEqual(await stops("family", { interruptBefore: "*" }), [["child"], ["after"]]);
+      assert.deepEqual(await stops("family", { interruptAfter: "*" }), [["after"]]);
+      assert.deepEqual(await stops("tell", { interruptBefore: "*" }), [["tell"]]);
+      assert.deepEqual(await stops("tell", { interruptAfter: "*" }), []);
+    });
+  });
+
+  describe(`${name}: what is looked for in threads`, () => {
+    it("is taken out of them by paths", async () => {
+      await using at = await bench();
+      const id = await aTalk(at.client, "chat");
+      const search = (body: object): ReturnType<typeof asked> => asked(at, "POST", "/threads/search", body);
+      const extract = {
+        last: "values.messages[-1].content",
+        first: "values.messages[0].id",
+        graph: "metadata.graph_id",
+        open: "interrupts",
+        none: "values.messages[7].content",
+        deep: "config.configurable.nothing.at.all",
+        list: "values.messages.length",
+      };
+      const extracted = {
+        last: "You said: hi",
+        first: "m1",
+        graph: "chat",
+        open: {},
+        none: null,
+        deep: null,
+        list: null,
+      };
+      assert.deepEqual(await search({ extract, select: ["thread_id"] }), {
+        status: 200,
+        body: [{ thread_id: id, extracted }],
+      });
+      const [whole] = (await search({ extract, values: { messages: [{ id: "m1" }] } })).body as [JsonObject];
+      assert.deepEqual([whole.extracted, contents(whole.values)], [extracted, ["hi", "You said: hi"]]);
+      for (const path of ["context.a", "thread_id", "", "valuesx", "values.", "values[a]", "values[0", "values..a"]) {
+        await detail(search({ extract: { a: path } }), 422, /^extract.a: /);
+      }
+      await detail(search({ extract: { a: 5 } }), 422, /^extract: /);
+      const eleven = Object.fromEntries(Array.from({ length: 11 }, (_, i) => [`a${i}`, "values"]));
+      await detail(search({ extract: eleven }), 422, /at most 10/);
+      await detail(search({ select: ["nothing"] }), 422, /^select/);
+      await detail(search({ sort_by: "nothing" }), 422, /^sort_by/);
+    });
+  });
+
+  describe(`${name}: the life of a thread`, () => {
+    it("is told where it is asked for", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const lives = async (id: string): Promise<JsonObject> => {
+        const { body } = await asked(at, "GET", `/threads/${id}?include=ttl`);
+        return (body as JsonObject).ttl as JsonObject;
+      };
+      const endsAfter = async (id: string, minutes: number): Promise<void> => {
+        const { expires_at } = await lives(id);
+        const { updated_at, state_updated_at } = await client.threads.get(id);
+        const since = Math.max(Date.parse(updated_at), Date.parse(state_updated_at ?? updated_at));
+        assert.equal(Date.parse(String(expires_at)) - since, minutes * 60_000);
+      };
+      const { thread_id } = await client.threads.create({ ttl: 1.5 });
+      assert.equal("ttl" in (await client.threads.get(thread_id)), false);
+      const { expires_at: _, ...rest } = await lives(thread_id);
+      assert.deepEqual(rest, { strategy: "delete", ttl_minutes: 1.5 });
+      await endsAfter(thread_id, 1.5);
+      await client.threads.update(thread_id, { ttl: { ttl: 90, strategy: "keep_latest" as never } });
+      assert.deepEqual((await lives(thread_id)).strategy, "keep_latest");
+      await client.runs.wait(thread_id, "tell", { input: {} });
+      await endsAfter(thread_id, 90);
+      assert.equal(await lives(await aThread(client)), null);
+      for (const path of ["/threads/search?include=ttl", "/threads/search"]) {
+        const { body } = await asked(at, "POST", path, {
+          ids: [thread_id],
+          select: ["status"],
+          ...(path.includes("?") ? {} : { include: ["ttl"] }),
+        });
+        assert.deepEqual(body, [{ status: "idle", ttl: await lives(thread_id) }]);
+      }
+      for (const ttl of [0, -1, "5", { ttl: 0 }, { strategy: "delete" }, { ttl: 5, strategy: "burn" }, 1e300]) {
+        await detail(asked(at, "POST", "/threads", { ttl }), 422, /^ttl/);
+        await detail(asked(at, "PATCH", `/threads/${thread_id}`, { ttl }), 422, /^ttl/);
+      }
+      await detail(asked(at, "GET", `/threads/${thread_id}?include=all`), 422, /^include/);
+    });
+  });
+}

@@ -1,0 +1,261 @@
+/** Copies of threads, and a thread with a random past to copy and to prune. */
+import assert from "node:assert/strict";
+import type { StoredCheckpoint } from "../../../lib/executor.ts";
+import type { NewState, Progress, SavedCheckpoint, Scope, Storage } from "../../../lib/storage.ts";
+import { dice } from "../workload.ts";
+import {
+  anAssistant,
+  aThread,
+  checkpoint,
+  claimed,
+  create,
+  finish,
+  finished,
+  here,
+  newRun,
+  progress,
+  request,
+  type StorageTest,
+  type SuiteApi,
+  stateless,
+  there,
+  write,
+} from "./material.ts";
+import { allOf, aState, found, ids, only, shown, thread } from "./states.ts";
+export function copyTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("a copy of a thread", () => {
+    const copy = (storage: Storage, seen_revision: number, to = "copy", scope = here) =>
+      storage.copyThread(scope, { from: "t", seen_revision, thread_id: to, metadata: { copied: true } }, 4000);
+
+    test("has all of its state and nothing of its runs", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const { thread: made } = await storage.createThread(
+        here,
+        {
+          thread_id: "t",
+          metadata: { a: 1 },
+          config: { tags: ["x"] },
+          hidden: false,
+          ttl: { strategy: "delete", ttl_ms: 9e9 },
+        },
+        1000,
+      );
+      const interrupts = { task: [{ id: "i", value: "why?" }] };
+      const own: SavedCheckpoint = { ...checkpoint("c2", { n: 1 }, "c1"), metadata: { thread_id: "t", run_id: "r1" } };
+      const other: SavedCheckpoint = { ...checkpoint("c1", { n: 0 }), metadata: { thread_id: "elsewhere" } };
+      await finished(
+        storage,
+        assistant,
+        "t",
+        "r1",
+        { head: "c2", status: "interrupted", interrupts, scalars: { n: 1 } },
+        { progress: progress([other, own], [write("c2", "task", -3, "why?")]) },
+      );
+      const before = [await thread(storage, "t"), await allOf(storage, "t")];
+      const outcome = await copy(storage, made.revision);
+      assert.ok(outcome.kind === "copied");
+      const { revision, ttl, ...row } = outcome.thread;
+      assert.deepEqual(row, {
+        thread_id: "copy",
+        created_at: 4000,
+        updated_at: 4000,
+        state_updated_at: 4000,
+        metadata: { copied: true },
+        config: { tags: ["x"] },
+        graph_id: "echo",
+        status: "idle",
+        head: "c2",
+        interrupts: {},
+        error: null,
+        running: null,
+        slot: null,
+        hidden: false,
+      });
+      assert.deepEqual(ttl, { strategy: "delete", ttl_ms: 9e9, expires_at: 9e9 + 4000 });
+      assert.deepEqual(await thread(storage, "copy"), outcome.thread);
+      assert.deepEqual([await thread(storage, "t"), await allOf(storage, "t")], before);
+      assert.deepEqual(await storage.listRuns(here, "copy", { limit: 9, offset: 0 }), []);
+      const [head, first] = await allOf(storage, "copy");
+      assert.deepEqual(head, {
+        ...(before[1] as StoredCheckpoint[])[0],
+        metadata: { thread_id: "copy", run_id: "r1" },
+      });
+      assert.deepEqual(first, (before[1] as StoredCheckpoint[])[1]);
+      assert.equal(await found(storage, { copied: true }), "copy");
+      assert.deepEqual([await found(storage, {}, { n: 1 }), await found(storage, { a: 1 })], ["copy,t", "t"]);
+      assert.ok(revision > 0);
+    });
+
+    test("goes on by itself: a later run answers it, and neither changes the other", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const { revision } = await aThread(storage, "t");
+      for (const id of ["r5", "r6", "r7"]) {
+        const steps = progress([checkpoint(`c-${id}`, {})], [write("c-r5", "task", 0, id)]);
+        await finished(storage, assistant, "t", id, { head: `c-${id}` }, { progress: steps });
+      }
+      assert.equal((await copy(storage, revision)).kind, "copied");
+      // Its id sorts before those whose writes are there, its place is after theirs.
+      const { lease, thread: seen } = await claimed(storage, assistant, "copy", "r0");
+      assert.equal(seen.head, "c-r7");
+      const steps = progress([checkpoint("d", {}, "c-r7")], [write("c-r5", "task", 0, "answer")]);
+      await storage.saveProgress(here, lease, steps, 1200);
+      assert.deepEqual(
+        [await shown(storage, "copy", "c-r5"), await shown(storage, "t", "c-r5")],
+        ['task0="answer"', 'task0="r7"'],
+      );
+      await storage.stopRuns(here, { thread_id: "copy", run_ids: ["r0"] }, "rollback", 1300);
+      assert.equal(await shown(storage, "copy", "c-r5"), 'task0="r7"');
+      const update = {
+        ...aState("e", {}, { progress: progress([checkpoint("e", {})], [write("c-r5", "task", 0, "u")]) }),
+      };
+      assert.equal(await storage.writeState(here, "copy", { ...update, seen_head: "c-r7" }, 1400), "written");
+      assert.equal(await shown(storage, "copy", "c-r5"), 'task0="u"');
+      assert.equal(await storage.deleteThread(here, "t"), true);
+      assert.equal(await ids(storage, "copy"), "e,c-r7,c-r6,c-r5");
+    });
+
+    test("is not made of a thread that is busy, changed or not there, nor over another", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const { revision } = await aThread(storage, "t", { owner: "ada" });
+      await finished(
+        storage,
+        assistant,
+        "t",
+        "r1",
+        { head: "c1" },
+        { progress: progress([checkpoint("c1", { n: 1 })]) },
+      );
+      const refused = async (...args: [number, string?, Scope?]): Promise<string> =>
+        (await copy(storage, ...args)).kind;
+      assert.equal(await refused(revision + 1), "stale");
+      assert.equal(await refused(revision, "copy", there), "not_found");
+      assert.equal(await refused(revision, "copy", only("eve")), "not_found");
+      assert.equal(await refused(revision, "t"), "exists");
+      await aThread(storage, "taken", { copied: true });
+      assert.equal(await refused(revision, "taken"), "exists");
+      assert.equal(await ids(storage, "taken"), "");
+      assert.equal((await create(storage, assistant, "t", "r2")).kind, "created");
+      assert.equal(await refused(revision), "busy");
+      assert.equal(await storage.getThread(here, "copy"), null);
+      assert.equal(await ids(storage, "copy"), "");
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 2000);
+      await storage.updateThread(here, "t", ({ metadata }) => ({ metadata: { ...metadata, b: 1 } }), 2000);
+      assert.equal(await refused(revision), "stale");
+      const { lease } = await stateless(storage, assistant, "r9");
+      await storage.finishRun(here, lease, finish());
+      const hidden = await thread(storage, "thread-r9");
+      const from = { from: "thread-r9", seen_revision: hidden.revision, thread_id: "copy", metadata: {} };
+      assert.equal((await storage.copyThread(here, from, 4000)).kind, "not_found");
+      const now = (await thread(storage, "t")).revision;
+      const outcomes = await Promise.all([1, 2, 3].map(() => copy(storage, now, "copy", only("ada"))));
+      assert.deepEqual(outcomes.map(({ kind }) => kind).toSorted(), ["copied", "exists", "exists"]);
+      assert.equal(await ids(storage, "copy"), "c1");
+    });
+
+    for (const seed of [1, 2, 3]) {
+      test(`is equal in every checkpoint, seed ${seed}`, async (storage) => {
+        await randomHistory(storage, "t", seed);
+        const { revision, head } = await thread(storage, "t");
+        assert.equal((await copy(storage, revision)).kind, "copied");
+        const all = await allOf(storage, "t");
+        assert.ok(all.length > 10);
+        assert.deepEqual(await allOf(storage, "copy"), all);
+        for (const { ns, checkpoint_id } of all) {
+          const at = { ns, checkpoint_id };
+          assert.deepEqual(await storage.getCheckpoint(here, "copy", at), await storage.getCheckpoint(here, "t", at));
+        }
+        assert.equal((await thread(storage, "copy")).head, head);
+      });
+    }
+  });
+}
+
+/** Every version of a channel that `randomHistory` has stored, and those that each of them extends. */
+export type Versions = Map<string, { readonly ns: string; readonly extended: string | undefined }>;
+
+/** Runs, some rolled back, and state updates on one thread: forks, subgraphs, lists that grow by tails, answers on old heads. */
+export async function randomHistory(storage: Storage, thread_id: string, seed: number): Promise<Versions> {
+  const { below, pick } = dice(seed);
+  const assistant = await anAssistant(storage);
+  await aThread(storage, thread_id);
+  const versions: Versions = new Map();
+  let count = 0;
+  let head: string | null = null;
+  const known: SavedCheckpoint[] = [];
+  const steps = (from: string | null): { progress: Progress; head: string; made: SavedCheckpoint[] } => {
+    const made: SavedCheckpoint[] = [];
+    let parent = from;
+    for (let left = 1 + below(4); left > 0; left--) {
+      const at = ++count;
+      const id = `c${String(at).padStart(4, "0")}`;
+      const before = known.concat(made).find((one) => one.ns === "" && one.checkpoint_id === parent);
+      const list = before?.versions.list;
+      const extended = list !== undefined && below(4) > 0 ? list : undefined;
+      versions.set(id, { ns: "", extended });
+      made.push({
+        ...checkpoint(id, {}, parent),
+        versions: { ...before?.versions, list: id, ...(below(2) ? { other: id } : {}) },
+        values: [
+          {
+            channel: "list",
+            version: id,
+            type: "json",
+            data: `[${at}]`,
+            ...(extended && { extends_version: extended }),
+          },
+          { channel: "other", version: id, type: "bin", data: new Uint8Array([at]) },
+        ],
+      });
+      for (const ns of ["still", `task:${id}`, `task:${id}|inner:${id}`].slice(0, below(4))) {
+        const version = `${id} ${ns}`;
+        versions.set(version, { ns, extended: undefined });
+        const inner = checkpoint(version, {}, null);
+        const values = [{ channel: "list", version, type: "json", data: `[${at}]` }];
+        made.push({ ...inner, ns, metadata: { parents: { "": id } }, versions: { list: version }, values });
+      }
+      parent = id;
+    }
+    const places = known.concat(made).filter((one) => one.ns === "");
+    const writes = Array.from({ length: below(4) }, (_, i) =>
+      write(pick(places).checkpoint_id, `t${below(2)}`, i, ++count),
+    );
+    return { progress: progress(made, writes), head: parent as string, made };
+  };
+  for (let i = 0; i < 14; i++) {
+    const roots = known.filter((one) => one.ns === "");
+    const from = roots.length > 0 && below(4) === 0 ? pick(roots).checkpoint_id : head;
+    const { progress, head: reached, made } = steps(from);
+    const fate = below(4);
+    if (fate === 0) {
+      const state: NewState & { seen_head: string | null } = {
+        graph_id: "echo",
+        progress,
+        head: reached,
+        scalars: {},
+        seen_head: head,
+      };
+      assert.equal(await storage.writeState(here, thread_id, state, 1000 + i), "written");
+    } else {
+      const run_id = `${thread_id} run${(i * 5) % 14}`;
+      const outcome = await storage.createRun(here, {
+        ...(await request(storage, assistant, thread_id, run_id)),
+        run: newRun(thread_id, run_id),
+        claim: { token: run_id, lease_until: 5000 },
+      });
+      assert.ok(outcome.kind === "created" && outcome.claimed);
+      const { lease } = outcome.claimed;
+      await storage.saveProgress(here, lease, progress, 1200);
+      if (fate === 1) {
+        await storage.stopRuns(here, { thread_id, run_ids: [run_id] }, "rollback", 1300);
+        await storage.releaseSlot(here, lease);
+        for (const one of made) versions.delete(one.checkpoint_id);
+        continue;
+      }
+      const end = finish();
+      await storage.finishRun(here, lease, { ...end, thread: { ...end.thread, head: reached } });
+    }
+    known.push(...made);
+    head = reached;
+  }
+  return versions;
+}

@@ -1,0 +1,157 @@
+/** Threads whose time is over. */
+import assert from "node:assert/strict";
+import type { Storage, ThreadRow, ThreadTtl } from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  checkpoint,
+  claimed,
+  create,
+  finish,
+  finished,
+  here,
+  newRun,
+  progress,
+  type StorageTest,
+  type SuiteApi,
+  there,
+} from "./material.ts";
+import { aState, found, ids, only } from "./states.ts";
+
+export function expiryTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("expiry", () => {
+    const ttl = (strategy: ThreadTtl["strategy"], ttl_ms: number): ThreadTtl => ({ strategy, ttl_ms });
+    const expiring = async (
+      storage: Storage,
+      thread_id: string,
+      of: ThreadTtl | undefined,
+      now = 1000,
+    ): Promise<ThreadRow> => {
+      const made = { thread_id, metadata: { owner: "ada" }, config: {}, hidden: false, ...(of && { ttl: of }) };
+      return (await storage.createThread(here, made, now)).thread;
+    };
+    const expire = async (storage: Storage, now: number, limit = 10): Promise<string> =>
+      (await storage.expireThreads(here, now, limit)).toSorted().join();
+
+    test("deletes threads whose time is over, a few at a time", async (storage) => {
+      await expiring(storage, "never", undefined);
+      for (const [i, id] of ["a", "b", "c"].entries()) await expiring(storage, id, ttl("delete", 500), 1000 + i);
+      await expiring(storage, "later", ttl("delete", 501), 1002);
+      assert.equal(await expire(storage, 1499), "");
+      assert.equal(await expire(storage, 1500), "a");
+      assert.equal(await storage.expireThreads(there, 9000, 10).then((all) => all.length), 0);
+      assert.equal(await storage.expireThreads(only("eve"), 9000, 10).then((all) => all.length), 0);
+      assert.equal(await expire(storage, 1502, 1), "b");
+      assert.equal(await expire(storage, 1502), "c");
+      assert.equal(await expire(storage, 1502), "");
+      assert.equal(await found(storage, { owner: "ada" }), "later,never");
+      await storage.updateThread(here, "never", ({ metadata }) => ({ metadata, ttl: ttl("delete", 1) }), 1503);
+      await storage.updateThread(here, "later", ({ metadata }) => ({ metadata, ttl: null }), 1503);
+      assert.equal(await expire(storage, 9000), "never");
+    });
+
+    test("takes a thread that a run has made", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const made = { thread_id: "t", metadata: { owner: "ada" }, config: {}, hidden: false };
+      const outcome = await storage.createRun(here, {
+        run: newRun("t", "r1"),
+        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        create_thread: { ...made, ttl: ttl("delete", 500) },
+        now: 1100,
+      });
+      assert.equal(outcome.kind, "created");
+      assert.equal((await storage.getThread(here, "t"))?.ttl?.expires_at, 1600);
+      assert.equal(await expire(storage, 9000), "");
+      await storage.stopRuns(here, { status: "all" }, "interrupt", 1200);
+      assert.deepEqual([await expire(storage, 1699), await expire(storage, 1700)], ["", "t"]);
+    });
+
+    test("waits for runs, and every run's start and end and every change of the state is activity", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const life = ttl("delete", 1000);
+      for (const id of ["queued", "runs", "ends", "rolled", "dropped", "updated", "fresh"])
+        await expiring(storage, id, life);
+      await create(storage, assistant, "queued", "r1", { now: 1500 });
+      const running = await Promise.all(
+        (["runs", "ends", "rolled"] as const).map(
+          async (id, i) => (await claimed(storage, assistant, id, `r2${i}`)).lease,
+        ),
+      );
+      await create(storage, assistant, "dropped", "r3", { now: 1500 });
+      assert.equal(await expire(storage, 2000), "fresh,updated");
+      await expiring(storage, "updated", life, 2000);
+      assert.equal(
+        await storage.writeState(here, "updated", { ...aState("c1", {}), seen_head: null }, 2900),
+        "written",
+      );
+      assert.equal(await expire(storage, 5000, 1), "updated");
+      assert.equal(await expire(storage, 9000), "", "busy ones wait");
+      const [, ends, rolled] = running;
+      assert.ok(ends && rolled);
+      await storage.finishRun(here, ends, finish({ now: 9000 }));
+      await storage.stopRuns(here, { thread_id: "rolled", run_ids: ["r22"] }, "rollback", 9100);
+      await storage.stopRuns(here, { thread_id: "queued", run_ids: ["r1"] }, "interrupt", 9200);
+      await storage.stopRuns(here, { thread_id: "dropped", run_ids: ["r3"] }, "rollback", 9300);
+      assert.equal(await expire(storage, 9999), "");
+      const times = [10_000, 10_100, 10_200, 10_300, 99_999];
+      const gone: string[] = [];
+      for (const now of times) gone.push(await expire(storage, now));
+      assert.deepEqual(gone, ["ends", "rolled", "queued", "dropped", ""]);
+    });
+
+    test("keeps the newest state once after each activity", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await expiring(storage, "t", ttl("keep_latest", 1000));
+      const run = (id: string, now: number): Promise<void> => {
+        const part = progress([checkpoint(`${id}1`, {}), checkpoint(`${id}2`, {}, `${id}1`)]);
+        return finished(storage, assistant, "t", id, { head: `${id}2` }, { progress: part, now });
+      };
+      await run("a", 2000);
+      assert.equal(await expire(storage, 2999), "");
+      assert.equal(await ids(storage, "t"), "a2,a1");
+      assert.equal(await expire(storage, 3000), "t");
+      assert.equal(await ids(storage, "t"), "a2");
+      assert.deepEqual([await expire(storage, 3000), await expire(storage, 99_999)], ["", ""]);
+      await run("b", 100_000);
+      assert.equal(await ids(storage, "t"), "b2,b1,a2");
+      assert.equal(await expire(storage, 101_000), "t");
+      assert.equal(await ids(storage, "t"), "b2");
+      // Pruned by hand in the meantime: there is nothing left to do, but a thread that is to be deleted still is.
+      await run("c", 200_000);
+      assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 200_001), ["t"]);
+      assert.equal(await expire(storage, 300_000), "");
+      await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl: ttl("delete", 1000) }), 300_000);
+      assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 300_001), ["t"]);
+      assert.equal(await expire(storage, 301_000), "t");
+      assert.equal(await storage.getThread(here, "t"), null);
+    });
+
+    test("never takes a thread on which something happens meanwhile", async (storage) => {
+      for (const [i, strategy] of (["delete", "keep_latest"] as const).entries()) {
+        const id = `t${i}`;
+        await expiring(storage, id, ttl(strategy, 1000));
+        const state = { ...aState("c1", {}), seen_head: null };
+        const [outcome, gone] = await Promise.all([
+          storage.writeState(here, id, state, 9000),
+          storage.expireThreads(here, 9000, 10),
+        ]);
+        if (strategy === "delete") assert.notEqual(outcome === "written", gone.includes(id));
+        // What came first was pruned in vain, what came second is left alone.
+        else assert.equal(await ids(storage, id), "c1");
+        assert.equal((await storage.expireThreads(here, 9999, 10)).length, 0);
+      }
+    });
+
+    test("prunes by both strategies in one call, each thread once among many callers", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const id of ["d1", "d2", "k1", "k2"]) {
+        await expiring(storage, id, ttl(id.startsWith("d") ? "delete" : "keep_latest", 1000));
+        const part = progress([checkpoint("c1", {}), checkpoint("c2", {}, "c1")]);
+        await finished(storage, assistant, id, `r-${id}`, { head: "c2" }, { progress: part });
+      }
+      const answers = await Promise.all([1, 2, 3].map(() => storage.expireThreads(here, 9000, 10)));
+      assert.deepEqual(answers.flat().toSorted(), ["d1", "d2", "k1", "k2"]);
+      assert.equal(await found(storage, { owner: "ada" }), "k1,k2");
+      assert.deepEqual([await ids(storage, "k1"), await ids(storage, "k2")], ["c2", "c2"]);
+    });
+  });
+}

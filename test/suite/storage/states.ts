@@ -1,0 +1,276 @@
+/** States that change without a run: at the creation of a thread, by updates, by copies. */
+import assert from "node:assert/strict";
+import type { StoredCheckpoint } from "../../../lib/executor.ts";
+import type { JsonObject } from "../../../lib/json.ts";
+import type {
+  FinishRun,
+  NewState,
+  Progress,
+  SavedCheckpoint,
+  Scope,
+  Storage,
+  ThreadRow,
+} from "../../../lib/storage.ts";
+import {
+  anAssistant,
+  aRun,
+  aThread,
+  checkpoint,
+  claimed,
+  finish,
+  finished,
+  here,
+  progress,
+  type StorageTest,
+  type SuiteApi,
+  stateless,
+  there,
+  write,
+} from "./material.ts";
+
+/** Who may see only threads of this owner. */
+export const only = (owner: string): Scope => ({ ...here, filter: [{ key: "owner", equals: owner }] });
+
+/** A state with one checkpoint. */
+export function aState(id: string, values: JsonObject, options: Partial<NewState> = {}): NewState {
+  return { graph_id: "g", progress: progress([checkpoint(id, values)]), head: id, scalars: values, ...options };
+}
+
+export const allOf = (storage: Storage, thread_id: string): Promise<readonly StoredCheckpoint[]> =>
+  storage.listCheckpoints(here, thread_id, { limit: 1000 });
+
+export const ids = async (storage: Storage, thread_id: string): Promise<string> =>
+  (await allOf(storage, thread_id)).map((stored) => stored.checkpoint_id).join();
+
+export const thread = async (storage: Storage, thread_id: string): Promise<ThreadRow> =>
+  (await storage.getThread(here, thread_id)) as ThreadRow;
+
+export const found = async (storage: Storage, metadata: JsonObject, values?: JsonObject): Promise<string> => {
+  const query = { metadata, ...(values && { values }), limit: 50, offset: 0, sort_by: "thread_id" } as const;
+  const { rows } = await storage.searchThreads(here, { ...query, sort_order: "asc" });
+  return rows.map((row) => row.thread_id).join();
+};
+
+/** The data of the writes on a checkpoint, in order. */
+export const shown = async (storage: Storage, thread_id: string, checkpoint_id: string): Promise<string> => {
+  const stored = await storage.getCheckpoint(here, thread_id, { ns: "", checkpoint_id });
+  return (stored?.writes ?? []).map(({ task_id, idx, data }) => `${task_id}${idx}=${data}`).join(" ");
+};
+
+export function stateTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("a thread that is created with a state", () => {
+    const made = { thread_id: "t", metadata: { kind: "made" }, config: {}, hidden: false };
+
+    test("has its checkpoints, writes and values, of no run", async (storage) => {
+      const steps = progress(
+        [checkpoint("c1", { a: 1 }), checkpoint("c2", { a: 2 }, "c1")],
+        [write("c1", "b", 0, "x")],
+      );
+      const state = aState("c2", { a: 2 }, { progress: steps });
+      const outcome = await storage.createThread(here, { ...made, state }, 1000);
+      assert.equal(outcome.kind, "created");
+      const { head, graph_id, status, created_at } = outcome.thread;
+      assert.deepEqual([head, graph_id, status, created_at], ["c2", "g", "idle", 1000]);
+      assert.deepEqual(await thread(storage, "t"), outcome.thread);
+      const [second, first] = await allOf(storage, "t");
+      assert.deepEqual([second?.checkpoint_id, second?.parent_id, second?.run_id], ["c2", "c1", null]);
+      assert.deepEqual([first?.values[0]?.data, second?.values[0]?.data], ["1", "2"]);
+      assert.equal(await shown(storage, "t", "c1"), 'b0="x"');
+      assert.equal(await found(storage, { kind: "made" }, { a: 2 }), "t");
+      assert.equal(await found(storage, {}, { a: 3 }), "");
+    });
+
+    test("is made as a whole or not at all", async (storage) => {
+      await aThread(storage, "t", { kind: "old" });
+      for (const id of ["c1", "c2"]) {
+        const state = aState(id, { a: 1 }, { progress: progress([checkpoint(id, { a: 1 })], [write(id, "b", 0, 1)]) });
+        assert.equal((await storage.createThread(here, { ...made, state }, 1000)).kind, "exists");
+      }
+      assert.equal(await ids(storage, "t"), "");
+      assert.equal((await thread(storage, "t")).head, null);
+      const states = Array.from({ length: 8 }, (_, i) => aState(`d${i}`, { a: i }));
+      const outcomes = await Promise.all(
+        states.map((state) => storage.createThread(here, { ...made, thread_id: "u", state }, 1000)),
+      );
+      assert.equal(outcomes.filter(({ kind }) => kind === "created").length, 1);
+      assert.equal(await ids(storage, "u"), (await thread(storage, "u")).head);
+      const again = { ...made, thread_id: "u", state: states[0] as NewState };
+      assert.equal((await storage.createThread(here, again, 1000)).kind, "exists");
+      assert.equal(await ids(storage, "u"), (await thread(storage, "u")).head);
+    });
+
+    test("is run like any other", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const state = aState(
+        "c1",
+        { a: 1 },
+        { progress: progress([checkpoint("c1", {})], [write("c1", "b", 0, "made")]) },
+      );
+      await storage.createThread(here, { ...made, state }, 1000);
+      const next = progress([checkpoint("c2", {}, "c1")], [write("c1", "b", 0, "run")]);
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      await storage.saveProgress(here, lease, next, 1200);
+      assert.equal(await shown(storage, "t", "c1"), 'b0="run"');
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
+      assert.deepEqual([await ids(storage, "t"), await shown(storage, "t", "c1")], ["c1", 'b0="made"']);
+    });
+  });
+
+  api.describe("a state update", () => {
+    test("moves the head and nothing else of the thread", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t", { a: 1 });
+      const interrupts = { task: [{ id: "i", value: 1 }] };
+      const rest: Partial<FinishRun["thread"]> = { head: "c1", status: "error", interrupts, error: { error: "E" } };
+      await finished(storage, assistant, "t", "r1", rest, { progress: progress([checkpoint("c1", { n: 1 })]) });
+      const before = await thread(storage, "t");
+      const update = aState("c2", { n: 2 }, { progress: progress([checkpoint("c2", { n: 2 }, "c1")]) });
+      assert.equal(await storage.writeState(here, "t", { ...update, seen_head: "c1" }, 3000), "written");
+      const changed = { head: "c2", graph_id: "g", updated_at: 3000, state_updated_at: 3000 };
+      assert.deepEqual(await thread(storage, "t"), { ...before, ...changed });
+      const newest = await storage.getCheckpoint(here, "t", { ns: "" });
+      assert.deepEqual([newest?.checkpoint_id, newest?.parent_id, newest?.run_id], ["c2", "c1", null]);
+      assert.equal(await ids(storage, "t"), "c2,c1");
+      assert.deepEqual([await found(storage, {}, { n: 2 }), await found(storage, {}, { n: 1 })], ["t", ""]);
+      // A thread that had no head gets its first.
+      await aThread(storage, "u");
+      assert.equal(await storage.writeState(here, "u", { ...aState("d1", {}), seen_head: null }, 3000), "written");
+      assert.equal((await thread(storage, "u")).head, "d1");
+    });
+
+    test("writes nothing while a run is active, on another head, or where the thread is not there", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t", { owner: "ada" });
+      await finished(
+        storage,
+        assistant,
+        "t",
+        "r1",
+        { head: "c1" },
+        { progress: progress([checkpoint("c1", { n: 1 })]) },
+      );
+      const before = await thread(storage, "t");
+      const first = await allOf(storage, "t");
+      const steps = progress([checkpoint("x", { n: 9 }, "c1")], [write("c1", "b", 0, "x")]);
+      const state = { ...aState("x", { n: 9 }, { progress: steps }), seen_head: "c1" };
+      const untouched = async (): Promise<void> => assert.deepEqual(await allOf(storage, "t"), first);
+
+      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: "c0" }, 3000), "stale");
+      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: null }, 3000), "stale");
+      assert.equal(await storage.writeState(there, "t", state, 3000), "not_found");
+      assert.equal(await storage.writeState(here, "u", state, 3000), "not_found");
+      assert.equal(await storage.writeState(only("eve"), "t", state, 3000), "not_found");
+      assert.deepEqual(await thread(storage, "t"), before);
+      await untouched();
+
+      assert.equal((await aRun(storage, assistant, "t", "r2")).kind, "created");
+      assert.equal(await storage.writeState(here, "t", state, 3000), "busy");
+      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: "c0" }, 3000), "busy");
+      assert.equal(await storage.writeState(only("eve"), "t", state, 3000), "not_found");
+      const terms = { token: "k", lease_until: 5000, graph_ids: ["echo"], now: 1200 };
+      const outcome = await storage.claimRun(here, terms);
+      assert.ok(outcome.kind === "claimed");
+      assert.equal(await storage.writeState(here, "t", state, 3000), "busy");
+      await untouched();
+      assert.equal((await thread(storage, "t")).head, "c1");
+      await storage.finishRun(here, outcome.claimed.lease, finish());
+      assert.equal(await storage.writeState(only("ada"), "t", state, 3000), "written");
+      assert.equal(await ids(storage, "t"), "x,c1");
+
+      const hidden = await stateless(storage, assistant, "r9");
+      assert.equal(await storage.writeState(here, "thread-r9", { ...state, seen_head: null }, 3000), "not_found");
+      await storage.finishRun(here, hidden.lease, finish());
+      assert.equal(await storage.writeState(here, "thread-r9", { ...state, seen_head: null }, 3000), "not_found");
+      assert.equal(await ids(storage, "thread-r9"), "");
+    });
+
+    test("is accepted once of many at a time", async (storage) => {
+      await aThread(storage, "t");
+      const outcomes = await Promise.all(
+        Array.from({ length: 10 }, (_, i) => {
+          const state = { ...aState(`c${i}`, { i }), seen_head: null };
+          return storage.writeState(here, "t", state, 3000);
+        }),
+      );
+      assert.deepEqual(outcomes.toSorted(), [...Array.from({ length: 9 }, () => "stale"), "written"]);
+      assert.equal(await ids(storage, "t"), (await thread(storage, "t")).head);
+    });
+
+    test("has its writes between those of earlier and later runs, and no rollback takes them away", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const answer = (data: string): Progress => progress([], [write("c1", "b", 0, data)]);
+      const first = progress([checkpoint("c1", {})], [write("c1", "b", 0, "first"), write("c1", "a", 0, "kept")]);
+      await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: first });
+      const update = async (data: string, id: string, seen_head: string): Promise<void> => {
+        const steps = progress([checkpoint(id, {}, seen_head)], [write("c1", "b", 0, data)]);
+        const state = { ...aState(id, {}, { progress: steps }), seen_head };
+        assert.equal(await storage.writeState(here, "t", state, 3000), "written");
+      };
+      await update("update", "c2", "c1");
+      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="update"');
+      const rollback = async (run_id: string): Promise<void> => {
+        const { lease } = await claimed(storage, assistant, "t", run_id);
+        await storage.saveProgress(here, lease, { ...answer("later"), checkpoints: [checkpoint("x", {})] }, 1200);
+        assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="later"');
+        await storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, "rollback", 1300);
+        await storage.releaseSlot(here, lease);
+        assert.equal(await ids(storage, "t"), (await thread(storage, "t")).head === "c2" ? "c2,c1" : "c3,c2,c1");
+      };
+      await rollback("r2");
+      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="update"');
+      // r0 sorts before every other run's id, and the empty one of updates before it.
+      await finished(storage, assistant, "t", "r0", {}, { progress: answer("r0") });
+      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="r0"');
+      await update("again", "c3", "c2");
+      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="again"');
+      await rollback("r3");
+      assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="again"');
+      const seqs = (await storage.listRunsAfter(here, "t", 0, 10)).map(({ run_id, seq }) => [run_id, seq]);
+      assert.deepEqual(
+        seqs.map(([run_id]) => run_id),
+        ["r1", "r0"],
+      );
+      assert.ok(Number(seqs[0]?.[1]) < Number(seqs[1]?.[1]));
+    });
+
+    test("does not wait for whoever executes a run that was rolled back, and keeps what it wrote", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
+      assert.notEqual((await thread(storage, "t")).slot, null);
+      assert.equal(await storage.writeState(here, "t", { ...aState("c1", {}), seen_head: null }, 1400), "written");
+      assert.equal(await storage.saveProgress(here, lease, progress([checkpoint("x", {})]), 1500), false);
+      assert.equal(await ids(storage, "t"), "c1");
+    });
+  });
+
+  api.describe("a note on a checkpoint", () => {
+    test("is merged into its metadata", async (storage) => {
+      const noted: SavedCheckpoint = { ...checkpoint("c1", { a: 1 }), metadata: { source: "loop", deep: { a: 1 } } };
+      const inner: SavedCheckpoint = { ...checkpoint("c1", {}), ns: "sub" };
+      const state = aState("c1", {}, { progress: progress([noted, inner]) });
+      await storage.createThread(
+        here,
+        { thread_id: "t", metadata: { owner: "ada" }, config: {}, hidden: false, state },
+        1000,
+      );
+      const note = (scope: Scope, checkpoint_id: string, metadata: JsonObject, ns = ""): Promise<boolean> =>
+        storage.annotateCheckpoint(scope, "t", { ns, checkpoint_id }, metadata);
+      assert.equal(await note(here, "c1", { deep: { b: 2 }, new: "x" }), true);
+      assert.equal(await note(only("ada"), "c1", { more: null }), true);
+      assert.equal(await note(only("eve"), "c1", { eve: 1 }), false);
+      assert.equal(await note(here, "c2", { a: 1 }), false);
+      assert.equal(await note(here, "c1", { a: 1 }, "sub|other"), false);
+      assert.equal(await note(there, "c1", { a: 1 }), false);
+      assert.equal(await storage.annotateCheckpoint(here, "u", { ns: "", checkpoint_id: "c1" }, {}), false);
+      await Promise.all(["p", "q", "r"].map((key) => note(here, "c1", { [key]: 1 })));
+      const stored = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id: "c1" });
+      const all = { source: "loop", deep: { b: 2 }, new: "x", more: null, p: 1, q: 1, r: 1 };
+      assert.deepEqual(stored?.metadata, all);
+      assert.equal((await storage.getCheckpoint(here, "t", { ns: "sub" }))?.metadata.p, undefined);
+      assert.equal((await storage.listCheckpoints(here, "t", { limit: 9, metadata: { q: 1 } })).length, 1);
+    });
+  });
+}
