@@ -1,12 +1,15 @@
 /** The HTTP entry: `createHandler` serves a service's deployment routes. Run as a program, it is the stand-alone server. */
 import { IttyRouter } from "itty-router";
 import { anybody, useOf as purposeOf, type Visitor } from "./lib/access.ts";
+import { AuthRefusal } from "./lib/auth.ts";
 import { ServiceError } from "./lib/errors.ts";
 import { assistantRoutes } from "./lib/http/assistants.ts";
 import type { Call } from "./lib/http/call.ts";
 import { cronRoutes } from "./lib/http/crons.ts";
+import { type App, askApp, withOwnHeaders } from "./lib/http/custom.ts";
 import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./lib/http/feedback.ts";
 import { createGate } from "./lib/http/gate.ts";
+import { type Groups, routeGroups } from "./lib/http/groups.ts";
 import { metricsText, PROMETHEUS } from "./lib/http/metrics.ts";
 import openapi from "./lib/http/openapi.json" with { type: "json" };
 import * as parse from "./lib/http/parse/mod.ts";
@@ -34,7 +37,14 @@ export interface HandlerOptions {
   readonly open_metrics?: boolean;
   /** The HTML page at the mount itself. Default: none, 404. */
   readonly page?: () => string;
+  /**
+   * The host's own routes: asked for paths below the mount where the API has nothing, with the request as it came. It guards
+   * them itself, unless the service has `http.enable_custom_route_auth`.
+   */
+  readonly app?: App;
 }
+
+export type { App, AppAnswer } from "./lib/http/custom.ts";
 
 /** A web-standard request handler. It answers every request and never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
@@ -48,10 +58,6 @@ interface RouteTable
 
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string])[] = [
-  ["post", "/threads/prune", "Pruning threads"],
-  ["post", "/threads/:thread_id/copy", "Copying a thread"],
-  ["post", "/threads/:thread_id/state", "Writing a thread's state"],
-  ["patch", "/threads/:thread_id/state", "Writing a thread's state"],
   ["get", "/threads/:thread_id/storage", "Measuring a thread"],
   ["all", "/threads/:thread_id/stream/events", "Event protocol v2"],
   ["post", "/threads/:thread_id/commands", "Event protocol v2"],
@@ -64,11 +70,13 @@ const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string]
 /** Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. */
 export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
   const { ambient, access } = service;
-  const gate = createGate(service.options.http?.cors?.allow_origins, options.hosts);
+  const { http = {} } = service.options;
+  const gate = createGate(http.cors, options.hosts);
+  const groups = routeGroups(http);
   const base = (options.prefix ?? "").replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
   const feedback = createFeedbackRoutes(service.feedback, ambient);
-  const router = routeTable(service, base, feedback, options.page);
+  const router = routeTable(service, { base, feedback, groups, page: options.page });
 
   /** Who asks a route of the deployment. Those of the platform ask by themselves. */
   async function visit(request: Request, path: string): Promise<Visitor> {
@@ -78,20 +86,35 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
       : await access.visitor(request, purposeOf(request.method, path));
   }
 
-  async function answer(request: Request): Promise<Response> {
+  /** The host's own answer, where the API has nothing. */
+  async function custom(app: App, request: Request, path: string): Promise<Response> {
+    if (http.enable_custom_route_auth) await access.visitor(request, purposeOf(request.method, path));
+    const answer = await askApp(app, request);
+    if (!answer) throw nothing();
+    return withOwnHeaders(answer);
+  }
+
+  async function answer(request: Request, request_id: string): Promise<Response> {
     const { pathname } = new URL(request.url);
-    const path = pathname.startsWith(base) ? pathname.slice(base.length) : "";
+    const inside = pathname === base || pathname.startsWith(`${base}/`);
+    const path = inside ? pathname.slice(base.length) : "";
     const submission = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(path);
     gate.admit(request, submission !== null);
-    if (submission) return await feedback.submission(request, submission[1] as string);
-    if (request.method === "OPTIONS") return gate.preflight(request);
+    if (submission) return await feedback.submission(request, submission[1] as string, request_id);
+    const hidden = groups.hides(path);
+    const known = () => (hidden ? [] : router.routes.filter(([, pattern]) => pattern.test(pathname)));
+    const app = options.app && inside && known().length === 0 ? options.app : undefined;
+    const preflight = request.headers.has("access-control-request-method");
+    if (request.method === "OPTIONS" && (preflight || !app)) return gate.preflight(request);
+    if (app) return await custom(app, request, path);
     const method = request.method === "HEAD" ? "GET" : request.method;
     const visitor = await visit(request, path);
     const may: Call["may"] = (event, value) => access.may(visitor, event, value);
-    const found = await router.fetch({ method, url: request.url, request, params: {}, query: {}, visitor, may });
+    const call: Call = { method, url: request.url, request, params: {}, query: {}, visitor, request_id, may };
+    const found = hidden ? undefined : await router.fetch(call);
     if (found) return found;
-    const methods = new Set(router.routes.filter(([, pattern]) => pattern.test(pathname)).map(([known]) => known));
-    if (methods.size === 0) throw new ServiceError("not_found", "There is nothing at this path");
+    const methods = new Set(known().map(([allowed]) => allowed));
+    if (methods.size === 0) throw nothing();
     if (methods.has("GET")) methods.add("HEAD");
     const allow = [...methods].join(", ");
     return errorResponse(new ServiceError("method_not_allowed", `${method} is not allowed here: ${allow}`), { allow });
@@ -100,12 +123,16 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   return async (request) => {
     const sent = request.headers.get("x-request-id");
     const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : ambient.uuid();
-    const response = await answer(request).catch((error: unknown) => {
+    const response = await answer(request, request_id).catch((error: unknown) => {
       if (!(error instanceof ServiceError)) {
         ambient.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
       }
+      // What the host's own authentication refuses, it answers.
+      if (error instanceof AuthRefusal) return json({ detail: error.message }, error.headers, error.status);
       return errorResponse(error);
     });
+    // The connection is not HTTP any more.
+    if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
     gate.expose(request, response.headers);
     if (request.method !== "HEAD") return response;
@@ -118,14 +145,23 @@ const BILLING = "/api/v1/orgs/current/billing";
 /** Paths that ask nobody who they are. */
 const OPEN = /^(?:\/|\/ok|\/ready|\/info|\/openapi\.json)?$/;
 
+const nothing = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
+
+interface TableOptions {
+  readonly base: string;
+  readonly feedback: FeedbackRoutes;
+  readonly groups: Groups;
+  readonly page: (() => string) | undefined;
+}
+
 /** The routes. The first that matches wins: fixed words come before the ids they could be taken for. */
-function routeTable(service: Service, base: string, feedback: FeedbackRoutes, page?: () => string): RouteTable {
+function routeTable(service: Service, { base, feedback, groups, page }: TableOptions): RouteTable {
   const router = IttyRouter({ base }) as unknown as RouteTable;
   const bodies: Bodies = { ambient: service.ambient, open: 0 };
   const assistants = assistantRoutes(service.assistants);
   const threads = threadRoutes(service.threads);
-  const runs = runRoutes(service, bodies);
-  const crons = cronRoutes(service.crons);
+  const runs = runRoutes(service, bodies, parse.headerCopy(service.options.http?.configurable_headers));
+  const crons = cronRoutes(service);
   const store = storeRoutes(service.store);
   const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request);
   const platform = async (call: Call): Promise<PlatformCall> => {
@@ -171,8 +207,12 @@ function routeTable(service: Service, base: string, feedback: FeedbackRoutes, pa
 
     .post("/threads/search", threads.search)
     .post("/threads/count", threads.count)
+    .post("/threads/prune", threads.prune)
     .post("/threads", threads.create)
+    .post("/threads/:thread_id/copy", threads.copy)
     .get("/threads/:thread_id/state", threads.state)
+    .post("/threads/:thread_id/state", threads.updateState)
+    .patch("/threads/:thread_id/state", threads.patchState)
     .post("/threads/:thread_id/state/checkpoint", threads.stateAt)
     .get("/threads/:thread_id/state/:checkpoint_id", threads.stateAtId)
     .get("/threads/:thread_id/history", threads.history)
@@ -213,7 +253,10 @@ function routeTable(service: Service, base: string, feedback: FeedbackRoutes, pa
       const metrics = { ...(await service.metrics()), open_streams: bodies.open };
       return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
     })
-    .get("/info", () => json(service.info()))
+    .get("/info", () => {
+      const info = service.info();
+      return json({ ...info, flags: groups.flags(info.flags) });
+    })
     .get("/api/v1/info", () => feedback.info(VERSION))
     .get("/api/v1/workspaces", async (call) => {
       const caller = await callerOf(call);
@@ -229,7 +272,7 @@ function routeTable(service: Service, base: string, feedback: FeedbackRoutes, pa
     .delete("/api/v1/feedback/:id", async (call) => feedback.delete(await platform(call)))
     .get(`${BILLING}/granular-usage`, async (call) => usageJson(await report(call)))
     .get(`${BILLING}/granular-usage/export`, async (call) => usageCsv(await report(call)))
-    .get("/openapi.json", () => json({ ...openapi, servers: [{ url: base || "/" }] }));
+    .get("/openapi.json", () => json({ ...groups.described(openapi), servers: [{ url: base || "/" }] }));
 }
 
 // Node before 24.2 does not know import.meta.main. No await here: it would make the module impossible to require.

@@ -14,7 +14,10 @@ export interface Ambient {
   log(record: LogRecord): void;
 }
 
-/** One log record: `level`, a constant `message`, and fields. Never holds secrets or user data. */
+/**
+ * One log record: `level`, a constant `message`, and fields. Of a request it has the `request_id`, of a run the `run_id` and, where
+ * it is known, the `thread_id`. Never holds secrets or user data.
+ */
 export interface LogRecord {
   readonly level: "info" | "warn" | "error";
   readonly message: string;
@@ -35,11 +38,33 @@ export function systemAmbient(): Ambient {
     random: () => Math.random(),
     uuid: () => crypto.randomUUID(),
     log(record) {
-      const line = JSON.stringify({ time: new Date().toISOString(), ...record }, (_key, value: unknown) =>
-        value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value,
-      );
+      const line = logLine(record, Date.now());
       if (record.level === "info") console.info(line);
       else console.error(line);
     },
   };
 }
+
+/** A log record as one line of JSON. What JSON cannot hold is left out. */
+function logLine(record: LogRecord, now: number): string {
+  const { level, message } = record;
+  const time = new Date(now).toISOString();
+  try {
+    return JSON.stringify({ time, ...record }, (_key, value: unknown) =>
+      value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value,
+    );
+  } catch {
+    return JSON.stringify({ time, level, message });
+  }
+}
+
+/** Takes log records for one that may throw: a log that fails is no reason for anything else to. */
+export const guardedLog =
+  (log: Ambient["log"]): Ambient["log"] =>
+  (record) => {
+    try {
+      log(record);
+    } catch {
+      // There is nobody left to tell.
+    }
+  };

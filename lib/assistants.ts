@@ -72,14 +72,20 @@ export interface PageOf<Item> {
 
 /** Every method takes an assistant's UUID or, for a graph's default assistant, the graph id. */
 export interface Assistants {
+  /** True for the assistant that every graph has by itself. It is nobody's: whoever may make a run may use it. */
+  isDefault(id: string): Promise<boolean>;
   /** Errors: not_found (graph), conflict (id exists), bad_request. */
   create(request: AssistantCreate, reach?: Reach): Promise<Assistant>;
   /** Errors: not_found. */
   get(id: string, reach?: Reach): Promise<Assistant>;
   /** Makes a new version and activates it. Errors: not_found, bad_request. */
   update(id: string, patch: AssistantPatch, reach?: Reach): Promise<Assistant>;
-  /** Errors: not_found; conflict for a default assistant. */
-  delete(id: string, options?: { readonly delete_threads?: boolean }, reach?: Reach): Promise<void>;
+  /** `threads` bounds the threads that go with it. Errors: not_found; conflict for a default assistant. */
+  delete(
+    id: string,
+    options?: { readonly delete_threads?: boolean; readonly threads?: Reach },
+    reach?: Reach,
+  ): Promise<void>;
   search(query?: AssistantSearch, reach?: Reach): Promise<PageOf<Assistant>>;
   count(query?: AssistantFilter, reach?: Reach): Promise<number>;
   /** Newest first. Errors: not_found. */
@@ -100,7 +106,7 @@ export interface Assistants {
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
-/** What the other nouns use of assistants. */
+/** What the other nouns use of assistants: whatever the reach, everybody may run the default assistant of a graph. */
 export interface AssistantDirectory extends Assistants {
   /** The active configuration as it was when last looked at: whoever writes by it must be told when it is stale. Errors: not_found. */
   recall(id: string, reach?: Reach): Promise<AssistantRow>;
@@ -138,7 +144,15 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
   // The latest known rows of assistants that runs use.
   const recalled = new Map<string, AssistantRow>();
 
-  async function resolve(id: string, reach?: Reach): Promise<AssistantRow> {
+  async function isDefault(id: string): Promise<boolean> {
+    const assistant_id = await idOf(id);
+    return (await Promise.all([...graphs.keys()].map(idOf))).includes(assistant_id);
+  }
+
+  const running = async (assistant_id: string, reach: Reach | undefined): Promise<Reach | undefined> =>
+    reach?.filter && (await isDefault(assistant_id)) ? undefined : reach;
+
+  async function found(id: string, reach: Reach | undefined): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
     const row = await storage.getAssistant(within(scope, reach), assistant_id);
     if (!row) {
@@ -156,10 +170,13 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
   }
 
   return {
-    resolve,
+    isDefault,
+    resolve: async (id, reach) => await found(id, await running(await idOf(id), reach)),
     async recall(id, reach) {
-      const known = recalled.get(await idOf(id));
-      return known && permits(reach?.filter, known.metadata) ? known : await resolve(id, reach);
+      const assistant_id = await idOf(id);
+      const known = recalled.get(assistant_id);
+      const reached = await running(assistant_id, reach);
+      return known && permits(reached?.filter, known.metadata) ? known : await found(id, reached);
     },
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
@@ -195,7 +212,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       }
       return toAssistant(outcome.assistant);
     },
-    get: async (id, reach) => toAssistant(await resolve(id, reach)),
+    get: async (id, reach) => toAssistant(await found(id, reach)),
     async update(id, patch, reach) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
         throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
@@ -219,14 +236,14 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       if (!row) throw notFound(id);
       return toAssistant(row);
     },
-    async delete(id, { delete_threads = false } = {}, reach) {
+    async delete(id, { delete_threads = false, threads = {} } = {}, reach) {
       const assistant_id = await idOf(id);
-      if (reach?.filter) await resolve(id, reach);
-      const defaultIds = await Promise.all([...graphs.keys()].map(idOf));
-      if (defaultIds.includes(assistant_id)) {
+      if (reach?.filter) await found(id, reach);
+      if (await isDefault(assistant_id)) {
         throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
       }
-      if (!(await storage.deleteAssistant(within(scope, reach), assistant_id, { delete_threads }))) throw notFound(id);
+      const deletion = { delete_threads, threads };
+      if (!(await storage.deleteAssistant(within(scope, reach), assistant_id, deletion))) throw notFound(id);
     },
     async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, reach) {
       const query = { ...filter, limit, offset, sort_by, sort_order };
@@ -255,15 +272,15 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       }
     },
     async drawn(id, xray = false, reach) {
-      const { graph_id } = await resolve(id, reach);
+      const { graph_id } = await found(id, reach);
       return await stateOf(graph_id).drawn(graph_id, xray);
     },
     async schemas(id, reach) {
-      const { graph_id } = await resolve(id, reach);
+      const { graph_id } = await found(id, reach);
       return await stateOf(graph_id).schemas(graph_id);
     },
     async subgraphs(id, namespace = null, recurse = false, reach) {
-      const { graph_id } = await resolve(id, reach);
+      const { graph_id } = await found(id, reach);
       return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse);
     },
   };

@@ -14,9 +14,10 @@ import type {
   StreamMode,
   ThreadState,
 } from "./executor.ts";
+import type { TellFinished } from "./finished.ts";
 import { createJournal } from "./journal.ts";
-import type { Json, JsonObject } from "./json.ts";
-import { readKwargs } from "./kwargs.ts";
+import { type Json, type JsonObject, scalarsOf } from "./json.ts";
+import { mirrored, readKwargs } from "./kwargs.ts";
 import { holdLease } from "./lease.ts";
 import type {
   ClaimedRun,
@@ -47,6 +48,8 @@ export interface ExecutionOptions {
   readonly feedbackUrls: (run: RunRow) => string | null;
   /** A run with a webhook has ended. */
   readonly onTold: () => void;
+  /** A run has ended here, and that is stored. */
+  readonly onFinished?: TellFinished;
 }
 
 /** Graphs and their tools read there who has made the run. */
@@ -107,7 +110,7 @@ export interface Execution {
   /**
    * Its lease, or its thread's slot, is over while its executor goes on: a claim could take the run or its thread.
    */
-  over(): boolean;
+  over(now: number): boolean;
   /**
    * Resolves when a claim cannot take this run while its executor goes on, because a blocked event loop or a store that
    * failed let its lease run out. Rejects while that is not known.
@@ -126,7 +129,7 @@ export function startExecution(
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
   const { counters } = place;
-  const { stream_mode, resumable: _, ...request } = readKwargs(run.kwargs);
+  const { stream_mode, resumable: _, ...request } = mirrored(readKwargs(run.kwargs));
   const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
   const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
   const recorded = graph.checkpoints === "worker";
@@ -257,7 +260,7 @@ export function startExecution(
 
   async function begin(): Promise<void> {
     // A claim whose answer came late may be another's by now.
-    while (!reason && held.over()) {
+    while (!reason && held.over(ambient.now())) {
       // What was renewed may be over again when the answer comes.
       if (!(await held.renew()) && !isStopped()) await pause();
     }
@@ -340,7 +343,7 @@ export function startExecution(
       try {
         return await ask();
       } catch (error) {
-        ambient.log({ level: "error", message: "a run could not be stored", run_id, error });
+        ambient.log({ level: "error", message: "a run could not be stored", run_id, thread_id, error });
         const patience = reason === "shutting_down" ? Math.min(lease_ms, PATIENCE_MS) : lease_ms;
         if (isLost() !== lost || ambient.now() - since >= patience) throw error;
         await pause();
@@ -389,11 +392,15 @@ export function startExecution(
         status: error ? "error" : next.length > 0 ? "interrupted" : "idle",
         interrupts: Object.fromEntries(interrupts),
         error,
+        ...(head === null || temporary
+          ? {}
+          : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
       },
       end_frame: journal.nextId() + tailLength(tail),
       told: run.feedback.length > 0 || run.webhook !== null,
       ...(run.webhook && !temporary ? { values: toldValues(last?.values) } : {}),
       ...(usage ? { usage } : {}),
+      ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
       // The same in every try, so that one that took effect unseen is known again.
       now: ambient.now(),
     };
@@ -418,6 +425,7 @@ export function startExecution(
     closeTape(tape, run_id, { status, result }, tail, end.end_frame);
     events.announce(thread_id);
     if (run.webhook) options.onTold();
+    options.onFinished?.(run, { status, ended_at: end.now, error });
   }
 
   /** An earlier try to end the run took effect, though the store did not say so. */
@@ -460,7 +468,8 @@ export function startExecution(
 
   /** The executor of a run that is not ours any more has settled: its thread may go on. */
   async function letGo(): Promise<void> {
-    ambient.log({ level: "info", message: "run was taken over, rolled back or deleted; result dropped", run_id });
+    const message = "run was taken over, rolled back or deleted; result dropped";
+    ambient.log({ level: "info", message, run_id, thread_id });
     await insist(() => storage.releaseSlot(scope, lease));
     place.wake();
     if (tape.outcome) return;
@@ -470,15 +479,20 @@ export function startExecution(
 
   async function beforeClaim(): Promise<void> {
     if (isLost()) await settled;
-    else if (!(await held.renew()) && !isLost()) throw new Error("A lease could not be renewed");
+    else if (!(await held.renew()) && !isLost()) {
+      if (!ending) throw new Error("A lease could not be renewed");
+      // Its end may be stored already, and then there is no lease any more.
+      await done;
+    }
   }
 
+  const done = Promise.resolve().then(attend);
   return {
     run_id,
     tape,
-    done: Promise.resolve().then(attend),
+    done,
     stop,
-    over: () => held.over() && !(over && isLost()),
+    over: (now) => held.over(now) && !(over && isLost()),
     beforeClaim,
   };
 }

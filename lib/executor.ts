@@ -118,6 +118,15 @@ export interface StoreNamespaceSearch {
   readonly offset?: number;
 }
 
+/** One write: as `put`, or with the value null as `delete`. */
+export interface StorePut {
+  readonly namespace: readonly string[];
+  readonly key: string;
+  readonly value: JsonObject | null;
+  readonly index?: false | readonly string[];
+  readonly ttl?: number | null;
+}
+
 /** Items under namespaces, shared by all threads of a deployment. Errors: invalid (a namespace, key or value out of bounds). */
 export interface StoreHandle {
   /** Null when there is none. */
@@ -133,6 +142,8 @@ export interface StoreHandle {
     value: JsonObject,
     options?: { readonly index?: false | readonly string[]; readonly ttl?: number | null },
   ): Promise<void>;
+  /** In their order. All of them, or none. */
+  putMany(items: readonly StorePut[]): Promise<void>;
   /** No error when there is none. */
   delete(namespace: readonly string[], key: string): Promise<void>;
   search(

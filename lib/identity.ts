@@ -210,6 +210,14 @@ export interface IdentityStore {
   deleteUser(id: string, now: number): Promise<UserRow | null>;
   /** By id or email. */
   getUser(user: string): Promise<UserRow | null>;
+  /**
+   * The id of the user whom custom authentication calls `identity` in the workspace; one is made where there is none. An email that
+   * is told replaces the one that is known, unless it is another user's.
+   */
+  ensureUser(
+    user: { readonly workspace_id: string; readonly identity: string; readonly email?: string },
+    now: number,
+  ): Promise<string>;
   /** Members of the organization, by email. */
   listUsers(organization_id: string): Promise<readonly UserRow[]>;
   /** Replaces what the subject may do on the scope; no permissions end the membership. */

@@ -25,6 +25,12 @@ export function sameJson(a: Json, b: Json): boolean {
   );
 }
 
+/** The members of an object that are neither objects nor lists. */
+export function scalarsOf(values: Json | undefined): JsonObject {
+  if (!isObject(values)) return {};
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => typeof value !== "object" || value === null));
+}
+
 /**
  * JSON containment: every key of `part` exists in `whole`; objects match as subsets, recursively; each element of an
  * array in `part` is contained in some element of the array in `whole`; scalars match by equality. `{}` is in every object.

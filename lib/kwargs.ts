@@ -100,6 +100,8 @@ function cleared(value: Json): Json {
 
 /** By name: `x-api-key`, `OPENAI_API_KEY`, `apiKey`, `github_token`, `langgraph_auth_user` and headers that carry credentials. */
 function isSecret(name: string): boolean {
+  const header = name.toLowerCase();
+  if (header.startsWith("x-") && carriesCredential(header)) return true;
   const plain = name.toLowerCase().replace(/[-_]/g, "");
   return (
     /^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain) ||
@@ -107,4 +109,41 @@ function isSecret(name: string): boolean {
       plain,
     )
   );
+}
+
+/** Whether a header's name, in lower case, says that it carries a credential. `x-auth-scheme` names a scheme only. */
+export function carriesCredential(header: string): boolean {
+  return (
+    header !== "x-auth-scheme" && /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header)
+  );
+}
+
+/** What names one run or one state, and is no part of a configuration. */
+export const PLACES: ReadonlySet<string> = new Set([
+  "checkpoint_id",
+  "checkpoint_ns",
+  "checkpoint_map",
+  "thread_id",
+  "run_id",
+  "graph_id",
+  "assistant_id",
+]);
+
+/** Not of the configuration that its author wrote: places, what the server and LangGraph add, and copies of headers. */
+const isAdded = (name: string): boolean =>
+  PLACES.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
+
+/**
+ * Graphs read their configuration in `config.configurable` or in `context`: each gets the members of the other that it lacks,
+ * credentials too. A member that both have keeps its two values.
+ */
+export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
+  const { config, context } = request;
+  const own = (members: JsonObject): JsonObject =>
+    Object.fromEntries(Object.entries(members).filter(([name]) => !isAdded(name)));
+  return {
+    ...request,
+    config: { ...config, configurable: { ...own(context), ...config.configurable } },
+    context: { ...own(config.configurable), ...context },
+  };
 }

@@ -16,8 +16,12 @@ export type {
   AssistantVersion,
   PageOf,
 } from "./assistants.ts";
+export type { Auth, AuthAnswer, AuthClaims, AuthContext, AuthEvent, AuthHandler, SdkAuth } from "./auth.ts";
+export type * from "./cron-storage.ts";
+export type { Cron, CronCounters, CronCreate, CronPatch, CronRun, CronSearch, Crons } from "./crons/mod.ts";
 export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, ServiceError } from "./errors.ts";
 export type {
+  AuthUser,
   ChannelValue,
   CheckpointHandle,
   CheckpointReader,
@@ -37,14 +41,20 @@ export type {
   RunConfig,
   Send,
   StateRef,
+  StateUpdate,
   StoredCheckpoint,
   StoredWrite,
+  StoreHandle,
+  StoreItem,
+  StoreNamespaceSearch,
+  StorePut,
+  StoreSearch,
   StreamMode,
   Task,
   ThreadState,
   WireCheckpoint,
 } from "./executor.ts";
-export { combine } from "./executor.ts";
+export { combine, StateRefused } from "./executor.ts";
 export type {
   Feedback,
   FeedbackCreate,
@@ -54,8 +64,15 @@ export type {
   Submission,
   TokenRequest,
 } from "./feedback.ts";
+export type { Condition, Filter, Reach, Scalar } from "./filter.ts";
+export type { FinishedRun } from "./finished.ts";
 export { type AgentEntry, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
+export type { CorsOptions } from "./http/gate.ts";
+export type { DisabledGroups, RouteGroup } from "./http/groups.ts";
+export type { HttpOptions } from "./http/options.ts";
+export type { HeaderChoice } from "./http/parse/headers.ts";
 export type * from "./identity.ts";
+export type * from "./item-storage.ts";
 export type { Json, JsonObject } from "./json.ts";
 export type * from "./platform-storage.ts";
 export type {
@@ -80,16 +97,23 @@ export {
 } from "./service.ts";
 export { type StaticIdentityOptions, type StaticKey, staticIdentity } from "./static-identity.ts";
 export type * from "./storage.ts";
+export type { Store, StoreIndex, StoreTtl } from "./store/mod.ts";
 export type { ThreadPosition, ThreadStreamMode, ThreadStreamQuery } from "./thread-stream.ts";
 export type {
   CheckpointSelector,
   HistoryQuery,
+  MayCopy,
+  ShownTtl,
+  StateChange,
+  Superstep,
   Thread,
   ThreadCreate,
   ThreadFilter,
+  ThreadPatch,
   ThreadSearch,
   Threads,
-} from "./threads.ts";
+  TimeToLive,
+} from "./threads/mod.ts";
 export type { Stride, Usage, UsageDimensions, UsageRecord, UsageReport, UsageRequest } from "./usage.ts";
 export type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
 export type { WebhookOptions } from "./webhooks/options.ts";

@@ -1,12 +1,16 @@
 /** What a service is made from, and the proof that it can work. */
 import type { AuthOptions } from "./access.ts";
 import type { Ambient } from "./ambient.ts";
+import { problemsOfAuth } from "./auth.ts";
 import { ConfigError } from "./errors.ts";
 import type { Executor } from "./executor.ts";
+import type { FinishedRun } from "./finished.ts";
+import { type HttpOptions, httpChecks } from "./http/options.ts";
 import type { IdentityStore } from "./identity.ts";
 import { isObject } from "./json.ts";
-import type { Storage } from "./storage.ts";
-import type { StoreIndex, StoreTtl } from "./store.ts";
+import type { PruneStrategy, Storage } from "./storage.ts";
+import type { StoreIndex, StoreTtl } from "./store/mod.ts";
+import { LONGEST_TTL } from "./threads/mod.ts";
 import { proveWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
 
 /** Every option has the same name in the configuration file of the stand-alone server. */
@@ -69,19 +73,33 @@ export interface ServiceOptions {
     /** Webhook deliveries that have come to their end, after they were made. Default 2,592,000,000. */
     readonly deliveries_ms?: number;
   };
+  readonly checkpointer?: {
+    /** How long threads last after the last thing that happened on them; those with an active run wait. */
+    readonly ttl?: {
+      /** `delete` (the default): the thread goes. `keep_latest`: all its checkpoints but the newest state go. */
+      readonly strategy?: PruneStrategy;
+      /** Of threads that are made without a `ttl` of their own, in minutes; fractions count. Default: they stay. */
+      readonly default_ttl?: number;
+      /** How often threads are looked for whose time is over. Default 5. */
+      readonly sweep_interval_minutes?: number;
+    };
+  };
+  readonly crons?: {
+    /** False: this process fires none. Default true. */
+    readonly enabled?: boolean;
+    /** A tick that nobody has fired in time is made up for, if it is not older than this. Default 3,600,000. */
+    readonly misfire_grace_ms?: number;
+    /** A cron is disabled after so many runs in a row that failed. Default: never. */
+    readonly max_failures?: number;
+  };
   readonly store?: {
     /** Lets items be searched by meaning. Default: they are not. */
     readonly index?: StoreIndex;
     readonly ttl?: StoreTtl;
   };
-  readonly http?: {
-    /** True: webhooks of runs are accepted unchecked, and none is sent. */
-    readonly disable_webhooks?: boolean;
-    readonly cors?: {
-      /** Origins that browsers may call from; `*` for any. Default `["*"]`. */
-      readonly allow_origins?: readonly string[];
-    };
-  };
+  readonly http?: HttpOptions;
+  /** Called once for each run that this process ends, after that is stored. What it does, or throws, changes nothing. */
+  readonly onRunFinished?: (run: FinishedRun) => void | Promise<void>;
   /** Clock, timers, randomness and log; for tests. */
   readonly ambient?: Partial<Ambient>;
 }
@@ -94,6 +112,7 @@ export const DEFAULTS: {
   readonly retention: Required<NonNullable<ServiceOptions["retention"]>>;
   readonly feedback: Required<NonNullable<ServiceOptions["feedback"]>>;
   readonly usage: Required<NonNullable<ServiceOptions["usage"]>>;
+  readonly crons: Required<Omit<NonNullable<ServiceOptions["crons"]>, "max_failures">>;
 } = {
   worker: { concurrency: 10, lease_ms: 10_000, run_timeout_ms: 3_600_000 },
   limits: { pending_per_thread: 1_000, pending: 10_000 },
@@ -106,6 +125,7 @@ export const DEFAULTS: {
   },
   feedback: { token_ttl_ms: 10_800_000, external_runs: false },
   usage: { enabled: true, unreadable_workspaces: "refuse" },
+  crons: { enabled: true, misfire_grace_ms: 3_600_000 },
 };
 
 /** `given` over the defaults; what is undefined counts as absent. */
@@ -128,6 +148,11 @@ const whole =
 const LONGEST_MS = 2 ** 31 - 1;
 const count: Check = whole(1, 1e9);
 const age: Check = whole(0, Number.MAX_SAFE_INTEGER);
+
+const minutes =
+  (max: number): Check =>
+  (value) =>
+    !(typeof value === "number" && value > 0 && value <= max) && `must be a number above 0, at most ${max}`;
 
 const flag: Check = (value) => typeof value !== "boolean" && "must be true or false";
 const oneOf =
@@ -159,7 +184,11 @@ const SETTINGS: Section = {
     !isBaseUrl(value) &&
     "must be an absolute http or https URL without query, fragment, credentials and without a slash at the end",
   auth: {
-    mode: oneOf("none", "api_key", "agent_builder"),
+    mode: oneOf("none", "api_key", "agent_builder", "custom"),
+    // Proven by itself.
+    custom: () => false,
+    merge_filter_on_create: flag,
+    disable_studio_auth: flag,
     owner: name,
     shared: flag,
     shared_agents: oneOf("read", "use"),
@@ -175,6 +204,13 @@ const SETTINGS: Section = {
     run_timeout_ms: whole(1, LONGEST_MS),
   },
   limits: { pending_per_thread: count, pending: count },
+  checkpointer: {
+    ttl: {
+      strategy: oneOf("delete", "keep_latest"),
+      default_ttl: minutes(LONGEST_TTL),
+      sweep_interval_minutes: minutes(LONGEST_MS / 60_000),
+    },
+  },
   store: {
     index: {
       dims: whole(1, 65_536),
@@ -182,19 +218,24 @@ const SETTINGS: Section = {
       fields: texts,
     },
     ttl: {
-      default_ttl: (value) => !(typeof value === "number" && value > 0) && "must be above 0",
+      default_ttl: (value) =>
+        !(typeof value === "number" && value > 0 && value <= 1e10) && "must be above 0, up to 1e10",
       refresh_on_read: flag,
+      sweep_interval_minutes: (value) =>
+        !(typeof value === "number" && value > 0 && value * 60_000 <= LONGEST_MS) && "must be above 0, up to 35,000",
     },
   },
+  crons: { enabled: flag, misfire_grace_ms: age, max_failures: count },
   retention: { frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
-  http: {
-    // Proven with the webhooks.
-    disable_webhooks: () => false,
-    cors: {
-      allow_origins: texts,
-    },
-  },
+  http: httpChecks,
+  onRunFinished: (value) => typeof value !== "function" && "must be a function",
 };
+
+/** The keys of all options but those of `webhooks`, with dots between their parts. */
+export function optionKeys(settings: Check | Section = SETTINGS, path = ""): readonly string[] {
+  if (typeof settings === "function") return [path];
+  return Object.entries(settings).flatMap(([key, inner]) => optionKeys(inner, path === "" ? key : `${path}.${key}`));
+}
 
 /** What is wrong with a value, and keys that no option has, at any depth. */
 function problemsIn(setting: Check | Section, value: unknown, path: string): string[] {
@@ -238,6 +279,7 @@ function problemsOf({
   if (settings.auth?.mode === "agent_builder" && settings.auth.owner === undefined) {
     problems.push("auth.owner: mode agent_builder needs the id or email of the agent's owner");
   }
+  problems.push(...problemsOfCustom(settings.auth ?? {}));
   if (typeof storage?.migrate !== "function") {
     problems.push("storage: missing; give one, for example bunSqlite(path) or nodeSqlite(path)");
   }
@@ -257,6 +299,17 @@ function problemsOf({
     problems.push(`executor: the graph id ${name} is hosted twice`);
   }
   return problems;
+}
+
+function problemsOfCustom({ mode, custom, merge_filter_on_create }: AuthOptions): readonly string[] {
+  if (custom !== undefined) {
+    const beside = mode === undefined || mode === "custom" ? [] : [`auth.mode: must be custom beside auth.custom`];
+    return [...beside, ...problemsOfAuth(custom)];
+  }
+  return [
+    ...(mode === "custom" ? ["auth.custom: mode custom needs it; give { authenticate(request) { … } }"] : []),
+    ...(merge_filter_on_create ? ["auth.merge_filter_on_create: only custom authentication has filters"] : []),
+  ];
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

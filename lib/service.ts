@@ -1,19 +1,23 @@
 /** The service: wires nouns, worker and storage together. */
 import { type Access, createAccess } from "./access.ts";
 import { type Accounts, createAccounts } from "./accounts.ts";
-import { type Ambient, systemAmbient } from "./ambient.ts";
+import { type Ambient, guardedLog, systemAmbient } from "./ambient.ts";
 import { type Assistants, createAssistants } from "./assistants.ts";
-import { type CronLoop, type Crons, createCrons } from "./crons/mod.ts";
+import { createGuard } from "./auth.ts";
+import { type CronCounters, type CronLoop, type Crons, createCrons } from "./crons/mod.ts";
 import { ConfigError, ServiceError } from "./errors.ts";
 import { createEvents } from "./events.ts";
 import { createFeedback, type Feedback } from "./feedback.ts";
+import { createFinished } from "./finished.ts";
 import type { DeploymentRow, IdentityStore } from "./identity.ts";
 import { KEY_PREFIX } from "./keys.ts";
 import { DEFAULTS, proveOptions, type ServiceOptions, settled } from "./options.ts";
 import { createRuns, type RunDirectory, type Runs } from "./runs/mod.ts";
 import { createTold } from "./runs/told.ts";
-import { createStore, type Store } from "./store.ts";
-import { createThreads, type Threads } from "./threads.ts";
+import type { StoppedRun, TerminalStatus } from "./storage.ts";
+import { createStore, type Store } from "./store/mod.ts";
+import { sweepStore } from "./store/sweep.ts";
+import { createThreads, storedTtl, type Threads } from "./threads/mod.ts";
 import { createUsage, type Usage } from "./usage.ts";
 import { createDeliveries, type Deliveries, type DeliveryCounters } from "./webhooks/deliver.ts";
 import { systemTransport } from "./webhooks/send.ts";
@@ -43,6 +47,7 @@ export interface Metrics {
   readonly oldest_pending_seconds: number;
   readonly worker: WorkerCounters;
   readonly webhooks: DeliveryCounters;
+  readonly crons: CronCounters;
 }
 
 export interface Service {
@@ -82,6 +87,7 @@ export const VERSION = "0.1.0";
 
 const SWEEP_MS = 5_000;
 const SWEEP_ROWS = 500;
+const EXPIRED_THREADS = 100;
 const PROBE_EVERY_MS = 1_000;
 const PROBE_WITHIN_MS = 5_000;
 /** How long calls that have begun may take when the service stops. */
@@ -97,7 +103,8 @@ const CREATING = new Set(["create", "stream", "wait", "createBatch"]);
 export async function createService(options: ServiceOptions): Promise<Service> {
   const webhookSettings = proveOptions(options);
   const { storage, executor } = options;
-  const ambient: Ambient = { ...systemAmbient(), ...options.ambient };
+  const surroundings: Ambient = { ...systemAmbient(), ...options.ambient };
+  const ambient: Ambient = { ...surroundings, log: guardedLog((record) => surroundings.log(record)) };
   const scope = { deployment: options.deployment?.name ?? "default" };
   const retention = settled(DEFAULTS.retention, options.retention);
   const feedbackTerms = settled(DEFAULTS.feedback, options.feedback);
@@ -110,12 +117,14 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const trace = { workspace_id, project_id, counted: usageTerms.enabled };
   const key_prefix = options.auth?.key_prefix ?? KEY_PREFIX;
   const accounts = createAccounts({ identity, ambient, key_prefix });
+  const { custom, merge_filter_on_create = false } = options.auth ?? {};
   const access = createAccess({
     identity,
     ambient,
     deployment,
     key_prefix,
-    mode: options.auth?.mode ?? "none",
+    mode: options.auth?.mode ?? (custom ? "custom" : "none"),
+    guard: custom ? createGuard(custom, { ambient, merge_filter_on_create }) : null,
     shared_agents: options.auth?.shared_agents ?? "read",
   });
   const baseUrl = (): string | undefined =>
@@ -151,6 +160,11 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     ...(options.store?.index ? { index: options.store.index } : {}),
     ...(options.store?.ttl ? { ttl: options.store.ttl } : {}),
   });
+  const calls = new Set<Promise<unknown>>();
+  const onFinished = createFinished(ambient, options.onRunFinished, (call) => {
+    calls.add(call);
+    void call.then(() => calls.delete(call));
+  });
   let runs: RunDirectory;
   const terms = settled(DEFAULTS.worker, options.worker);
   const worker = createWorker({
@@ -164,9 +178,13 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     store,
     feedbackUrls: told.feedbackUrls,
     onTold: () => deliveries.wake(),
+    onFinished,
     onLeft: (run_id, tape) => runs.watch(run_id, tape),
   });
+  const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
+  const ttl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
   const threads = createThreads({
+    ...ttl,
     storage,
     scope,
     executor,
@@ -176,6 +194,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     onDeleted: (run_ids) => runs.deleted(run_ids),
   });
   runs = createRuns({
+    ...ttl,
     storage,
     scope,
     executor,
@@ -187,31 +206,53 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     limits: settled(DEFAULTS.limits, options.limits),
     told,
     onTold: () => deliveries.wake(),
+    onEnded: options.onRunFinished ? (run) => void ended(run) : () => {},
   });
-  const crons: CronLoop = createCrons({ storage, scope, ambient, assistants });
+  /** A run that ended without having started. */
+  async function ended({ run_id, thread_id }: StoppedRun): Promise<void> {
+    try {
+      const row = await storage.getRun(scope, run_id);
+      if (row && row.ended_at !== null) onFinished(row, { ...row, status: row.status as TerminalStatus });
+    } catch (error) {
+      ambient.log({ level: "error", message: "onRunFinished was not called", run_id, thread_id, error });
+    }
+  }
+  const crons: CronLoop = createCrons({
+    storage,
+    scope,
+    ambient,
+    assistants,
+    runs,
+    ...settled(DEFAULTS.crons, options.crons),
+    max_failures: options.crons?.max_failures ?? null,
+  });
 
   let stopped: Promise<void> | null = null;
   let closed = false;
   const stopping = (): ServiceError => new ServiceError("unavailable", STOPPING);
-  const calls = new Set<Promise<unknown>>();
-  /** A noun whose calls are waited for when the service stops, and refused afterwards. */
-  const served = <Noun extends object>(noun: Noun, refused?: ReadonlySet<string>): Noun =>
+  /** A noun whose calls are waited for when the service stops, and refused afterwards. Those that are `plain` ask no storage. */
+  const served = <Noun extends object>(
+    noun: Noun,
+    { refused, plain }: { refused?: ReadonlySet<string>; plain?: keyof Noun } = {},
+  ): Noun =>
     Object.fromEntries(
       Object.entries(noun).map(([name, call]) => [
         name,
-        async (...args: unknown[]): Promise<unknown> => {
-          if (closed || (stopped && refused?.has(name)))
-            throw new ServiceError("unavailable", "The server is stopping");
-          const answer = (call as (...args: unknown[]) => Promise<unknown>)(...args);
-          calls.add(answer);
-          try {
-            return await answer;
-          } catch (error) {
-            throw closed && !(error instanceof ServiceError) ? stopping() : error;
-          } finally {
-            calls.delete(answer);
-          }
-        },
+        name === plain
+          ? call
+          : async (...args: unknown[]): Promise<unknown> => {
+              if (closed || (stopped && refused?.has(name)))
+                throw new ServiceError("unavailable", "The server is stopping");
+              const answer = (call as (...args: unknown[]) => Promise<unknown>)(...args);
+              calls.add(answer);
+              try {
+                return await answer;
+              } catch (error) {
+                throw closed && !(error instanceof ServiceError) ? stopping() : error;
+              } finally {
+                calls.delete(answer);
+              }
+            },
       ]),
     ) as Noun;
   const within = <Value>(ms: number, work: Promise<Value>, late: Value | Error): Promise<Value> =>
@@ -257,6 +298,27 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     });
   }
   scheduleSweep();
+  const storeSweep = sweepStore({ storage, scope, ambient, minutes: options.store?.ttl?.sweep_interval_minutes ?? 5 });
+
+  let expiring: Promise<void> = Promise.resolve();
+  let cancelExpiry = (): void => {};
+  async function expire(): Promise<void> {
+    try {
+      while (!stopped && (await threads.expire(EXPIRED_THREADS)) > 0) {
+        await new Promise<void>((resolve) => ambient.defer(resolve));
+      }
+    } catch (error) {
+      ambient.log({ level: "error", message: "threads whose time is over were not pruned", error });
+    }
+  }
+  function scheduleExpiry(): void {
+    cancelExpiry = ambient.timer(sweep_interval_minutes * 60_000, () => {
+      expiring = expire().then(() => {
+        if (!stopped) scheduleExpiry();
+      });
+    });
+  }
+  scheduleExpiry();
 
   let probed: { readonly answer: Promise<Readiness>; until: number } | null = null;
   async function probe(): Promise<Readiness> {
@@ -272,21 +334,21 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   return {
     assistants: served<Assistants>(assistants),
     threads: served<Threads>(threads),
-    runs: served<Runs>(runs, CREATING),
+    runs: served<Runs>(runs, { refused: CREATING }),
     crons: served<Crons>(crons),
     store: served<Store>(store),
-    feedback,
-    usage,
+    feedback: served<Feedback>(feedback, { plain: "tokenUrl" }),
+    usage: served<Usage>(usage, { plain: "admit" }),
     webhooks: deliveries,
     accounts,
-    access,
+    access: served<Access>(access),
     deployment,
     options,
     ambient,
     info: () => ({
       version: VERSION,
       api_version: "0.5.36",
-      flags: { assistants: true, crons: false, langsmith: false, langsmith_tracing_replicas: false },
+      flags: { assistants: true, crons: true, langsmith: false, langsmith_tracing_replicas: false },
     }),
     healthy: () => !closed && worker.healthy(),
     async ready() {
@@ -312,16 +374,18 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         oldest_pending_seconds: oldest_due === null ? 0 : Math.max(0, now - oldest_due) / 1000,
         worker: worker.counters(),
         webhooks: deliveries.counters(),
+        crons: crons.counters(),
       };
     },
     stop(grace_ms = 10_000) {
       stopped ??= (async () => {
         cancelSweep();
-        await crons.stop();
-        await worker.stop(grace_ms);
+        cancelExpiry();
+        await Promise.all([crons.stop(), worker.stop(grace_ms)]);
         await deliveries.stop();
         events.close();
-        await Promise.all([sweeping, within(LAST_CALLS_MS, Promise.allSettled(calls), [])]);
+        await storeSweep.stop();
+        await Promise.all([sweeping, expiring, within(LAST_CALLS_MS, Promise.allSettled(calls), [])]);
         closed = true;
         await storage.close();
       })();

@@ -57,6 +57,8 @@ export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
   const keys = new Map<string, ApiKeyRow>();
   const deployments = new Map<string, Omit<DeploymentRow, "workspace_id" | "organization_id">>();
   const memberships = new Map<string, MembershipRow>();
+  /** Ids of the users of custom authentication, by workspace and identity. */
+  const identities = new Map<string, string>();
 
   const put = <Row extends { readonly id: string }>(rows: Map<string, Row>, row: Row): Row => {
     rows.set(row.id, row);
@@ -309,6 +311,17 @@ export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
 
     async getUser(user) {
       return alive(users, user) ?? live(users).find(({ email }) => email === user) ?? null;
+    },
+
+    async ensureUser({ workspace_id, identity, email }, now) {
+      const key = JSON.stringify([workspace_id, identity]);
+      const find = (): UserRow | undefined => alive(users, identities.get(key) ?? null);
+      const id = find()?.id ?? (await freshId("user", workspace_id, identity, users));
+      const row = find() ?? put(users, { id, email: null, name: null, created_at: now, deleted_at: null });
+      identities.set(key, row.id);
+      const taken = live(users).some((other) => other.id !== row.id && other.email === email);
+      if (email !== undefined && !taken) put(users, { ...row, email });
+      return row.id;
     },
 
     async listUsers(organization_id) {

@@ -206,6 +206,8 @@ export interface RunRow {
   readonly webhook: NewWebhook | null;
   /** What custom authentication knew of who made it: the graph gets it, and nobody else. */
   readonly auth_user: JsonObject | null;
+  /** The cron that has made it; absent where none has. */
+  readonly cron_id?: string;
 }
 
 export interface NewRun {
@@ -409,8 +411,8 @@ export interface FinishRun {
     readonly status: ThreadRest;
     readonly interrupts: JsonObject;
     readonly error: Json;
-    /** Scalars of the state's values at the top, for searches; absent where the head stays. */
-    readonly scalars?: JsonObject;
+    /** Scalars of the state's values at the top, for searches; null when they are not known, absent where the head stays. */
+    readonly scalars?: JsonObject | null;
   };
   readonly end_frame: number;
   /** For the webhook of a run that has one: the final state as JSON, null when it is left out. */
@@ -419,6 +421,8 @@ export interface FinishRun {
   readonly told?: boolean;
   /** Tokens and cost that this attempt has reported: added to the run's trace. */
   readonly usage?: TraceUsage;
+  /** The cron that has made the run: its failures in a row are counted. */
+  readonly cron_id?: string;
   /** Claims the next run in the same batch, as claimRun does, but leaves leases that are over to it. */
   readonly next?: ClaimRequest;
   readonly now: number;
@@ -508,8 +512,15 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     | { readonly kind: "updated"; readonly assistant: AssistantRow }
     | { readonly kind: "assistant_not_found" | "version_not_found" }
   >;
-  /** With `delete_threads`, threads whose `metadata.assistant_id` is this assistant go too. False when there was none. */
-  deleteAssistant(scope: Scope, assistant_id: string, options: { readonly delete_threads: boolean }): Promise<boolean>;
+  /**
+   * With `delete_threads`, threads whose `metadata.assistant_id` is this assistant go too, those within `threads`. False when there
+   * was none.
+   */
+  deleteAssistant(
+    scope: Scope,
+    assistant_id: string,
+    options: { readonly delete_threads: boolean; readonly threads?: Reach },
+  ): Promise<boolean>;
   /** Newest version first. Null when there is no such assistant. */
   listAssistantVersions(
     scope: Scope,

@@ -1,4 +1,4 @@
-import { type SelectQueryBuilder, sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   AssistantContent,
@@ -11,8 +11,10 @@ import type {
 } from "../../lib/storage.ts";
 import { db, includes, raw } from "./dialect.ts";
 import type { SqlDriver, SqlRow } from "./driver.ts";
-import { addLabels, countRows, isEmpty, matches, narrowing, replaceLabels, searchRows } from "./labels.ts";
+import { andPermitted, scoped } from "./filter.ts";
+import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema.ts";
+import { countFound, findRows, type Sought } from "./search.ts";
 import { shape, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
@@ -56,12 +58,11 @@ const insertFirstVersion = shape<Key>((p) =>
     on conflict do nothing`),
 );
 
-const getAssistant = shape<Key>((p) =>
-  db
-    .selectFrom("assistants")
-    .selectAll()
-    .where("deployment", "=", p.deployment)
-    .where("assistant_id", "=", p.assistant_id),
+const itsMetadata = sql`assistants.metadata`;
+
+const getAssistant = scoped<Key>((p, bound) =>
+  raw(sql`select * from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    ${andPermitted(itsMetadata, bound)}`),
 );
 
 const insertNextVersion = shape<Key & Content & { seen: number; now: number }>((p) =>
@@ -106,20 +107,14 @@ const getVersion = shape<Key & { version: number }>((p) =>
     .where("version", "=", p.version),
 );
 
-const deleteAssistant = shape<Key>((p) =>
-  db
-    .deleteFrom("assistants")
-    .where("deployment", "=", p.deployment)
-    .where("assistant_id", "=", p.assistant_id)
-    .returning("assistant_id"),
+const deleteAssistant = scoped<Key>((p, bound) =>
+  raw(sql`delete from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    ${andPermitted(itsMetadata, bound)} returning assistant_id`),
 );
 
 const deleteLabels = shape<Key>((p) =>
-  db
-    .deleteFrom("labels")
-    .where("deployment", "=", p.deployment)
-    .where("kind", "=", "assistant")
-    .where("row_id", "=", p.assistant_id),
+  raw(sql`delete from labels where deployment = ${p.deployment} and kind = 'assistant' and row_id = ${p.assistant_id}
+    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`),
 );
 
 /** The verbs on assistants and their versions. */
@@ -137,7 +132,7 @@ export function assistantVerbs(
   | "listAssistantVersions"
 > {
   const get = async (scope: Scope, assistant_id: string): Promise<AssistantRow | null> => {
-    const [row] = await driver.read(getAssistant({ deployment: scope.deployment, assistant_id }));
+    const [row] = await driver.read(getAssistant({ deployment: scope.deployment, assistant_id }, scope.filter));
     return row ? toAssistant(row) : null;
   };
   return {
@@ -147,7 +142,7 @@ export function assistantVerbs(
         insertAssistant({ deployment, assistant_id, ...toContent(assistant), now }),
         insertFirstVersion({ deployment, assistant_id }),
         ...addLabels("assistant", deployment, assistant_id, assistant.metadata),
-        getAssistant({ deployment, assistant_id }),
+        getAssistant({ deployment, assistant_id }, undefined),
       ]);
       return {
         kind: results[0]?.length ? "created" : "exists",
@@ -157,31 +152,17 @@ export function assistantVerbs(
 
     getAssistant: get,
 
-    async searchAssistants({ deployment }, query) {
-      const { rows, total } = await searchRows(
-        driver,
-        query.metadata,
-        query,
-        (page) => {
-          let select = candidates(deployment, query)
-            .selectAll()
-            .orderBy(sql.ref(query.sort_by), query.sort_order)
-            .orderBy("assistant_id", query.sort_order);
-          if (page) select = select.limit(page.limit).offset(page.offset);
-          return statement(select);
-        },
-        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
-      );
+    async searchAssistants(scope, query) {
+      const { sort_by } = query;
+      const { rows, total } = await findRows(driver, sought(scope, query), {
+        ...query,
+        columns: sql`assistants.*`,
+        by: sort_by === "created_at" ? sort_by : sql.ref(`assistants.${sort_by}`),
+      });
       return { rows: rows.map(toAssistant), total };
     },
 
-    countAssistants: ({ deployment }, query) =>
-      countRows(
-        driver,
-        query.metadata,
-        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
-        () => statement(candidates(deployment, query).select("metadata")),
-      ),
+    countAssistants: (scope, query) => countFound(driver, sought(scope, query)),
 
     async updateAssistant(scope, assistant_id, next, now) {
       const { deployment } = scope;
@@ -215,16 +196,17 @@ export function assistantVerbs(
       }
     },
 
-    async deleteAssistant({ deployment }, assistant_id, options) {
+    async deleteAssistant({ deployment, filter }, assistant_id, { delete_threads, threads }) {
       const [deleted] = await driver.batch([
-        deleteAssistant({ deployment, assistant_id }),
+        deleteAssistant({ deployment, assistant_id }, filter),
         deleteLabels({ deployment, assistant_id }),
-        ...(options.delete_threads ? deleteThreadsOf(deployment, assistant_id) : []),
+        ...(delete_threads ? deleteThreadsOf(deployment, assistant_id, threads?.filter) : []),
       ]);
       return deleted?.length === 1;
     },
 
     async listAssistantVersions(scope, assistant_id, query) {
+      if (scope.filter && !(await get(scope, assistant_id))) return null;
       let select = db
         .selectFrom("assistant_versions")
         .selectAll()
@@ -242,14 +224,11 @@ export function assistantVerbs(
   };
 }
 
-function candidates(deployment: string, query: AssistantQuery): SelectQueryBuilder<Tables, "assistants", object> {
-  let select = db.selectFrom("assistants").where("deployment", "=", deployment);
-  if (query.graph_id !== undefined) select = select.where("graph_id", "=", query.graph_id);
-  if (query.name !== undefined) select = select.where(includes(sql.ref("name"), query.name));
-  for (const condition of narrowing("assistant", deployment, "assistant_id", query.metadata ?? {})) {
-    select = select.where(condition);
-  }
-  return select;
+function sought({ deployment, filter }: Scope, { metadata, graph_id, name }: AssistantQuery): Sought {
+  const where: RawBuilder<unknown>[] = [];
+  if (graph_id !== undefined) where.push(sql`assistants.graph_id = ${graph_id}`);
+  if (name !== undefined) where.push(includes(sql.ref("assistants.name"), name));
+  return { kind: "assistant", deployment, metadata, filter, where };
 }
 
 function toContent(content: AssistantContent): Content {

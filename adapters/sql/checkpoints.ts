@@ -4,6 +4,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage } from "../../lib/storage.ts";
 import { db, raw, settled } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema.ts";
 import { shape, shapeOfRows, statement } from "./statement.ts";
@@ -15,16 +16,44 @@ const FILTER_STEP = 200;
 
 type PayloadArgs = Pick<PayloadColumns, keyof PayloadColumns>;
 
+/** Names a thread. */
+export type ThreadKey = { deployment: string; thread_id: string };
+
 /** What a lease says of its run. */
-export type Held = { deployment: string; thread_id: string; run_id: string; token: string };
+export type Held = ThreadKey & { run_id: string; token: string };
 
 /** True for the run that the lease still holds. */
 export const held = (p: Held): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
     and run_id = ${settled(p.run_id)} and lease_token = ${settled(p.token)} and status = 'running'`;
 
-// The fence of everything below: a lost lease selects nothing, so it writes nothing.
+/** A fence: a lost lease selects nothing, so it writes nothing. */
 export const whileHeld = (p: Held): RawBuilder<boolean> => sql<boolean>`exists (select 1 from runs where ${held(p)})`;
+
+/** Who stores progress, and under what condition: where that does not hold, nothing is stored. */
+export interface Author<Of> {
+  readonly allowed: (p: Of) => RawBuilder<boolean>;
+  /** The run that everything goes with when it is rolled back; absent for what stays. */
+  readonly run_id?: (p: Of) => RawBuilder<string>;
+  /** Of two writes in one place, that of the author who comes later counts. */
+  readonly run_seq: (p: Of) => RawBuilder<number>;
+}
+
+type Progressing = Pick<Progress, "checkpoints" | "writes">;
+
+/** Statements that store what an author has made, and nothing else. */
+export function storing<Of extends ThreadKey>(author: Author<Of>): (args: Of, progress: Progressing) => SqlStatement[] {
+  const putValues = puttingValues(author);
+  const putCheckpoints = puttingCheckpoints(author);
+  const putWrites = puttingWrites(author);
+  return (args, { checkpoints, writes }) => [
+    ...putValues(args, checkpoints.flatMap(toValueArgs)),
+    ...putCheckpoints(args, checkpoints.map(toCheckpointArgs)),
+    ...putWrites(args, writes.flatMap(toWriteArgs)),
+  ];
+}
+
+const nobody = sql<string>`null`;
 
 type CheckpointArgs = PayloadArgs & {
   ns: string;
@@ -37,10 +66,11 @@ type CheckpointArgs = PayloadArgs & {
 
 // The greatest `seq` is the one before the statement, for all of its rows. A checkpoint or value of another run is never
 // changed: when this run is rolled back, everything it leaves must go with its `run_id`.
-const putCheckpoints = shapeOfRows<Held, CheckpointArgs>((p, rows) =>
-  raw(sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
+const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
+  shapeOfRows<Of, CheckpointArgs>((p, rows) =>
+    raw(sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
       metadata, versions, created_at)
-    select ${p.deployment}, ${p.thread_id}, ${p.run_id},
+    select ${p.deployment}, ${p.thread_id}, ${run_id(p)},
       v.column1 + coalesce((select max(seq) from checkpoints
         where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}), 0),
       v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
@@ -50,56 +80,59 @@ const putCheckpoints = shapeOfRows<Held, CheckpointArgs>((p, rows) =>
           ${row.bytes}, ${row.metadata}, ${row.versions}, ${row.created_at})`,
       ),
     )}) as v
-    where ${whileHeld(p)}
+    where ${allowed(p)}
     on conflict (deployment, thread_id, ns, checkpoint_id) do update set
       parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
       where checkpoints.run_id = excluded.run_id`),
-);
+  );
 
 type ValueArgs = PayloadArgs & { ns: string; channel: string; version: string; extends_version: string | null };
 
-const putValues = shapeOfRows<Held, ValueArgs>((p, rows) =>
-  raw(sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
-    select ${p.deployment}, ${p.thread_id}, ${p.run_id}, v.*
+const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
+  shapeOfRows<Of, ValueArgs>((p, rows) =>
+    raw(sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
+    select ${p.deployment}, ${p.thread_id}, ${run_id(p)}, v.*
     from (values ${sql.join(
       rows.map(
         (row) => sql`(${row.ns}, ${row.channel}, ${row.version}, ${row.type}, ${row.data}, ${row.bytes},
           ${row.extends_version})`,
       ),
     )}) as v
-    where ${whileHeld(p)}
+    where ${allowed(p)}
     on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
       where channel_values.run_id = excluded.run_id`),
-);
+  );
 
 type WriteArgs = PayloadArgs & { ns: string; checkpoint_id: string; task_id: string; idx: number; channel: string };
 
-const putWrites = shapeOfRows<Held, WriteArgs>((p, rows) =>
-  raw(sql`insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
+const puttingWrites = <Of extends ThreadKey>({ allowed, run_seq, run_id = () => sql`''` }: Author<Of>) =>
+  shapeOfRows<Of, WriteArgs>((p, rows) =>
+    raw(sql`insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
       type, data, bytes)
-    select ${p.deployment}, ${p.thread_id}, ${p.run_id}, (select seq from runs where run_id = ${settled(p.run_id)}), v.*
+    select ${p.deployment}, ${p.thread_id}, ${run_id(p)}, ${run_seq(p)}, v.*
     from (values ${sql.join(
       rows.map(
         (row) => sql`(${row.ns}, ${row.checkpoint_id}, ${row.task_id}, ${row.idx}, ${row.channel}, ${row.type},
           ${row.data}, ${row.bytes})`,
       ),
     )}) as v
-    where ${whileHeld(p)}
+    where ${allowed(p)}
     on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
-      channel = excluded.channel, type = excluded.type, data = excluded.data, bytes = excluded.bytes`),
-);
+      run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
+      bytes = excluded.bytes`),
+  );
+
+const storeHeld = storing<Held>({
+  allowed: whileHeld,
+  run_id: (p) => sql`${p.run_id}`,
+  run_seq: (p) => sql`(select seq from runs where run_id = ${settled(p.run_id)})`,
+});
 
 /** Statements that store progress while the run is still the lease's, and nothing else. */
-export function putProgress(deployment: string, lease: Lease, { checkpoints, writes }: Progress): SqlStatement[] {
-  const fence: Held = { deployment, ...lease };
-  return [
-    ...putValues(fence, checkpoints.flatMap(toValueArgs)),
-    ...putCheckpoints(fence, checkpoints.map(toCheckpointArgs)),
-    ...putWrites(fence, writes.flatMap(toWriteArgs)),
-  ];
-}
+export const putProgress = (deployment: string, lease: Lease, progress: Progress): SqlStatement[] =>
+  storeHeld({ deployment, ...lease }, progress);
 
 function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
   return values.map((value) => {
@@ -139,22 +172,24 @@ function columns({ type, data }: Payload): PayloadArgs {
 
 // ------------------------------------------------------------------ reading
 
-type ThreadKey = { deployment: string; thread_id: string };
-
 const ofThread = (key: ThreadKey): RawBuilder<unknown> =>
   sql`deployment = ${settled(key.deployment)} and thread_id = ${settled(key.thread_id)}`;
 
-const one = shape<ThreadKey & { ns: string; checkpoint_id: string }>((p) =>
-  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id}`),
+const seen = (bound: Bound): RawBuilder<unknown> => andOfPermitted("checkpoints", bound);
+
+const one = scoped<ThreadKey & { ns: string; checkpoint_id: string }>((p, bound) =>
+  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id}
+    ${seen(bound)}`),
 );
 
-const newest = shape<ThreadKey & { ns: string }>((p) =>
-  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} order by seq desc limit 1`),
-);
-
-const newestOfRun = shape<ThreadKey & { ns: string; run_id: string }>((p) =>
-  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)}
+const newest = scoped<ThreadKey & { ns: string }>((p, bound) =>
+  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} ${seen(bound)}
     order by seq desc limit 1`),
+);
+
+const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>((p, bound) =>
+  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)}
+    ${seen(bound)} order by seq desc limit 1`),
 );
 
 // Both joins are written `cross join` because SQLite keeps their order then: it would read all of the thread's rows and
@@ -182,17 +217,18 @@ const writesOf = shape<ThreadKey & { wanted: string }>((p) =>
 /** The verbs that read checkpoints; runs write them. */
 export function checkpointVerbs(driver: SqlDriver): Pick<Storage, "getCheckpoint" | "listCheckpoints"> {
   return {
-    async getCheckpoint({ deployment }, thread_id, { ns, checkpoint_id, run_id }) {
+    async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
       const key = { deployment, thread_id, ns };
       let query: SqlStatement;
-      if (checkpoint_id !== undefined) query = one({ ...key, checkpoint_id });
-      else if (run_id !== undefined) query = newestOfRun({ ...key, run_id });
-      else query = newest(key);
+      if (checkpoint_id !== undefined) query = one({ ...key, checkpoint_id }, filter);
+      else if (run_id !== undefined) query = newestOfRun({ ...key, run_id }, filter);
+      else query = newest(key, filter);
       return (await complete(driver, key, await driver.read(query)))[0] ?? null;
     },
 
-    async listCheckpoints({ deployment }, thread_id, { ns, before, metadata, limit }) {
+    async listCheckpoints({ deployment, filter }, thread_id, { ns, before, metadata, limit }) {
       const key = { deployment, thread_id };
+      const bound = boundOf(filter);
       const read = (below: number, count: number): Promise<SqlRow[]> => {
         let select = db
           .selectFrom("checkpoints")
@@ -200,6 +236,7 @@ export function checkpointVerbs(driver: SqlDriver): Pick<Storage, "getCheckpoint
           .where("deployment", "=", deployment)
           .where("thread_id", "=", thread_id)
           .where("seq", "<", below)
+          .where(sql<boolean>`true${seen(bound)}`)
           .orderBy("seq", "desc")
           .limit(count);
         if (ns !== undefined) select = select.where("ns", "=", ns);

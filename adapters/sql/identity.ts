@@ -9,13 +9,13 @@ import {
   PERMISSIONS,
   type Permission,
   type ProjectRow,
-  type UserRow,
   type WorkspaceRow,
 } from "../../lib/identity.ts";
 import { deploymentVerbs } from "./deployments.ts";
 import { db, each, raw } from "./dialect.ts";
 import type { SqlDriver, SqlRow } from "./driver.ts";
 import { shape } from "./statement.ts";
+import { userVerbs } from "./users.ts";
 
 /** How often the use of a key is noted. */
 const TOUCH_MS = 60_000;
@@ -261,95 +261,6 @@ function placeVerbs(driver: SqlDriver): PlaceVerbs {
   };
 }
 
-// ------------------------------------------------------------ users and names
-
-const insertUser = shape<{
-  id: string;
-  email: string | null;
-  name: string | null;
-  created_at: number;
-  deleted_at: number | null;
-}>((p) =>
-  db
-    .insertInto("users")
-    .values({ id: p.id, email: p.email, name: p.name, created_at: p.created_at, deleted_at: p.deleted_at })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll(),
-);
-
-const deleteUser = shape<Id & { now: number }>((p) =>
-  raw(sql`update users set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null returning *`),
-);
-
-const revokeTokensOf = shape<Id & { now: number }>((p) =>
-  raw(sql`update api_keys set revoked_at = ${p.now} where user_id = ${p.id} and revoked_at is null`),
-);
-
-const deleteMembershipsOf = shape<Id>((p) =>
-  raw(sql`delete from memberships where subject_id = ${p.id}
-  and subject_id in (select id from users)`),
-);
-
-const getUser = shape<{ user: string }>((p) =>
-  raw(sql`select * from users where (id = ${p.user} or email = ${p.user}) and deleted_at is null
-    order by case when id = ${p.user} then 0 else 1 end limit 1`),
-);
-
-const listUsers = shape<{ organization_id: string }>((p) =>
-  raw(sql`select * from users where deleted_at is null and id in (
-      select subject_id from memberships where scope_id = ${p.organization_id} or scope_id in
-        (select id from workspaces where organization_id = ${p.organization_id} and deleted_at is null))
-    order by case when email is null then 1 else 0 end, email, id`),
-);
-
-const names = shape<{ workspaces: string; projects: string; users: string }>((p) =>
-  raw(sql`select 'workspace' as kind, id, name from workspaces where id in ${each(p.workspaces)}
-    union all select 'project', id, name from projects where id in ${each(p.projects)}
-    union all select 'user', id, email from users where id in ${each(p.users)}`),
-);
-
-type UserVerbs = Pick<IdentityStore, "createUser" | "deleteUser" | "getUser" | "listUsers" | "names">;
-
-function userVerbs(driver: SqlDriver): UserVerbs {
-  return {
-    async createUser(user) {
-      const [made] = await driver.batch([insertUser({ ...user })]);
-      return made?.[0] ? { kind: "made", row: toUser(made[0]) } : { kind: "name_taken" };
-    },
-
-    async deleteUser(id, now) {
-      const [deleted] = await driver.batch([
-        deleteUser({ id, now }),
-        revokeTokensOf({ id, now }),
-        deleteMembershipsOf({ id }),
-      ]);
-      return deleted?.[0] ? toUser(deleted[0]) : null;
-    },
-
-    async getUser(user) {
-      const [row] = await driver.read(getUser({ user }));
-      return row ? toUser(row) : null;
-    },
-
-    async listUsers(organization_id) {
-      return (await driver.read(listUsers({ organization_id }))).map(toUser);
-    },
-
-    async names(of) {
-      const rows = await driver.read(
-        names({
-          workspaces: JSON.stringify(of.workspaces ?? []),
-          projects: JSON.stringify(of.projects ?? []),
-          users: JSON.stringify(of.users ?? []),
-        }),
-      );
-      const those = <Name>(kind: string): ReadonlyMap<string, Name> =>
-        new Map(rows.filter((row) => row.kind === kind).map(({ id, name }) => [id as string, name as Name]));
-      return { workspaces: those("workspace"), projects: those("project"), users: those("user") };
-    },
-  };
-}
-
 /** The IdentityStore that keeps its rows behind `driver`. */
 export function sqlIdentity(driver: SqlDriver): IdentityStore {
   return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...placeVerbs(driver), ...userVerbs(driver) };
@@ -381,8 +292,6 @@ function toGrants(rows: readonly SqlRow[]): KeyGrants | null {
 }
 
 const toKey = (row: SqlRow): ApiKeyRow => row as unknown as ApiKeyRow;
-const toUser = (row: SqlRow): UserRow => row as unknown as UserRow;
-
 function toColumns(membership: MembershipRow): { subject_id: string; scope_id: string; permissions: string } {
   return { ...membership, permissions: JSON.stringify(membership.permissions) };
 }

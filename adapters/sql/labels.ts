@@ -1,21 +1,30 @@
 /**
- * Filters on metadata. Each scalar of a row's metadata is stored as a label, a hash of its path and one of its value.
- * Labels only narrow: a row that matches always has the labels of the filter, and `contains` decides on the rest.
+ * Filters on metadata. Each scalar of a row's metadata is stored as a label: a hash of its path, one of its value, and where
+ * these are short the label itself. A row that matches always has the labels of the filter. Hashes only narrow, and `contains`
+ * decides on the rest; the labels themselves decide where a filter asks for nothing else (search.ts).
+ * The scalars at the top of a thread's state are labels too, which only narrow.
  */
 import { type RawBuilder, sql } from "kysely";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import type { Page } from "../../lib/storage.ts";
 import { raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import type { SqlRow, SqlStatement } from "./driver.ts";
 import { shape, shapeOfRows } from "./statement.ts";
 
-/** What has labels. */
-export type LabelKind = "assistant" | "thread";
+/** What has labels of its metadata. */
+export type LabelKind = "assistant" | "thread" | "cron";
 
-export type Label = readonly [path_hash: number, value_hash: number];
+/** `exact`: what was hashed; null where it is long. */
+export type Label = readonly [path_hash: number, value_hash: number, exact: string | null];
 
 /** More labels than this do not narrow a filter further, they only make the statement long. */
 const NARROWING_LABELS = 8;
+/** Longer labels are stored as hashes alone. */
+const EXACT_LENGTH = 200;
+/** A state with more scalars than this, or longer ones, is a candidate for every filter. */
+const STATE_LABELS = 32;
+const STATE_STRING = 512;
+/** The label of such a state. */
+const ANYTHING: Label = [0, 0, null];
 
 /** The labels of a metadata object, or of a filter on one; each pair once. */
 export function labelsOf(metadata: JsonObject): readonly Label[] {
@@ -27,8 +36,14 @@ export function labelsOf(metadata: JsonObject): readonly Label[] {
       // A quoted key never reads like the mark of an array element.
       for (const key of Object.keys(value)) visit(path + JSON.stringify(key), value[key] as Json);
     } else {
-      const label: Label = [hash(path), hash(JSON.stringify(value))];
-      found.set(label.join(), label);
+      const text = JSON.stringify(value);
+      const [path_hash, value_hash] = [hash(path), hash(text)];
+      const whole = `${path}:${text}`;
+      const same = `${path_hash},${value_hash}`;
+      const there = found.get(same);
+      // Two of one hash: neither is known by it.
+      const exact = whole.length > EXACT_LENGTH || (there && there[2] !== whole) ? null : whole;
+      found.set(same, [path_hash, value_hash, exact]);
     }
   };
   visit("", metadata);
@@ -51,62 +66,133 @@ function hash(text: string): number {
   return (high >>> 11) * 0x100000000 + (low >>> 0);
 }
 
-type LabelArgs = { deployment: string; id: string; metadata: string };
-type LabelRow = { path: number; value: number };
-
-// A row's labels follow from its metadata alone. So the guard is the metadata itself: where it is not what this batch wrote,
-// the batch did not take effect and its labels must not either.
-const guards: Record<LabelKind, (p: LabelArgs) => RawBuilder<unknown>> = {
-  assistant: (p) =>
-    sql`(select metadata from assistants where deployment = ${settled(p.deployment)}
-      and assistant_id = ${settled(p.id)}) = ${settled(p.metadata)}`,
-  thread: (p) =>
-    sql`(select metadata from threads where deployment = ${settled(p.deployment)}
-      and thread_id = ${settled(p.id)} and hidden = 0) = ${settled(p.metadata)}`,
+/** Where the rows of a kind are. */
+export const labelled: Readonly<Record<LabelKind, { readonly table: string; readonly id: string }>> = {
+  assistant: { table: "assistants", id: "assistant_id" },
+  thread: { table: "threads", id: "thread_id" },
+  cron: { table: "crons", id: "cron_id" },
 };
 
-const trimOf = (kind: LabelKind): ((args: LabelArgs & { labels: string }) => SqlStatement) =>
+type LabelArgs = { deployment: string; id: string; written: string };
+type LabelRow = { path: number; value: number; exact: string | null };
+
+/** What a kind of labels follows from: `is` holds where that is what this batch wrote, else its labels must not take effect. */
+interface Source {
+  readonly kind: string;
+  readonly created_at: (p: LabelArgs) => RawBuilder<unknown>;
+  readonly is: (p: LabelArgs) => RawBuilder<unknown>;
+}
+
+const column = (
+  name: string,
+  table: string,
+  id: string,
+  p: LabelArgs,
+  rest: RawBuilder<unknown>,
+): RawBuilder<unknown> =>
+  sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${settled(p.deployment)}
+    and ${sql.ref(id)} = ${settled(p.id)}${rest})`;
+
+/** `of` is a column of its row, which says what was written. */
+function sourceOf(kind: LabelKind | "values", of: string): Source {
+  const { table, id } = labelled[kind === "values" ? "thread" : kind];
+  const visible = table === "threads" ? sql` and hidden = 0` : sql``;
+  return {
+    kind,
+    created_at: (p) => column("created_at", table, id, p, sql``),
+    is: (p) => sql`${column(of, table, id, p, visible)} = ${settled(p.written)}`,
+  };
+}
+
+const trimOf = ({ kind, is }: Source): ((args: LabelArgs & { labels: string }) => SqlStatement) =>
   shape<LabelArgs & { labels: string }>((p) =>
     raw(sql`delete from labels where deployment = ${settled(p.deployment)} and kind = ${settled(kind)}
-      and row_id = ${settled(p.id)} and ${guards[kind](p)}
+      and row_id = ${settled(p.id)} and ${is(p)}
       and (path_hash, value_hash) not in
         (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(${settled(p.labels)}))`),
   );
 
-const addTo = (kind: LabelKind): ((args: LabelArgs, labels: readonly LabelRow[]) => SqlStatement[]) =>
+// A label that is there already may be an older one of the same hash.
+const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs, labels: readonly LabelRow[]) => SqlStatement[]) =>
   shapeOfRows<LabelArgs, LabelRow>((p, labels) =>
-    raw(sql`insert into labels (deployment, kind, row_id, path_hash, value_hash)
-      select ${p.deployment}, ${kind}, ${p.id}, v.*
-      from (values ${sql.join(labels.map((label) => sql`(${label.path}, ${label.value})`))}) as v
-      where ${guards[kind](p)} on conflict do nothing`),
+    raw(sql`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
+      select ${p.deployment}, ${kind}, ${p.id}, ${created_at(p)}, v.*
+      from (values ${sql.join(labels.map((label) => sql`(${label.path}, ${label.value}, ${label.exact})`))}) as v
+      where ${is(p)} on conflict (deployment, kind, row_id, path_hash, value_hash)
+        do update set exact = excluded.exact where labels.exact is not excluded.exact`),
   );
 
-const trim = { assistant: trimOf("assistant"), thread: trimOf("thread") };
-const add = { assistant: addTo("assistant"), thread: addTo("thread") };
+const statementsOf = (source: Source) => ({ trim: trimOf(source), add: addTo(source) });
+
+const ofMetadata = {
+  assistant: statementsOf(sourceOf("assistant", "metadata")),
+  thread: statementsOf(sourceOf("thread", "metadata")),
+  cron: statementsOf(sourceOf("cron", "metadata")),
+};
+const ofState = statementsOf(sourceOf("values", "head"));
+
+const toRow = ([path, value, exact]: Label): LabelRow => ({ path, value, exact });
 
 /** Labels of a row that the same batch has inserted before; none where that row was there already. */
 export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
-  const rows = labelsOf(metadata).map(([path, value]) => ({ path, value }));
-  return add[kind]({ deployment, id, metadata: JSON.stringify(metadata) }, rows);
+  const written = JSON.stringify(metadata);
+  return ofMetadata[kind].add({ deployment, id, written }, labelsOf(metadata).map(toRow));
 }
 
 /** Makes these the labels of a row whose metadata the same batch has written before. */
 export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
   const labels = JSON.stringify(labelsOf(metadata));
   return [
-    trim[kind]({ deployment, id, metadata: JSON.stringify(metadata), labels }),
+    ofMetadata[kind].trim({ deployment, id, written: JSON.stringify(metadata), labels }),
     ...addLabels(kind, deployment, id, metadata),
   ];
 }
 
-/** Conditions on `id` that every row with this metadata meets. */
-export function narrowing(kind: LabelKind, deployment: string, id: string, filter: JsonObject): RawBuilder<boolean>[] {
-  return labelsOf(filter)
+/**
+ * The labels of a thread's state, in a batch that has made `head` the thread's head before. `scalars` are those at the top of its
+ * values; null where they are not known. Labels of older states may stay: they cost time, never a wrong answer.
+ */
+export function valueLabels(
+  deployment: string,
+  thread_id: string,
+  head: string,
+  scalars: JsonObject | null,
+): SqlStatement[] {
+  const labels = stateLabels(scalars);
+  if (labels.length === 0) return [];
+  const args = { deployment, id: thread_id, written: head };
+  return [ofState.trim({ ...args, labels: JSON.stringify(labels) }), ...ofState.add(args, labels.map(toRow))];
+}
+
+function stateLabels(scalars: JsonObject | null): readonly Label[] {
+  if (!scalars) return [ANYTHING];
+  const known = Object.entries(scalars);
+  if (known.length > STATE_LABELS || !known.every(([, value]) => isNarrowing(value))) return [ANYTHING];
+  return labelsOf(scalars).map(([path, value]) => [path, value, null]);
+}
+
+const isNarrowing = (value: Json): boolean =>
+  typeof value === "string" ? value.length <= STATE_STRING : typeof value !== "object" || value === null;
+
+/** Deletes all labels of a thread that the same batch has deleted before, those of its state too. */
+export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => SqlStatement = shape((p) =>
+  raw(sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
+    and row_id = ${p.thread_id} and not exists (select 1 from threads t
+      where t.deployment = ${p.deployment} and t.thread_id = ${p.thread_id})`),
+);
+
+/** Conditions on `id` that every visible thread meets whose values contain the filter: at its head, or while it runs. */
+export function narrowingValues(deployment: string, id: string, filter: JsonObject): RawBuilder<boolean>[] {
+  const tops = Object.entries(filter).filter(([, value]) => isNarrowing(value));
+  return labelsOf(Object.fromEntries(tops))
     .slice(0, NARROWING_LABELS)
     .map(
       ([path, value]) =>
-        sql<boolean>`${sql.ref(id)} in (select row_id from labels where deployment = ${deployment}
-          and kind = ${kind} and path_hash = ${path} and value_hash = ${value})`,
+        sql<boolean>`${sql.ref(id)} in (select row_id from labels where deployment = ${deployment} and kind = 'values'
+            and path_hash = ${path} and value_hash = ${value}
+          union all select row_id from labels where deployment = ${deployment} and kind = 'values'
+            and path_hash = ${ANYTHING[0]} and value_hash = ${ANYTHING[1]}
+          union all select thread_id from runs where deployment = ${deployment} and status = 'running')`,
     );
 }
 
@@ -118,37 +204,4 @@ export function isEmpty(filter: JsonObject | undefined): boolean {
 /** True for a row whose `metadata` column contains the filter. */
 export function matches(row: SqlRow, filter: JsonObject | undefined): boolean {
   return filter === undefined || contains(JSON.parse(row.metadata as string) as Json, filter);
-}
-
-/**
- * One page of a search and the number of all matches. `rows` builds the statement that reads the candidates in order, all
- * of them without a page; `count` the one that counts them.
- */
-export async function searchRows(
-  driver: SqlDriver,
-  filter: JsonObject | undefined,
-  page: Page,
-  rows: (page: Page | null) => SqlStatement,
-  count: () => SqlStatement,
-): Promise<{ readonly rows: readonly SqlRow[]; readonly total: number }> {
-  if (isEmpty(filter)) {
-    const found = await driver.read(rows(page));
-    // A page that is not full ends the list. Where others write between two reads, a count would differ from it.
-    const ends = found.length < page.limit && (found.length > 0 || page.offset === 0);
-    const total = ends ? page.offset + found.length : Number((await driver.read(count()))[0]?.total);
-    return { rows: found, total };
-  }
-  const found = (await driver.read(rows(null))).filter((row) => matches(row, filter));
-  return { rows: found.slice(page.offset, page.offset + page.limit), total: found.length };
-}
-
-/** How many rows match. `count` counts the candidates; `metadata` reads theirs, where the filter has to decide. */
-export async function countRows(
-  driver: SqlDriver,
-  filter: JsonObject | undefined,
-  count: () => SqlStatement,
-  metadata: () => SqlStatement,
-): Promise<number> {
-  if (isEmpty(filter)) return Number((await driver.read(count()))[0]?.total);
-  return (await driver.read(metadata())).filter((row) => matches(row, filter)).length;
 }

@@ -49,7 +49,10 @@ export interface ThreadTable {
   slot_until: number | null;
   /** The latest run that was created; null again once a run was deleted and may have left the slot or a hidden thread behind. */
   last_run: string | null;
-  /** How many runs were created: the number gives each its `seq`. */
+  /**
+   * How many runs were created and how often the state was changed without one: the number gives each run its `seq`. Below zero
+   * within a batch that changes the state (changing.ts), and nowhere else.
+   */
   run_count: number;
   /** What becomes of it when nothing has happened on it for so long. */
   ttl_strategy: string | null;
@@ -163,7 +166,7 @@ export interface CheckpointWriteTable extends PayloadColumns {
   task_id: string;
   idx: number;
   run_id: string;
-  /** `seq` of that run: the newest run's row is the one that counts. */
+  /** `seq` of that run: the newest run's row is the one that counts. Changes without a run have '' and a number of their own. */
   run_seq: number;
   channel: string;
 }
@@ -188,6 +191,10 @@ export interface LabelTable {
   row_id: string;
   path_hash: number;
   value_hash: number;
+  /** What was hashed; null where it is long, or was labelled by an older version. */
+  exact: string | null;
+  /** Of the row. */
+  created_at: number;
 }
 
 /** One run whose execution has started; it outlives the run. */
@@ -384,6 +391,7 @@ export interface CronTable {
 
 /** One tick. Its key lets no tick fire twice. */
 export interface CronFiringTable {
+  deployment: string;
   cron_id: string;
   scheduled_at: number;
   fired_at: number;
@@ -685,7 +693,8 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
         "alter table threads add column ttl_ms bigint check ((ttl_ms is null) = (ttl_strategy is null))",
         "alter table threads add column pruned_at bigint",
         `create index threads_expiry on threads (deployment, (max(updated_at, state_updated_at) + ttl_ms))
-          where ttl_ms is not null`,
+          where ttl_ms is not null
+            and (ttl_strategy = 'delete' or pruned_at is null or pruned_at <= max(updated_at, state_updated_at))`,
         "alter table runs add column auth_user text",
         "alter table runs add column cron_id text",
         "alter table users add column workspace_id text",
@@ -694,13 +703,19 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           where identity is not null and deleted_at is null`,
         `create table labels_of_four (
           deployment text not null, kind text not null check (kind in ('assistant', 'thread', 'cron', 'values')),
-          row_id text not null, path_hash bigint not null, value_hash bigint not null,
+          row_id text not null, path_hash bigint not null, value_hash bigint not null, exact text, created_at bigint not null,
           primary key (deployment, kind, row_id, path_hash, value_hash)
         ) without rowid`,
-        "insert into labels_of_four select deployment, kind, row_id, path_hash, value_hash from labels",
+        `insert into labels_of_four select l.deployment, kind, row_id, path_hash, value_hash, null,
+          coalesce(t.created_at, a.created_at, 0) from labels l
+          left join threads t on kind = 'thread' and t.deployment = l.deployment and t.thread_id = row_id
+          left join assistants a on kind = 'assistant' and a.deployment = l.deployment and a.assistant_id = row_id`,
+        // The states that are there may hold anything.
+        `insert into labels_of_four select deployment, 'values', thread_id, 0, 0, null, created_at from threads
+          where hidden = 0 and head is not null`,
         "drop table labels",
         "alter table labels_of_four rename to labels",
-        "create index labels_value on labels (deployment, kind, path_hash, value_hash, row_id)",
+        "create index labels_value on labels (deployment, kind, path_hash, value_hash, exact, created_at, row_id)",
         `create table crons (
           deployment text not null, cron_id text not null, assistant_id text not null, thread_id text,
           on_run_completed text check (on_run_completed in ('delete', 'keep')), schedule text not null, timezone text,
@@ -716,14 +731,20 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
         "create index crons_created on crons (deployment, created_at)",
         "create index crons_thread on crons (deployment, thread_id) where thread_id is not null",
         "create index crons_assistant on crons (deployment, assistant_id)",
+        "create index crons_failing on crons (deployment, failures) where enabled = 1 and failures > 0",
         `create table cron_firings (
-          cron_id text not null, scheduled_at bigint not null, fired_at bigint not null, run_id text, skipped text,
-          primary key (cron_id, scheduled_at)
+          deployment text not null, cron_id text not null, scheduled_at bigint not null, fired_at bigint not null,
+          run_id text, skipped text,
+          primary key (deployment, cron_id, scheduled_at),
+          check ((run_id is null) = (skipped is not null)),
+          foreign key (deployment, cron_id) references crons (deployment, cron_id) on delete cascade
         )`,
-        "create index cron_firings_run on cron_firings (run_id) where run_id is not null",
+        "create index cron_firings_fired on cron_firings (deployment, fired_at)",
+        // What is long comes last: what stands behind it can only be read through it.
         `create table store_items (
-          deployment text not null, path text not null, key text not null, value text not null, vectors text,
+          deployment text not null, path text not null, key text not null,
           created_at bigint not null, updated_at bigint not null, ttl_ms bigint, expires_at bigint,
+          value text not null, vectors text,
           primary key (deployment, path, key),
           check ((ttl_ms is null) = (expires_at is null))
         )`,

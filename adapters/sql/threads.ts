@@ -1,4 +1,5 @@
-import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
+import type { Filter } from "../../lib/filter.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
   PruneStrategy,
@@ -9,15 +10,18 @@ import type {
   ThreadRow,
   ThreadTtl,
 } from "../../lib/storage.ts";
-import { db, each } from "./dialect.ts";
+import { MARKED, putState } from "./changing.ts";
+import { db, each, raw } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
-import { addLabels, countRows, type Label, labelsOf, narrowing, replaceLabels, searchRows } from "./labels.ts";
+import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
+import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema.ts";
-import { shape, statement } from "./statement.ts";
+import { countFound, findRows, type Sought } from "./search.ts";
+import { shape } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
-type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
+export type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
 
 const running = sql<string | null>`(select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
@@ -30,7 +34,18 @@ export const busy: RawBuilder<number> = sql<number>`(${running} is not null or $
 
 const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.status end`;
 
-const insertThread = shape<Key & Ttl & { metadata: string; config: string; hidden: number; now: number }>((p) =>
+type Columns = Key &
+  Ttl & {
+    metadata: string;
+    config: string;
+    hidden: number;
+    graph_id: string | null;
+    head: string | null;
+    run_count: number;
+    now: number;
+  };
+
+const insertThread = shape<Columns>((p) =>
   db
     .insertInto("threads")
     .values({
@@ -41,9 +56,9 @@ const insertThread = shape<Key & Ttl & { metadata: string; config: string; hidde
       state_updated_at: p.now,
       metadata: p.metadata,
       config: p.config,
-      graph_id: null,
+      graph_id: p.graph_id,
       status: "idle",
-      head: null,
+      head: p.head,
       interrupts: "{}",
       error: null,
       hidden: p.hidden,
@@ -52,7 +67,7 @@ const insertThread = shape<Key & Ttl & { metadata: string; config: string; hidde
       slot_token: null,
       slot_until: null,
       last_run: null,
-      run_count: 0,
+      run_count: p.run_count,
       ttl_strategy: p.ttl_strategy,
       ttl_ms: p.ttl_ms,
       pruned_at: null,
@@ -61,13 +76,11 @@ const insertThread = shape<Key & Ttl & { metadata: string; config: string; hidde
     .returningAll(),
 );
 
-const getThread = shape<Key>((p) =>
-  db
-    .selectFrom("threads")
-    .selectAll()
-    .select([running.as("running"), waiting.as("waiting")])
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "=", p.thread_id),
+const itsMetadata = sql`threads.metadata`;
+
+const getThread = scoped<Key>((p, bound) =>
+  raw(sql`select threads.*, ${running} as running, ${waiting} as waiting from threads
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`),
 );
 
 const updateMetadata = shape<Key & Ttl & { metadata: string; seen: number; now: number }>((p) =>
@@ -87,24 +100,16 @@ const updateMetadata = shape<Key & Ttl & { metadata: string; seen: number; now: 
     .returning([running.as("running"), waiting.as("waiting")]),
 );
 
-const deleteThread = shape<Key>((p) =>
-  db
-    .deleteFrom("threads")
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "=", p.thread_id)
-    .returning("thread_id"),
+const deleteThread = scoped<Key>((p, bound) =>
+  raw(sql`delete from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}
+    ${andPermitted(itsMetadata, bound)} returning thread_id`),
 );
 
-const dropItsTokens = dropTokens<Key>(
-  (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
-);
-
-const deleteLabels = shape<Key>((p) =>
-  db
-    .deleteFrom("labels")
-    .where("deployment", "=", p.deployment)
-    .where("kind", "=", "thread")
-    .where("row_id", "=", p.thread_id),
+const dropItsTokens = either<Key, SqlStatement>((bound) =>
+  dropTokens(
+    (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id = ${p.thread_id}
+      ${andOfPermitted("runs", bound(p))}`,
+  ),
 );
 
 type Labelled = { deployment: string; path: number; value: number };
@@ -113,38 +118,48 @@ const labelled = (p: Labelled): RawBuilder<string> =>
   sql<string>`(select row_id from labels where deployment = ${p.deployment} and kind = 'thread'
     and path_hash = ${p.path} and value_hash = ${p.value})`;
 
-const dropLabelled = dropTokens<Labelled & { text: string }>(
-  (
-    p,
-  ) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in (select t.thread_id from threads t
-    where t.deployment = ${p.deployment} and t.thread_id in ${labelled(p)} and instr(t.metadata, ${p.text}) > 0)`,
+type Named = Labelled & { text: string; assistant_id: string };
+
+/** Only with their assistant: it may be out of the caller's reach. */
+const isGone = (p: Named): RawBuilder<unknown> =>
+  sql`not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`;
+
+const dropLabelled = either<Named, SqlStatement>((bound) =>
+  dropTokens(
+    (
+      p,
+    ) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in (select t.thread_id from threads t
+      where t.deployment = ${p.deployment} and t.thread_id in ${labelled(p)} and instr(t.metadata, ${p.text}) > 0
+      and ${isGone(p)}${andPermitted(sql`t.metadata`, bound(p))})`,
+  ),
 );
 
-const deleteLabelled = shape<Labelled & { text: string }>((p) =>
-  db
-    .deleteFrom("threads")
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "in", labelled(p))
-    .where(sql<boolean>`instr(metadata, ${p.text}) > 0`),
+const deleteLabelled = scoped<Named>((p, bound) =>
+  raw(sql`delete from threads where deployment = ${p.deployment} and thread_id in ${labelled(p)}
+    and instr(metadata, ${p.text}) > 0 and ${isGone(p)}${andPermitted(itsMetadata, bound)}`),
 );
 
 const deleteLabelsLeft = shape<Labelled>((p) =>
   db
     .deleteFrom("labels")
     .where("deployment", "=", p.deployment)
-    .where("kind", "=", "thread")
+    .where("kind", "in", ["thread", "values"])
     .where("row_id", "in", labelled(p))
     .where(sql<boolean>`not exists (select 1 from threads t
       where t.deployment = labels.deployment and t.thread_id = labels.row_id)`),
 );
 
-/** Deletes the threads whose `metadata.assistant_id` is this one. */
-export function deleteThreadsOf(deployment: string, assistant_id: string): SqlStatement[] {
+/** In a batch that has deleted the assistant before: deletes its threads that the filter permits, by their `metadata.assistant_id`. */
+export function deleteThreadsOf(deployment: string, assistant_id: string, filter: Filter | undefined): SqlStatement[] {
   const [[path, value]] = labelsOf({ assistant_id }) as readonly [Label];
   // The label says where the value stands, the text of the stored JSON that it is this one and no other of the same hash.
   const text = JSON.stringify({ assistant_id }).slice(1, -1);
-  const labelled = { deployment, path, value, text };
-  return [dropLabelled(labelled), deleteLabelled(labelled), deleteLabelsLeft({ deployment, path, value })];
+  const labelled = { deployment, path, value, text, assistant_id };
+  return [
+    dropLabelled(labelled, filter),
+    deleteLabelled(labelled, filter),
+    deleteLabelsLeft({ deployment, path, value }),
+  ];
 }
 
 /** The verbs on threads. */
@@ -152,7 +167,7 @@ export function threadVerbs(
   driver: SqlDriver,
 ): Pick<Storage, "createThread" | "getThread" | "searchThreads" | "countThreads" | "updateThread" | "deleteThread"> {
   const get = async (scope: Scope, thread_id: string): Promise<ThreadRow | null> => {
-    const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }));
+    const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }, scope.filter));
     return row ? toThread(row) : null;
   };
   return {
@@ -165,14 +180,18 @@ export function threadVerbs(
         metadata: JSON.stringify(metadata),
         config: JSON.stringify(thread.config),
         hidden: hidden ? 1 : 0,
+        graph_id: thread.state?.graph_id ?? null,
+        head: thread.state?.head ?? null,
+        run_count: thread.state ? MARKED : 0,
         ...ttlColumns(thread.ttl ?? null),
         now,
       });
+      const state = thread.state ? putState(deployment, thread_id, thread.state) : [];
       const labels = hidden ? [] : addLabels("thread", deployment, thread_id, metadata);
       for (;;) {
-        const [inserted] = await driver.batch([insert, ...labels]);
+        const [inserted] = await driver.batch([insert, ...state, ...labels]);
         if (inserted?.[0]) return { kind: "created", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
-        const there = await get(scope, thread_id);
+        const there = await get({ deployment }, thread_id);
         // Null when it was deleted meanwhile.
         if (there) return { kind: "exists", thread: there };
       }
@@ -180,32 +199,17 @@ export function threadVerbs(
 
     getThread: get,
 
-    async searchThreads({ deployment }, query) {
-      const { rows, total } = await searchRows(
-        driver,
-        query.metadata,
-        query,
-        (page) => {
-          let select = candidates(deployment, query)
-            .selectAll()
-            .select([running.as("running"), waiting.as("waiting")])
-            .orderBy(query.sort_by === "status" ? effectiveStatus : sql.ref(query.sort_by), query.sort_order)
-            .orderBy("thread_id", query.sort_order);
-          if (page) select = select.limit(page.limit).offset(page.offset);
-          return statement(select);
-        },
-        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
-      );
+    async searchThreads(scope, query) {
+      const { sort_by } = query;
+      const { rows, total } = await findRows(driver, sought(scope, query), {
+        ...query,
+        columns: sql`threads.*, ${running} as running, ${waiting} as waiting`,
+        by: sort_by === "created_at" ? sort_by : sort_by === "status" ? effectiveStatus : sql.ref(`threads.${sort_by}`),
+      });
       return { rows: rows.map(toThread), total };
     },
 
-    countThreads: ({ deployment }, query) =>
-      countRows(
-        driver,
-        query.metadata,
-        () => statement(candidates(deployment, query).select(sql<number>`count(*)`.as("total"))),
-        () => statement(candidates(deployment, query).select("metadata")),
-      ),
+    countThreads: (scope, query) => countFound(driver, sought(scope, query)),
 
     async updateThread(scope, thread_id, next, now) {
       const { deployment } = scope;
@@ -222,32 +226,31 @@ export function threadVerbs(
       }
     },
 
-    async deleteThread({ deployment }, thread_id) {
+    async deleteThread({ deployment, filter }, thread_id) {
+      const key = { deployment, thread_id };
       const [, deleted] = await driver.batch([
-        dropItsTokens({ deployment, thread_id }),
-        deleteThread({ deployment, thread_id }),
-        deleteLabels({ deployment, thread_id }),
+        dropItsTokens(key, filter),
+        deleteThread(key, filter),
+        dropThreadLabels(key),
       ]);
       return deleted?.length === 1;
     },
   };
 }
 
-const ttlColumns = (ttl: ThreadTtl | null): Ttl => ({
+export const ttlColumns = (ttl: ThreadTtl | null): Ttl => ({
   ttl_strategy: ttl?.strategy ?? null,
   ttl_ms: ttl?.ttl_ms ?? null,
 });
 
-function candidates(deployment: string, query: ThreadQuery): SelectQueryBuilder<Tables, "threads", object> {
-  // Written out, not bound: the indexes that serve searches hold visible threads alone.
-  let select = db.selectFrom("threads").where("deployment", "=", deployment).where(sql<boolean>`hidden = 0`);
-  if (query.ids) select = select.where("thread_id", "in", each(JSON.stringify(query.ids)));
-  if (query.status === "busy") select = select.where(sql<boolean>`${busy}`);
-  else if (query.status) select = select.where("status", "=", query.status).where(sql<boolean>`not ${busy}`);
-  for (const condition of narrowing("thread", deployment, "thread_id", query.metadata ?? {})) {
-    select = select.where(condition);
-  }
-  return select;
+function sought({ deployment, filter }: Scope, { metadata, values, ids, status }: ThreadQuery): Sought {
+  const where: RawBuilder<unknown>[] = [];
+  if (ids) where.push(sql`threads.thread_id in ${each(JSON.stringify(ids))}`);
+  if (status === "busy") where.push(busy);
+  else if (status) where.push(sql`threads.status = ${status} and not ${busy}`);
+  const named = values ? narrowingValues(deployment, "threads.thread_id", values) : [];
+  where.push(...named);
+  return { kind: "thread", deployment, metadata, filter, where, named: ids !== undefined || named.length > 0 };
 }
 
 /** A thread row with what was asked for beside it: `running` and `waiting`. */

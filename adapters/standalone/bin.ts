@@ -19,6 +19,8 @@ import { COMMANDS, runCommand } from "./commands.ts";
 import { type CommandOptions, isLibsql, readCommand, readConfig, readPlace, usage } from "./config.ts";
 import { loadGraphs } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
+import { textLine } from "./log.ts";
+import { loadModules } from "./modules.ts";
 import type { Fetch } from "./node-http.ts";
 import { page } from "./page.ts";
 
@@ -56,37 +58,43 @@ async function serve(options: CommandOptions): Promise<void> {
   if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
 
   const executor = await loadGraphs(config.graphs, config.file);
-  const { worker, auth, http, usage: usageOptions, webhooks } = config.service;
+  const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = await loadModules(config.modules);
+  const { worker, auth, store, usage: usageOptions, webhooks } = config.service;
   let url = "";
   const storage = await openStorage(options.database);
-  const { mode, identity } = await guard(storage, auth?.mode, options.loopback);
+  const { mode, identity } = await guard(storage, auth?.mode ?? (custom && "custom"), options.loopback);
   const open = mode === "none";
   const public_base_url = options.public_base_url ?? config.service.public_base_url;
-  // Without keys any page on the web could reach the server: no origin but those named, and loopback.
-  const allow_origins = http?.cors?.allow_origins ?? (open ? [] : ["*"]);
   const service = await createService({
     ...config.service,
     worker: options.workers === undefined ? worker : { ...worker, concurrency: options.workers },
     storage,
     executor,
     identity,
-    auth: { ...auth, mode },
+    auth: { ...auth, mode, ...(custom ? { custom } : {}) },
+    ...(store?.index && embed ? { store: { ...store, index: { ...store.index, embed } } } : {}),
     usage: { ...usageOptions, ...usageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
-    http: { ...http, cors: { allow_origins } },
     public_base_url: public_base_url ?? (() => url || undefined),
     // A relative URL is one of this server.
     webhooks: { ...webhooks, loopback: (request) => within(request) },
     env: process.env,
+    // For programs to read; people at a terminal get text.
+    ...(process.stderr.isTTY ? { ambient: { log: (record) => console.error(textLine(record, Date.now())) } } : {}),
+  }).catch((error: unknown) => {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new ConfigError(error.problems.map((problem) => problem.replaceAll("auth.custom", "auth.path")));
   });
   const graphs = executor.graphs().map(({ graph_id }) => graph_id);
   const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
   const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(options.host), ...named];
   const handler = createHandler(service, {
-    page: () => page(url, graphs, open),
+    // What stands at the mount itself is the application's to say.
+    ...(app ? { app } : { page: () => page(url, graphs, mode) }),
     open_metrics: options.loopback,
+    // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(open ? { hosts } : {}),
   });
-  const within = createHandler(service);
+  const within = createHandler(service, app ? { app } : {});
   let listener: Listener;
   try {
     listener = await listenFrom(handler, options);

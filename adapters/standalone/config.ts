@@ -135,12 +135,16 @@ export function isLibsql(database: string): boolean {
   return /^(?:file|libsql|https?|wss?):/i.test(database);
 }
 
-/** One entry of `graphs`. */
-export interface GraphEntry {
-  readonly graph_id: string;
+/** An export of a file. */
+export interface Place {
   /** Absolute. */
   readonly file: string;
   readonly export: string;
+}
+
+/** One entry of `graphs`. */
+export interface GraphEntry extends Place {
+  readonly graph_id: string;
   /** The export is a function that makes the graph, not one that is the agent. */
   readonly factory: boolean;
 }
@@ -149,6 +153,8 @@ export interface FileConfig {
   /** Absolute. */
   readonly file: string;
   readonly graphs: readonly GraphEntry[];
+  /** What other keys take from files, by key; the options in `service` are without them. */
+  readonly modules: Readonly<Partial<Record<ModuleKey, Place>>>;
   readonly service: Pick<ServiceOptions, Option>;
   readonly env: Readonly<Record<string, string>>;
   /** Keys of a `langgraph.json` that change nothing here. */
@@ -167,6 +173,9 @@ const OPTIONS: readonly Option[] = [
   "usage",
   "webhooks",
   "http",
+  "store",
+  "checkpointer",
+  "crons",
 ];
 
 type Option =
@@ -179,7 +188,14 @@ type Option =
   | "feedback"
   | "usage"
   | "webhooks"
-  | "http";
+  | "http"
+  | "store"
+  | "checkpointer"
+  | "crons";
+
+/** Keys that name the export of a file. */
+const MODULES = ["auth.path", "store.index.embed", "http.app"] as const;
+type ModuleKey = (typeof MODULES)[number];
 
 interface Shape {
   readonly [key: string]: true | Shape;
@@ -198,7 +214,31 @@ const langgraphKeys: Shape = {
   env: true,
   dependencies: true,
   node_version: true,
-  http: { cors: { allow_origins: true }, disable_webhooks: true },
+  auth: { path: true, disable_studio_auth: true },
+  store: {
+    index: { dims: true, embed: true, fields: true },
+    ttl: { default_ttl: true, refresh_on_read: true, sweep_interval_minutes: true },
+  },
+  checkpointer: { ttl: { strategy: true, default_ttl: true, sweep_interval_minutes: true } },
+  http: {
+    app: true,
+    enable_custom_route_auth: true,
+    configurable_headers: { includes: true, excludes: true },
+    cors: {
+      allow_origins: true,
+      allow_origin_regex: true,
+      allow_methods: true,
+      allow_headers: true,
+      allow_credentials: true,
+      expose_headers: true,
+      max_age: true,
+    },
+    ...Object.fromEntries(
+      ["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "webhooks"].map(
+        (group): [string, true] => [`disable_${group}`, true],
+      ),
+    ),
+  },
   webhooks: true,
 };
 
@@ -224,12 +264,15 @@ export function readConfig(path: string | undefined): FileConfig {
   const unknown = unknownKeys(content, shape, "", problems);
   if (!langgraph) problems.push(...unknown.map((key) => `${key}: unknown key`));
   const graphs = readGraphs(content.graphs, absolute, langgraph, problems);
+  const options = Object.entries(known(content, shape)).filter(([name]) => isOption(name));
+  const { modules, service } = readModules(Object.fromEntries(options), absolute, problems);
   const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
   if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${file}: ${problem}`));
   return {
     file: absolute,
     graphs,
-    service: Object.fromEntries(Object.entries(known(content, shape)).filter(([name]) => isOption(name))),
+    modules,
+    service,
     env,
     unsupported: langgraph ? unknown : [],
   };
@@ -282,24 +325,56 @@ function readGraphs(value: unknown, file: string, langgraph: boolean, problems: 
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = `graphs.${graph_id}`;
     const { path, factory = langgraph, ...rest } = isRecord(entry) ? entry : { path: entry };
-    const parts =
-      typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
     const found: string[] = [];
     if (!langgraph) found.push(...Object.keys(rest).map((name) => `${key}.${name}: unknown key`));
     if (typeof factory !== "boolean") found.push(`${key}.factory: not true or false`);
-    if (!parts) found.push(`${key}: not of the form "./file.ts:export"`);
-    else if (/\.py$/.test(parts[1] as string))
-      found.push(`${key}: Python graphs cannot be served; only JavaScript and TypeScript`);
-    else if (!existsSync(resolve(dirname(file), parts[1] as string))) found.push(`${key}: no such file ${parts[1]}`);
+    const place = placeOf(path, file);
+    if (typeof place === "string") found.push(`${key}: ${place}`);
     problems.push(...found);
-    if (!parts || found.length > 0) return [];
-    return {
-      graph_id,
-      file: resolve(dirname(file), parts[1] as string),
-      export: parts[2] ?? "default",
-      factory: factory === true,
-    };
+    if (typeof place === "string" || found.length > 0) return [];
+    return { graph_id, ...place, factory: factory === true };
   });
+}
+
+/** The export that a text such as `./file.ts:export` names, or what is wrong with it. */
+function placeOf(path: unknown, file: string): Place | string {
+  const parts =
+    typeof path === "string" ? /^(.+?\.[a-z]+)(?::([\p{ID_Start}$_][\p{ID_Continue}$]*))?$/iu.exec(path) : null;
+  if (!parts) return 'not of the form "./file.ts:export"';
+  const name = parts[1] as string;
+  if (/\.py$/.test(name)) return "Python cannot be served; only JavaScript and TypeScript";
+  const absolute = resolve(dirname(file), name);
+  return existsSync(absolute) ? { file: absolute, export: parts[2] ?? "default" } : `no such file ${name}`;
+}
+
+/** The options, and apart from them what they take from files. */
+function readModules(options: JsonObject, file: string, problems: string[]): Pick<FileConfig, "modules" | "service"> {
+  const modules: [ModuleKey, Place][] = [];
+  let service = options;
+  for (const key of MODULES) {
+    const [value, rest] = taken(service, key.split("."));
+    service = rest;
+    if (value === undefined) continue;
+    const place = placeOf(value, file);
+    if (typeof place === "string") problems.push(`${key}: ${place}`);
+    else modules.push([key, place]);
+  }
+  const index = isRecord(options.store) ? options.store.index : undefined;
+  if (isRecord(index)) {
+    for (const name of ["dims", "embed"] as const) {
+      if (index[name] === undefined) problems.push(`store.index.${name}: missing`);
+    }
+  }
+  return { modules: Object.fromEntries(modules), service };
+}
+
+/** The value at a path, and the record without it. */
+function taken(record: JsonObject, [name = "", ...path]: readonly string[]): readonly [unknown, JsonObject] {
+  const { [name]: value, ...rest } = record;
+  if (path.length === 0) return [value, rest];
+  if (!isRecord(value)) return [undefined, record];
+  const [inner, left] = taken(value, path);
+  return [inner, { ...record, [name]: left }];
 }
 
 /** `env` of a langgraph.json: a file of `NAME=value` lines, or the variables themselves. */

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type AgentFunction, ConfigError, combine, type Executor, fromFunctions } from "../../lib/mod.ts";
 import type { GraphFactory, GraphLike } from "../langgraph/mod.ts";
-import type { GraphEntry } from "./config.ts";
+import type { GraphEntry, Place } from "./config.ts";
 
 /** Imports every graph's file. Throws ConfigError naming all that cannot be served. LangGraph is loaded only for its graphs. */
 export async function loadGraphs(entries: readonly GraphEntry[], config: string): Promise<Executor> {
@@ -29,7 +29,8 @@ export async function loadGraphs(entries: readonly GraphEntry[], config: string)
   return combine(fromFunctions(Object.fromEntries(agents)), ...executors);
 }
 
-async function load({ file, export: name }: Pick<GraphEntry, "file" | "export">): Promise<unknown> {
+/** Imports what a place names. Rejects with a message for the user. */
+export async function load({ file, export: name }: Place): Promise<unknown> {
   let module: Readonly<Record<string, unknown>>;
   try {
     module = await import(pathToFileURL(file).href);

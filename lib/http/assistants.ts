@@ -1,6 +1,7 @@
 /** The routes of assistants. */
 import type { Assistants } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
+import { EVERYTHING } from "../filter.ts";
 import { assistantId, body, type Call, query, type Routes, segment } from "./call.ts";
 import * as parse from "./parse/mod.ts";
 import { empty, json, paged } from "./respond.ts";
@@ -43,7 +44,9 @@ export function assistantRoutes(assistants: Assistants): Routes<Name> {
       const assistant_id = assistantId(call);
       const deletion = query(call, parse.assistantDeletion);
       const { reach } = await call.may("assistants:delete", { assistant_id });
-      await assistants.delete(assistant_id, deletion, reach);
+      // Its threads go only where they may be deleted too.
+      const threads = deletion.delete_threads ? (await call.may("threads:delete", { assistant_id })).reach : EVERYTHING;
+      await assistants.delete(assistant_id, threads.filter ? { ...deletion, threads } : deletion, reach);
       return empty();
     },
     async search(call) {

@@ -12,6 +12,8 @@ export interface Call {
   readonly params: Readonly<Record<string, string | undefined>>;
   readonly query: parse.Query;
   readonly visitor: Visitor;
+  /** Stands in every log record of the request. */
+  readonly request_id: string;
   /**
    * Asks whether the caller may do this, before anything is looked up. Gives `value` as authorization leaves it, and how far the
    * call reaches. Errors: forbidden, unavailable, internal.

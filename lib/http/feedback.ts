@@ -31,7 +31,7 @@ export interface FeedbackRoutes {
    * Any request to `/feedback/tokens/{segment}`, without a key. It answers errors too, and never rejects: its answers may be read
    * by every web page, so nothing is to be added to their headers.
    */
-  submission(request: Request, segment: string): Promise<Response>;
+  submission(request: Request, segment: string, request_id?: string): Promise<Response>;
   createTokens(call: PlatformCall): Promise<Response>;
   listTokens(call: PlatformCall): Promise<Response>;
   create(call: PlatformCall): Promise<Response>;
@@ -98,10 +98,11 @@ export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, 
   };
 
   return {
-    submission: (request, segment) =>
+    submission: (request, segment, request_id) =>
       submission(request, segment).catch((error: unknown) => {
         if (!(error instanceof ServiceError)) {
-          ambient.log({ level: "error", message: "A feedback submission failed", method: request.method, error });
+          const { method } = request;
+          ambient.log({ level: "error", message: "A feedback submission failed", method, request_id, error });
         }
         return errorResponse(error, OPEN);
       }),

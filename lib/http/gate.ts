@@ -14,21 +14,58 @@ export interface Gate {
   expose(request: Request, headers: Headers): void;
 }
 
+/** Which web pages may call, and what they may send and read. */
+export interface CorsOptions {
+  /** Origins that browsers may call from; `*` for any. Default `["*"]`; none beside `allow_origin_regex`. */
+  readonly allow_origins?: readonly string[];
+  /** A regular expression for more origins: it has to fit the whole origin. */
+  readonly allow_origin_regex?: string;
+  /** Default, and `*`: all that the server has. */
+  readonly allow_methods?: readonly string[];
+  /** Default, and `*`: all that a page asks for. */
+  readonly allow_headers?: readonly string[];
+  /** Pages may send cookies and the like. Default false. */
+  readonly allow_credentials?: boolean;
+  /** Response headers that pages may read, beside those that clients of this API need. */
+  readonly expose_headers?: readonly string[];
+  /** For how many seconds browsers remember what was allowed. Default 600. */
+  readonly max_age?: number;
+}
+
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
-const METHODS = "GET, HEAD, PUT, POST, DELETE, PATCH, OPTIONS";
-const EXPOSED = "Content-Location, Location, X-Pagination-Total, X-Pagination-Next";
+const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+const EXPOSED = ["Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"];
+const MAX_AGE_S = 600;
+
+/** The expression of `allow_origin_regex`, which has to fit whole origins. Throws a SyntaxError. */
+export const originPattern = (source: string): RegExp => {
+  // Alone, so that nothing can close the group around it.
+  new RegExp(source);
+  return new RegExp(`^(?:${source})$`);
+};
+
+const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLowerCase() === name.toLowerCase());
+
+/** Whether the list names all there are. */
+const isAny = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
 
 /**
- * Without `hosts` every host name is answered and `allow_origins` (default: all) names the web pages. With `hosts` only those
- * names are answered, and the pages are those of loopback origins, of these hosts and of `allow_origins` (default: none).
+ * Without `hosts` every host name is answered and `cors` (default: all) names the web pages. With `hosts` only those names are
+ * answered, and the pages are those of loopback origins, of these hosts and of `cors` (default: none).
  */
-export function createGate(allow_origins: readonly string[] | undefined, hosts?: readonly string[]): Gate {
-  const origins = allow_origins ?? (hosts ? [] : ["*"]);
+export function createGate(cors: CorsOptions = {}, hosts?: readonly string[]): Gate {
+  const pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
+  const origins = cors.allow_origins ?? (hosts || pattern ? [] : ["*"]);
   const any = origins.includes("*");
+  const credentials = cors.allow_credentials === true;
   const names = hosts && new Set(hosts.map((host) => host.toLowerCase()));
+  const methods = isAny(cors.allow_methods) ? METHODS : (cors.allow_methods ?? []).map((name) => name.toUpperCase());
+  const allowed = isAny(cors.allow_headers) ? null : (cors.allow_headers ?? []).join(", ");
+  const more = (cors.expose_headers ?? []).filter((name) => !isExposed(name));
+  const exposed = [...EXPOSED, ...more].join(", ");
 
   const permits = (origin: string): boolean => {
-    if (any || origins.includes(origin)) return true;
+    if (any || origins.includes(origin) || pattern?.test(origin)) return true;
     if (!names || !URL.canParse(origin)) return false;
     const { host, hostname } = new URL(origin);
     return LOOPBACK.has(hostname) || names.has(host) || names.has(hostname);
@@ -49,26 +86,29 @@ export function createGate(allow_origins: readonly string[] | undefined, hosts?:
       }
     },
     preflight(request) {
-      const headers = request.headers.get("access-control-request-headers");
+      const headers = allowed ?? request.headers.get("access-control-request-headers");
       return new Response(null, {
         status: 204,
         headers: {
-          "access-control-allow-methods": METHODS,
-          ...(headers === null ? {} : { "access-control-allow-headers": headers }),
-          "access-control-max-age": "600",
+          "access-control-allow-methods": methods.join(", "),
+          ...(headers === null || headers === "" ? {} : { "access-control-allow-headers": headers }),
+          "access-control-max-age": String(cors.max_age ?? MAX_AGE_S),
           vary: "Access-Control-Request-Headers",
         },
       });
     },
     expose(request, headers) {
-      // Some answers are for any page.
-      if (headers.get("access-control-allow-origin") === "*") return;
-      if (!any) headers.append("vary", "Origin");
+      // Some answers are for any page, and an application's own routes may decide for themselves.
+      if (headers.has("access-control-allow-origin")) return;
+      // Browsers refuse `*` for requests with credentials: they want the origin's name.
+      const named = !any || credentials;
+      if (named) headers.append("vary", "Origin");
       const origin = request.headers.get("origin");
-      const admitted = any ? "*" : origin !== null && permits(origin) ? origin : null;
+      const admitted = !named ? "*" : origin !== null && permits(origin) ? origin : null;
       if (admitted === null) return;
       headers.set("access-control-allow-origin", admitted);
-      headers.set("access-control-expose-headers", EXPOSED);
+      if (credentials) headers.set("access-control-allow-credentials", "true");
+      headers.set("access-control-expose-headers", exposed);
     },
   };
 }

@@ -1,7 +1,7 @@
 /** Guests of somebody's agent: they run it on threads of their own, and others' are not there for them. */
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
-import type { Threads } from "../threads.ts";
+import type { Threads } from "../threads/mod.ts";
 import type { Call } from "./call.ts";
 
 /** Metadata of a thread that a guest has made. */

@@ -21,7 +21,7 @@ type Family = readonly [
 
 /** Prometheus text, version 0.0.4. */
 export function metricsText(metrics: ServerMetrics): string {
-  const { worker, webhooks } = metrics;
+  const { worker, webhooks, crons } = metrics;
   const families: readonly Family[] = [
     [
       "runs",
@@ -46,6 +46,8 @@ export function metricsText(metrics: ServerMetrics): string {
     ["webhooks_delivered_total", "counter", "Webhooks that their receivers took", webhooks.delivered],
     ["webhooks_failed_total", "counter", "Webhooks that were given up", webhooks.failed],
     ["webhooks_sending", "gauge", "Webhooks that are being sent", webhooks.sending],
+    ["crons_fired_total", "counter", "Runs that crons have started by this process", crons.fired],
+    ["crons_skipped_total", "counter", "Ticks of crons without a run", crons.skipped, "reason"],
     ["open_streams", "gauge", "Streams and waits that clients have open here", metrics.open_streams],
     ["standby", "gauge", "1 while another process executes the runs", Number(metrics.standby)],
     ["draining", "gauge", "1 while this process stops", Number(metrics.draining)],

@@ -1,7 +1,9 @@
 /** The routes of runs. Each serves its path with a thread and without one. */
+import type { Assistants } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
-import type { Threads } from "../threads.ts";
+import type { Threads } from "../threads/mod.ts";
+import { askedRun, assistantReach, changedRun } from "./asked-run.ts";
 import { body, type Call, query, type Routes, runId, threadId } from "./call.ts";
 import { requireOwn } from "./guests.ts";
 import * as parse from "./parse/mod.ts";
@@ -22,19 +24,23 @@ type Name =
   | "joinStream"
   | "threadStream";
 
-export function runRoutes({ runs, threads }: { runs: Runs; threads: Threads }, bodies: Bodies): Routes<Name> {
+export function runRoutes(
+  { assistants, runs, threads }: { assistants: Assistants; runs: Runs; threads: Threads },
+  bodies: Bodies,
+  copied: parse.HeaderCopy,
+): Routes<Name> {
   /** Null: a stateless run. */
   const thread = (call: Call): string | null => (call.params.thread_id === undefined ? null : threadId(call));
   // Paths are relative to the mount: clients append them to the URL they know.
   const place = (thread_id: string | null, run_id: string): string =>
     thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
   const streamed = (
-    { visitor }: Call,
+    { visitor, request_id }: Call,
     frames: FrameReader,
     of: Readonly<Record<string, string>>,
     headers: HeaderValues,
   ): Response =>
-    new Response(sseBody(frames, bodies, of, visitor.still), {
+    new Response(sseBody(frames, bodies, { ...of, request_id }, visitor.still), {
       headers: {
         "content-type": "text/event-stream",
         "cache-control": "no-cache",
@@ -42,17 +48,21 @@ export function runRoutes({ runs, threads }: { runs: Runs; threads: Threads }, b
         ...headers,
       },
     });
-  const awaited = ({ visitor }: Call, wait: RunWait, headers: HeaderValues): Response =>
-    new Response(waitBody(wait, bodies, visitor.still), {
+  const awaited = ({ visitor, request_id }: Call, wait: RunWait, headers: HeaderValues): Response => {
+    const { run_id, thread_id } = wait.run;
+    return new Response(waitBody(wait, bodies, { run_id, thread_id, request_id }, visitor.still), {
       headers: { "content-type": "application/json", ...headers },
     });
+  };
   /** What the request adds to its body, and where it was sent: the same key means another run on another route. */
   async function origin(call: Call, bytes: Uint8Array, route: string): Promise<RunOrigin> {
     const { headers } = call.request;
-    const idempotency = await parse.readIdempotency(headers, route, bytes);
     const { user_id, api_key, user } = call.visitor;
+    // A key that somebody else has used says nothing of this call.
+    const place = user ? `${route} ${JSON.stringify(user.identity)}` : route;
+    const idempotency = await parse.readIdempotency(headers, place, bytes);
     const webhook_depth = parse.readWebhookDepth(headers);
-    const configurable = parse.headerConfig(headers);
+    const configurable = copied(headers);
     return {
       configurable,
       user_id,
@@ -69,10 +79,11 @@ export function runRoutes({ runs, threads }: { runs: Runs; threads: Threads }, b
     request: RunCreate,
   ): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants">]> {
     const { assistant_id } = request;
-    const { reach: assistants } = await call.may("assistants:read", { assistant_id });
-    const { value, reach } = await call.may("threads:create_run", { ...request, thread_id });
-    const { thread_id: _, ...changed } = value;
-    return [changed, { ...(reach.filter ? { threads: reach } : {}), ...(assistants.filter ? { assistants } : {}) }];
+    const among = await assistantReach(call, assistants, assistant_id);
+    const run = askedRun(thread_id, request);
+    const { value, reach } = await call.may("threads:create_run", run);
+    const changed = value === run ? request : changedRun(request, value);
+    return [changed, { ...(reach.filter ? { threads: reach } : {}), ...(among.filter ? { assistants: among } : {}) }];
   }
   async function asked(call: Call, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
     const thread_id = thread(call);
@@ -100,7 +111,8 @@ export function runRoutes({ runs, threads }: { runs: Runs; threads: Threads }, b
       const [thread_id, request, from] = await asked(call, "/stream");
       const { run, frames } = await runs.stream(thread_id, request, from);
       const at = place(thread_id, run.run_id);
-      return streamed(call, frames, { run_id: run.run_id }, { "content-location": at, location: `${at}/stream` });
+      const { run_id, thread_id: on } = run;
+      return streamed(call, frames, { run_id, thread_id: on }, { "content-location": at, location: `${at}/stream` });
     },
     async wait(call) {
       const [thread_id, request, from] = await asked(call, "/wait");
@@ -115,7 +127,9 @@ export function runRoutes({ runs, threads }: { runs: Runs; threads: Threads }, b
       for (const request of parse.readList(bytes, parse.runCreate)) {
         const [changed, its] = await allowed(call, null, request);
         requests.push(changed);
-        reaches = its;
+        // What one of them may not use, none of them uses.
+        const filter = [...(reaches.assistants?.filter ?? []), ...(its.assistants?.filter ?? [])];
+        reaches = filter.length > 0 ? { assistants: { filter } } : {};
       }
       return json(await runs.createBatch(requests, { ...(await origin(call, bytes, "/runs/batch")), ...reaches }));
     },
@@ -163,7 +177,8 @@ export function runRoutes({ runs, threads }: { runs: Runs; threads: Threads }, b
       const after = parse.readLastEventId(call.request.headers);
       const { reach } = await call.may("threads:read", { thread_id, run_id });
       const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...options }, reach);
-      return streamed(call, frames, { run_id }, { location: `${place(thread_id, run_id)}/stream` });
+      const of = { run_id, ...(thread_id === null ? {} : { thread_id }) };
+      return streamed(call, frames, of, { location: `${place(thread_id, run_id)}/stream` });
     },
     async threadStream(call) {
       const thread_id = threadId(call);

@@ -76,7 +76,12 @@ export function sseBody(
 }
 
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs look for keys in it. */
-export function waitBody(wait: RunWait, bodies: Bodies, still: Still): ReadableStream<Uint8Array> {
+export function waitBody(
+  wait: RunWait,
+  bodies: Bodies,
+  of: Readonly<Record<string, string>>,
+  still: Still,
+): ReadableStream<Uint8Array> {
   let text: string | undefined;
   return openBody(bodies, still, {
     heartbeat: "\n",
@@ -85,7 +90,7 @@ export function waitBody(wait: RunWait, bodies: Bodies, still: Still): ReadableS
       try {
         text = JSON.stringify((await wait.result) ?? {});
       } catch (error) {
-        bodies.ambient.log({ level: "error", message: "A result could not be had", run_id: wait.run.run_id, error });
+        bodies.ambient.log({ level: "error", message: "A result could not be had", ...of, error });
         text = JSON.stringify({ __error__: { error: "InternalServerError", message: "Internal server error" } });
       }
       return true;

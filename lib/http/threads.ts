@@ -1,6 +1,6 @@
 /** The routes of threads and their states. */
-import type { Threads } from "../threads.ts";
-import { body, built, type Call, query, type Routes, segment, threadId } from "./call.ts";
+import type { MayCopy, Threads } from "../threads/mod.ts";
+import { body, type Call, query, type Routes, segment, threadId } from "./call.ts";
 import { ownedBy } from "./guests.ts";
 import * as parse from "./parse/mod.ts";
 import { empty, json, paged, selectedState } from "./respond.ts";
@@ -10,9 +10,13 @@ type Name =
   | "get"
   | "update"
   | "delete"
+  | "copy"
+  | "prune"
   | "search"
   | "count"
   | "state"
+  | "updateState"
+  | "patchState"
   | "stateAt"
   | "stateAtId"
   | "history"
@@ -25,19 +29,20 @@ export function threadRoutes(threads: Threads): Routes<Name> {
   };
   return {
     async create(call) {
-      const request = built(await body(call, parse.threadCreate), "supersteps", "ttl");
-      const { value, reach } = await call.may("threads:create", ownedBy(call, request));
+      const { value, reach } = await call.may("threads:create", ownedBy(call, await body(call, parse.threadCreate)));
       return json(await threads.create(value, reach));
     },
     async get(call) {
+      const options = query(call, parse.threadQuery);
       const { thread_id, reach } = await read(call);
-      return json(await threads.get(thread_id, reach));
+      return json(await threads.get(thread_id, options, reach));
     },
     async update(call) {
       const thread_id = threadId(call);
-      const patch = built(await body(call, parse.threadPatch), "ttl");
+      const patch = await body(call, parse.threadPatch);
       const { value, reach } = await call.may("threads:update", { ...patch, thread_id });
-      const thread = await threads.update(thread_id, value, reach);
+      const { thread_id: _, ...changed } = value;
+      const thread = await threads.update(thread_id, changed, reach);
       return /\breturn=minimal\b/i.test(call.request.headers.get("prefer") ?? "") ? empty() : json(thread);
     },
     async delete(call) {
@@ -46,8 +51,18 @@ export function threadRoutes(threads: Threads): Routes<Name> {
       await threads.delete(thread_id, reach);
       return empty();
     },
+    async copy(call) {
+      const { thread_id, reach } = await read(call);
+      const made: MayCopy = async (copy) => (await call.may("threads:create", ownedBy(call, copy))).value;
+      return json(await threads.copy(thread_id, made, reach));
+    },
+    async prune(call) {
+      const request = await body(call, parse.threadPrune);
+      const { value, reach } = await call.may("threads:delete", request);
+      return json({ pruned_count: await threads.prune(value.thread_ids, value.strategy, reach) });
+    },
     async search(call) {
-      const search = built(await body(call, parse.threadSearch), "extract");
+      const search = { ...query(call, parse.threadQuery), ...(await body(call, parse.threadSearch)) };
       const { value, reach } = await call.may("threads:search", search);
       return paged(await threads.search(value, reach));
     },
@@ -59,6 +74,22 @@ export function threadRoutes(threads: Threads): Routes<Name> {
       const { select, ...options } = query(call, parse.stateQuery);
       const { thread_id, reach } = await read(call);
       return json(selectedState(await threads.state(thread_id, options, reach), select));
+    },
+    async updateState(call) {
+      const thread_id = threadId(call);
+      const change = await body(call, parse.stateChange);
+      const { value, reach } = await call.may("threads:update", { ...change, thread_id });
+      const { thread_id: _, ...changed } = value;
+      const { checkpoint_map: _map, ...checkpoint } = await threads.updateState(thread_id, changed, reach);
+      // Clients of LangGraph read it as a config.
+      return json({ checkpoint, configurable: checkpoint });
+    },
+    async patchState(call) {
+      const thread_id = threadId(call);
+      const { metadata = {} } = await body(call, parse.stateNote);
+      const { value, reach } = await call.may("threads:update", { thread_id, metadata });
+      await threads.patchState(thread_id, value.metadata, reach);
+      return empty();
     },
     async stateAt(call) {
       const { checkpoint, select, ...options } = await body(call, parse.stateAt);

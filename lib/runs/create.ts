@@ -3,7 +3,7 @@ import type { Ambient } from "../ambient.ts";
 import type { AssistantDirectory } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { Events } from "../events.ts";
-import type { Executor } from "../executor.ts";
+import type { CheckpointRef, Executor } from "../executor.ts";
 import { type Reach, within } from "../filter.ts";
 import type {
   AssistantRow,
@@ -14,9 +14,13 @@ import type {
   RunRow,
   Scope,
   Storage,
+  ThreadRow,
+  ThreadTtl,
 } from "../storage.ts";
+import { StateUnreadable, type ThreadDirectory } from "../threads/mod.ts";
 import type { Worker } from "../worker.ts";
 import { checkpointOf, checkRequest, planRun, type Resolved, type RunCreate, type RunOrigin } from "./request.ts";
+import { checkResume } from "./resume.ts";
 import type { Stops } from "./stop.ts";
 import type { Told } from "./told.ts";
 
@@ -28,6 +32,9 @@ export interface CreateOptions {
   readonly events: Events;
   readonly worker: Worker;
   readonly assistants: AssistantDirectory;
+  readonly threads: ThreadDirectory;
+  /** How long threads last that runs make. */
+  readonly ttl?: ThreadTtl;
   readonly limits: NonNullable<CreateRun["limits"]>;
   readonly stops: Stops;
   readonly told: Told;
@@ -47,13 +54,25 @@ export type CreateRunCall = (
   watched?: boolean,
 ) => Promise<Created>;
 
-export function createCreator(options: CreateOptions): {
+/** A run that somebody else stores, as a cron does with what becomes of its tick. */
+export interface Preparing {
+  /**
+   * What `create` would store now, without a claim. Where storing it shows that something has changed, it is prepared anew.
+   * Errors: those of `create`.
+   */
+  prepare(thread_id: string | null, request: RunCreate, origin: RunOrigin): Promise<CreateRun>;
+  /** It is stored. */
+  started(created: CreatedRun, plan: CreateRun): void;
+}
+
+export function createCreator(options: CreateOptions): Preparing & {
   readonly create: CreateRunCall;
   /** All of them, or none. */
   readonly createBatch: (requests: readonly RunCreate[], origin: RunOrigin) => Promise<readonly Created[]>;
 } {
-  const { storage, scope, ambient, events, worker, assistants, limits, stops, told } = options;
+  const { storage, scope, ambient, events, worker, assistants, threads, ttl, limits, stops, told } = options;
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
+  const kept = ttl ? { ttl } : {};
 
   function refuseUnhosted({ graph_id }: AssistantRow): void {
     if (!hosted.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
@@ -80,10 +99,24 @@ export function createCreator(options: CreateOptions): {
     if (from && !at) {
       throw new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${from.checkpoint_id}`);
     }
+    if (thread && thread.status !== "busy") await answerable(thread, from, request);
     // UIs name the state they show. If that is about to be rolled back, what it was made from is meant.
     const shown = request.multitask_strategy === "rollback" ? at?.run_id : null;
     const goes = shown && (await storage.getRun(scope, shown))?.end_frame === null;
     return { thread, from: goes ? null : from };
+  }
+
+  /** For threads at rest: what a run that waits for another will find open is not known. */
+  async function answerable(thread: ThreadRow, from: CheckpointRef | null, request: RunCreate): Promise<void> {
+    if (request.command?.resume === undefined) return;
+    const at = from ? { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } : null;
+    try {
+      const state = at ? await threads.stateAt(thread.thread_id, at) : await threads.current(thread);
+      checkResume(request, state?.interrupts ?? []);
+    } catch (error) {
+      // The run itself will tell.
+      if (!(error instanceof StateUnreadable)) throw error;
+    }
   }
 
   const create: CreateRunCall = async (thread_id, request, origin, watched = false) => {
@@ -97,13 +130,28 @@ export function createCreator(options: CreateOptions): {
       const place =
         thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request, origin.threads);
       const created = await store(
-        { request, origin, assistant, temporary, told: made, now: ambient.now(), ...place, ...ids },
+        { request, origin, assistant, temporary, told: made, now: ambient.now(), ...kept, ...place, ...ids },
         watched,
       );
       if (created) return created;
       assistant = await assistants.resolve(request.assistant_id, origin.assistants);
     }
   };
+
+  async function prepare(thread_id: string | null, request: RunCreate, origin: RunOrigin): Promise<CreateRun> {
+    checkRequest(request, thread_id);
+    const made = told.of(request, origin);
+    const assistant = await assistants.resolve(request.assistant_id, origin.assistants);
+    refuseUnhosted(assistant);
+    const place = thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request, origin.threads);
+    const ids = { thread_id: thread_id?.toLowerCase() ?? ambient.uuid(), run_id: ambient.uuid() };
+    const temporary = thread_id === null && request.on_completion !== "keep";
+    const now = ambient.now();
+    return {
+      ...planRun({ request, origin, assistant, temporary, told: made, now, ...kept, ...place, ...ids }),
+      limits,
+    };
+  }
 
   /** The claim of a run that is to start at once, where its thread is free as far as known and a place is too. */
   function reserve({ thread, now }: Resolved, plan: CreateRun): Pick<CreateRun, "claim"> {
@@ -150,7 +198,7 @@ export function createCreator(options: CreateOptions): {
     const { run_id, thread_id } = run;
     const row = await storage.getRun(scope, run_id).catch(() => null);
     if (!row) throw error;
-    ambient.log({ level: "warn", message: "a run was made, though the store failed", run_id, error });
+    ambient.log({ level: "warn", message: "a run was made, though the store failed", run_id, thread_id, error });
     if (claim) {
       // What nobody executes is not to wait for the end of its lease.
       await storage.requeueRun(scope, { run_id, thread_id, token: claim.token }, now).catch(() => {});
@@ -184,6 +232,8 @@ export function createCreator(options: CreateOptions): {
 
   return {
     create,
+    prepare,
+    started: (created, plan) => void started(created, plan, false),
     async createBatch(requests, origin) {
       if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
       for (const request of requests) checkRequest(request, null);
@@ -209,6 +259,7 @@ export function createCreator(options: CreateOptions): {
             from: null,
             temporary,
             now,
+            ...kept,
             ...(ids[i] as (typeof ids)[number]),
           });
         }

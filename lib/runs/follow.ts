@@ -4,7 +4,7 @@ import type { Events, Frame, FrameReader, Tape } from "../events.ts";
 import type { StreamMode } from "../executor.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus } from "../storage.ts";
-import { StateUnreadable, type ThreadDirectory } from "../threads.ts";
+import { StateUnreadable, type ThreadDirectory } from "../threads/mod.ts";
 import { closeTape, endRolledBack, firstId, tailLength, waitResult } from "../worker.ts";
 
 export interface FollowOptions {
@@ -115,13 +115,19 @@ export function createFollower(options: FollowOptions): Follower {
     } catch (error) {
       if (!(error instanceof StateUnreadable)) throw error;
       // The graph cannot read its state any more; the run has ended all the same.
-      ambient.log({ level: "error", message: "a state could not be read", run_id: run.run_id, error });
+      ambient.log({
+        level: "error",
+        message: "a state could not be read",
+        run_id: run.run_id,
+        thread_id: run.thread_id,
+        error,
+      });
       return { __error__: { error: "StateUnreadable", message: "The state could not be read" } };
     }
   }
 
   /** The tape of a run, ended already when the run is over. Who reads it, after an id it has seen, says `watch` afterwards. */
-  async function follow({ run_id }: RunRow, after: number, made: boolean): Promise<Tape> {
+  async function follow({ run_id, thread_id }: RunRow, after: number, made: boolean): Promise<Tape> {
     const seen = Math.min(after, HIGHEST_ID);
     const known = events.find(run_id);
     // Who found the row just before the run was gone has not seen that: it is told with ids above what it has seen.
@@ -141,7 +147,7 @@ export function createFollower(options: FollowOptions): Follower {
         events.forget(run_id, tape);
         throw error;
       }
-      ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
+      ambient.log({ level: "warn", message: "a run could not be watched", run_id, thread_id, error });
     }
     return tape;
   }

@@ -14,13 +14,15 @@ import type {
   RunStatus,
   Scope,
   StopAction,
+  StoppedRun,
   StopTarget,
   Storage,
+  ThreadTtl,
 } from "../storage.ts";
-import type { ThreadDirectory } from "../threads.ts";
+import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { endDeleted, type Worker } from "../worker.ts";
-import { type Created, createCreator } from "./create.ts";
+import { type Created, createCreator, type Preparing } from "./create.ts";
 import { createFollower, type Follower, joined } from "./follow.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { createStops } from "./stop.ts";
@@ -112,8 +114,8 @@ export interface Runs {
   ): Promise<RunStream>;
 }
 
-/** What the worker and the threads use of runs. */
-export interface RunDirectory extends Runs, Pick<Follower, "watch"> {
+/** What the worker, the threads and the crons use of runs. */
+export interface RunDirectory extends Runs, Preparing, Pick<Follower, "watch"> {
   /** Frames of a run after an id, whoever executes it. */
   read: Follower["read"];
   /** These active runs were deleted with their thread: whoever executes or reads them learns it. */
@@ -129,17 +131,21 @@ export interface RunOptions {
   readonly worker: Worker;
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
+  /** How long threads last that runs make. */
+  readonly ttl?: ThreadTtl;
   readonly limits: NonNullable<CreateRun["limits"]>;
   readonly told: Told;
   /** Runs may have ended that have webhooks. */
   readonly onTold: () => void;
+  /** A run ended that had not started. */
+  readonly onEnded?: (run: StoppedRun) => void;
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
   const { storage, scope, ambient, events, threads } = options;
   const follower = createFollower({ ...options, feedbackUrls: options.told.feedbackUrls });
   const stops = createStops({ ...options, follower });
-  const { create, createBatch } = createCreator({ ...options, stops });
+  const { create, createBatch, prepare, started } = createCreator({ ...options, stops });
 
   async function find(thread_id: string | null, run_id: string, reach: Reach | undefined): Promise<RunRow> {
     const run = await storage.getRun(within(scope, reach), run_id.toLowerCase());
@@ -151,11 +157,10 @@ export function createRuns(options: RunOptions): RunDirectory {
 
   const leave = (run: RunRow, cancel: boolean) => (): void => {
     if (!cancel) return;
-    stops
-      .stop(run, "interrupt", false)
-      .catch((error: unknown) =>
-        ambient.log({ level: "error", message: "a run was not cancelled on disconnect", run_id: run.run_id, error }),
-      );
+    stops.stop(run, "interrupt", false).catch((error: unknown) => {
+      const { run_id, thread_id } = run;
+      ambient.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
+    });
   };
 
   async function wait(run: RunRow, cancel: boolean, made = false): Promise<RunWait> {
@@ -164,6 +169,8 @@ export function createRuns(options: RunOptions): RunDirectory {
   }
 
   return {
+    prepare,
+    started,
     watch: follower.watch,
     read: follower.read,
     deleted: stops.deleted,
@@ -187,7 +194,11 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async list(thread_id, { limit = 10, offset = 0, status } = {}, reach) {
       const thread = await threads.visible(thread_id, reach);
-      const rows = await storage.listRuns(scope, thread.thread_id, { limit, offset, ...(status ? { status } : {}) });
+      const rows = await storage.listRuns(within(scope, reach), thread.thread_id, {
+        limit,
+        offset,
+        ...(status ? { status } : {}),
+      });
       return rows.map(toRun);
     },
     async delete(thread_id, run_id, reach) {
@@ -199,7 +210,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       if (tape) endDeleted(tape, run.run_id);
     },
     async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false } = {}, reach) {
-      await stops.stop(await find(thread_id, run_id, reach), action, waits);
+      await stops.stop(await find(thread_id, run_id, reach), action, waits, reach);
     },
     async cancelMany(target, action = "interrupt", reach) {
       await stops.stopMany(target, action, reach);

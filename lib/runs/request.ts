@@ -4,8 +4,16 @@ import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor.ts";
 import type { Reach } from "../filter.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
-import { gotoList, type JobRequest, withoutSecrets, writeKwargs } from "../kwargs.ts";
-import type { AssistantRow, CreateRun, IdempotencyKey, MultitaskStrategy, NewRun, ThreadRow } from "../storage.ts";
+import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../kwargs.ts";
+import type {
+  AssistantRow,
+  CreateRun,
+  IdempotencyKey,
+  MultitaskStrategy,
+  NewRun,
+  ThreadRow,
+  ThreadTtl,
+} from "../storage.ts";
 
 /** What every run-creating call takes. Null counts as absent everywhere. */
 export interface RunCreate {
@@ -42,6 +50,8 @@ export interface RunCreate {
   readonly after_seconds?: number | null;
   readonly interrupt_before?: "*" | readonly string[] | null;
   readonly interrupt_after?: "*" | readonly string[] | null;
+  /** Refuses answers to interrupts that are not open, which are passed over otherwise. */
+  readonly strict_resume?: boolean | null;
   readonly durability?: "sync" | "async" | "exit" | null;
   readonly checkpoint_during?: boolean | null;
   /** Where the end of the run is told, by a POST. An absolute URL, or a path of the host application. */
@@ -101,12 +111,14 @@ export interface Resolved {
   readonly run_id: string;
   readonly temporary: boolean;
   readonly told: Pick<NewRun, "feedback" | "webhook">;
+  /** How long a thread lasts that the run makes. */
+  readonly ttl?: ThreadTtl;
   readonly now: number;
 }
 
 /** Errors: bad_request (one key with two values). */
 export function planRun({ request, origin, assistant, thread, from, ...resolved }: Resolved): CreateRun {
-  const { thread_id, run_id, temporary, told, now } = resolved;
+  const { thread_id, run_id, temporary, told, ttl, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
@@ -134,7 +146,15 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
     seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
     ...(thread
       ? changed(thread, { metadata: { ...thread.metadata, ...own }, config: kept })
-      : { create_thread: { thread_id, metadata: { ...own, ...request.metadata }, config: kept, hidden: temporary } }),
+      : {
+          create_thread: {
+            thread_id,
+            metadata: { ...own, ...request.metadata },
+            config: kept,
+            hidden: temporary,
+            ...(ttl && !temporary ? { ttl } : {}),
+          },
+        }),
     ...(origin.idempotency ? { idempotency: origin.idempotency } : {}),
     now,
   };
@@ -149,22 +169,16 @@ export function checkpointOf({ checkpoint, checkpoint_id, config }: RunCreate): 
   return { ns: typeof checkpoint_ns === "string" ? checkpoint_ns : "", checkpoint_id: named };
 }
 
-/** What names one run or one state is no part of a configuration. */
-const PLACES = new Set([
-  "checkpoint_id",
-  "checkpoint_ns",
-  "checkpoint_map",
-  "thread_id",
-  "run_id",
-  "graph_id",
-  "assistant_id",
-]);
+/** Graphs trust these: the server alone sets them. */
+const saysWhoAsks = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
 
 /** What the thread keeps: its own configuration under the request's. The assistant's stays with its versions. */
 function requestConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
   const before = thread?.config ?? {};
-  const own = isObject(configurable) ? Object.entries(configurable).filter(([key]) => !PLACES.has(key)) : [];
+  const own = isObject(configurable)
+    ? Object.entries(configurable).filter(([key]) => !PLACES.has(key) && !saysWhoAsks(key))
+    : [];
   const merged = {
     ...(isObject(before["configurable"]) ? before["configurable"] : {}),
     ...origin.configurable,
@@ -212,7 +226,9 @@ function jobRequest(
       ...assistantConfig,
       ...rest,
       configurable: {
-        ...(isObject(assistantConfigurable) ? assistantConfigurable : {}),
+        ...(isObject(assistantConfigurable)
+          ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !saysWhoAsks(key)))
+          : {}),
         ...(isObject(configurable) ? configurable : {}),
         ...ids,
       },

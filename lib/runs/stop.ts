@@ -16,11 +16,13 @@ export interface StopOptions {
   readonly follower: Follower;
   /** Runs may have ended that have webhooks. */
   readonly onTold: () => void;
+  /** A run ended that had not started. */
+  readonly onEnded?: (run: StoppedRun) => void;
 }
 
 export interface Stops {
   /** Resolves once it is stored; with `wait` once the run has ended and its executor has let go. */
-  stop(run: RunRow, action: StopAction, wait: boolean): Promise<void>;
+  stop(run: RunRow, action: StopAction, wait: boolean, reach?: Reach): Promise<void>;
   stopMany(target: StopTarget, action: StopAction, reach?: Reach): Promise<void>;
   /** The store has stopped these runs: tells whoever executes or reads them. */
   stopped(runs: readonly StoppedRun[]): void;
@@ -42,13 +44,15 @@ export function createStops(options: StopOptions): Stops {
 
   function stopped(runs: readonly StoppedRun[]): void {
     if (runs.some(({ kind }) => kind === "ended")) options.onTold();
-    for (const { run_id, thread_id, kind, slot_token } of runs) {
+    for (const run of runs) {
+      const { run_id, thread_id, kind, slot_token } = run;
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
       const tape = events.find(run_id);
       if (kind === "deleted" && tape) endRolledBack(tape, run_id);
       if (kind === "ended") {
+        options.onEnded?.(run);
         follower.look(run_id).catch((error: unknown) => {
-          ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
+          ambient.log({ level: "warn", message: "a run could not be watched", run_id, thread_id, error });
         });
       }
       if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
@@ -84,9 +88,9 @@ export function createStops(options: StopOptions): Stops {
 
   return {
     stopped,
-    async stop(run, action, wait) {
+    async stop(run, action, wait, reach) {
       const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
-      const runs = await storage.stopRuns(scope, target, action, ambient.now());
+      const runs = await storage.stopRuns(within(scope, reach), target, action, ambient.now());
       stopped(runs);
       if (wait) await Promise.all(runs.map(settled));
     },

@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
 import * as parse from "../../lib/http/parse/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
 import { OPERATIONS, type Operation, type Schema } from "./operations.ts";
 import { platformSchemas } from "./platform.ts";
 import { ERRORS, HEADERS, list, nullable, object, ref, schemas, string, uuid } from "./schemas.ts";
@@ -32,7 +33,7 @@ function withoutEmpty(key: string, value: unknown): unknown {
 }
 
 /** Parts of paths that are UUIDs. */
-const IDS = new Set(["thread_id", "run_id", "token", "id"]);
+const IDS = new Set(["thread_id", "run_id", "cron_id", "token", "id"]);
 
 function parameters(path: string, operation: Operation): JsonObject[] {
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
@@ -117,10 +118,14 @@ export function openapi(version: string): JsonObject {
     [parse.threadPatch, "ThreadPatch"],
     [parse.threadSearch, "ThreadSearch"],
     [parse.threadCount, "ThreadCount"],
+    [parse.threadPrune, "ThreadPrune"],
+    [parse.stateChange, "StateChange"],
+    [parse.stateNote, "StateNote"],
     [parse.stateAt, "StateAt"],
     [parse.historySearch, "HistorySearch"],
     [parse.runCreate, "RunCreate"],
     [parse.cancelMany, "RunsCancel"],
+    ...cronAndStoreRequests,
   ] as [Schema, string][]);
   const paths: Record<string, JsonObject> = {};
   for (const [key, operation] of Object.entries(OPERATIONS)) {
@@ -150,7 +155,7 @@ export function openapi(version: string): JsonObject {
     // The empty one: a server without keys asks nobody.
     security: [{ "X-API-Key": [] }, {}],
     components: {
-      schemas: { ...schemas, ...platformSchemas, ...Object.fromEntries(requests) },
+      schemas: { ...schemas, ...cronAndStoreSchemas, ...platformSchemas, ...Object.fromEntries(requests) },
       securitySchemes: { "X-API-Key": { type: "apiKey", in: "header", name: "X-API-Key" } },
     },
   };

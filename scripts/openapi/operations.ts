@@ -1,6 +1,7 @@
 /** The built routes: what each takes, answers and refuses. */
 import * as parse from "../../lib/http/parse/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { CRONS_AND_STORE } from "./crons-and-store.ts";
 import { PLATFORM } from "./platform.ts";
 import { count, list, object, PAGES, record, ref, string } from "./schemas.ts";
 
@@ -125,7 +126,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     summary: "Create a thread",
     body: parse.threadCreate,
     ok: ref("Thread"),
-    errors: [400, 409, 413, 422, 501],
+    errors: [400, 409, 413, 422],
   },
   "post /threads/search": {
     tag: "Threads",
@@ -133,7 +134,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     body: parse.threadSearch,
     ok: list(ref("Thread")),
     answers: PAGES,
-    errors: [400, 413, 422, 501],
+    errors: [400, 413, 422],
   },
   "post /threads/count": {
     tag: "Threads",
@@ -142,7 +143,27 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     ok: count,
     errors: [400, 413, 422],
   },
-  "get /threads/{thread_id}": { tag: "Threads", summary: "Get a thread", ok: ref("Thread"), errors: [404, 422] },
+  "post /threads/prune": {
+    tag: "Threads",
+    summary:
+      "Delete threads, or all of their checkpoints but the newest state; those with an active run are left alone",
+    body: parse.threadPrune,
+    ok: record({ pruned_count: count }),
+    errors: [400, 413, 422],
+  },
+  "post /threads/{thread_id}/copy": {
+    tag: "Threads",
+    summary: "Copy a thread with all its checkpoints",
+    ok: ref("Thread"),
+    errors: [409, 422],
+  },
+  "get /threads/{thread_id}": {
+    tag: "Threads",
+    summary: "Get a thread",
+    query: parse.threadQuery,
+    ok: ref("Thread"),
+    errors: [404, 422],
+  },
   "patch /threads/{thread_id}": {
     tag: "Threads",
     summary: "Merge metadata into a thread",
@@ -150,7 +171,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     header: { Prefer: "`return=minimal` for an answer without a body" },
     ok: ref("Thread"),
     also204: "Changed, as `Prefer: return=minimal` asked",
-    errors: [400, 404, 413, 422, 501],
+    errors: [400, 404, 413, 422],
   },
   "delete /threads/{thread_id}": {
     tag: "Threads",
@@ -163,6 +184,19 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     query: parse.stateQuery,
     ok: ref("ThreadState"),
     errors: [404, 422],
+  },
+  "post /threads/{thread_id}/state": {
+    tag: "Threads",
+    summary: "Change the state of a thread as a node would, or fork it from a checkpoint",
+    body: parse.stateChange,
+    ok: record({ checkpoint: ref("Checkpoint") }),
+    errors: [400, 404, 409, 413, 422],
+  },
+  "patch /threads/{thread_id}/state": {
+    tag: "Threads",
+    summary: "Merge metadata into the newest checkpoint",
+    body: parse.stateNote,
+    errors: [400, 404, 413, 422],
   },
   "get /threads/{thread_id}/state/{checkpoint_id}": {
     tag: "Threads",
@@ -324,5 +358,6 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     errors: [],
   },
   "get /openapi.json": { tag: "Server", open: true, summary: "This description", ok: object, errors: [] },
+  ...CRONS_AND_STORE,
   ...PLATFORM,
 };

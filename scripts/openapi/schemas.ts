@@ -30,18 +30,26 @@ const assistant: JsonObject = {
 export const schemas: JsonObject = {
   Assistant: record({ ...assistant, updated_at: time }),
   AssistantVersion: record(assistant),
-  Thread: record({
-    thread_id: uuid,
-    created_at: time,
-    updated_at: time,
-    state_updated_at: time,
-    metadata: object,
-    status: { type: "string", enum: ["idle", "busy", "interrupted", "error"] },
-    config: object,
-    values: any,
-    interrupts: { type: "object", additionalProperties: list(ref("Interrupt")) },
-    error: any,
-  }),
+  Thread: record(
+    {
+      thread_id: uuid,
+      created_at: time,
+      updated_at: time,
+      state_updated_at: time,
+      metadata: object,
+      status: { type: "string", enum: ["idle", "busy", "interrupted", "error"] },
+      config: object,
+      values: any,
+      interrupts: { type: "object", additionalProperties: list(ref("Interrupt")) },
+      error: any,
+      ttl: {
+        ...nullable(record({ strategy: string, ttl_minutes: { type: "number" }, expires_at: time })),
+        description: "Where `include=ttl` asks for it",
+      },
+      extracted: { ...object, description: "Where the search asks to `extract`" },
+    },
+    ["ttl", "extracted"],
+  ),
   Run: record({
     run_id: uuid,
     thread_id: uuid,

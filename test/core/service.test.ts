@@ -594,11 +594,11 @@ describe("runs", () => {
     const { thread_id } = await threads.create();
     const seen = async (extra: object = {}): Promise<unknown> =>
       ((await waited(kit.service, thread_id, { assistant_id, input: {}, ...extra })) as JsonObject)["seen"];
-    assert.deepEqual(await seen(), [{ tone: "dry" }, "one"]);
+    assert.deepEqual(await seen(), [{ model: "one", tone: "dry" }, "one"]);
     await assistants.update(assistant_id, { context: { tone: "warm" }, config: { configurable: { model: "two" } } });
-    assert.deepEqual(await seen(), [{ tone: "warm" }, "two"]);
+    assert.deepEqual(await seen(), [{ model: "two", tone: "warm" }, "two"]);
     await assistants.setLatest(assistant_id, 1);
-    assert.deepEqual(await seen({ context: { size: 1 } }), [{ tone: "dry", size: 1 }, "one"]);
+    assert.deepEqual(await seen({ context: { size: 1 } }), [{ model: "one", tone: "dry", size: 1 }, "one"]);
     await assert.rejects(seen({ context: { a: 1 }, config: { configurable: { a: 2 } } }), { code: "bad_request" });
   });
 

@@ -81,12 +81,12 @@ export function importsOf(source: string): string[] {
 /** First rule whose `files` matches decides. `may` is matched against a path from the root, or the package's name. */
 const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   {
-    files: /^lib\/(?:assistants|threads|thread-stream)\.ts$/,
-    may: /^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|filter|assistants|thread-stream)\.ts$/,
+    files: /^lib\/(?:assistants|thread-stream)\.ts$|^lib\/threads\//,
+    may: /^lib\/threads\/|^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|filter|assistants|thread-stream)\.ts$/,
   },
   {
     files: /^lib\/runs\//,
-    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|filter|kwargs|assistants|threads|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
+    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|filter|kwargs|assistants|threads\/mod|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
   },
   {
     files: /^lib\/(?:feedback|usage|accounts|access|keys|static-identity)\.ts$/,
@@ -94,11 +94,11 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^lib\/crons\//,
-    may: /^lib\/(?:crons|runs)\/|^lib\/(?:storage|cron-storage|executor|events|ambient|errors|json|filter|kwargs|assistants|threads|worker)\.ts$|^croner$/,
+    may: /^lib\/(?:crons|runs)\/|^lib\/(?:storage|cron-storage|executor|events|ambient|errors|json|filter|kwargs|assistants|threads\/mod|worker)\.ts$|^lib\/webhooks\/policy\.ts$|^croner$/,
   },
   {
-    files: /^lib\/(?:store|auth|filter)\.ts$/,
-    may: /^lib\/(?:storage|item-storage|executor|filter|ambient|errors|json)\.ts$/,
+    files: /^lib\/(?:store\/|(?:auth|filter)\.ts$)/,
+    may: /^lib\/store\/|^lib\/(?:storage|item-storage|executor|filter|ambient|errors|json)\.ts$/,
   },
   {
     files: /^lib\/webhooks\/send\.ts$/,
@@ -132,7 +132,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/langgraph\//,
-    may: /^adapters\/langgraph\/|^lib\/(?:executor|ambient|errors|json|kwargs)\.ts$|^@langchain\/|^node:module$/,
+    may: /^adapters\/langgraph\/|^lib\/(?:executor|checkpoint-ids|ambient|errors|json|kwargs)\.ts$|^@langchain\/|^node:module$/,
   },
   { files: /^adapters\/standalone\//, may: /^adapters\/|^lib\/mod\.ts$|^server\.ts$|^package\.json$|^node:/ },
   { files: /^server\.ts$/, may: /^lib\/|^itty-router$|^adapters\/standalone\/bin\.ts$/ },

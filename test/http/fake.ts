@@ -100,10 +100,15 @@ export const METRICS: Metrics = {
     frames_stored: 60,
   },
   webhooks: { sending: 1, attempts: 5, delivered: 3, retried: 1, failed: 1 },
+  crons: {
+    fired: 6,
+    skipped: { thread_busy: 1, thread_full: 0, deployment_full: 0, missed: 2, superseded: 3, refused: 1 },
+  },
 };
 
 export interface FakeOptions extends HandlerOptions {
   readonly cors?: readonly string[];
+  readonly http?: ServiceOptions["http"];
   readonly healthy?: boolean;
   readonly ready?: Readiness;
   /** Who asks. Default: nobody in particular. */
@@ -172,7 +177,9 @@ export function fake(options: FakeOptions = {}): Fake {
       caller: async () => ({}) as Caller,
       workspaces: async () => [],
     },
-    options: { http: options.cors ? { cors: { allow_origins: options.cors } } : {} } as ServiceOptions,
+    options: {
+      http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),
+    } as ServiceOptions,
     ambient: {
       now: () => 0,
       timer(ms: number, fn: () => void) {

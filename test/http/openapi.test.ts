@@ -27,7 +27,7 @@ describe("openapi.json", () => {
     const server = read("server.ts");
     const billing = /^const BILLING = "(\/[^"]+)";$/m.exec(server)?.[1] as string;
     const table = server.replace(/`\$\{BILLING\}(\/[^`]+)`/g, (_all, path) => `"${billing}${path}"`);
-    const routed = [...table.matchAll(/\.(get|post|patch|delete)\("(\/[^"]+)"/g)].map(
+    const routed = [...table.matchAll(/\.(get|post|put|patch|delete)\("(\/[^"]+)"/g)].map(
       ([, method, path = ""]) => `${method} ${path.replace(/:(\w+)/g, "{$1}")}`,
     );
     assert.ok(routed.length > 45);

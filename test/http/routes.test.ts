@@ -57,7 +57,7 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
     { thread_id: THREAD, metadata: { a: null } },
     ["threads.create", { thread_id: THREAD, metadata: { a: null } }],
   ],
-  ["GET", T, undefined, ["threads.get", THREAD]],
+  ["GET", T, undefined, ["threads.get", THREAD, {}]],
   ["PATCH", T, { metadata: { a: 1 } }, ["threads.update", THREAD, { metadata: { a: 1 } }]],
   ["DELETE", T, undefined, ["threads.delete", THREAD]],
   [
@@ -190,9 +190,10 @@ describe("routes", () => {
       checkpoint_during: false,
       webhook: "https://example.com/",
       feedback_keys: ["k"],
+      strict_resume: true,
     };
     const { send, calls } = fake();
-    await send("POST", "/runs", { ...request, strict_resume: true, langsmith_tracer: {} });
+    await send("POST", "/runs", { ...request, langsmith_tracer: {} });
     assert.deepEqual(calls, [["runs.create", null, request, ORIGIN]]);
   });
 

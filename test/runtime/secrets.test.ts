@@ -38,7 +38,7 @@ const SIGNING = "canary-signing-secret-6071-8293-";
 const SECRET_TEXT = `whsec_${btoa(SIGNING)}`;
 
 /** Which canaries may be read in which columns. A run's request needs its credentials until it has ended, and is kept as sent. */
-const REQUEST = ["openai_api_key", "nested_api_key", "github_token", "x_api_key", "context_api_key", "auth_user"];
+const REQUEST = ["openai_api_key", "nested_api_key", "github_token", "x_api_key", "context_api_key"];
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   "runs.kwargs": REQUEST,
   "webhook_deliveries.kwargs": REQUEST,

@@ -263,8 +263,8 @@ describe("the stand-alone server", () => {
         node_version: "22",
         dependencies: ["."],
         env: "./settings.env",
-        auth: { path: "./auth.ts:auth" },
-        store: { index: {} },
+        auth: { openapi: {} },
+        ui: {},
         graphs: {
           home: "./src/agents.ts:home",
           approval: { path: "./src/approval.ts:graph" },
@@ -282,7 +282,7 @@ describe("the stand-alone server", () => {
     symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
     await using program = serve(folder.path, ["--database", ":memory:"]);
     const client = new Client({ apiUrl: await urlOf(program) });
-    assert.match(program.output(), /langgraph\.json: without effect here: auth, store/);
+    assert.match(program.output(), /langgraph\.json: without effect here: auth\.openapi, ui/);
     assert.equal(contents(await client.runs.wait(null, "home", { input: human("?") })).at(-1), "file");
     const config = { configurable: { place: "Here" } };
     assert.equal(contents(await client.runs.wait(null, "made", { input: human("?"), config })).at(-1), "Here");

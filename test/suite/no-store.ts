@@ -5,4 +5,11 @@ const never = async (): Promise<never> => {
 };
 
 /** For jobs that remember nothing. */
-export const noStore: StoreHandle = { get: never, put: never, delete: never, search: never, namespaces: never };
+export const noStore: StoreHandle = {
+  get: never,
+  put: never,
+  putMany: never,
+  delete: never,
+  search: never,
+  namespaces: never,
+};

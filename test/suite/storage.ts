@@ -6,12 +6,18 @@ import { assistantTests } from "./storage/assistants.ts";
 import { batchTests } from "./storage/batches.ts";
 import { checkpointTests } from "./storage/checkpoints.ts";
 import { claimTests } from "./storage/claims.ts";
+import { copyTests } from "./storage/copies.ts";
 import { creationTests } from "./storage/creation.ts";
+import { cronTests } from "./storage/crons.ts";
 import { deliveryTests } from "./storage/deliveries.ts";
 import { endTests } from "./storage/ends.ts";
+import { expiryTests } from "./storage/expiry.ts";
 import { feedbackTests } from "./storage/feedback.ts";
+import { filterTests } from "./storage/filter-oracle.ts";
+import { reachTests } from "./storage/filters.ts";
 import { frameTests } from "./storage/frames.ts";
 import { identityTests } from "./storage/identity.ts";
+import { itemTests } from "./storage/items.ts";
 import {
   anAssistant,
   aRun,
@@ -27,9 +33,12 @@ import {
   type SuiteApi,
   there,
 } from "./storage/material.ts";
+import { pruningTests } from "./storage/pruning.ts";
+import { stateTests } from "./storage/states.ts";
 import { stoppingTests } from "./storage/stopping.ts";
 import { threadTests } from "./storage/threads.ts";
 import { usageTests } from "./storage/usage.ts";
+import { valueFilterTests } from "./storage/value-filters.ts";
 import { runWorkload } from "./workload.ts";
 
 export type { SuiteApi } from "./storage/material.ts";
@@ -76,6 +85,9 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
 
   assistantTests(api, test);
   threadTests(api, test);
+  filterTests(api, test);
+  valueFilterTests(api, test);
+  reachTests(api, test);
   identityTests(api, test);
   usageTests(api, test);
   feedbackTests(api, test);
@@ -85,9 +97,15 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   endTests(api, test);
   stoppingTests(api, test);
   admissionTests(api, test);
+  cronTests(api, test);
   batchTests(api, test);
   frameTests(api, test);
   checkpointTests(api, test);
+  stateTests(api, test);
+  copyTests(api, test);
+  pruningTests(api, test);
+  expiryTests(api, test);
+  itemTests(api, test);
 
   api.describe("deployments", () => {
     test("do not see each other, with equal ids", async (storage) => {

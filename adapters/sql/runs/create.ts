@@ -1,11 +1,17 @@
 import { type RawBuilder, sql } from "kysely";
-import type { CreateRun, CreateRunOutcome, CreateRunsOutcome, MultitaskStrategy } from "../../../lib/storage.ts";
+import type {
+  CreatedRun,
+  CreateRun,
+  CreateRunOutcome,
+  CreateRunsOutcome,
+  MultitaskStrategy,
+} from "../../../lib/storage.ts";
 import { each, raw, settled } from "../dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
 import { mintTokens } from "../feedback.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
 import { shape } from "../statement.ts";
-import { busy } from "../threads.ts";
+import { busy, type Ttl, ttlColumns } from "../threads.ts";
 import { traceClaimed } from "../usage.ts";
 import { traceTerms } from "./claim.ts";
 import { toClaim, toRun } from "./row.ts";
@@ -14,7 +20,12 @@ import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
 // The first statement decides: it takes or makes the thread only where everything allows the run. Those after it hang on
 // its witness: the thread's `last_run`, a run that does not exist yet.
 
-type Asked = {
+/** The tick of a cron that makes the run, as its cron was seen. */
+export type Tick = { cron_id: string; seen_next: number; seen_revision: number; scheduled_at: number };
+
+const NO_TICK: Tick = { cron_id: "", seen_next: 0, seen_revision: 0, scheduled_at: 0 };
+
+type Asked = Tick & {
   deployment: string;
   thread_id: string;
   run_id: string;
@@ -31,7 +42,20 @@ type Asked = {
   now: number;
 };
 
-const allowed = (p: Asked, deployment: unknown): RawBuilder<unknown> =>
+/** True while the cron is as it was seen. */
+export const isSeen = (p: Tick, deployment: unknown): RawBuilder<unknown> =>
+  sql`exists (select 1 from crons c where c.deployment = ${deployment} and c.cron_id = ${p.cron_id} and c.enabled = 1
+    and c.next_run_date = ${p.seen_next} and c.revision = ${p.seen_revision})`;
+
+/** The same, and this tick is neither fired nor skipped. */
+export const isOpen = (p: Tick, deployment: unknown): RawBuilder<unknown> =>
+  sql`${isSeen(p, deployment)} and not exists (select 1 from cron_firings f where f.deployment = ${deployment}
+    and f.cron_id = ${p.cron_id} and f.scheduled_at = ${p.scheduled_at})`;
+
+/** What must be so for a run to be made, whatever its thread says. */
+type Allowed = (p: Asked, deployment: unknown) => RawBuilder<unknown>;
+
+const allowed: Allowed = (p, deployment) =>
   sql`exists (select 1 from assistants a where a.deployment = ${deployment} and a.assistant_id = ${p.assistant_id}
       and a.revision = ${p.assistant_revision})
     and not exists (select 1 from idempotency_keys k where k.deployment = ${deployment} and k.route = ${p.route}
@@ -43,15 +67,19 @@ const pendingRuns = (deployment: unknown): RawBuilder<number> =>
 const fitsIn = (p: Asked, pending: RawBuilder<number>): RawBuilder<unknown> =>
   sql`(${p.pending} is null or ${pending} < ${p.pending})`;
 
+type Columns = Ttl & { metadata: string; config: string; hidden: number };
+
 /** Makes the run's thread with the run already counted on it. Only where there is none yet. */
-const insertThread = shape<Asked & { metadata: string; config: string; hidden: number }>((p) =>
-  raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
-      status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count)
-    select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
-      'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1
-    where ${allowed(p, p.deployment)} and ${fitsIn(p, pendingRuns(settled(p.deployment)))}
-    on conflict do nothing returning *`),
-);
+const insertThread = (allow: Allowed): ((args: Asked & Columns) => SqlStatement) =>
+  shape<Asked & Columns>((p) =>
+    raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
+        status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, ttl_strategy, ttl_ms)
+      select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
+        'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
+        ${p.ttl_strategy}, ${p.ttl_ms}
+      where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(settled(p.deployment)))}
+      on conflict do nothing returning *`),
+  );
 
 /** `changes` is 1 where metadata and config are given. */
 type Seen = Asked & { thread_revision: number; changes: number; metadata: string | null; config: string | null };
@@ -65,6 +93,7 @@ const itsPending = sql<number>`(select count(*) from ${itsRuns} and r.status = '
  * runs of the thread are still there to go before it. `fits` is what the strategy asks for.
  */
 const takeThread = (
+  allow: Allowed,
   before: (p: Seen) => RawBuilder<unknown>,
   fits: (p: Seen) => RawBuilder<unknown>,
 ): ((args: Seen) => SqlStatement) =>
@@ -79,7 +108,7 @@ const takeThread = (
         slot_until = case when ${claims} then ${p.lease_until} else slot_until end,
         last_run = ${p.run_id}, run_count = run_count + 1
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
-        and ${allowed(p, itsDeployment)} and ${fits(p)}
+        and ${allow(p, itsDeployment)} and ${fits(p)}
       returning *`);
   });
 
@@ -89,15 +118,27 @@ const hasRoom = (p: Asked): RawBuilder<unknown> =>
 const hasRoomWithout = (p: Asked): RawBuilder<unknown> =>
   fitsIn(p, sql<number>`${pendingRuns(itsDeployment)} - ${itsPending}`);
 
-const takes: Record<MultitaskStrategy, (args: Seen) => SqlStatement> = {
-  enqueue: takeThread((p) => sql`+r.due_at <= ${p.now}`, hasRoom),
+const takes = (allow: Allowed): Record<MultitaskStrategy, (args: Seen) => SqlStatement> => ({
+  enqueue: takeThread(allow, (p) => sql`+r.due_at <= ${p.now}`, hasRoom),
   reject: takeThread(
+    allow,
     () => sql`true`,
     (p) => sql`not ${busy} and ${fitsIn(p, pendingRuns(itsDeployment))}`,
   ),
-  interrupt: takeThread(() => sql`r.saved = 1`, hasRoomWithout),
-  rollback: takeThread(() => sql`false`, hasRoomWithout),
-};
+  interrupt: takeThread(allow, () => sql`r.saved = 1`, hasRoomWithout),
+  rollback: takeThread(allow, () => sql`false`, hasRoomWithout),
+});
+
+interface First {
+  readonly insertThread: (args: Asked & Columns) => SqlStatement;
+  readonly takes: Record<MultitaskStrategy, (args: Seen) => SqlStatement>;
+}
+
+const asAsked: First = { insertThread: insertThread(allowed), takes: takes(allowed) };
+
+const inTick: Allowed = (p, deployment) => sql`${allowed(p, deployment)} and ${isOpen(p, deployment)}`;
+
+const asTick: First = { insertThread: insertThread(inTick), takes: takes(inTick) };
 
 type Evicting = { deployment: string; thread_id: string; run_id: string; now: number };
 
@@ -184,13 +225,19 @@ export async function countPending(driver: SqlDriver, deployment: string): Promi
   return Number(counted?.pending);
 }
 
-/** See `Storage.createRun`. `pending` is the limit of the deployment; null where the run is certain to fit. */
-export async function createRun(
-  driver: SqlDriver,
-  deployment: string,
-  request: CreateRun,
-  pending: number | null,
-): Promise<CreateRunOutcome> {
+/** Statements that make a run or have no effect at all, and how to read their results. */
+export interface Making {
+  readonly statements: readonly SqlStatement[];
+  /** Null when it was not made. `results` begin with those of the statements. */
+  made(results: readonly SqlRow[][]): CreatedRun | null;
+}
+
+/**
+ * The statements of `Storage.createRun`. `pending` is the limit of the deployment; null where the run is certain to fit. With
+ * a `tick`, only while that is open.
+ */
+export function making(deployment: string, request: CreateRun, pending: number | null, tick?: Tick): Making {
+  const first = tick ? asTick : asAsked;
   const { run, seen, now, idempotency } = request;
   const { thread_id, run_id, assistant_id, graph_id, multitask_strategy, created_at } = run;
   const claim = created_at <= now ? request.claim : undefined;
@@ -210,15 +257,16 @@ export async function createRun(
     pending_per_thread: request.limits?.pending_per_thread ?? Number.MAX_SAFE_INTEGER,
     pending,
     now,
+    ...(tick ?? NO_TICK),
   };
   const statements: SqlStatement[] = [];
   let eviction: Stop<Evicting> | undefined;
   if (seen.thread_revision === null) {
     const thread = request.create_thread;
     if (!thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
-    const { metadata, config, hidden } = thread;
+    const { metadata, config, hidden, ttl = null } = thread;
     const columns = { metadata: JSON.stringify(metadata), config: JSON.stringify(config), hidden: hidden ? 1 : 0 };
-    statements.push(insertThread({ ...asked, ...columns }));
+    statements.push(first.insertThread({ ...asked, ...columns, ...ttlColumns(ttl) }));
     if (!hidden) statements.push(...addLabels("thread", deployment, thread_id, metadata));
   } else {
     const update = request.update_thread;
@@ -226,7 +274,7 @@ export async function createRun(
     const config = update ? JSON.stringify(update.config) : null;
     const { thread_revision } = seen;
     statements.push(
-      takes[multitask_strategy]({ ...asked, thread_revision, changes: update ? 1 : 0, metadata, config }),
+      first.takes[multitask_strategy]({ ...asked, thread_revision, changes: update ? 1 : 0, metadata, config }),
     );
     if (update) statements.push(...replaceLabels("thread", deployment, thread_id, update.metadata));
     eviction = evictions[multitask_strategy];
@@ -264,17 +312,32 @@ export async function createRun(
   if (claim?.trace) statements.push(...traceClaimed(traceTerms(deployment, claim.token, claim.trace)));
   if (idempotency) statements.push(insertKey({ deployment, ...idempotency, run_id, now }));
 
-  const results = await driver.batch(statements);
-  const inserted = results[insertedAt]?.[0];
-  if (!inserted) return await refusal(driver, deployment, request);
-  const rest = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
-  const created = { ...columns, ...rest, ...inserted, cancelled: 0, charged: 1, saved: 0, last_frame: 0 };
   return {
-    kind: "created",
-    run: toRun(created),
-    claimed: toClaim(created, results[0]?.[0] as SqlRow),
-    stopped: eviction?.stopped(results.slice(evictedAt)) ?? [],
+    statements,
+    made(results) {
+      const inserted = results[insertedAt]?.[0];
+      if (!inserted) return null;
+      const rest = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
+      const created = { ...columns, ...rest, ...inserted, cancelled: 0, charged: 1, saved: 0, last_frame: 0 };
+      return {
+        run: toRun(created),
+        claimed: toClaim(created, results[0]?.[0] as SqlRow),
+        stopped: eviction?.stopped(results.slice(evictedAt)) ?? [],
+      };
+    },
   };
+}
+
+/** See `Storage.createRun`; `pending` as for `making`. */
+export async function createRun(
+  driver: SqlDriver,
+  deployment: string,
+  request: CreateRun,
+  pending: number | null,
+): Promise<CreateRunOutcome> {
+  const { statements, made } = making(deployment, request, pending);
+  const run = made(await driver.batch(statements));
+  return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
 /** Makes the database refuse the whole batch when it has not made all of these runs. */
@@ -334,13 +397,13 @@ export async function createRuns(
   return { kind: "refused", index, outcome: outcomes[index] as Refusal };
 }
 
-type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
+export type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
 
 /**
  * Why nothing was made. What stood in the way may be gone by now: then it is stale, and the caller looks again. `ahead` are
  * those that would wait before it.
  */
-async function refusal(
+export async function refusal(
   driver: SqlDriver,
   deployment: string,
   request: CreateRun,

@@ -1,8 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
-import type { NewFrame, Progress, StoredFrame } from "../../../lib/storage.ts";
+import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage.ts";
 import { type Held, whileHeld } from "../checkpoints.ts";
 import { raw, settled } from "../dialect.ts";
 import type { SqlDriver, SqlStatement } from "../driver.ts";
+import { andOfPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema.ts";
 import { shape } from "../statement.ts";
 
@@ -42,25 +43,26 @@ const from = (p: After): RawBuilder<unknown> =>
     from run_frames where run_id = ${settled(p.run_id)} and first_id <= ${settled(p.after)}), 0)`;
 
 // At most 64 rows at once, and none after a million characters.
-const chunksAfter = shape<After>((p) =>
+const chunksAfter = scoped<After>((p, bound) =>
   raw(sql`select first_id, frames from run_frames where ${from(p)}
       and first_id <= (select max(first_id) from (
         select first_id, sum(size) over (order by first_id) - size as before from (
           select first_id, size from run_frames where ${from(p)} order by first_id limit 64
         ) as sizes
       ) as sums where before < 1000000)
-      and exists (select 1 from runs where run_id = ${settled(p.run_id)} and deployment = ${settled(p.deployment)})
+      and exists (select 1 from runs where run_id = ${settled(p.run_id)} and deployment = ${settled(p.deployment)}
+        ${andOfPermitted("runs", bound)})
     order by first_id`),
 );
 
 /** See `Storage.readFrames`. */
 export async function readFrames(
   driver: SqlDriver,
-  deployment: string,
+  { deployment, filter }: Scope,
   run_id: string,
   after: number,
 ): Promise<StoredFrame[]> {
-  const query = chunksAfter({ deployment, run_id, after });
+  const query = chunksAfter({ deployment, run_id, after }, filter);
   const rows = (await driver.read(query)) as unknown as readonly Tables["run_frames"][];
   return rows.flatMap(({ first_id, frames }) =>
     (JSON.parse(frames) as [event: string, data: string][])

@@ -4,6 +4,7 @@ import type { FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/stor
 import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
 import { db, raw } from "../dialect.ts";
 import type { SqlDriver, SqlRow } from "../driver.ts";
+import { valueLabels } from "../labels.ts";
 import { shape } from "../statement.ts";
 import { traceReported } from "../usage.ts";
 import { claimAfter } from "./claim.ts";
@@ -60,6 +61,12 @@ const reportHeld = traceReported<Held & TraceUsage & { run_id: string }>(
   (p) => sql`exists (select 1 from runs where ${held(p)})`,
 );
 
+const countFailure = shape<Held & { cron_id: string; failed: number }>((p) =>
+  raw(sql`update crons set failures = case when ${p.failed} = 1 then failures + 1 else 0 end
+    where deployment = ${p.deployment} and cron_id = ${p.cron_id} and (${p.failed} = 1 or failures > 0)
+      and exists (select 1 from runs where ${held(p)})`),
+);
+
 async function finishRun(
   driver: SqlDriver,
   deployment: string,
@@ -68,8 +75,11 @@ async function finishRun(
 ): Promise<FinishOutcome> {
   const { thread, progress, end_frame, now } = finish;
   const fence = { deployment, ...lease };
-  const { usage } = finish;
+  const { usage, cron_id, status } = finish;
+  const failed = status === "success" ? 0 : 1;
   const statements = [
+    // A run that was stopped says nothing about its cron.
+    ...(cron_id !== undefined && status !== "interrupted" ? [countFailure({ ...fence, cron_id, failed })] : []),
     ...(usage ? [reportHeld({ ...fence, ...usage })] : []),
     ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
     ...putFrames(fence, progress.frames),
@@ -95,8 +105,12 @@ async function finishRun(
   if (finish.next) {
     statements.push(...claimAfter(deployment, finish.next, { run_id: lease.run_id, ended_at: now, end_frame }));
   }
+  // After the head, which says whether they took effect.
+  if (thread.head !== null && thread.scalars !== undefined) {
+    statements.push(...valueLabels(deployment, lease.thread_id, thread.head, thread.scalars));
+  }
   const results = await driver.batch(statements);
-  const [next] = results[last + 1] ?? [];
+  const [next] = finish.next ? (results[last + 1] ?? []) : [];
   // A repeated call whose first one took effect unseen ends nothing, but still claims.
   if (!results[last]?.length && !next) return null;
   return { next: next ? toClaim(next, results[last + 2]?.[0] as SqlRow) : null };

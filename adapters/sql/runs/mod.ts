@@ -1,8 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Activity, Storage } from "../../../lib/storage.ts";
 import { db, raw, settled } from "../dialect.ts";
-import type { SqlDriver } from "../driver.ts";
+import type { SqlDriver, SqlStatement } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";
+import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";
 import { shape, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
@@ -15,31 +16,38 @@ import { Tally } from "./tally.ts";
 
 type RunKey = { deployment: string; thread_id: string; run_id: string };
 
-const exactly = (p: RunKey): RawBuilder<boolean> =>
-  sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}`;
+const exactly = (p: RunKey, bound: Bound): RawBuilder<boolean> =>
+  sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
+    ${andOfPermitted("runs", bound)}`;
 
-const markThread = markThreads<RunKey>((p) => sql`select run_id from runs where ${exactly(p)} and status <> 'running'`);
+const markThread = either<RunKey, SqlStatement>((bound) =>
+  markThreads((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
+);
 
 // One that had begun and was put back leaves nothing: its thread never was where it got to.
-const clearPending = clearing<RunKey>((p) => sql`select run_id from runs where ${exactly(p)} and status = 'pending'`);
-
-const dropItsTokens = dropTokens<RunKey>(
-  (p) => sql`select run_id from runs where ${exactly(p)} and status <> 'running'`,
+const clearPending = either<RunKey, SqlStatement[]>((bound) =>
+  clearing((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`),
 );
 
-const deleteRun = shape<RunKey>((p) =>
-  raw(sql`delete from runs where ${exactly(p)} and status <> 'running' returning run_id`),
+const dropItsTokens = either<RunKey, SqlStatement>((bound) =>
+  dropTokens((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
-const isThere = shape<RunKey>((p) => db.selectFrom("runs").select("run_id").where(exactly(p)));
-
-const getRun = shape<{ deployment: string; run_id: string }>((p) =>
-  db.selectFrom("runs").selectAll().where("deployment", "=", p.deployment).where("run_id", "=", p.run_id),
+const deleteRun = scoped<RunKey>((p, bound) =>
+  raw(sql`delete from runs where ${exactly(p, bound)} and status <> 'running' returning run_id`),
 );
 
-const runsAfter = shape<{ deployment: string; thread_id: string; seq: number; limit: number }>((p) =>
+const isThere = scoped<RunKey>((p, bound) => raw(sql`select run_id from runs where ${exactly(p, bound)}`));
+
+const getRun = scoped<{ deployment: string; run_id: string }>((p, bound) =>
+  raw(
+    sql`select * from runs where deployment = ${p.deployment} and run_id = ${p.run_id}${andOfPermitted("runs", bound)}`,
+  ),
+);
+
+const runsAfter = scoped<{ deployment: string; thread_id: string; seq: number; limit: number }>((p, bound) =>
   raw(sql`select * from runs where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
-    and seq > ${settled(p.seq)} order by seq limit ${settled(p.limit)}`),
+    and seq > ${settled(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${settled(p.limit)}`),
 );
 
 const activity = shape<{ deployment: string; now: number }>((p) => {
@@ -86,14 +94,14 @@ export function runVerbs(
     },
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
-    stopRuns: ({ deployment }, target, action, now) => stopRuns(driver, deployment, target, action, now),
+    stopRuns: (scope, target, action, now) => stopRuns(driver, scope, target, action, now),
 
-    async getRun({ deployment }, run_id) {
-      const [row] = await driver.read(getRun({ deployment, run_id }));
+    async getRun({ deployment, filter }, run_id) {
+      const [row] = await driver.read(getRun({ deployment, run_id }, filter));
       return row ? toRun(row) : null;
     },
 
-    async listRuns({ deployment }, thread_id, query) {
+    async listRuns({ deployment, filter }, thread_id, query) {
       let select = db
         .selectFrom("runs")
         .selectAll()
@@ -103,28 +111,29 @@ export function runVerbs(
         .limit(query.limit)
         .offset(query.offset);
       if (query.status) select = select.where("status", "=", query.status);
+      if (filter) select = select.where(sql<boolean>`1 = 1${andOfPermitted("runs", boundOf(filter))}`);
       return (await driver.read(statement(select))).map(toRun);
     },
 
-    async deleteRun({ deployment }, thread_id, run_id) {
+    async deleteRun({ deployment, filter }, thread_id, run_id) {
       const key = { deployment, thread_id, run_id };
       const results = await driver.batch([
-        ...clearPending(key),
-        isThere(key),
-        markThread(key),
-        dropItsTokens(key),
-        deleteRun(key),
+        ...clearPending(key, filter),
+        isThere(key, filter),
+        markThread(key, filter),
+        dropItsTokens(key, filter),
+        deleteRun(key, filter),
         dropLeftThreads({ deployment, now: 0 }),
       ]);
       if (results.at(-2)?.[0]) return "deleted";
       return results.at(-5)?.[0] ? "running" : "not_found";
     },
 
-    async listRunsAfter({ deployment }, thread_id, seq, limit) {
-      return (await driver.read(runsAfter({ deployment, thread_id, seq, limit }))).map(toRun);
+    async listRunsAfter({ deployment, filter }, thread_id, seq, limit) {
+      return (await driver.read(runsAfter({ deployment, thread_id, seq, limit }, filter))).map(toRun);
     },
 
-    readFrames: ({ deployment }, run_id, after) => readFrames(driver, deployment, run_id, after),
+    readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 
     async activity({ deployment }, now) {
       const [row] = await driver.read(activity({ deployment, now }));

@@ -1,8 +1,10 @@
 import { type RawBuilder, sql } from "kysely";
-import type { StopAction, StoppedRun, StopTarget } from "../../../lib/storage.ts";
+import type { Filter } from "../../../lib/filter.ts";
+import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage.ts";
 import { raw, settled } from "../dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";
+import { andOfPermitted, type BoundIn, boundOf } from "../filter.ts";
 import { shape } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
 
@@ -107,44 +109,69 @@ export const dropLeftThreads: (args: { deployment: string; now: number }) => Sql
 
 type Named = { deployment: string; thread_id: string; run_ids: string; now: number };
 
-const named: Stopping<Named> = (p, status) =>
-  sql`select n.run_id from json_each(${p.run_ids}) j cross join runs n where n.run_id = j.value
-    and n.deployment = ${settled(p.deployment)} and n.thread_id = ${settled(p.thread_id)} and n.status = ${status}`;
+const named =
+  (bound: BoundIn<Named>): Stopping<Named> =>
+  (p, status) =>
+    sql`select n.run_id from json_each(${p.run_ids}) j cross join runs n where n.run_id = j.value
+      and n.deployment = ${settled(p.deployment)} and n.thread_id = ${settled(p.thread_id)} and n.status = ${status}
+      ${andOfPermitted("n", bound(p))}`;
 
 type OfStatus = { deployment: string; only: string; now: number };
 
-const ofStatus: Stopping<OfStatus> = (p, status) =>
-  sql`select n.run_id from runs n where n.deployment = ${settled(p.deployment)} and n.status = ${status}
-    and ${p.only} in ('all', ${status})`;
+const ofStatus =
+  (bound: BoundIn<OfStatus>): Stopping<OfStatus> =>
+  (p, status) =>
+    sql`select n.run_id from runs n where n.deployment = ${settled(p.deployment)} and n.status = ${status}
+      and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
 
 function stops<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Record<StopAction, Stop<Of>> {
-  const mark = markThreads<Of>((p) => sql`${which(p, pending)} union all ${which(p, running)}`);
+  const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
+  const mark = markThreads<Of>(all);
+  // The state is as before, but something has happened: what a thread lives by its ttl starts anew.
+  const touch = shape<Of>((p) =>
+    raw(sql`update threads set updated_at = ${p.now} where deployment = ${p.deployment}
+      and thread_id in (select r.thread_id from runs r where r.run_id in (${all(p)}))`),
+  );
   const { statements, stopped } = removal(which);
   return {
     interrupt: interruption(which),
     rollback: {
-      statements: (args) => [mark(args), ...statements(args), dropLeftThreads(args)],
-      stopped: (results) => stopped(results.slice(1)),
+      statements: (args) => [mark(args), touch(args), ...statements(args), dropLeftThreads(args)],
+      stopped: (results) => stopped(results.slice(2)),
     },
   };
 }
 
-const stopNamed = stops(named);
-const stopStatus = stops(ofStatus);
+/** For calls without a filter, and for those with one. */
+function eitherStops<Of extends { deployment: string; now: number }>(
+  which: (bound: BoundIn<Of>) => Stopping<Of>,
+): (filter: Filter | undefined, action: StopAction) => Stop<Of> {
+  const whole = stops(which(() => null));
+  const part = stops(which((p) => (p as Of & { readonly bound: string }).bound));
+  return (filter, action) => {
+    const bound = boundOf(filter);
+    if (bound === null) return whole[action];
+    const { statements, stopped } = part[action];
+    return { stopped, statements: (args) => statements({ ...args, bound }) };
+  };
+}
+
+const stopNamed = eitherStops(named);
+const stopStatus = eitherStops(ofStatus);
 
 /** See `Storage.stopRuns`. */
 export async function stopRuns(
   driver: SqlDriver,
-  deployment: string,
+  { deployment, filter }: Scope,
   target: StopTarget,
   action: StopAction,
   now: number,
 ): Promise<StoppedRun[]> {
   if ("status" in target) {
-    const { statements, stopped } = stopStatus[action];
+    const { statements, stopped } = stopStatus(filter, action);
     return stopped(await driver.batch(statements({ deployment, only: target.status, now })));
   }
-  const { statements, stopped } = stopNamed[action];
+  const { statements, stopped } = stopNamed(filter, action);
   const { thread_id, run_ids } = target;
   return stopped(await driver.batch(statements({ deployment, thread_id, run_ids: JSON.stringify(run_ids), now })));
 }

@@ -6,6 +6,7 @@ import type { AssistantSort } from "../../storage.ts";
 import {
   anyObject,
   config,
+  containment,
   type Fields,
   flag,
   ifExists,
@@ -55,7 +56,7 @@ export const assistantPatch: Fields<AssistantPatch> = v.object({
 });
 
 const assistantFilter = {
-  metadata: v.optional(anyObject),
+  metadata: v.optional(containment),
   graph_id: v.optional(text),
   name: v.optional(text),
 };
@@ -79,7 +80,7 @@ export const versionSearch: Fields<{
   readonly metadata?: JsonObject;
   readonly limit?: number;
   readonly offset?: number;
-}> = v.object({ metadata: v.optional(anyObject), ...page });
+}> = v.object({ metadata: v.optional(containment), ...page });
 
 /** POST /assistants/{assistant_id}/latest, as body or as query */
 export const latest: Fields<{ readonly version?: number }> = v.object({

@@ -1,6 +1,7 @@
 /** Reads what requests say in headers. */
 import { ServiceError } from "../../errors.ts";
 import type { Json, JsonObject } from "../../json.ts";
+import { carriesCredential } from "../../kwargs.ts";
 import type { IdempotencyKey } from "../../storage.ts";
 import type { ThreadPosition } from "../../thread-stream.ts";
 
@@ -47,18 +48,66 @@ export async function readIdempotency(
   return { route, key, body_hash: [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("") };
 }
 
-const IDENTITY = new Set(["x-api-key", "x-tenant-id", "x-organization-id", "x-service-key", "x-webhook-depth"]);
-const CREDENTIAL = /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/;
+/** Which request headers runs see. Names and patterns with `*`, in any case. */
+export interface HeaderChoice {
+  /** Those that are copied. Default: `x-*` and `user-agent`. */
+  readonly includes?: readonly string[];
+  /** Those of them that are not. */
+  readonly excludes?: readonly string[];
+}
+
+/** The headers of a request that a run sees in `config.configurable`, by their lower-case names. */
+export type HeaderCopy = (headers: Headers) => JsonObject;
+
+const NEVER = new Set([
+  "authorization",
+  "proxy-authorization",
+  "cookie",
+  "set-cookie",
+  "x-api-key",
+  "x-tenant-id",
+  "x-service-key",
+  "x-webhook-depth",
+]);
 
 /**
- * The request headers a run sees in `config.configurable`: `user-agent` and every `x-…` but those that carry an
- * identity or look like a credential. `x-auth-scheme` names a scheme only, and graphs may read it.
+ * Credentials and what is the server's own are never copied. What else looks like a credential, or carries an identity, is copied
+ * only where `includes` has its whole name: no pattern brings it along.
  */
-export function headerConfig(headers: Headers): JsonObject {
-  const shown: [string, Json][] = [];
-  headers.forEach((value, header) => {
-    const extra = header.startsWith("x-") && !IDENTITY.has(header) && !CREDENTIAL.test(header);
-    if (extra || header === "user-agent" || header === "x-auth-scheme") shown.push([header, value]);
-  });
-  return Object.fromEntries(shown);
+export function headerCopy({ includes, excludes = [] }: HeaderChoice = {}): HeaderCopy {
+  const named = new Set(includes?.map((name) => name.toLowerCase()));
+  const included = matcher(includes ?? ["x-*", "user-agent"]);
+  const excluded = matcher(excludes);
+  const copied = (header: string): boolean =>
+    !NEVER.has(header) &&
+    included(header) &&
+    !excluded(header) &&
+    (named.has(header) || !(header === "x-organization-id" || carriesCredential(header)));
+  return (headers) => {
+    const shown: [string, Json][] = [];
+    headers.forEach((value, header) => {
+      if (copied(header)) shown.push([header, value]);
+    });
+    return Object.fromEntries(shown);
+  };
+}
+
+/** Whether a name is one of these, where `*` stands for any characters. */
+function matcher(patterns: readonly string[]): (name: string) => boolean {
+  const parts = patterns.map((pattern) => pattern.toLowerCase().split("*"));
+  return (name) => parts.some((pattern) => fits(name, pattern));
+}
+
+/** Each part after the last, where it first stands: never looks twice, however many stars there are. */
+function fits(name: string, [first = "", ...rest]: readonly string[]): boolean {
+  const last = rest.pop();
+  if (last === undefined) return name === first;
+  if (!name.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of rest) {
+    const found = name.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return name.length - last.length >= at && name.endsWith(last);
 }

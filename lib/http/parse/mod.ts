@@ -1,5 +1,6 @@
 /** Wire to values: bodies, queries, ids and headers of the deployment routes. Every refusal names its field. */
 export * from "./assistants.ts";
+export * from "./crons.ts";
 export * from "./headers.ts";
 export type { Fields } from "./pieces.ts";
 export * from "./read.ts";

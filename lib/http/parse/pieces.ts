@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import type { StreamMode } from "../../executor.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import type { CheckpointSelector } from "../../threads.ts";
+import type { CheckpointSelector } from "../../threads/mod.ts";
 
 /** A schema of named fields, each of which may be absent or null. */
 export type Fields<Output> = v.GenericSchema<unknown, Output> & {
@@ -80,6 +80,41 @@ function withoutNulls(sent: JsonObject, entries: Readonly<Record<string, unknown
 
 export const json = v.unknown() as v.GenericSchema<Json>;
 export const anyObject: v.GenericSchema<JsonObject> = owned();
+
+const OPERATORS: ReadonlySet<string> = new Set(
+  "eq ne gt gte lt lte in nin and or not nor exists contains all any regex like ilike size type elemMatch"
+    .split(" ")
+    .map((operator) => `$${operator}`),
+);
+
+/**
+ * The operator of a query language in a filter that has none, where there is one: its name, or an object of nothing but names like
+ * it. A key of the user's own may hold a dollar sign.
+ */
+function operatorIn(value: Json): string | undefined {
+  if (Array.isArray(value)) return firstOperator(value);
+  if (!isObject(value)) return undefined;
+  const keys = Object.keys(value);
+  const alone = keys.length > 0 && keys.every((key) => /^\$[a-z]/i.test(key)) ? keys[0] : undefined;
+  return alone ?? keys.find((key) => OPERATORS.has(key)) ?? firstOperator(Object.values(value));
+}
+
+function firstOperator(values: readonly Json[]): string | undefined {
+  for (const value of values) {
+    const found = operatorIn(value);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** A filter on metadata or values: what a row must contain. */
+export const containment: v.GenericSchema<JsonObject> = v.pipe(
+  anyObject,
+  v.check(
+    (filter) => operatorIn(filter) === undefined,
+    ({ input }) => `must hold values, not operators such as ${operatorIn(input)}`,
+  ),
+);
 export const config: v.GenericSchema<JsonObject> = owned({
   tags: v.optional(listOf(v.string("must be a string"))),
   recursion_limit: v.optional(integer(1, Number.MAX_SAFE_INTEGER)),

@@ -44,18 +44,19 @@ const RUN_FIELDS = [
   "cancel_reason",
 ] as const;
 
+/** What a run, or an update of a state, does instead of taking values. */
+export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned<NonNullable<RunCreate["command"]>>({
+  update: v.optional(
+    v.union([anyObject, v.array(v.tuple([name, json]))], "must be an object or a list of [channel, value] pairs"),
+  ),
+  goto: v.optional(v.union([name, send, v.array(step)], STEP)),
+});
+
 /** Every call that creates a run */
 export const runCreate: Fields<RunCreate> = v.object({
   assistant_id: assistantId,
   input: v.optional(json),
-  command: v.optional(
-    owned<NonNullable<RunCreate["command"]>>({
-      update: v.optional(
-        v.union([anyObject, v.array(v.tuple([name, json]))], "must be an object or a list of [channel, value] pairs"),
-      ),
-      goto: v.optional(v.union([name, send, v.array(step)], STEP)),
-    }),
-  ),
+  command: v.optional(command),
   config: v.optional(config),
   context: v.optional(anyObject),
   metadata: v.optional(anyObject),
@@ -78,6 +79,7 @@ export const runCreate: Fields<RunCreate> = v.object({
   ),
   interrupt_before: breakpoints,
   interrupt_after: breakpoints,
+  strict_resume: v.optional(flag),
   durability: v.optional(oneOf(["sync", "async", "exit"])),
   checkpoint_during: v.optional(flag),
   // The service's policy says which are good.

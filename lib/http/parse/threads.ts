@@ -1,12 +1,27 @@
 /** Requests of the threads routes. */
 import * as v from "valibot";
-import { isObject, type Json, type JsonObject } from "../../json.ts";
-import type { ThreadSort, ThreadStatus } from "../../storage.ts";
+import { isObject, type JsonObject } from "../../json.ts";
+import type { PruneStrategy, ThreadSort, ThreadStatus } from "../../storage.ts";
 import type { ThreadStreamMode } from "../../thread-stream.ts";
-import type { CheckpointSelector, HistoryQuery, ThreadCreate, ThreadFilter, ThreadSearch } from "../../threads.ts";
+import {
+  type CheckpointSelector,
+  type Extra,
+  type HistoryQuery,
+  LONGEST_TTL,
+  MOST_PATHS,
+  MOST_SUPERSTEPS,
+  type StateChange,
+  type Superstep,
+  type ThreadCreate,
+  type ThreadFilter,
+  type ThreadPatch,
+  type ThreadSearch,
+  type TimeToLive,
+} from "../../threads/mod.ts";
 import {
   anyObject,
   checkpoint,
+  containment,
   type Fields,
   flag,
   ifExists,
@@ -19,6 +34,7 @@ import {
   page,
   uuid,
 } from "./pieces.ts";
+import { command } from "./runs.ts";
 
 const THREAD_FIELDS = [
   "thread_id",
@@ -40,35 +56,62 @@ const stateSelect = v.optional(
   ),
 );
 
-/** POST /threads. `supersteps` and `ttl` are known, and refused as not built. */
-export const threadCreate: Fields<ThreadCreate & { readonly supersteps?: Json; readonly ttl?: Json }> = v.object({
+const MINUTES = `must be a number of minutes above 0, at most ${LONGEST_TTL}`;
+const minutes = v.pipe(v.number(MINUTES), v.gtValue(0, MINUTES), v.maxValue(LONGEST_TTL, MINUTES));
+const strategy = oneOf(["delete", "keep_latest"] satisfies PruneStrategy[]) as v.GenericSchema<PruneStrategy>;
+const timeToLive = v.optional(
+  v.union([minutes, owned({ ttl: minutes, strategy: v.optional(strategy) })], ({ input }) =>
+    typeof input === "object"
+      ? "must hold ttl, a number of minutes above 0, and strategy: delete or keep_latest"
+      : MINUTES,
+  ) as v.GenericSchema<number | TimeToLive>,
+);
+
+const stateUpdate = owned({
+  values: v.optional(json),
+  command: v.optional(command),
+  as_node: name,
+});
+const supersteps = v.optional(
+  v.pipe(
+    listOf(
+      owned<Superstep>({ updates: v.pipe(listOf(stateUpdate), v.minLength(1, "must hold an update")) }),
+    ) as v.GenericSchema<Superstep[]>,
+    v.maxLength(MOST_SUPERSTEPS, `must hold at most ${MOST_SUPERSTEPS} supersteps`),
+  ),
+);
+
+/** POST /threads */
+export const threadCreate: Fields<ThreadCreate> = v.object({
   thread_id: v.optional(uuid),
   metadata: v.optional(anyObject),
   if_exists: ifExists,
-  supersteps: v.optional(json),
-  ttl: v.optional(json),
+  supersteps,
+  ttl: timeToLive,
 });
 
 /** PATCH /threads/{thread_id} */
-export const threadPatch: Fields<{ readonly metadata?: JsonObject; readonly ttl?: Json }> = v.object({
-  metadata: v.optional(anyObject),
-  ttl: v.optional(json),
-});
+export const threadPatch: Fields<ThreadPatch> = v.object({ metadata: v.optional(anyObject), ttl: timeToLive });
+
+const include = v.optional(listOf(oneOf(["ttl"] satisfies Extra[]) as v.GenericSchema<Extra>));
+
+/** GET /threads/{thread_id}, and the query of a search */
+export const threadQuery: Fields<{ readonly include?: readonly Extra[] }> = v.object({ include });
 
 const threadStatus = v.optional(
   oneOf(["idle", "busy", "interrupted", "error"] satisfies ThreadStatus[]),
 ) as v.GenericSchema<ThreadStatus | undefined>;
 const threadFilter = {
-  metadata: v.optional(anyObject),
-  values: v.optional(anyObject),
+  metadata: v.optional(containment),
+  values: v.optional(containment),
   status: threadStatus,
 };
 
 /** POST /threads/count */
 export const threadCount: Fields<ThreadFilter> = v.object(threadFilter);
 
-/** POST /threads/search. `extract` is known, and refused as not built. */
-export const threadSearch: Fields<ThreadSearch & { readonly extract?: Json }> = v.object({
+/** POST /threads/search. The paths of `extract` are read by what follows them. */
+export const threadSearch: Fields<ThreadSearch> = v.object({
   ...threadFilter,
   ids: v.optional(listOf(uuid)),
   ...page,
@@ -77,8 +120,35 @@ export const threadSearch: Fields<ThreadSearch & { readonly extract?: Json }> = 
   ) as v.GenericSchema<ThreadSort | undefined>,
   sort_order: order,
   select: v.optional(listOf(oneOf(THREAD_FIELDS))),
-  extract: v.optional(json),
+  extract: v.optional(
+    v.pipe(
+      anyObject,
+      v.check((paths) => Object.values(paths).every((path) => typeof path === "string"), "must be paths by name"),
+      v.check((paths) => Object.keys(paths).length <= MOST_PATHS, `must hold at most ${MOST_PATHS} paths`),
+    ) as unknown as v.GenericSchema<Record<string, string>>,
+  ),
+  include,
 });
+
+/** POST /threads/prune */
+export const threadPrune: Fields<{ readonly thread_ids: readonly string[]; readonly strategy?: PruneStrategy }> =
+  v.object({
+    thread_ids: v.pipe(listOf(uuid), v.maxLength(1000, "must name at most 1000 threads")),
+    strategy: v.optional(strategy),
+  });
+
+const VALUES = "must be an object, a list of objects or null";
+
+/** POST /threads/{thread_id}/state */
+export const stateChange: Fields<StateChange> = v.object({
+  values: v.optional(v.union([anyObject, v.array(anyObject)], VALUES)),
+  as_node: v.optional(name),
+  checkpoint: v.optional(checkpoint),
+  checkpoint_id: v.optional(name),
+});
+
+/** PATCH /threads/{thread_id}/state */
+export const stateNote: Fields<{ readonly metadata?: JsonObject }> = v.object({ metadata: v.optional(anyObject) });
 
 /** How a state is read, and which of its fields are answered; of values also single ones. */
 interface StateOptions {
@@ -110,7 +180,7 @@ const before = v.pipe(
 export const historySearch: Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
   limit: page.limit,
   before: v.optional(before),
-  metadata: v.optional(anyObject),
+  metadata: v.optional(containment),
   checkpoint: v.optional(checkpoint),
   select: stateSelect,
 });

@@ -414,6 +414,38 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       const none = await store.names({});
       assert.deepEqual([none.workspaces.size, none.projects.size, none.users.size], [0, 0, 0]);
     });
+
+    test("are found or made for who custom authentication knows, one in a workspace", async (store) => {
+      const [one, two] = [await aWorkspace(store, uuid(1)), await aWorkspace(store, uuid(2))];
+      const ann = { workspace_id: one.id, identity: "ann" };
+      const ids = await Promise.all(times(5, (i) => store.ensureUser(ann, 2000 + i)));
+      assert.deepEqual(new Set(ids), new Set([ids[0]]));
+      const id = ids[0] as string;
+      const others = [
+        await store.ensureUser({ ...ann, identity: "Ann" }, 2000),
+        await store.ensureUser({ ...ann, identity: "" }, 2000),
+        await store.ensureUser({ ...ann, workspace_id: two.id }, 2000),
+      ];
+      assert.equal(new Set([id, ...others]).size, 4);
+      const emails = async (): Promise<unknown> => {
+        const { users } = await store.names({ users: [id, others[0] as string] });
+        return [users.get(id), users.get(others[0] as string)];
+      };
+      assert.deepEqual(await emails(), [null, null]);
+      assert.equal(await store.ensureUser({ ...ann, email: "ann@example.com" }, 3000), id);
+      assert.equal(await store.ensureUser(ann, 3000), id);
+      await store.ensureUser({ ...ann, identity: "Ann", email: "ann@example.com" }, 3000);
+      assert.deepEqual(await emails(), ["ann@example.com", null], "an email is one user's");
+      await store.ensureUser({ ...ann, email: "new@example.com" }, 3000);
+      await store.ensureUser({ ...ann, identity: "Ann", email: "ann@example.com" }, 3000);
+      assert.deepEqual(await emails(), ["new@example.com", "ann@example.com"]);
+
+      assert.equal((await store.getUser("new@example.com"))?.id, id);
+      assert.deepEqual(await store.listUsers(one.organization_id), [], "they are no members");
+      assert.equal((await store.deleteUser(id, 4000))?.id, id);
+      const anew = await store.ensureUser({ ...ann, email: "new@example.com" }, 5000);
+      assert.ok(anew !== id && (await store.getUser(anew))?.email === "new@example.com");
+    });
   });
 }
 

@@ -67,6 +67,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
           error: null,
           running: null,
           slot: null,
+          ttl: null,
           revision: 0,
         },
       );

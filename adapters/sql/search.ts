@@ -1,0 +1,209 @@
+/**
+ * Searches of rows by their metadata. The rarest label of the filter is followed, newest rows first, the others are looked up
+ * for each row. Where labels say all that the filter asks, they decide in SQL; else the candidates' metadata is read and held
+ * against it.
+ */
+import { type RawBuilder, sql } from "kysely";
+import { type Filter, permits } from "../../lib/filter.ts";
+import { contains, type Json, type JsonObject } from "../../lib/json.ts";
+import type { Page, Sorted } from "../../lib/storage.ts";
+import { each, raw, settled } from "./dialect.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
+import { statement } from "./statement.ts";
+
+/** What is searched for. */
+export interface Sought {
+  readonly kind: LabelKind;
+  readonly deployment: string;
+  /** Containment on `metadata`. */
+  readonly metadata: JsonObject | undefined;
+  /** What the caller's reach lets through. */
+  readonly filter: Filter | undefined;
+  /** Further conditions; columns are named with their table. */
+  readonly where: readonly RawBuilder<unknown>[];
+  /** These name the ids of the rows: rows are looked up by them, not held against them in order. Default false. */
+  readonly named?: boolean;
+}
+
+/** How rows are read. */
+export interface Reading extends Page, Sorted<string> {
+  readonly columns: RawBuilder<unknown>;
+  /** What they are ordered by; the id decides between equals. `created_at`: the column. */
+  readonly by: "created_at" | RawBuilder<unknown>;
+}
+
+/** More labels than this make the statement long and the search no faster. */
+const LABELS = 8;
+/** How far the rows of a label are counted to see which one is the rarest. */
+const COUNTED = 1000;
+
+/** One page of the rows, in order, and the number of all. */
+export async function findRows(
+  driver: SqlDriver,
+  sought: Sought,
+  reading: Reading,
+): Promise<{ readonly rows: readonly SqlRow[]; readonly total: number }> {
+  const { limit, offset } = reading;
+  const plan = await planOf(driver, sought);
+  if (plan.none) return { rows: [], total: 0 };
+  if (plan.decided) {
+    const page = sql`${orderOf(plan, reading)} limit ${limit} offset ${offset}`;
+    const rows = await driver.read(select(plan, reading.columns, page));
+    // A page that is not full ends the list. Where others write between two reads, a count would differ from it.
+    const ends = rows.length < limit && (rows.length > 0 || offset === 0);
+    return { rows, total: ends ? offset + rows.length : (plan.total ?? (await count(driver, plan))) };
+  }
+  const columns = sql`${plan.id} as id, ${plan.table}.metadata`;
+  const found = (await driver.read(select(plan, columns, orderOf(plan, reading)))).filter((row) => holds(sought, row));
+  const ids = found.slice(offset, offset + limit).map((row) => row.id as string);
+  if (ids.length === 0) return { rows: [], total: found.length };
+  // Read by their ids: what has changed since then is held against the filter again.
+  const named = sql`and ${plan.id} in ${each(JSON.stringify(ids))}`;
+  const rows = await driver.read(select(plan, reading.columns, sql`${named} ${orderOf(plan, reading)}`));
+  return { rows: rows.filter((row) => holds(sought, row)), total: found.length };
+}
+
+/** How many rows there are. */
+export async function countFound(driver: SqlDriver, sought: Sought): Promise<number> {
+  const plan = await planOf(driver, sought);
+  if (plan.none) return 0;
+  if (plan.decided) return plan.total ?? (await count(driver, plan));
+  const rows = await driver.read(select(plan, sql`${plan.table}.metadata`, sql``));
+  return rows.filter((row) => holds(sought, row)).length;
+}
+
+/** How a search goes about it. */
+interface Plan {
+  readonly sought: Sought;
+  readonly table: RawBuilder<unknown>;
+  readonly id: RawBuilder<unknown>;
+  /** The rarest first. */
+  readonly labels: readonly Label[];
+  /** The labels are all that is asked: no row is to be held against the filter. */
+  readonly decided: boolean;
+  /** There is a label that no row has. */
+  readonly none: boolean;
+  /** The number of rows, where it is known. */
+  readonly total: number | null;
+}
+
+async function planOf(driver: SqlDriver, sought: Sought): Promise<Plan> {
+  const { metadata = {}, filter = [], kind } = sought;
+  const asked = [metadata, ...filter.map(partOf)];
+  const known = new Map(asked.flatMap(labelsOf).map((label) => [label.join(), label]));
+  const labels = [...known.values()].slice(0, LABELS);
+  const table = sql.table(labelled[kind].table);
+  const id = sql`${table}.${sql.ref(labelled[kind].id)}`;
+  let plan: Plan = { sought, table, id, labels, decided: true, none: false, total: null };
+  if (asked.every((part) => Object.keys(part).length === 0)) return plan;
+  if (labels.length === 0) return { ...plan, decided: false };
+
+  const exact = known.size <= LABELS && labels.every((label) => label[2] !== null) && asked.every(areItsLabels);
+  const [row] = await driver.read(
+    statement(raw(sql`select ${sql.join(labels.flatMap((label, i) => looks(plan, label, i)))}`)),
+  );
+  const counts = labels.map((_, i) => Number(row?.[`n${i}`]));
+  const order = labels.map((_, i) => i).sort((a, b) => (counts[a] as number) - (counts[b] as number));
+  const first = counts[order[0] as number] as number;
+  // A label that was stored as hashes alone may be another one.
+  const decided = exact && labels.every((_, i) => Number(row?.[`old${i}`]) === 0);
+  plan = { ...plan, labels: order.map((i) => labels[i] as Label), decided, none: first === 0 };
+  return decided && labels.length === 1 && countable(sought) && first < COUNTED ? { ...plan, total: first } : plan;
+}
+
+/** How many rows have a label, up to a bound, and whether one has it as hashes alone. */
+function looks({ sought }: Plan, label: Label, i: number): RawBuilder<unknown>[] {
+  const rows = sql`select 1 from labels l where ${isLabel(sought, label)}`;
+  return [
+    sql`(select count(*) from (${rows} limit ${COUNTED})) as ${sql.ref(`n${i}`)}`,
+    sql`exists (${rows} and exact is null) as ${sql.ref(`old${i}`)}`,
+  ];
+}
+
+/** Labels are counted without their rows: of crons some may stay behind, which go with the thread or assistant they are for. */
+const countable = ({ kind, where }: Sought): boolean => kind !== "cron" && where.length === 0;
+
+const isLabel = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder<unknown> =>
+  sql`l.deployment = ${settled(deployment)} and l.kind = ${settled(kind)} and l.path_hash = ${settled(path)}
+    and l.value_hash = ${settled(value)}`;
+
+/** The rows with all labels that meet the other conditions too, or only their labels where nothing else is asked. */
+function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilder<unknown>): SqlStatement {
+  const { sought, table, id, decided } = plan;
+  const { deployment, kind, where } = sought;
+  const [first, ...others] = plan.labels;
+  const exactly = (label: Label): RawBuilder<unknown> => (decided ? sql` and l.exact = ${settled(label[2])}` : sql``);
+  const conditions = [...where];
+  // Hidden threads have no labels. Written out, not bound: the indexes that serve searches hold visible threads alone.
+  if (kind === "thread" && !first) conditions.unshift(sql`threads.hidden = 0`);
+  const also = (row: RawBuilder<unknown>): RawBuilder<unknown> =>
+    sql.join(
+      [
+        ...others.map(
+          (label) =>
+            sql`and exists (select 1 from labels l where ${isLabel(sought, label)} and l.row_id = ${row}${exactly(label)})`,
+        ),
+        ...conditions.map((condition) => sql`and ${condition}`),
+      ],
+      sql` `,
+    );
+  if (!first) {
+    return statement(
+      raw(sql`select ${columns ?? sql`count(*) as total`} from ${table}
+        where ${table}.deployment = ${deployment} ${also(id)} ${rest}`),
+    );
+  }
+  if (!columns && countable(sought)) {
+    return statement(
+      raw(sql`select count(*) as total from labels followed where ${followed(sought, first)}
+        ${decided ? sql`and followed.exact = ${settled(first[2])}` : sql``} ${also(sql`followed.row_id`)} ${rest}`),
+    );
+  }
+  return statement(
+    raw(sql`select ${columns ?? sql`count(*) as total`} from labels followed cross join ${table}
+      where ${followed(sought, first)} ${decided ? sql`and followed.exact = ${settled(first[2])}` : sql``}
+        and ${table}.deployment = ${settled(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`),
+  );
+}
+
+const followed = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder<unknown> =>
+  sql`followed.deployment = ${settled(deployment)} and followed.kind = ${settled(kind)}
+    and followed.path_hash = ${settled(path)} and followed.value_hash = ${settled(value)}`;
+
+const count = async (driver: SqlDriver, plan: Plan): Promise<number> =>
+  Number((await driver.read(select(plan, null, sql``)))[0]?.total);
+
+/** By the time of creation the index of labels is in order already. */
+function orderOf({ labels, id, table, sought }: Plan, { by, sort_order }: Reading): RawBuilder<unknown> {
+  const direction = sort_order === "asc" ? sql`asc` : sql`desc`;
+  const [time, row] =
+    labels.length > 0
+      ? [sql`followed.created_at`, sql`followed.row_id`]
+      : [sql`${sought.named ? sql`+` : sql``}${table}.created_at`, id];
+  return sql`order by ${by === "created_at" ? time : by} ${direction}, ${by === "created_at" ? row : id} ${direction}`;
+}
+
+/** A condition of a reach as the containment that it is. */
+const partOf = (condition: Filter[number]): JsonObject =>
+  Object.fromEntries([[condition.key, "equals" in condition ? condition.equals : [...condition.contains]]]);
+
+const holds = ({ metadata = {}, filter }: Sought, row: SqlRow): boolean => {
+  const its = JSON.parse(row.metadata as string) as JsonObject;
+  return contains(its, metadata) && permits(filter, its);
+};
+
+/**
+ * True for a filter that a row contains when it has all of its labels: one without empty objects and lists, and without items of
+ * lists that hold more than one scalar, which labels could not tell from two items with one each.
+ */
+function areItsLabels(filter: JsonObject): boolean {
+  const scalars = (value: Json): number => {
+    if (typeof value !== "object" || value === null) return 1;
+    const listed = Array.isArray(value);
+    const inner = (listed ? value : Object.values(value)).map(scalars);
+    if (inner.length === 0 || (listed && inner.some((one) => one > 1))) return Number.POSITIVE_INFINITY;
+    return inner.reduce((total, one) => total + one, 0);
+  };
+  return Object.values(filter).every((value) => Number.isFinite(scalars(value)));
+}

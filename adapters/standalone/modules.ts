@@ -1,0 +1,65 @@
+/** From the files that a configuration names to what they export: authentication, embeddings, custom routes. */
+import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
+import type { App } from "../../server.ts";
+import type { Place } from "./config.ts";
+import { load } from "./graphs.ts";
+
+type Custom = NonNullable<NonNullable<ServiceOptions["auth"]>["custom"]>;
+type Embed = NonNullable<NonNullable<ServiceOptions["store"]>["index"]>["embed"];
+
+/** What a configuration takes from other files, by its key. */
+interface Modules {
+  readonly "auth.path"?: Custom;
+  readonly "store.index.embed"?: Embed;
+  readonly "http.app"?: App;
+}
+
+type ModuleKey = keyof Modules;
+type Member = (...args: readonly unknown[]) => unknown;
+
+/** What the export serves as; undefined when it does not. */
+const kinds: {
+  readonly [Key in ModuleKey]: { readonly what: string; take(value: unknown): Modules[Key] | undefined };
+} = {
+  "auth.path": {
+    what: "an Auth object, or an object with a function authenticate",
+    // What it must have, the service proves.
+    take: (value) => (typeof value === "object" && value !== null ? (value as Custom) : undefined),
+  },
+  "store.index.embed": {
+    what: "a function from texts to vectors, or an object with embedDocuments",
+    take(value) {
+      if (typeof value === "function") return value as Embed;
+      if (member(value, "embedDocuments") === undefined) return undefined;
+      const embeddings = value as { embedDocuments(texts: string[]): ReturnType<Embed> };
+      return (texts) => embeddings.embedDocuments([...texts]);
+    },
+  },
+  "http.app": {
+    what: "a function, or an object with fetch",
+    take: (value) => (typeof value === "function" || member(value, "fetch") ? (value as App) : undefined),
+  },
+};
+
+function member(value: unknown, name: string): Member | undefined {
+  const found = typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+  return typeof found === "function" ? (found as Member) : undefined;
+}
+
+/** Imports each file. Throws ConfigError naming, by key, all that cannot be used. */
+export async function loadModules(places: Readonly<Partial<Record<ModuleKey, Place>>>): Promise<Modules> {
+  const problems: string[] = [];
+  const modules: [string, unknown][] = [];
+  for (const [key, place] of Object.entries(places) as [ModuleKey, Place][]) {
+    try {
+      const { what, take } = kinds[key];
+      const value = take(await load(place));
+      if (value === undefined) throw new TypeError(`${place.export} is not ${what}`);
+      modules.push([key, value]);
+    } catch (error) {
+      problems.push(`${key}: ${(error as Error).message}`);
+    }
+  }
+  if (problems.length > 0) throw new ConfigError(problems);
+  return Object.fromEntries(modules) as Modules;
+}

@@ -1,0 +1,61 @@
+/** What a host may choose of the HTTP side, and the checks of it. */
+import { type CorsOptions, originPattern } from "./gate.ts";
+import { type DisabledGroups, GROUP_OPTIONS } from "./groups.ts";
+import type { HeaderChoice } from "./parse/headers.ts";
+
+export interface HttpOptions extends DisabledGroups {
+  /** True: webhooks of runs are accepted unchecked, and none is sent. */
+  readonly disable_webhooks?: boolean;
+  readonly cors?: CorsOptions;
+  /** Request headers that runs see in `config.configurable`; never those that carry credentials. Default: `x-*` and `user-agent`. */
+  readonly configurable_headers?: HeaderChoice;
+  /** The host's own routes ask who calls as those of the API do. Default: they are the host's to guard. */
+  readonly enable_custom_route_auth?: boolean;
+}
+
+/** What is wrong with a value, in words; false when nothing is. */
+type Check = (value: unknown) => string | false;
+
+const flag: Check = (value) => typeof value !== "boolean" && "must be true or false";
+const listOf =
+  (fits: (item: string) => boolean, what: string): Check =>
+  (value) =>
+    !(Array.isArray(value) && value.every((item) => typeof item === "string" && fits(item))) &&
+    `must be a list of ${what}`;
+
+const isToken = (text: string): boolean => /^[\w!#$%&'*+.^`|~-]+$/.test(text);
+// Not by URL.origin: of the schemes of browser extensions and apps that is "null".
+const isOrigin = (text: string): boolean => /^(?:\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#*@,]+)$/i.test(text);
+
+const pattern: Check = (value) => {
+  if (typeof value !== "string") return "must be a regular expression, as text";
+  try {
+    originPattern(value);
+    return false;
+  } catch {
+    return "is no regular expression";
+  }
+};
+
+/** One check for each of the options. */
+export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string, Check>>>> = {
+  // Proven with the webhooks.
+  disable_webhooks: () => false,
+  ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
+  enable_custom_route_auth: flag,
+  cors: {
+    allow_origins: listOf(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
+    allow_origin_regex: pattern,
+    allow_methods: listOf(isToken, "HTTP methods"),
+    allow_headers: listOf(isToken, "header names"),
+    allow_credentials: flag,
+    expose_headers: listOf(isToken, "header names"),
+    max_age: (value) =>
+      !(Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 31_536_000) &&
+      "must be a whole number of seconds from 0 to 31536000",
+  },
+  configurable_headers: {
+    includes: listOf(isToken, "header names, in which * stands for any characters"),
+    excludes: listOf(isToken, "header names, in which * stands for any characters"),
+  },
+};

@@ -1,0 +1,289 @@
+/** What the stand-alone server reads from its configuration file, and from the files that this names. */
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { readConfig } from "../../adapters/standalone/config.ts";
+import { textLine } from "../../adapters/standalone/log.ts";
+import { loadModules } from "../../adapters/standalone/modules.ts";
+import { page } from "../../adapters/standalone/page.ts";
+import { ConfigError } from "../../lib/mod.ts";
+import { type Program, root, start, temporaryFolder, urlOf } from "./programs.ts";
+
+const FILES = {
+  "agents.ts": `
+export function seen({ config, context, user }) {
+  return JSON.stringify({ configurable: config.configurable, context, user });
+}
+`,
+  "auth.ts": `
+export const auth = {
+  authenticate(request) {
+    const [, name] = /^Bearer (\\w+)$/.exec(request.headers.get("authorization") ?? "") ?? [];
+    if (!name) throw Object.assign(new Error("Who are you?"), { status: 401 });
+    return name;
+  },
+};
+export const odd = { authenticate: () => "x", on: { "threads:fly": () => true } };
+export const none = 5;
+`,
+  "sdk-auth.ts": `
+import { Auth } from "@langchain/langgraph-sdk/auth";
+export const auth = new Auth().authenticate(() => "ann");
+`,
+  "embed.ts": `
+export const embed = async (texts) => texts.map((text) => [text.length, 1]);
+export const model = { embedDocuments: async (texts) => texts.map((text) => [text.length, texts.length]) };
+export const none = { embed: 1 };
+`,
+  "app.ts": `
+export const app = {
+  greeting: "Hello from the application",
+  fetch(request) {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/fails") throw new Error("it failed");
+    return pathname === "/hello" || pathname === "/" ? new Response(this.greeting) : undefined;
+  },
+};
+export default (request) => new Response(request.url);
+export const none = "app";
+`,
+  "broken.ts": "throw new Error('no such luck');\n",
+};
+
+/** A folder with a configuration and the files that it may name. */
+function project(config: unknown, name = "greenroom.json"): ReturnType<typeof temporaryFolder> {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder.path, "src"));
+  for (const [file, text] of Object.entries(FILES)) writeFileSync(join(folder.path, "src", file), text);
+  writeFileSync(join(folder.path, name), JSON.stringify(config));
+  symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
+  return folder;
+}
+
+const graphs = { seen: "./src/agents.ts:seen" };
+const serve = (cwd: string): Program => start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd });
+
+async function problemsOf(work: () => unknown): Promise<readonly string[]> {
+  try {
+    await work();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems;
+    throw error;
+  }
+  return [];
+}
+
+describe("a configuration file", () => {
+  it("takes authentication, embeddings and routes from files, and options by their names", async () => {
+    using folder = project({
+      graphs,
+      auth: { path: "./src/auth.ts:auth", disable_studio_auth: true },
+      store: { index: { dims: 2, embed: "./src/embed.ts:embed", fields: ["text"] }, ttl: { default_ttl: 60 } },
+      checkpointer: { ttl: { strategy: "keep_latest", default_ttl: 43_200 } },
+      crons: { enabled: false },
+      http: {
+        app: "./src/app.ts:app",
+        cors: { allow_origins: ["https://app.example"], allow_credentials: true, max_age: 5 },
+        configurable_headers: { includes: ["x-locale"] },
+        disable_assistants: true,
+      },
+    });
+    await using program = serve(folder.path);
+    const url = await urlOf(program);
+    const ask = async (path: string, init: RequestInit = {}): Promise<[number, string]> => {
+      const response = await fetch(`${url}${path}`, init);
+      return [response.status, await response.text()];
+    };
+    const ann = { authorization: "Bearer ann" };
+    assert.deepEqual(await ask("/hello"), [200, "Hello from the application"]);
+    assert.deepEqual(await ask("/"), [200, "Hello from the application"]);
+    assert.equal((await ask("/threads", { method: "POST", body: "{}" }))[0], 401);
+    assert.equal((await ask("/threads", { method: "POST", body: "{}", headers: ann }))[0], 200);
+    assert.equal((await ask("/assistants/search", { method: "POST", body: "{}", headers: ann }))[0], 404);
+    const [, values] = await ask("/runs/wait", {
+      method: "POST",
+      body: JSON.stringify({ assistant_id: "seen", input: {}, context: { tone: "kind" } }),
+      headers: { ...ann, "x-locale": "de", "x-other": "no" },
+    });
+    const said = JSON.parse((JSON.parse(values) as { messages: { content: string }[] }).messages.at(-1)?.content ?? "");
+    assert.deepEqual([said.configurable["x-locale"], said.configurable["x-other"]], ["de", undefined]);
+    assert.deepEqual([said.configurable.tone, said.configurable.langgraph_auth_user_id], ["kind", "ann"]);
+    assert.equal(said.user.identity, "ann");
+    const preflight = await fetch(`${url}/threads`, {
+      method: "OPTIONS",
+      headers: { origin: "https://app.example", "access-control-request-method": "POST" },
+    });
+    assert.deepEqual(
+      ["allow-origin", "allow-credentials", "max-age"].map((name) => preflight.headers.get(`access-control-${name}`)),
+      ["https://app.example", "true", "5"],
+    );
+    for (const [key, text] of [
+      ["short", "ab"],
+      ["long", "abcdefgh"],
+    ]) {
+      const body = JSON.stringify({ namespace: ["notes"], key, value: { text } });
+      assert.equal((await ask("/store/items", { method: "PUT", body, headers: ann }))[0], 204);
+    }
+    const body = JSON.stringify({ namespace_prefix: ["notes"], query: "abcdefg", limit: 1 });
+    const [status, found] = await ask("/store/items/search", { method: "POST", body, headers: ann });
+    assert.equal(status, 200, found);
+    assert.equal((JSON.parse(found) as { items: { key: string }[] }).items[0]?.key, "long");
+  });
+
+  it("as langgraph.json takes the same, an Auth object of the SDK too, and names what has no effect", async () => {
+    using folder = project(
+      {
+        graphs,
+        auth: { path: "./src/sdk-auth.ts:auth", openapi: {} },
+        store: { index: { dims: 2, embed: "./src/embed.ts:model" }, ttl: { refresh_on_read: false } },
+        checkpointer: { ttl: { default_ttl: 10, sweep_interval_minutes: 1 }, serde: {} },
+        http: { app: "./src/app.ts", mount_prefix: "/x", disable_mcp: true, configurable_headers: { excludes: ["*"] } },
+        ui: {},
+      },
+      "langgraph.json",
+    );
+    writeFileSync(
+      join(folder.path, "src/agents.ts"),
+      FILES["agents.ts"].replace("function seen", "async function* seen"),
+    );
+    await using program = serve(folder.path);
+    const url = await urlOf(program);
+    assert.match(
+      program.output(),
+      /langgraph\.json: without effect here: auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui/,
+    );
+    assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
+    assert.equal((await fetch(`${url}/mcp/`)).status, 200);
+    assert.equal((await fetch(`${url}/threads`, { method: "POST", body: "{}" })).status, 200);
+  });
+
+  it("names every key that it cannot use, before anything starts", async () => {
+    const broken: readonly (readonly [config: object, ...says: RegExp[]])[] = [
+      [
+        {
+          auth: { path: "./src/nowhere.ts:auth" },
+          store: { index: { embed: "openai:text-embedding-3-small" } },
+          http: { app: 5 },
+        },
+        /auth\.path: no such file \.\/src\/nowhere\.ts/,
+        /store\.index\.embed: not of the form "\.\/file\.ts:export"/,
+        /store\.index\.dims: missing/,
+        /http\.app: not of the form/,
+      ],
+      [{ auth: { path: "./src/auth.py:auth" } }, /auth\.path: Python/],
+      [{ store: { index: { dims: 2 } } }, /store\.index\.embed: missing/],
+      [
+        {
+          auth: { path: "./src/auth.ts:none" },
+          store: { index: { dims: 2, embed: "./src/embed.ts:none" } },
+          http: { app: "./src/app.ts:none" },
+        },
+        /auth\.path: none is not an Auth object/,
+        /store\.index\.embed: none is not a function/,
+        /http\.app: none is not a function/,
+      ],
+      [
+        { auth: { path: "./src/broken.ts:auth" }, http: { app: "./src/app.ts:missing" } },
+        /auth\.path: broken\.ts cannot be loaded: no such luck/,
+        /http\.app: app\.ts has no export missing; it exports/,
+      ],
+    ];
+    for (const [config, ...says] of broken) {
+      using folder = project({ graphs, ...config });
+      const file = join(folder.path, "greenroom.json");
+      const problems = (await problemsOf(async () => await loadModules(readConfig(file).modules))).join("\n");
+      for (const part of says) assert.match(problems, part);
+      assert.equal(problems.split("\n").length, says.length, problems);
+    }
+  });
+
+  it("has its options proven by the service, under their keys in the file", async () => {
+    for (const [config, ...says] of [
+      [
+        {
+          auth: { path: "./src/auth.ts:odd" },
+          store: { ttl: { default_ttl: 0 }, index: { dims: 0, embed: "./src/embed.ts:embed", model: "x" } },
+          checkpointer: { ttl: { strategy: "forget" } },
+          crons: { often: true },
+          http: {
+            cors: { allow_origins: ["app.example"], allow_origin_regex: "(", allow_header: [] },
+            configurable_headers: { include: ["x"] },
+            disable_threads: "yes",
+            disable_everything: true,
+          },
+        },
+        /auth\.path\.on\.threads:fly: there is no such event/,
+        /store\.ttl\.default_ttl: must be above 0/,
+        /store\.index\.dims: must be/,
+        /store\.index\.model: unknown option/,
+        /checkpointer\.ttl\.strategy: must be one of/,
+        /crons\.often: unknown option/,
+        /http\.cors\.allow_origins: must be a list of origins/,
+        /http\.cors\.allow_origin_regex: is no regular expression/,
+        /http\.cors\.allow_header: unknown option/,
+        /http\.configurable_headers\.include: unknown option/,
+        /http\.disable_threads: must be true or false/,
+        /http\.disable_everything: unknown option/,
+      ],
+      [{ auth: { mode: "api_key", path: "./src/auth.ts:auth" } }, /auth\.mode: must be custom beside auth\.path/],
+      [{ auth: { mode: "custom" } }, /auth\.path: mode custom needs it/],
+      [{ onRunFinished: "x" }, /onRunFinished: unknown key/],
+    ] as readonly (readonly [object, ...RegExp[]])[]) {
+      using folder = project({ graphs, ...config });
+      await using program = serve(folder.path);
+      assert.equal(await program.ended, 1);
+      for (const part of says) assert.match(program.output(), part);
+      assert.doesNotMatch(program.output(), /^\s+at /m);
+    }
+  });
+});
+
+describe("the log of the stand-alone server", () => {
+  it("is a line of JSON for each record where no terminal reads it", async () => {
+    using folder = project({ graphs, http: { app: "./src/app.ts:app" } });
+    await using program = serve(folder.path);
+    const url = await urlOf(program);
+    const response = await fetch(`${url}/fails`, { headers: { "x-request-id": "mine", "x-session-token": "canary" } });
+    assert.equal(response.status, 500);
+    await response.text();
+    const [line] = await program.printed(/^\{.*"message":"A request failed".*\}$/m);
+    const { time, error, ...record } = JSON.parse(line) as Record<string, unknown>;
+    assert.ok(!Number.isNaN(Date.parse(String(time))));
+    assert.deepEqual(record, { level: "error", message: "A request failed", method: "GET", request_id: "mine" });
+    assert.equal((error as Error).message, "it failed");
+    assert.ok(!program.output().includes("canary"));
+  });
+
+  it("is text at a terminal, and nothing that the terminal would obey", () => {
+    const now = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
+    assert.equal(
+      textLine({ level: "warn", message: "a lease was not renewed", run_id: "r", tries: 2, gone: undefined }, now),
+      "03:04:05.678 warn a lease was not renewed run_id=r tries=2",
+    );
+    const error = Object.assign(new Error("no"), { stack: "Error: no\u001b[2J\n    at x" });
+    assert.equal(
+      textLine({ level: "error", message: "failed", thread_id: "a\r\nb", error }, now),
+      "03:04:05.678 error failed thread_id=a\\x0d\\x0ab\n  Error: no\\x1b[2J\n      at x",
+    );
+  });
+});
+
+describe("the page at the mount", () => {
+  it("says whether a key is needed", () => {
+    const at = (mode: "none" | "api_key" | "custom"): string => page("http://x", ["g"], mode);
+    assert.match(at("none"), /asks for no key/);
+    assert.match(at("api_key"), /asks for an API key.*X-API-Key/s);
+    assert.match(at("custom"), /in its own way/);
+    assert.doesNotMatch(at("custom"), /X-API-Key|apiKey/);
+  });
+});
+
+describe("docs/configuration.md", () => {
+  it("names every option that there is", async () => {
+    const text = readFileSync(join(root, "docs/configuration.md"), "utf8");
+    const { optionKeys } = await import("../../lib/options.ts");
+    for (const key of optionKeys()) assert.ok(text.includes(`\`${key}\``), key);
+    for (const key of ["auth.path", "http.app", "onRunFinished"]) assert.ok(text.includes(`\`${key}\``), key);
+  });
+});

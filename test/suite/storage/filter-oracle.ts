@@ -1,0 +1,304 @@
+/** Filters on metadata against an oracle of their own: random rows, random changes of them, random filters. */
+import assert from "node:assert/strict";
+import type { Filter, Scalar } from "../../../lib/filter.ts";
+import type { Json, JsonObject } from "../../../lib/json.ts";
+import type { Page, Scope, Sorted, Storage } from "../../../lib/storage.ts";
+import { dice } from "../workload.ts";
+import { anAssistant, checkpoint, content, here, progress, type StorageTest, type SuiteApi } from "./material.ts";
+
+const KEYS = [
+  ..."ab",
+  ..."ab",
+  "owner",
+  'q"uote',
+  "do.t",
+  "a.b",
+  "$",
+  "$.a",
+  "[0]",
+  "[]",
+  "]",
+  '"a"',
+  "back\\slash",
+  "nul\0",
+  "é😀",
+  "\ud800",
+  "__proto__",
+  "constructor",
+  "toString",
+  "",
+  "'; drop table labels; --",
+  "k".repeat(300),
+];
+const SCALARS: readonly Scalar[] = [
+  ...["x", "y", "", 'q"', "nul\0", "\0", "1", "null", "true", "%", "_", "X", "é", "e\u0301", "\ud800", "\u2028"],
+  ...["long".repeat(40), "long".repeat(100), `${"long".repeat(99)}lonG`, '"a":"x"', "x:1"],
+  ...[1, 0, -0, -1.5, 1e21, 1e-7, 0.1 + 0.2, 0.3, 2 ** 53, 2 ** 53 + 2, 5e-324, 1.7976931348623157e308],
+  ...[true, false, null],
+];
+
+/** What a filter asks, told of the two values side by side. */
+function asks(part: Json, whole: Json | undefined): boolean {
+  switch (kindOf(part)) {
+    case "object": {
+      if (whole === undefined || kindOf(whole) !== "object") return false;
+      const members = new Map(Object.entries(whole as JsonObject));
+      for (const [name, wanted] of Object.entries(part as JsonObject)) {
+        if (!members.has(name) || !asks(wanted, members.get(name))) return false;
+      }
+      return true;
+    }
+    case "list": {
+      if (whole === undefined || kindOf(whole) !== "list") return false;
+      const found = (wanted: Json): boolean => (whole as Json[]).findIndex((item) => asks(wanted, item)) >= 0;
+      return !(part as Json[]).some((wanted) => !found(wanted));
+    }
+    default:
+      return kindOf(whole) === kindOf(part) && JSON.stringify(whole) === JSON.stringify(part);
+  }
+}
+
+function kindOf(value: Json | undefined): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "list";
+  return typeof value;
+}
+
+/** What a caller's reach lets through. */
+function reaches(filter: Filter, metadata: JsonObject): boolean {
+  const members = new Map(Object.entries(metadata));
+  for (const condition of filter) {
+    const member = members.get(condition.key);
+    if ("equals" in condition) {
+      if (member === undefined || kindOf(member) === "list" || kindOf(member) === "object") return false;
+      if (!asks(condition.equals, member)) return false;
+    } else if (!Array.isArray(member) || condition.contains.some((item) => !member.some((one) => asks(item, one)))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+interface Row {
+  readonly id: string;
+  readonly created_at: number;
+  updated_at: number;
+  metadata: JsonObject;
+}
+
+/** What is searched: how its rows are made and changed, and the fields they are sorted by. */
+interface Noun {
+  readonly id: string;
+  create(id: string, metadata: JsonObject, now: number): Promise<unknown>;
+  update(id: string, metadata: JsonObject, now: number): Promise<unknown>;
+  remove(id: string): Promise<unknown>;
+  search(
+    scope: Scope,
+    query: { metadata?: JsonObject } & Page & Sorted<"created_at" | "updated_at">,
+  ): Promise<{ rows: readonly object[]; total: number }>;
+  count(scope: Scope, query: { metadata?: JsonObject }): Promise<number>;
+}
+
+function nounsOf(storage: Storage): readonly Noun[] {
+  const cron = {
+    assistant_id: "host",
+    thread_id: null,
+    on_run_completed: "delete",
+    schedule: "* * * * *",
+    timezone: null,
+    end_time: null,
+    enabled: true,
+    next_run_date: null,
+    payload: {},
+    user_id: null,
+    auth_user: null,
+  } as const;
+  return [
+    {
+      id: "thread_id",
+      create: (thread_id, metadata, now) =>
+        storage.createThread(here, { thread_id, metadata, config: {}, hidden: false }, now),
+      update: (id, metadata, now) => storage.updateThread(here, id, () => ({ metadata }), now),
+      remove: (id) => storage.deleteThread(here, id),
+      search: (scope, query) => storage.searchThreads(scope, query),
+      count: (scope, query) => storage.countThreads(scope, query),
+    },
+    {
+      id: "assistant_id",
+      create: (assistant_id, metadata, now) =>
+        storage.createAssistant(here, { assistant_id, ...content, metadata, graph_id: "sought" }, now),
+      update: (id, metadata, now) => storage.updateAssistant(here, id, (active) => ({ ...active, metadata }), now),
+      remove: (id) => storage.deleteAssistant(here, id, { delete_threads: false }),
+      search: (scope, query) => storage.searchAssistants(scope, { ...query, graph_id: "sought" }),
+      count: (scope, query) => storage.countAssistants(scope, { ...query, graph_id: "sought" }),
+    },
+    {
+      id: "cron_id",
+      create: (cron_id, metadata, now) => storage.createCron(here, { ...cron, cron_id, metadata }, now),
+      update: (id, metadata, now) => storage.updateCron(here, id, (row) => ({ ...row, metadata }), now),
+      remove: (id) => storage.deleteCron(here, id),
+      search: (scope, query) => storage.searchCrons(scope, query),
+      count: (scope, query) => storage.countCrons(scope, query),
+    },
+  ];
+}
+
+/** How many rows each noun has. */
+const ROWS = 40;
+
+/**
+ * Searches, counts and lists as often as `count` says, on a storage that has nothing in it, and holds each answer against the
+ * oracle. Gives how many rows were found in all.
+ */
+export async function fuzzFilters(storage: Storage, count: number, seed: number): Promise<number> {
+  const { below, pick } = dice(seed);
+  const value = (depth: number): Json => {
+    const roll = below(10);
+    if (depth > 0 && roll < 2) return Array.from({ length: below(4) }, () => value(depth - 1));
+    if (depth > 0 && roll < 4) return object(depth - 1, below(3));
+    return pick(SCALARS);
+  };
+  const object = (depth: number, size: number): JsonObject =>
+    Object.fromEntries(Array.from({ length: size }, () => [pick(KEYS), value(depth)]));
+  /** A part of a value that it certainly contains. */
+  const partOf = (whole: Json): Json => {
+    if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(partOf);
+    if (typeof whole !== "object" || whole === null) return whole;
+    const kept = Object.entries(whole).filter(() => below(3) > 0);
+    return Object.fromEntries(kept.map(([key, item]) => [key, partOf(item)]));
+  };
+  /** The same with something changed in it, which may be contained no more. */
+  const mutated = (part: Json): Json => {
+    if (below(4) === 0) return value(2);
+    if (Array.isArray(part)) return below(3) === 0 ? [...part, value(1)] : part.map((item) => mutated(item));
+    if (typeof part !== "object" || part === null) return pick(SCALARS);
+    const entries = Object.entries(part);
+    const at = below(entries.length + 1);
+    return Object.fromEntries(
+      at === entries.length
+        ? [...entries, [pick(KEYS), value(1)]]
+        : entries.map(([key, item], i) => [key, i === at ? mutated(item) : item]),
+    );
+  };
+  const aRow = (like: readonly { readonly metadata: JsonObject }[] = []): JsonObject => {
+    const roll = below(4);
+    // One that differs from another in one place, so that all but one label of a filter may be there.
+    if (like.length === 0 || roll > 1) return object(3, roll === 2 ? 24 : below(6));
+    const { metadata } = pick(like);
+    const changed = mutated(metadata);
+    return kindOf(changed) === "object" ? (changed as JsonObject) : metadata;
+  };
+  const filterOn = (rows: readonly { readonly metadata: JsonObject }[]): JsonObject => {
+    const roll = below(10);
+    if (roll === 0 || rows.length === 0) return object(2, below(3));
+    const part = partOf(pick(rows).metadata) as JsonObject;
+    if (roll > 3) return part;
+    const changed = mutated(part);
+    return kindOf(changed) === "object" ? (changed as JsonObject) : part;
+  };
+  const reachOf = (rows: readonly Row[]): Filter => {
+    const entries = Object.entries(rows.length > 0 ? pick(rows).metadata : {});
+    const known = entries.slice(0, 1 + below(2)).map(([key, member]): Filter[number] => {
+      const scalars = (Array.isArray(member) ? member : []).filter((item): item is Scalar => typeof item !== "object");
+      if (Array.isArray(member)) return { key, contains: scalars.slice(0, below(3)) };
+      return { key, equals: typeof member === "object" ? pick(SCALARS) : member };
+    });
+    return below(6) === 0 ? [...known, { key: pick(KEYS), equals: pick(SCALARS) }] : known;
+  };
+
+  let now = 1000;
+  await anAssistant(storage, { assistant_id: "host" }, now);
+  const nouns = nounsOf(storage).map((noun) => ({ noun, rows: [] as Row[] }));
+  let made = 0;
+  const add = async ({ noun, rows }: (typeof nouns)[number]): Promise<void> => {
+    // Several of one moment, so that ids decide too.
+    now += below(2);
+    const row = { id: `r${made++}`, created_at: now, updated_at: now, metadata: aRow(rows) };
+    await noun.create(row.id, row.metadata, now);
+    rows.push(row);
+  };
+  for (const each of nouns) for (let i = 0; i < ROWS; i++) await add(each);
+  const states = await someCheckpoints(
+    storage,
+    Array.from({ length: ROWS }, () => aRow()),
+  );
+
+  let found = 0;
+  for (let i = 0; i < count; i++) {
+    const at = below(7);
+    if (at === 6) {
+      const metadata = filterOn(states);
+      const limit = 1 + below(ROWS);
+      const expected = states.filter((state) => asks(metadata, state.metadata)).slice(0, limit);
+      const listed = await storage.listCheckpoints(here, "states", { metadata, limit });
+      assert.deepEqual(
+        listed.map((state) => state.checkpoint_id),
+        expected.map((state) => state.id),
+        `filter ${i} of seed ${seed} on checkpoints: ${JSON.stringify(metadata)}`,
+      );
+      found += listed.length;
+      continue;
+    }
+    const each = nouns[at % nouns.length] as (typeof nouns)[number];
+    const { noun, rows } = each;
+    if (below(20) === 0) {
+      const row = pick(rows);
+      if (below(3) === 0) {
+        await noun.remove(row.id);
+        rows.splice(rows.indexOf(row), 1);
+        await add(each);
+      } else {
+        now += below(2);
+        row.metadata = aRow(below(2) === 0 ? rows : [row]);
+        row.updated_at = now;
+        await noun.update(row.id, row.metadata, now);
+      }
+    }
+    const metadata = filterOn(rows);
+    const filter = below(5) === 0 ? reachOf(rows) : [];
+    const scope: Scope = filter.length > 0 ? { ...here, filter } : here;
+    const sort_by = below(3) === 0 ? "updated_at" : "created_at";
+    const sort_order = below(2) === 0 ? "asc" : "desc";
+    const [limit, offset] = [1 + below(below(4) === 0 ? ROWS : 6), below(3) === 0 ? below(12) : 0];
+    const sign = sort_order === "asc" ? 1 : -1;
+    const expected = rows
+      .filter((row) => asks(metadata, row.metadata) && reaches(filter, row.metadata))
+      .sort((a, b) => sign * (a[sort_by] - b[sort_by] || (a.id < b.id ? -1 : 1)));
+    const shown = `filter ${i} of seed ${seed} on ${noun.id}: ${JSON.stringify({ metadata, filter, sort_by, sort_order, limit, offset })}`;
+    const answer = await noun.search(scope, { metadata, sort_by, sort_order, limit, offset });
+    assert.deepEqual(
+      answer.rows.map((row) => (row as Record<string, unknown>)[noun.id]),
+      expected.slice(offset, offset + limit).map((row) => row.id),
+      shown,
+    );
+    assert.equal(answer.total, expected.length, shown);
+    if (i % 2 === 0) assert.equal(await noun.count(scope, { metadata }), expected.length, shown);
+    found += expected.length;
+  }
+  return found;
+}
+
+/** A thread `states` with a checkpoint for each of these metadata; newest first. */
+async function someCheckpoints(
+  storage: Storage,
+  metadata: readonly JsonObject[],
+): Promise<readonly { readonly id: string; readonly metadata: JsonObject }[]> {
+  const states = metadata.map((its, i) => ({ id: `c${i}`, metadata: its }));
+  const saved = states.map((state) => ({ ...checkpoint(state.id, {}), metadata: state.metadata }));
+  const state = { graph_id: "echo", progress: progress(saved), head: `c${states.length - 1}`, scalars: {} };
+  await storage.createThread(here, { thread_id: "states", metadata: {}, config: {}, hidden: true, state }, 1000);
+  return states.reverse();
+}
+
+/** How many filters a test of the suite tries. */
+const FILTERS = 400;
+
+export function filterTests({ describe }: SuiteApi, test: StorageTest): void {
+  describe("random filters on metadata", () => {
+    for (const seed of [1, 2, 3]) {
+      test(`find and count what an oracle finds and counts, page by page, seed ${seed}`, async (storage) => {
+        assert.ok((await fuzzFilters(storage, FILTERS, seed)) > FILTERS, "the filters find something");
+      });
+    }
+  });
+}
