@@ -166,7 +166,7 @@ describe("answers", () => {
     ]) {
       assert.ok(lines.includes(line), line);
     }
-    const sample = /^greenroom_[a-z_]+(\{[a-z]+="[a-z]+"\})? \d+(\.\d+)?$/;
+    const sample = /^greenroom_[a-z_]+(\{[a-z]+="[a-z_]+"\})? \d+(\.\d+)?$/;
     for (const line of lines)
       assert.match(line, line.startsWith("#") ? /^# (HELP|TYPE) greenroom_[a-z_]+ .+$/ : sample);
     const json = await service.send("GET", "/metrics?format=json");

@@ -129,7 +129,8 @@ describe("the routes of crons", () => {
     const user = { identity: "ann", permissions: [], display_name: "ann", is_authenticated: true };
     const { send, calls } = fake({ visitor: { ...anybody, user_id: "u", api_key: "lsv2…abcd", user } });
     await send("POST", "/runs/crons", asked, { "x-own": "header" });
-    assert.deepEqual(calls, [["crons.create", null, asked, { user_id: "u", user }]]);
+    const made = calls.filter(([name]) => name === "crons.create");
+    assert.deepEqual(made, [["crons.create", null, asked, { user_id: "u", user }]]);
   });
 
   it("show a page of a search, and of each cron only what is asked for", async () => {

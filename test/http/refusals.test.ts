@@ -150,11 +150,6 @@ const REFUSED: readonly (readonly [string, string, unknown, number, string])[] =
 const NOT_BUILT: readonly (readonly [string, string])[] = [
   ["POST", `${T}/commands`],
   ["POST", `${T}/stream/events`],
-  ["PUT", "/store/items"],
-  ["GET", "/store/items?namespace=a&key=k"],
-  ["DELETE", "/store/items"],
-  ["POST", "/store/items/search"],
-  ["POST", "/store/namespaces"],
   ["POST", "/ui/g"],
 ];
 

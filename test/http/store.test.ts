@@ -310,7 +310,9 @@ describe("authorization of the store's routes", () => {
     await at.store.put(["a"], "his", { owner: "bob" });
     await at.store.put(["a"], "hers", { owner: "ann" });
     await at.store.put(["b"], "his", { owner: "bob" });
-    assert.equal(await (await at.send("get", { namespace: "a", key: "his" })).json(), null);
+    for (const key of ["his", "nobody's"]) {
+      await assert.rejects(at.send("get", { namespace: "a", key }), { code: "not_found", message: "Item not found" });
+    }
     const found = (await (await at.send("search", {}, { namespace_prefix: [] })).json()) as { items: JsonObject[] };
     assert.deepEqual(
       found.items.map(({ key }) => key),
