@@ -23,6 +23,12 @@ async function inFolder(test: (folder: string) => Promise<void>): Promise<void> 
   }
 }
 
+/**
+ * Above the driver nothing differs between runtimes, and remote tests cost much more: the whole storage suite runs on a file
+ * everywhere, on the others on Node.
+ */
+const once = !("Bun" in globalThis || "Deno" in globalThis);
+
 /** Calls `test` with a driver that has the table `item`, and closes it. */
 async function withDriver(options: LibsqlOptions | string, test: (driver: SqlDriver) => Promise<void>): Promise<void> {
   const driver = libsqlDriver(options);
@@ -85,7 +91,7 @@ async function rivalOf(url: string): Promise<Rival> {
 }
 
 describe("libSQL in memory", () => {
-  storageSuite({ describe, it }, async () => libsql(":memory:"));
+  if (once) storageSuite({ describe, it }, async () => libsql(":memory:"));
   driverTests(async () => ({ url: ":memory:" }), { file: false, exclusive: true });
 
   it("keeps each database to itself", () =>
@@ -216,7 +222,7 @@ function remoteTests(program: string): void {
       after(() => server.stop());
 
       // Above the driver there is no difference.
-      if (scheme === "http") {
+      if (scheme === "http" && once) {
         storageSuite(withSeed(1), async () => {
           await empty(server.url);
           return libsql(url());
@@ -258,8 +264,7 @@ function remoteTests(program: string): void {
       await rm(folder, { recursive: true });
     });
 
-    // Above the driver nothing differs between runtimes, and each of these tests copies a database.
-    if (!("Bun" in globalThis || "Deno" in globalThis)) {
+    if (once) {
       storageSuite(withSeed(2), async () => {
         await empty(server.url);
         return libsql(replica());

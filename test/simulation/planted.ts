@@ -55,8 +55,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "eviction misses pending runs",
     file: "adapters/sql/runs/stop.ts",
-    find: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;",
-    replace: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, running)}`;",
+    find: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;\n  const clear",
+    replace: "const all = (p: Of): RawBuilder<unknown> => sql`${which(p, running)}`;\n  const clear",
   },
   {
     name: "no heartbeat",
