@@ -53,6 +53,23 @@ export type CronRun = Pick<
   | "feedback_keys"
 >;
 
+/** The names of those. */
+export const CRON_RUN_OPTIONS: readonly (keyof CronRun)[] = [
+  "input",
+  "config",
+  "context",
+  "webhook",
+  "interrupt_before",
+  "interrupt_after",
+  "multitask_strategy",
+  "durability",
+  "checkpoint_during",
+  "stream_mode",
+  "stream_subgraphs",
+  "stream_resumable",
+  "feedback_keys",
+];
+
 interface CronTiming {
   /** Five fields, or a nickname as `@daily`. */
   readonly schedule: string;
@@ -184,7 +201,7 @@ export function createCrons(options: CronOptions): CronLoop {
       const before = await storage.getCron(reached, id);
       if (!before) throw notFound(cron_id);
       const changed = contentOf(before, patch, now);
-      if (RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
+      if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
         const { thread_id, user_id } = before;
         await runs.prepare(thread_id, requestOf({ ...before, ...changed }), { user_id });
       }
@@ -216,25 +233,9 @@ export function createCrons(options: CronOptions): CronLoop {
   };
 }
 
-const RUN_OPTIONS = [
-  "input",
-  "config",
-  "context",
-  "webhook",
-  "interrupt_before",
-  "interrupt_after",
-  "multitask_strategy",
-  "durability",
-  "checkpoint_during",
-  "stream_mode",
-  "stream_subgraphs",
-  "stream_resumable",
-  "feedback_keys",
-] as const satisfies readonly (keyof CronRun)[];
-
 /** The options of the cron's runs that are given, over those it has; null takes one away. */
 function payloadOf(request: CronRun, before: JsonObject = {}): JsonObject {
-  const given = RUN_OPTIONS.map((option) => [option, request[option]] as const).filter(
+  const given = CRON_RUN_OPTIONS.map((option) => [option, request[option]] as const).filter(
     ([, value]) => value !== undefined,
   );
   const merged = Object.entries({ ...before, ...Object.fromEntries(given) });

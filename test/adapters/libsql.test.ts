@@ -24,8 +24,8 @@ async function inFolder(test: (folder: string) => Promise<void>): Promise<void> 
 }
 
 /**
- * Above the driver nothing differs between runtimes, and remote tests cost much more: the whole storage suite runs on a file
- * everywhere, on the others on Node.
+ * Above the driver nothing differs between runtimes and connections, and remote tests cost much more: the storage suite runs on a
+ * file everywhere, on a server on Node.
  */
 const once = !("Bun" in globalThis || "Deno" in globalThis);
 
@@ -91,7 +91,6 @@ async function rivalOf(url: string): Promise<Rival> {
 }
 
 describe("libSQL in memory", () => {
-  if (once) storageSuite({ describe, it }, async () => libsql(":memory:"));
   driverTests(async () => ({ url: ":memory:" }), { file: false, exclusive: true });
 
   it("keeps each database to itself", () =>
@@ -264,12 +263,6 @@ function remoteTests(program: string): void {
       await rm(folder, { recursive: true });
     });
 
-    if (once) {
-      storageSuite(withSeed(2), async () => {
-        await empty(server.url);
-        return libsql(replica());
-      });
-    }
     driverTests(
       async () => {
         await empty(server.url);

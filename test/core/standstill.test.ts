@@ -82,7 +82,7 @@ describe("a process that stood still", () => {
   });
 
   it("does not take up its own run wherever it stood still on its way to a claim", async () => {
-    for (let at = 1; at <= 20; at++) {
+    for (let at = 1; at <= 16; at++) {
       const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
       let left = Number.POSITIVE_INFINITY;
       const now = (): number => {

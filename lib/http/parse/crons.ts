@@ -1,7 +1,7 @@
 /** Requests of the crons routes. */
 import * as v from "valibot";
 import type { CronQuery, CronSort } from "../../cron-storage.ts";
-import type { CronCreate, CronPatch, CronRun, CronSearch } from "../../crons/mod.ts";
+import { CRON_RUN_OPTIONS, type CronCreate, type CronPatch, type CronRun, type CronSearch } from "../../crons/mod.ts";
 import type { JsonObject } from "../../json.ts";
 import {
   anyObject,
@@ -37,25 +37,9 @@ const CRON_FIELDS = [
   "enabled",
 ] as const;
 
-const RUN_OPTIONS = [
-  "input",
-  "config",
-  "context",
-  "webhook",
-  "interrupt_before",
-  "interrupt_after",
-  "multitask_strategy",
-  "durability",
-  "checkpoint_during",
-  "stream_mode",
-  "stream_subgraphs",
-  "stream_resumable",
-  "feedback_keys",
-] as const satisfies readonly (keyof CronRun)[];
-
 /** What its runs take, as every call that creates a run takes it. */
-const run = Object.fromEntries(RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
-  (typeof RUN_OPTIONS)[number],
+const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
+  keyof CronRun,
   v.GenericSchema
 >;
 
@@ -80,7 +64,7 @@ export const cronCreate: Fields<CronCreate> = v.object({
 const cronPatch = v.object({ schedule: v.optional(name), ...timing, ...run }) as unknown as Fields<CronPatch>;
 
 /** What null takes away from a cron. Anywhere else it counts as absent. */
-const CLEARED = ["timezone", "end_time", ...RUN_OPTIONS] as const;
+const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
 
 /** PATCH /runs/crons/{cron_id} */
 export async function readCronPatch(request: Request): Promise<CronPatch> {
