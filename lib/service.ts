@@ -16,7 +16,7 @@ import { createRuns, type RunDirectory, type Runs } from "./runs/mod.ts";
 import { createTold } from "./runs/told.ts";
 import type { StoppedRun, TerminalStatus } from "./storage.ts";
 import { createStore, type Store } from "./store/mod.ts";
-import { sweepStore } from "./store/sweep.ts";
+import { startSweeper } from "./sweeper.ts";
 import { createThreads, storedTtl, type Threads } from "./threads/mod.ts";
 import { createUsage, type Usage } from "./usage.ts";
 import { createDeliveries, type Deliveries, type DeliveryCounters } from "./webhooks/deliver.ts";
@@ -86,6 +86,7 @@ export interface Service {
 export const VERSION = "0.1.0";
 
 const SWEEP_MS = 5_000;
+const MINUTE_MS = 60_000;
 const SWEEP_ROWS = 500;
 const EXPIRED_THREADS = 100;
 const PROBE_EVERY_MS = 1_000;
@@ -241,8 +242,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         name === plain
           ? call
           : async (...args: unknown[]): Promise<unknown> => {
-              if (closed || (stopped && refused?.has(name)))
-                throw new ServiceError("unavailable", "The server is stopping");
+              if (closed || (stopped && refused?.has(name))) throw stopping();
               const answer = (call as (...args: unknown[]) => Promise<unknown>)(...args);
               calls.add(answer);
               try {
@@ -261,13 +261,14 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       work.then(resolve, reject).finally(cancel);
     });
 
-  let sweeping: Promise<void> = Promise.resolve();
-  let cancelSweep = (): void => {};
-  async function sweep(): Promise<void> {
-    try {
-      while (!stopped) {
+  const sweepers = [
+    startSweeper({
+      ambient,
+      every_ms: SWEEP_MS,
+      failure: "what is no longer kept was not swept",
+      step() {
         const now = ambient.now();
-        const count = await storage.sweep(scope, {
+        return storage.sweep(scope, {
           temporary_before: now - retention.stateless_ms,
           frames_before: now - retention.frames_ms,
           keys_before: now - retention.idempotency_ms,
@@ -276,49 +277,31 @@ export async function createService(options: ServiceOptions): Promise<Service> {
           limit: SWEEP_ROWS,
           now,
         });
-        if (count === 0) return;
-        await new Promise<void>((resolve) => ambient.defer(resolve));
-      }
-    } catch (error) {
-      ambient.log({ level: "error", message: "what is no longer kept was not swept", error });
-    }
-  }
-  async function seal(): Promise<void> {
-    try {
-      await usage.seal();
-    } catch (error) {
-      ambient.log({ level: "error", message: "closed hours of usage were not summed", error });
-    }
-  }
-  function scheduleSweep(): void {
-    cancelSweep = ambient.timer(SWEEP_MS, () => {
-      sweeping = Promise.all([sweep(), seal()]).then(() => {
-        if (!stopped) scheduleSweep();
-      });
-    });
-  }
-  scheduleSweep();
-  const storeSweep = sweepStore({ storage, scope, ambient, minutes: options.store?.ttl?.sweep_interval_minutes ?? 5 });
-
-  let expiring: Promise<void> = Promise.resolve();
-  let cancelExpiry = (): void => {};
-  async function expire(): Promise<void> {
-    try {
-      while (!stopped && (await threads.expire(EXPIRED_THREADS)) > 0) {
-        await new Promise<void>((resolve) => ambient.defer(resolve));
-      }
-    } catch (error) {
-      ambient.log({ level: "error", message: "threads whose time is over were not pruned", error });
-    }
-  }
-  function scheduleExpiry(): void {
-    cancelExpiry = ambient.timer(sweep_interval_minutes * 60_000, () => {
-      expiring = expire().then(() => {
-        if (!stopped) scheduleExpiry();
-      });
-    });
-  }
-  scheduleExpiry();
+      },
+    }),
+    startSweeper({
+      ambient,
+      every_ms: SWEEP_MS,
+      failure: "closed hours of usage were not summed",
+      // All of them at once.
+      step: async () => {
+        await usage.seal();
+        return 0;
+      },
+    }),
+    startSweeper({
+      ambient,
+      every_ms: (options.store?.ttl?.sweep_interval_minutes ?? 5) * MINUTE_MS,
+      failure: "expired items of the store were not swept",
+      step: () => storage.sweepItems(scope, ambient.now(), SWEEP_ROWS),
+    }),
+    startSweeper({
+      ambient,
+      every_ms: sweep_interval_minutes * MINUTE_MS,
+      failure: "threads whose time is over were not pruned",
+      step: () => threads.expire(EXPIRED_THREADS),
+    }),
+  ];
 
   let probed: { readonly answer: Promise<Readiness>; until: number } | null = null;
   async function probe(): Promise<Readiness> {
@@ -379,13 +362,11 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     },
     stop(grace_ms = 10_000) {
       stopped ??= (async () => {
-        cancelSweep();
-        cancelExpiry();
+        const swept = Promise.all(sweepers.map((sweeper) => sweeper.stop()));
         await Promise.all([crons.stop(), worker.stop(grace_ms)]);
         await deliveries.stop();
         events.close();
-        await storeSweep.stop();
-        await Promise.all([sweeping, expiring, within(LAST_CALLS_MS, Promise.allSettled(calls), [])]);
+        await Promise.all([swept, within(LAST_CALLS_MS, Promise.allSettled(calls), [])]);
         closed = true;
         await storage.close();
       })();

@@ -33,6 +33,16 @@ export interface CronFirer {
   stop(): Promise<void>;
 }
 
+/** The counters of a process that has skipped nothing. */
+export const NO_SKIPS: Readonly<Record<SkipReason, number>> = {
+  thread_busy: 0,
+  thread_full: 0,
+  deployment_full: 0,
+  missed: 0,
+  superseded: 0,
+  refused: 0,
+};
+
 const POLL_MS = 10_000;
 /** How soon to look again for what could not be fired; twice as late each time, up to the poll. */
 const RETRY_MS = 1_000;
@@ -57,14 +67,7 @@ interface Plan {
 
 export function createFirer(options: FireOptions): CronFirer {
   const { storage, scope, ambient, runs, misfire_grace_ms, max_failures } = options;
-  const skipped: Record<SkipReason, number> = {
-    thread_busy: 0,
-    thread_full: 0,
-    deployment_full: 0,
-    missed: 0,
-    superseded: 0,
-    refused: 0,
-  };
+  const skipped: Record<SkipReason, number> = { ...NO_SKIPS };
   let fired = 0;
   let stopping = false;
   let working: Promise<void> | null = null;

@@ -11,7 +11,7 @@ import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type { Scope, Storage } from "../storage.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { type CronCounters, createFirer, requestOf } from "./fire.ts";
+import { type CronCounters, createFirer, NO_SKIPS, requestOf } from "./fire.ts";
 import { checkTiming, nextTick, type Timing } from "./schedule.ts";
 
 export type { CronCounters } from "./fire.ts";
@@ -228,7 +228,7 @@ export function createCrons(options: CronOptions): CronLoop {
       return filter ? await storage.countCrons(within(scope, reach), filter) : 0;
     },
 
-    counters: () => firer?.counters() ?? NOTHING,
+    counters: () => firer?.counters() ?? { fired: 0, skipped: NO_SKIPS },
     stop: async () => firer?.stop(),
   };
 }
@@ -308,11 +308,6 @@ const knownOf = ({ identity, permissions, display_name, is_authenticated }: Auth
   display_name,
   is_authenticated,
 });
-
-const NOTHING: CronCounters = {
-  fired: 0,
-  skipped: { thread_busy: 0, thread_full: 0, deployment_full: 0, missed: 0, superseded: 0, refused: 0 },
-};
 
 const notFound = (cron_id: string): ServiceError => new ServiceError("not_found", `Cron ${cron_id} not found`);
 

@@ -2,12 +2,12 @@
 import type { Assistants } from "../assistants.ts";
 import { EVERYTHING, type Reach } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
-import type { RunCreate } from "../runs/mod.ts";
+import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import type { Call } from "./call.ts";
 import * as parse from "./parse/mod.ts";
 
 /** The value of `threads:create_run`. Changes of `metadata` and of `input`, `command`, `config` and `context` in `kwargs` count. */
-export interface AskedRun {
+interface AskedRun {
   readonly thread_id: string | null;
   readonly assistant_id: string;
   readonly run_id: null;
@@ -21,7 +21,7 @@ export interface AskedRun {
 }
 
 /** `thread_id` null: a stateless run. */
-export function askedRun(thread_id: string | null, request: RunCreate): AskedRun {
+function askedRun(thread_id: string | null, request: RunCreate): AskedRun {
   const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, config, ...rest } = request;
   const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...kwargs } = rest;
   const strategy = multitask_strategy ?? "enqueue";
@@ -54,8 +54,25 @@ export async function assistantReach(call: Call, assistants: Assistants, assista
   return (await call.may("assistants:read", { assistant_id })).reach;
 }
 
+/** The run as authorization leaves it: it sees what the run is made of, and may change it. And which threads it may be on. */
+export async function mayRun<Request extends RunCreate>(
+  call: Call,
+  thread_id: string | null,
+  request: Request,
+): Promise<{ readonly request: Request | RunCreate; readonly threads: Reach }> {
+  const run = askedRun(thread_id, request);
+  const { value, reach } = await call.may("threads:create_run", run);
+  return { request: value === run ? request : changedRun(request, value), threads: reach };
+}
+
+/** How far a run's origin reaches, where anything bounds it. */
+export const reachesOf = (threads: Reach, assistants: Reach): Pick<RunOrigin, "threads" | "assistants"> => ({
+  ...(threads.filter ? { threads } : {}),
+  ...(assistants.filter ? { assistants } : {}),
+});
+
 /** The request as authorization leaves it. Throws where that is no request any more. */
-export function changedRun(request: RunCreate, { metadata, kwargs }: AskedRun): RunCreate {
+function changedRun(request: RunCreate, { metadata, kwargs }: AskedRun): RunCreate {
   const { input, command, config, context } = kwargs;
   const changed = { ...request, metadata, input, command, config, context };
   try {

@@ -1,7 +1,6 @@
 /** One request to a route of the deployment, on its way to a noun. */
 import type { Visitor } from "../access.ts";
 import type { AuthEvent } from "../auth.ts";
-import { ServiceError } from "../errors.ts";
 import type { Reach } from "../filter.ts";
 import * as parse from "./parse/mod.ts";
 
@@ -29,13 +28,6 @@ export const threadId = (call: Call): string => parse.readId(call.params.thread_
 export const runId = (call: Call): string => parse.readId(call.params.run_id, "run_id");
 export const cronId = (call: Call): string => parse.readId(call.params.cron_id, "cron_id");
 export const segment = (call: Call, field: string): string => parse.readSegment(call.params[field], field);
-
-/** The request, if it asks for none of these fields, which this version knows but does not serve. */
-export function built<Fields extends object>(request: Fields, ...missing: readonly (keyof Fields & string)[]): Fields {
-  const asked = missing.find((field) => request[field] !== undefined);
-  if (asked) throw new ServiceError("not_built", `${asked}: not built yet`);
-  return request;
-}
 
 /** What answers the routes of one noun. */
 export type Routes<Name extends string> = Readonly<Record<Name, (call: Call) => Promise<Response>>>;

@@ -2,7 +2,7 @@
 import type { Assistants } from "../assistants.ts";
 import type { CronCreate, Crons } from "../crons/mod.ts";
 import type { RunOrigin } from "../runs/mod.ts";
-import { askedRun, assistantReach, changedRun } from "./asked-run.ts";
+import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
 import { body, type Call, cronId, type Routes, threadId } from "./call.ts";
 import * as parse from "./parse/mod.ts";
 import { empty, json, paged } from "./respond.ts";
@@ -22,11 +22,10 @@ export function cronRoutes({ crons, assistants }: { crons: Crons; assistants: As
   ): Promise<[CronCreate, Pick<RunOrigin, "threads" | "assistants">]> {
     const among = await assistantReach(call, assistants, request.assistant_id);
     const { thread_id: _, ...cron } = (await call.may("crons:create", { ...request, thread_id })).value;
-    const run = askedRun(thread_id, cron);
-    const { value, reach } = await call.may("threads:create_run", run);
-    const reaches = { ...(reach.filter ? { threads: reach } : {}), ...(among.filter ? { assistants: among } : {}) };
-    if (value === run) return [cron, reaches];
-    const { metadata = null, input = null, config = null, context = null } = changedRun(cron, value);
+    const run = await mayRun(call, thread_id, cron);
+    const reaches = reachesOf(run.threads, among);
+    if (run.request === cron) return [cron, reaches];
+    const { metadata = null, input = null, config = null, context = null } = run.request;
     return [{ ...cron, metadata, input, config, context }, reaches];
   }
 

@@ -3,7 +3,7 @@ import type { Assistants } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
 import type { Threads } from "../threads/mod.ts";
-import { askedRun, assistantReach, changedRun } from "./asked-run.ts";
+import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
 import { body, type Call, query, type Routes, runId, threadId } from "./call.ts";
 import { requireOwn } from "./guests.ts";
 import * as parse from "./parse/mod.ts";
@@ -72,18 +72,15 @@ export function runRoutes(
       ...(idempotency ? { idempotency } : {}),
     };
   }
-  /** A run as its caller may have it: authorization sees what it is made of, and may change it. */
+  /** A run as its caller may have it. */
   async function allowed(
     call: Call,
     thread_id: string | null,
     request: RunCreate,
   ): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants">]> {
-    const { assistant_id } = request;
-    const among = await assistantReach(call, assistants, assistant_id);
-    const run = askedRun(thread_id, request);
-    const { value, reach } = await call.may("threads:create_run", run);
-    const changed = value === run ? request : changedRun(request, value);
-    return [changed, { ...(reach.filter ? { threads: reach } : {}), ...(among.filter ? { assistants: among } : {}) }];
+    const among = await assistantReach(call, assistants, request.assistant_id);
+    const run = await mayRun(call, thread_id, request);
+    return [run.request, reachesOf(run.threads, among)];
   }
   async function asked(call: Call, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
     const thread_id = thread(call);

@@ -33,7 +33,7 @@ const newRun = {
   tag: "Runs",
   body: parse.runCreate,
   header: { "Idempotency-Key": "1 to 255 visible ASCII characters; the same request again gives the same run" },
-  errors: [400, 404, 409, 413, 422, 501, 503, 507],
+  errors: [400, 404, 409, 413, 422, 503, 507],
 };
 const LAST_EVENT = { "Last-Event-ID": "The last event seen; `-1` for all that are kept" };
 

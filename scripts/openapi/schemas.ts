@@ -125,7 +125,6 @@ export const ERRORS: Readonly<Record<number, string>> = {
   413: "The body is larger than 10 MiB; than 256 KiB where no key is needed",
   422: "A field is not what it must be; `detail` names it",
   429: "Too much was submitted to one link",
-  501: "Asks for something this version does not serve",
   503: "The server is stopping, or can execute no run any more",
   507: "The disk is full; nothing was stored",
 };
