@@ -10,6 +10,7 @@ import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./item-storage.ts";
 import type { Json, JsonObject } from "./json.ts";
 import type { NewWebhook, PlatformStorage, TraceTerms, TraceUsage } from "./platform-storage.ts";
+import type { Signals } from "./signals.ts";
 
 /**
  * Whose rows a verb may see and touch. Every verb takes one and applies it inside: what the filter does not permit is not there
@@ -425,6 +426,8 @@ export interface FinishRun {
   readonly cron_id?: string;
   /** Claims the next run in the same batch, as claimRun does, but leaves leases that are over to it. */
   readonly next?: ClaimRequest;
+  /** Runs are known to wait for a place, or for their threads. Default false. */
+  readonly waiting?: boolean;
   readonly now: number;
 }
 
@@ -444,7 +447,10 @@ export interface Activity {
 
 /** What is no longer kept: rows older than these times go. */
 export interface SweepTerms {
-  /** Temporary runs that ended before, unless their frames or an idempotency key are kept; their hidden threads go too. */
+  /**
+   * Temporary runs that ended before, unless their frames or an idempotency key are kept; their hidden threads go too. Frames are kept
+   * of those alone that were asked for as resumable.
+   */
   readonly temporary_before: number;
   /** Frames of runs that ended before. */
   readonly frames_before: number;
@@ -470,6 +476,10 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   readonly identity: IdentityStore;
   /** The process that becomeWorker has told true is the only one, whatever the clocks say: nobody takes up its runs while it lives. */
   readonly alone: boolean;
+  /** Wake-ups from and to the other processes that share the database; absent where there are none. */
+  readonly signals?: Signals;
+  /** Milliseconds since 1970 by the database's clock, where processes with clocks of their own share it: leases are reckoned by it. */
+  now?(): Promise<number>;
   /**
    * Brings the schema up to date. Throws a ConfigError when the database is newer than this code, damaged or not a
    * Greenroom database. Safe to call from several processes at once.

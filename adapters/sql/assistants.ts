@@ -10,12 +10,12 @@ import type {
   Storage,
 } from "../../lib/storage.ts";
 import { db, includes, raw } from "./dialect.ts";
-import type { SqlDriver, SqlRow } from "./driver.ts";
+import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { shape, statement } from "./statement.ts";
+import { type Pipe, shape, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Key = { deployment: string; assistant_id: string };
@@ -65,7 +65,7 @@ const getAssistant = scoped<Key>((p, bound) =>
     ${andPermitted(itsMetadata, bound)}`),
 );
 
-const insertNextVersion = shape<Key & Content & { seen: number; now: number }>((p) =>
+const insertNextVersion = shape<Key & Content & { seen_revision: number; now: number }>((p) =>
   raw(sql`insert into assistant_versions
       (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
     select a.deployment, a.assistant_id,
@@ -73,11 +73,11 @@ const insertNextVersion = shape<Key & Content & { seen: number; now: number }>((
         where v.deployment = a.deployment and v.assistant_id = a.assistant_id),
       ${p.graph_id}, ${p.name}, ${p.description}, ${p.config}, ${p.context}, ${p.metadata}, ${p.now}
     from assistants a
-    where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.seen}`),
+    where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.seen_revision}`),
 );
 
 /** Makes `version` the active one, null the newest; the content is given along. */
-const activate = shape<Key & Content & { version: number | null; seen: number; now: number }>((p) =>
+const activate = shape<Key & Content & { version: number | null; seen_revision: number; now: number }>((p) =>
   db
     .updateTable("assistants")
     .set({
@@ -94,7 +94,7 @@ const activate = shape<Key & Content & { version: number | null; seen: number; n
     })
     .where("deployment", "=", p.deployment)
     .where("assistant_id", "=", p.assistant_id)
-    .where("revision", "=", p.seen)
+    .where("revision", "=", p.seen_revision)
     .returningAll(),
 );
 
@@ -119,7 +119,7 @@ const deleteLabels = shape<Key>((p) =>
 
 /** The verbs on assistants and their versions. */
 export function assistantVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<
   Storage,
   | "createAssistant"
@@ -170,7 +170,7 @@ export function assistantVerbs(
         const active = await get(scope, assistant_id);
         if (!active) return null;
         const content = next(active);
-        const args = { deployment, assistant_id, ...toContent(content), seen: active.revision, now };
+        const args = { deployment, assistant_id, ...toContent(content), seen_revision: active.revision, now };
         const [, updated] = await driver.batch([
           insertNextVersion(args),
           activate({ ...args, version: null }),
@@ -189,7 +189,7 @@ export function assistantVerbs(
         if (!stored) return { kind: "version_not_found" };
         const content = toVersion(stored);
         const [updated] = await driver.batch([
-          activate({ deployment, assistant_id, ...toContent(content), version, seen: active.revision, now }),
+          activate({ deployment, assistant_id, ...toContent(content), version, seen_revision: active.revision, now }),
           ...replaceLabels("assistant", deployment, assistant_id, content.metadata),
         ]);
         if (updated?.[0]) return { kind: "updated", assistant: toAssistant(updated[0]) };

@@ -6,9 +6,8 @@ import { type RawBuilder, sql } from "kysely";
 import type { NewState } from "../../lib/storage.ts";
 import { storing, type ThreadKey } from "./checkpoints.ts";
 import { raw, settled } from "./dialect.ts";
-import type { SqlStatement } from "./driver.ts";
 import { valueLabels } from "./labels.ts";
-import { shape } from "./statement.ts";
+import { type Statement, shape } from "./statement.ts";
 
 /** `run_count` of a new thread that is marked. */
 export const MARKED = -1;
@@ -28,13 +27,13 @@ const storeState = storing<ThreadKey>({
 });
 
 /** Takes the mark away. */
-export const unmark: (key: ThreadKey) => SqlStatement = shape((p) =>
+export const unmark: (key: ThreadKey) => Statement = shape((p) =>
   raw(sql`update threads set run_count = -run_count
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_count < 0`),
 );
 
 /** Stores the state that an earlier statement has made a marked thread's head, and takes the mark away. */
-export function putState(deployment: string, thread_id: string, state: NewState): SqlStatement[] {
+export function putState(deployment: string, thread_id: string, state: NewState): Statement[] {
   const key = { deployment, thread_id };
   return [
     ...storeState(key, state.progress),

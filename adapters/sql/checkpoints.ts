@@ -2,12 +2,12 @@ import { type RawBuilder, sql } from "kysely";
 import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage } from "../../lib/storage.ts";
-import { db, raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { db, raw, rowsOf, settled } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema.ts";
-import { shape, shapeOfRows, statement } from "./statement.ts";
+import { type Pipe, type Statement, shape, shapeOfRows, statement } from "./statement.ts";
 
 /** How many rows a filtered listing looks at before it asks for more. */
 const FILTER_STEP = 200;
@@ -42,15 +42,30 @@ export interface Author<Of> {
 type Progressing = Pick<Progress, "checkpoints" | "writes">;
 
 /** Statements that store what an author has made, and nothing else. */
-export function storing<Of extends ThreadKey>(author: Author<Of>): (args: Of, progress: Progressing) => SqlStatement[] {
+export function storing<Of extends ThreadKey>(author: Author<Of>): (args: Of, progress: Progressing) => Statement[] {
   const putValues = puttingValues(author);
   const putCheckpoints = puttingCheckpoints(author);
   const putWrites = puttingWrites(author);
   return (args, { checkpoints, writes }) => [
-    ...putValues(args, checkpoints.flatMap(toValueArgs)),
-    ...putCheckpoints(args, checkpoints.map(toCheckpointArgs)),
-    ...putWrites(args, writes.flatMap(toWriteArgs)),
+    ...putValues(
+      args,
+      last(checkpoints.flatMap(toValueArgs), (row) => keyOf(row.ns, row.channel, row.channel_version)),
+    ),
+    ...putCheckpoints(
+      args,
+      last(checkpoints.map(toCheckpointArgs), (row) => keyOf(row.ns, row.checkpoint_id)),
+    ),
+    ...putWrites(
+      args,
+      last(writes.flatMap(toWriteArgs), (row) => keyOf(row.ns, row.checkpoint_id, row.task_id, row.idx)),
+    ),
   ];
+}
+
+/** The rows, of those with one key the last: a statement may write a row only once. */
+function last<Row>(rows: readonly Row[], key: (row: Row) => string): readonly Row[] {
+  const known = new Map(rows.map((row) => [key(row), row]));
+  return known.size === rows.length ? rows : [...known.values()];
 }
 
 const nobody = sql<string>`null`;
@@ -87,7 +102,8 @@ const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobo
       where checkpoints.run_id = excluded.run_id`),
   );
 
-type ValueArgs = PayloadArgs & { ns: string; channel: string; version: string; extends_version: string | null };
+// Not `version`: an assistant's is a number.
+type ValueArgs = PayloadArgs & { ns: string; channel: string; channel_version: string; extends_version: string | null };
 
 const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
   shapeOfRows<Of, ValueArgs>((p, rows) =>
@@ -95,7 +111,7 @@ const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }:
     select ${p.deployment}, ${p.thread_id}, ${run_id(p)}, v.*
     from (values ${sql.join(
       rows.map(
-        (row) => sql`(${row.ns}, ${row.channel}, ${row.version}, ${row.type}, ${row.data}, ${row.bytes},
+        (row) => sql`(${row.ns}, ${row.channel}, ${row.channel_version}, ${row.type}, ${row.data}, ${row.bytes},
           ${row.extends_version})`,
       ),
     )}) as v
@@ -131,13 +147,13 @@ const storeHeld = storing<Held>({
 });
 
 /** Statements that store progress while the run is still the lease's, and nothing else. */
-export const putProgress = (deployment: string, lease: Lease, progress: Progress): SqlStatement[] =>
+export const putProgress = (deployment: string, lease: Lease, progress: Progress): Statement[] =>
   storeHeld({ deployment, ...lease }, progress);
 
 function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
   return values.map((value) => {
     const { channel, version, extends_version = null } = value;
-    return { ...columns(value), ns, channel, version, extends_version };
+    return { ...columns(value), ns, channel, channel_version: version, extends_version };
   });
 }
 
@@ -162,7 +178,7 @@ const discards = (["checkpoints", "checkpoint_writes", "channel_values"] as cons
 );
 
 /** Statements that drop all checkpoints of the lease's thread. */
-export function discardProgress(deployment: string, lease: Lease): SqlStatement[] {
+export function discardProgress(deployment: string, lease: Lease): Statement[] {
   return discards.map((discard) => discard({ deployment, ...lease }));
 }
 
@@ -200,7 +216,7 @@ const valuesOf = shape<ThreadKey & { wanted: string }>((p) => {
   const part = sql`c.deployment = ${settled(p.deployment)} and c.thread_id = ${settled(p.thread_id)}
     and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
   return raw(sql`with recursive parts (ns, channel, version) as (
-      select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') from json_each(${p.wanted})
+      select ns, channel, version from ${rowsOf(p.wanted, { ns: "text", channel: "text", version: "text" })} as named
       union
       select c.ns, c.channel, c.extends_version from parts cross join channel_values c
       where ${part} and c.extends_version is not null)
@@ -209,17 +225,17 @@ const valuesOf = shape<ThreadKey & { wanted: string }>((p) => {
 
 /** The writes on the checkpoints that `wanted` lists as [ns, checkpoint_id], of every run. */
 const writesOf = shape<ThreadKey & { wanted: string }>((p) =>
-  raw(sql`select w.* from json_each(${p.wanted}) j cross join checkpoint_writes w
+  raw(sql`select w.* from ${rowsOf(p.wanted, { ns: "text", checkpoint_id: "text" })} j cross join checkpoint_writes w
     where w.deployment = ${settled(p.deployment)} and w.thread_id = ${settled(p.thread_id)}
-      and w.ns = json_extract(j.value, '$[0]') and w.checkpoint_id = json_extract(j.value, '$[1]')`),
+      and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`),
 );
 
 /** The verbs that read checkpoints; runs write them. */
-export function checkpointVerbs(driver: SqlDriver): Pick<Storage, "getCheckpoint" | "listCheckpoints"> {
+export function checkpointVerbs(driver: Pipe): Pick<Storage, "getCheckpoint" | "listCheckpoints"> {
   return {
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
       const key = { deployment, thread_id, ns };
-      let query: SqlStatement;
+      let query: Statement;
       if (checkpoint_id !== undefined) query = one({ ...key, checkpoint_id }, filter);
       else if (run_id !== undefined) query = newestOfRun({ ...key, run_id }, filter);
       else query = newest(key, filter);
@@ -271,7 +287,7 @@ function seqOf(key: ThreadKey, checkpoint_id: string, ns: string | undefined): R
 }
 
 /** Checkpoints with their values and writes, in the order of the rows. */
-async function complete(driver: SqlDriver, key: ThreadKey, rows: readonly SqlRow[]): Promise<StoredCheckpoint[]> {
+async function complete(driver: Pipe, key: ThreadKey, rows: readonly SqlRow[]): Promise<StoredCheckpoint[]> {
   if (rows.length === 0) return [];
   const checkpoints = (rows as unknown as readonly Tables["checkpoints"][]).map((row) => ({
     ...row,

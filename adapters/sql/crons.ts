@@ -13,14 +13,14 @@ import type {
 } from "../../lib/cron-storage.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { CreateRun, Scope } from "../../lib/storage.ts";
-import { db, each, raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow } from "./driver.ts";
+import { db, each, raw, rowsOf, settled } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
 import { isOpen, isSeen, making, refusal, type Tick } from "./runs/create.ts";
 import type { Tables } from "./schema.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { shape } from "./statement.ts";
+import { type Pipe, shape } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Content = {
@@ -72,12 +72,12 @@ const getCron = scoped<Key>((p, bound) =>
 );
 
 // Firing moves the next run date alone: an update that was made from the one before must not set it back.
-const updateCron = shape<Key & Content & { seen: number; seen_next: number | null; now: number }>((p) =>
+const updateCron = shape<Key & Content & { seen_revision: number; seen_next: number | null; now: number }>((p) =>
   raw(sql`update crons set on_run_completed = ${p.on_run_completed}, schedule = ${p.schedule}, timezone = ${p.timezone},
       end_time = ${p.end_time}, failures = case when enabled = 0 and ${p.enabled} = 1 then 0 else failures end,
       enabled = ${p.enabled}, next_run_date = ${p.next_run_date}, payload = ${p.payload}, metadata = ${p.metadata},
       updated_at = ${p.now}, revision = revision + 1
-    where deployment = ${p.deployment} and cron_id = ${p.cron_id} and revision = ${p.seen}
+    where deployment = ${p.deployment} and cron_id = ${p.cron_id} and revision = ${p.seen_revision}
       and coalesce(next_run_date, -1) = coalesce(${p.seen_next}, -1)
     returning *`),
 );
@@ -120,8 +120,8 @@ const insertFiring = shape<Firing>((p) =>
 
 const insertSkipped = shape<Firing & { skipped: string }>((p) =>
   raw(sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
-    select ${p.deployment}, ${p.cron_id}, json_extract(s.value, '$[0]'), ${p.now}, null, json_extract(s.value, '$[1]')
-    from json_each(${settled(p.skipped)}) s where ${isSeen(p, p.deployment)} and ${isMade(p)}
+    select ${p.deployment}, ${p.cron_id}, s.scheduled_at, ${p.now}, null, s.reason
+    from ${rowsOf(p.skipped, { scheduled_at: "bigint", reason: "text" })} s where ${isSeen(p, p.deployment)} and ${isMade(p)}
     on conflict do nothing`),
 );
 
@@ -158,7 +158,7 @@ const dropLeft = shape<{ deployment: string; cron_ids: string }>((p) =>
     returning row_id`),
 );
 
-export function cronVerbs(driver: SqlDriver): CronStorage {
+export function cronVerbs(driver: Pipe): CronStorage {
   const get = async ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> => {
     const [row] = await driver.read(getCron({ deployment, cron_id }, filter));
     return row ? toCron(row) : null;
@@ -215,7 +215,7 @@ export function cronVerbs(driver: SqlDriver): CronStorage {
         const cron = await get(scope, cron_id);
         if (!cron) return null;
         const content = next(cron);
-        const seen = { seen: cron.revision, seen_next: cron.next_run_date };
+        const seen = { seen_revision: cron.revision, seen_next: cron.next_run_date };
         const [updated] = await driver.batch([
           updateCron({ deployment, cron_id, ...toContent(content), ...seen, now }),
           ...replaceLabels("cron", deployment, cron_id, content.metadata),
@@ -252,14 +252,17 @@ export function cronVerbs(driver: SqlDriver): CronStorage {
       const firing: Firing = { deployment, now, run_id: null, ...tick };
       if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
       const { run: request } = fire.firing;
-      const { statements, made } = making(deployment, request, request.limits?.pending ?? null, tick);
+      const { statements, touched, made } = making(deployment, request, request.limits?.pending ?? null, tick);
       const fired: Firing = { ...firing, run_id: request.run.run_id };
-      const results = await driver.batch([
-        ...statements,
-        insertFiring(fired),
-        ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
-        advance({ ...fired, next_run_date }),
-      ]);
+      const results = await driver.batch(
+        [
+          ...statements,
+          insertFiring(fired),
+          ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
+          advance({ ...fired, next_run_date }),
+        ],
+        [...touched, `cron ${deployment} ${cron_id}`],
+      );
       const created = made(results);
       return created ? { kind: "fired", created } : await refused(fire, firing, request);
     },

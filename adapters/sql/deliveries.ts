@@ -4,9 +4,9 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { DeliveryAttempt, DeliveryRow, DeliveryState, PlatformStorage } from "../../lib/platform-storage.ts";
 import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage.ts";
 import { db, raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema.ts";
-import { shape, statement } from "./statement.ts";
+import { type Pipe, type Statement, shape, statement } from "./statement.ts";
 
 /** How runs end, as far as it is told. `error` and `values` are JSON. */
 export type Told = {
@@ -24,7 +24,7 @@ export type Told = {
  * webhook are passed over, and a run is told once whatever happens; the row is all that the payload needs, so what becomes of
  * the run afterwards does not matter.
  */
-export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => SqlStatement {
+export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => Statement {
   return shape<Of>((p) =>
     raw(sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series, due_at,
         created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
@@ -74,7 +74,8 @@ type Attempt = {
   delivery_id: string;
   number: number;
   at: number;
-  status: number | null;
+  /** What the receiver answered; a run's status is a text. */
+  http_status: number | null;
   error: string | null;
   duration_ms: number;
   address: string | null;
@@ -86,7 +87,7 @@ const isClaimed = (p: Fence): RawBuilder<unknown> =>
 
 const recordAttempt = shape<Fence & Attempt>((p) =>
   raw(sql`insert into delivery_attempts (delivery_id, number, at, status, error, duration_ms, address)
-    select delivery_id, ${p.number}, ${p.at}, ${p.status}, ${p.error}, ${p.duration_ms}, ${p.address}
+    select delivery_id, ${p.number}, ${p.at}, ${p.http_status}, ${p.error}, ${p.duration_ms}, ${p.address}
     from webhook_deliveries where ${isClaimed(p)} on conflict do nothing`),
 );
 
@@ -125,7 +126,7 @@ const restart = shape<Key & { now: number }>((p) =>
 
 /** The verbs on webhook deliveries. */
 export function deliveryVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<
   PlatformStorage,
   | "claimDeliveries"
@@ -138,7 +139,10 @@ export function deliveryVerbs(
 > {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
-      const [taken] = await driver.batch([takeDue({ deployment, token, until, now, limit, per_host })]);
+      const [taken] = await driver.batch(
+        [takeDue({ deployment, token, until, now, limit, per_host })],
+        [`deliveries ${deployment}`],
+      );
       const rows = (taken ?? []).map(toDelivery);
       return rows.sort((a, b) => a.due_at - b.due_at || (a.delivery_id < b.delivery_id ? -1 : 1));
     },
@@ -147,10 +151,13 @@ export function deliveryVerbs(
       const fence = { deployment, delivery_id: attempt.delivery_id, token };
       const { number, at, status, error, duration_ms, address } = attempt;
       const due_at = rest.state === "pending" ? rest.due_at : null;
-      const [, released] = await driver.batch([
-        recordAttempt({ ...fence, number, at, status, error, duration_ms, address }),
-        release({ ...fence, state: rest.state, due_at }),
-      ]);
+      const [, released] = await driver.batch(
+        [
+          recordAttempt({ ...fence, number, at, http_status: status, error, duration_ms, address }),
+          release({ ...fence, state: rest.state, due_at }),
+        ],
+        [`delivery ${attempt.delivery_id}`],
+      );
       return released?.length === 1;
     },
 
@@ -183,7 +190,7 @@ export function deliveryVerbs(
     },
 
     async redeliver({ deployment }, delivery_id, now) {
-      const [restarted] = await driver.batch([restart({ deployment, delivery_id, now })]);
+      const [restarted] = await driver.batch([restart({ deployment, delivery_id, now })], [`delivery ${delivery_id}`]);
       return restarted?.length === 1;
     },
   };

@@ -2,8 +2,8 @@
 import { type RawBuilder, sql } from "kysely";
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/identity.ts";
 import { raw } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
-import { shape, statement } from "./statement.ts";
+import type { SqlRow } from "./driver.ts";
+import { type Pipe, type Statement, shape, statement } from "./statement.ts";
 
 type Verbs = Pick<
   IdentityStore,
@@ -55,7 +55,7 @@ const updateDeployment = shape<{
 );
 
 /** The verbs on deployments and defaults. */
-export function deploymentVerbs(driver: SqlDriver): Verbs {
+export function deploymentVerbs(driver: Pipe): Verbs {
   return {
     async ensureDefaults(now) {
       const [there] = await driver.read(getDefaults({}));
@@ -104,7 +104,7 @@ export function deploymentVerbs(driver: SqlDriver): Verbs {
 }
 
 /** Ends with the deployment's row, where it was asked to be; without a row nothing was written. */
-function placing(deployment: Place, now: number): SqlStatement[] {
+function placing(deployment: Place, now: number): Statement[] {
   const { name, owner_user_id: owner = null } = deployment;
   const workspace = workspaceOf(deployment);
   const project = projectOf(deployment, workspace);
@@ -162,7 +162,7 @@ function makeMissing(terms: {
   readonly workspace: Id;
   readonly project: Id;
   readonly names?: Pick<Place, "workspace" | "project">;
-}): SqlStatement[] {
+}): Statement[] {
   const { now, allowed, workspace, project, names = {} } = terms;
   if (names.workspace !== undefined && UUID.test(names.workspace)) {
     return [makeProject(now, allowed, workspace, project, names.project)];
@@ -187,7 +187,7 @@ function makeProject(
   workspace: Id,
   project: Id,
   name = "Default",
-): SqlStatement {
+): Statement {
   return statement(
     raw(sql`insert into projects (id, workspace_id, name, created_at, deleted_at)
       select ${crypto.randomUUID()}, ${workspace}, ${name}, ${now}, null

@@ -1,17 +1,24 @@
-/** Where databases differ, and the compiler of statements. Nothing here holds a connection. */
+/** Where databases differ, and the compilers of statements. Nothing here holds a connection. */
 import {
   type Compilable,
+  createQueryId,
   DummyDriver,
   Kysely,
+  type OperationNode,
+  PostgresQueryCompiler,
   type RawBuilder,
+  type RawNode,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
   sql,
 } from "kysely";
-import type { Tables } from "./schema.ts";
+import type { SqlDriver } from "./driver.ts";
+import { columnTypes, type Tables } from "./schema.ts";
 
-/** Compiles statements; it is connected to nothing. */
+export type Dialect = SqlDriver["dialect"];
+
+/** Builds statements; it is connected to nothing. `compile` makes their texts. */
 export const db: Kysely<Tables> = new Kysely<Tables>({
   dialect: {
     createAdapter: () => new SqliteAdapter(),
@@ -21,12 +28,74 @@ export const db: Kysely<Tables> = new Kysely<Tables>({
   },
 });
 
-/** The type of a column that holds bytes. */
-export const bytesType = "blob";
+/** A statement, or a part of one, that is not compiled yet. */
+export interface Query {
+  toOperationNode(): OperationNode;
+}
 
 /** A whole statement written as SQL text. */
-export function raw(statement: RawBuilder<unknown>): Compilable {
-  return { compile: () => statement.compile(db) };
+export function raw(statement: RawBuilder<unknown>): Query & Compilable {
+  return { toOperationNode: () => statement.toOperationNode(), compile: () => statement.compile(db) };
+}
+
+/** A value with the name that it has among a statement's arguments. */
+export interface Named {
+  readonly name: string;
+}
+
+/** Arguments that are numbers and not named after a column. */
+const NUMBERS = `after assistant_revision before changes count end failed free hours_from hours_to http_status limit now offset origin owned pending
+  pending_per_thread per_host sealed seen_next seen_revision sharing start stride_ms thread_revision until version`;
+
+/** The types of arguments by their names: those of the columns they are named after. What is not here is text. */
+const types: ReadonlyMap<string, string> = new Map([
+  ...columnTypes(),
+  ...NUMBERS.split(/\s+/).map((name) => [name, "bigint"] as const),
+]);
+
+/** The type that Postgres reads an argument as: where a statement does not say, it would guess, or refuse. */
+function typeOf(value: unknown): string {
+  if (typeof value === "number") return Number.isInteger(value) ? "bigint" : "double precision";
+  if (value instanceof Uint8Array) return "bytea";
+  const name = (value as Partial<Named>).name;
+  if (name === undefined) return "text";
+  return types.get(name) ?? "text";
+}
+
+/** Another text for Postgres than for SQLite. */
+type Forked = RawNode & { readonly postgres?: OperationNode };
+
+class PostgresCompiler extends PostgresQueryCompiler {
+  protected override visitRaw(node: Forked): void {
+    if (node.postgres) this.visitNode(node.postgres);
+    else super.visitRaw(node);
+  }
+
+  protected override appendValue(value: unknown): void {
+    // The type of a null follows from where it stands.
+    if (value === null) this.append("null");
+    else {
+      super.appendValue(value);
+      this.append(`::${typeOf(value)}`);
+    }
+  }
+}
+
+const compilers = { sqlite: new SqliteQueryCompiler(), postgres: new PostgresCompiler() };
+
+/** The text of a statement, and what stands for its placeholders in order. */
+export function compile(
+  query: Query,
+  dialect: Dialect,
+): { readonly sql: string; readonly parameters: readonly unknown[] } {
+  const node = query.toOperationNode() as Parameters<SqliteQueryCompiler["compileQuery"]>[0];
+  return compilers[dialect].compileQuery(node, createQueryId());
+}
+
+/** A part of a statement that is written otherwise for Postgres. */
+function fork<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknown>): RawBuilder<Value> {
+  const node = { ...sqlite.toOperationNode(), postgres: postgres.toOperationNode() };
+  return sql<Value>`${{ toOperationNode: () => node } as unknown as RawBuilder<Value>}`;
 }
 
 /**
@@ -34,21 +103,140 @@ export function raw(statement: RawBuilder<unknown>): Compilable {
  * SQLite 3.54 compiles the statement anew whenever a plain parameter is bound, which costs more than running it.
  */
 export function settled<Value>(value: Value): RawBuilder<Value> {
-  return sql<Value>`(select ${value})`;
+  return fork(sql<Value>`(select ${value})`, sql`${value}`);
 }
 
-/** A subquery: the strings of a JSON array given as one parameter. */
+/** A subquery: the strings of a JSON array given as one parameter, in a column `value`. */
 export function each(list: string): RawBuilder<string> {
-  return sql<string>`(select value from json_each(${list}))`;
+  return fork(
+    sql<string>`(select value from json_each(${list}))`,
+    sql`(select value collate "C" as value from json_array_elements_text(${list}::json))`,
+  );
 }
 
-/** True where `text` is a part of `column`; the case of ASCII letters does not count, and no character is a wildcard. */
+/** Places in a list. */
+const PLACES = [
+  { sqlite: sql`'$[0]'`, postgres: sql`0` },
+  { sqlite: sql`'$[1]'`, postgres: sql`1` },
+  { sqlite: sql`'$[2]'`, postgres: sql`2` },
+  { sqlite: sql`'$[3]'`, postgres: sql`3` },
+  { sqlite: sql`'$[4]'`, postgres: sql`4` },
+  { sqlite: sql`'$[5]'`, postgres: sql`5` },
+  { sqlite: sql`'$[6]'`, postgres: sql`6` },
+  { sqlite: sql`'$[7]'`, postgres: sql`7` },
+] as const;
+
+/** A subquery: the lists in a JSON array given as one parameter, as rows with these columns, eight at the most. */
+export function rowsOf(list: string, columns: Readonly<Record<string, "text" | "bigint">>): RawBuilder<unknown> {
+  const named = Object.entries(columns).map(([name, type], i) => ({
+    name: sql.ref(name),
+    type,
+    place: PLACES[i] as (typeof PLACES)[number],
+  }));
+  return fork(
+    sql`(select ${sql.join(
+      named.map(({ name, place }) => sql`json_extract(value, ${place.sqlite}) as ${name}`),
+    )} from json_each(${settled(list)}))`,
+    sql`(select ${sql.join(
+      named.map(({ name, type, place }) =>
+        type === "bigint"
+          ? sql`(value ->> ${place.postgres})::bigint as ${name}`
+          : sql`(value ->> ${place.postgres}) collate "C" as ${name}`,
+      ),
+    )} from json_array_elements(${list}::json))`,
+  );
+}
+
+/** A table: the members of a JSON object of strings, which holds no U+0000, as `key` and `value`. */
+export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
+  return fork(
+    sql`json_each(${object})`,
+    sql`lateral (select key collate "C" as key, value collate "C" as value from json_each_text(${object}::json))`,
+  );
+}
+
+/** The number that a JSON object, given as one parameter, has under a key; null where it has none. */
+export function numberIn(object: string, key: RawBuilder<string>): RawBuilder<number> {
+  return fork(
+    sql<number>`(select value from json_each(${object}) where key = ${key})`,
+    sql`(${object}::json ->> ${key})::bigint`,
+  );
+}
+
+/** A subquery: the strings of `parents` in a checkpoint's metadata. */
+export function parentsIn(metadata: RawBuilder<unknown>): RawBuilder<string> {
+  return fork(
+    sql<string>`(select value from json_each(${metadata}, '$.parents'))`,
+    sql`(select value collate "C" as value from json_each_text(${readable(metadata)} -> 'parents'))`,
+  );
+}
+
+/**
+ * JSON text as Postgres can take it apart. It reads no escape of U+0000 or of half a character: so every \u becomes U+0001 and "u",
+ * by which texts that differ still differ. U+0001 itself is never written as it is in JSON, and holds the place of \\ meanwhile.
+ */
+const readable = (json: unknown): RawBuilder<unknown> =>
+  sql`replace(replace(replace(${json}, '\\\\', chr(1)), '\\u', '\\u0001u'), chr(1), '\\\\')::json`;
+
+/**
+ * True where every test in the list holds of a JSON object: [key, "is", scalar], [key, "list"] or [key, "has", scalar]. Both sides
+ * are read by the same JSON parser, so that equal texts are equal values, and none is converted on its way.
+ */
+export function passes(object: RawBuilder<unknown>, tests: string): RawBuilder<boolean> {
+  const sqlite = (of: RawBuilder<unknown>): RawBuilder<unknown> =>
+    sql`${of}.type = json_type(c.value, '$[2]') and ${of}.atom is json_extract(c.value, '$[2]')`;
+  const postgres = (of: RawBuilder<unknown>): RawBuilder<unknown> =>
+    sql`json_typeof(${of}.value) not in ('object', 'array') and ${of}.value::text = (c.value -> 2)::text`;
+  return fork(
+    sql<boolean>`not exists (select 1 from json_each(${tests}) c where not exists (select 1 from json_each(${object}) m
+      where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
+        when 'is' then ${sqlite(sql`m`)}
+        when 'list' then m.type = 'array'
+        else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where ${sqlite(sql`e`)})
+      end))`,
+    sql`not exists (select 1 from json_array_elements(${readable(sql`${tests}`)}) c where not exists (
+      select 1 from json_each(${readable(object)}) m where m.key = c.value ->> 0 and case c.value ->> 1
+        when 'is' then ${postgres(sql`m`)}
+        when 'list' then json_typeof(m.value) = 'array'
+        else exists (select 1 from json_array_elements(case json_typeof(m.value) when 'array' then m.value else '[]' end) e
+          where ${postgres(sql`e`)})
+      end))`,
+  );
+}
+
+/** True where `text` is a part of `column`; no character is a wildcard. */
+export function holds(column: RawBuilder<unknown>, text: unknown): RawBuilder<boolean> {
+  return fork(sql<boolean>`instr(${column}, ${text}) > 0`, sql`strpos(${column}, ${text}) > 0`);
+}
+
+/** The same, where the case of ASCII letters does not count. */
 export function includes(column: RawBuilder<string>, text: string): RawBuilder<boolean> {
-  return sql<boolean>`instr(lower(${column}), lower(${text})) > 0`;
+  return fork(
+    sql<boolean>`instr(lower(${column}), lower(${text})) > 0`,
+    sql`strpos(lower(${column} collate "C"), lower(${text} collate "C")) > 0`,
+  );
 }
 
-/** The names of all tables of the database. */
-export const tableNames: RawBuilder<{ name: string }> = sql`select name from sqlite_master where type = 'table'`;
+/** The later of two moments. */
+export function later(one: RawBuilder<number>, other: RawBuilder<number>): RawBuilder<number> {
+  return fork(sql<number>`max(${one}, ${other})`, sql`greatest(${one}, ${other})`);
+}
+
+/** The names of all tables of the database; in Postgres, of the schema that is used. */
+export const tableNames: RawBuilder<{ name: string }> = fork(
+  sql`select name from sqlite_master where type = 'table'`,
+  sql`select tablename as name from pg_tables where schemaname = current_schema()`,
+);
+
+/** A statement of the schema, as it is written for SQLite. Texts are ordered by their bytes everywhere. */
+export function defining(statement: string, dialect: Dialect): string {
+  if (dialect === "sqlite") return statement;
+  return statement
+    .replace(/\btext\b/g, 'text collate "C"')
+    .replace(/\bblob\b/g, "bytea")
+    .replace(/\bmax\(/g, "greatest(")
+    .replace(/\) without rowid$/, ")");
+}
 
 /** True for the error of a file that is damaged or not a database at all. */
 export function isDamage(error: unknown): boolean {
@@ -64,5 +252,12 @@ export function isDamage(error: unknown): boolean {
 /** True for the error of a write that found no room on the disk: nothing of its batch took effect. */
 export function isFull(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
-  return errcode === 13 || code === "SQLITE_FULL" || /database or disk is full/.test(String(message));
+  return (
+    errcode === 13 || code === "SQLITE_FULL" || code === "53100" || /database or disk is full/.test(String(message))
+  );
+}
+
+/** True for the error of a driver that was given text with U+0000, which its database cannot hold: nothing of its batch took effect. */
+export function isUnstorable(error: unknown): boolean {
+  return /\bU\+0000\b/.test(String((error as { message?: unknown }).message));
 }

@@ -1,4 +1,7 @@
 /** What an adapter author writes: one pipe for SQL. Everything above it is the same for every database. */
+import type { Signals } from "../../lib/signals.ts";
+
+export type { SignalKind, SignalListener, Signals } from "../../lib/signals.ts";
 
 export type SqlValue = string | number | null | Uint8Array;
 
@@ -14,9 +17,14 @@ export interface SqlDriver {
   readonly dialect: "sqlite" | "postgres";
   /**
    * Runs every statement in order in one write transaction and gives each one's rows; all take effect or none.
-   * On SQLite the write lock is taken before the first statement; on Postgres READ COMMITTED, one connection.
+   *
+   * On SQLite the write lock is taken before the first statement, and `touched` means nothing. On Postgres, in READ COMMITTED on one
+   * connection, `touched` names what the statements change: before the first of them, batches that name the same wait for each
+   * other, and one without `touched` waits for all others and they for it. A batch that was rolled back because of another
+   * transaction (40001, 40P01), a unique index (23505) or a lost connection is run again; whether a commit without an answer took
+   * effect is looked up. Rejects with `DatabaseUnavailable` when the database cannot be reached.
    */
-  batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]>;
+  batch(statements: readonly SqlStatement[], touched?: readonly string[]): Promise<SqlRow[][]>;
   /** Runs one read outside any write transaction. It sees every batch that resolved before it was called. */
   read(statement: SqlStatement): Promise<SqlRow[]>;
   /**
@@ -28,11 +36,19 @@ export interface SqlDriver {
   readonly alone?: boolean;
   /** Wake-ups between processes that share the database; undefined where a process is alone. Carries ids, never data. */
   readonly signals?: Signals;
+  /** Milliseconds since 1970 by the clock of the database, where processes with clocks of their own share it. */
+  now?(): Promise<number>;
   /** Releases what the driver itself opened. A connection passed in by the host stays open. */
   close(): Promise<void>;
 }
 
-export interface Signals {
-  publish(channel: string, id: string): void;
-  subscribe(listener: (channel: string, id: string) => void): () => void;
+/** The database cannot be reached. The message names no secret. */
+export class DatabaseUnavailable extends Error {
+  /** True where nobody can tell whether the batch took effect: the connection was lost when it was committed, and has not come back. */
+  readonly unknown: boolean;
+  constructor(message: string, options: ErrorOptions & { readonly unknown?: boolean } = {}) {
+    super(message, options);
+    this.name = "DatabaseUnavailable";
+    this.unknown = options.unknown ?? false;
+  }
 }

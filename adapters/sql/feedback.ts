@@ -9,10 +9,10 @@ import type {
   FeedbackTokenRow,
   PlatformStorage,
 } from "../../lib/platform-storage.ts";
-import { db, each, raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+import { db, each, raw, rowsOf, settled } from "./dialect.ts";
+import type { SqlRow, SqlValue } from "./driver.ts";
 import type { Tables } from "./schema.ts";
-import { shape, shapeOfRows, statement } from "./statement.ts";
+import { ofKey, type Pipe, type Statement, shape, shapeOfRows, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;
 
@@ -30,18 +30,17 @@ export const mintTokens: (args: {
   workspace_id: string;
   project_id: string;
   now: number;
-}) => SqlStatement = shape((p) =>
+}) => Statement = shape((p) =>
   raw(sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
       created_at)
-    select json_extract(t.value, '$[1]'), ${p.deployment}, r.run_id, ${p.workspace_id}, ${p.project_id},
-      json_extract(t.value, '$[0]'), ${p.life_ms}, ${p.now}
-    from runs r cross join json_each(${p.tokens}) t where r.run_id = ${settled(p.run_id)}`),
+    select t.token_id, ${p.deployment}, r.run_id, ${p.workspace_id}, ${p.project_id}, t.feedback_key, ${p.life_ms}, ${p.now}
+    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${settled(p.run_id)}`),
 );
 
 /** Starts the life of the tokens of runs that end: to be put before what ends them. `which` selects the ids of the runs. */
 export function expireTokens<Of extends { now: number }>(
   which: (p: Of) => RawBuilder<unknown>,
-): (args: Of & Filled) => SqlStatement {
+): (args: Of & Filled) => Statement {
   return shape<Of & Filled>((p) =>
     raw(sql`update feedback_tokens set expires_at = ${p.now} + life_ms where expires_at is null and life_ms is not null
       and run_id in (${which(p)})`),
@@ -49,7 +48,7 @@ export function expireTokens<Of extends { now: number }>(
 }
 
 /** Deletes the tokens of runs: to be put before what deletes those. `which` selects the ids of the runs. */
-export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of & Filled) => SqlStatement {
+export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of & Filled) => Statement {
   return shape<Of & Filled>((p) => raw(sql`delete from feedback_tokens where run_id in (${which(p)})`));
 }
 
@@ -168,7 +167,7 @@ const obstacles = shape<Submission>((p) =>
 
 /** The verbs on feedback tokens and on feedback. */
 export function feedbackVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<
   PlatformStorage,
   | "createFeedbackTokens"
@@ -185,7 +184,7 @@ export function feedbackVerbs(
   return {
     async createFeedbackTokens({ deployment }, tokens) {
       const rows = tokens.map((token) => ({ ...token, config: toText(token.config) }));
-      if (rows.length > 0) await driver.batch(insertTokens({ deployment }, rows));
+      if (rows.length > 0) await driver.batch(insertTokens({ deployment }, rows), []);
     },
 
     async getFeedbackToken(token_id) {
@@ -203,11 +202,14 @@ export function feedbackVerbs(
       const { route = null, key: idempotency_key = null } = idempotency ?? {};
       const submission = { token_id, deployment, route, idempotency_key };
       for (;;) {
-        const [recorded] = await driver.batch([
-          insertSubmitted({ ...submission, ...toStored(feedback), limit, now }),
-          countSubmission({ token_id, id }),
-          ...(idempotency ? [insertKey({ deployment, ...idempotency, id, now })] : []),
-        ]);
+        const [recorded] = await driver.batch(
+          [
+            insertSubmitted({ ...submission, ...toStored(feedback), limit, now }),
+            countSubmission({ token_id, id }),
+            ...(idempotency ? [insertKey({ deployment, ...idempotency, id, now })] : []),
+          ],
+          [`token ${token_id}`, `feedback ${id}`, ...(idempotency ? [ofKey(deployment, idempotency)] : [])],
+        );
         if (recorded?.length) return { kind: "recorded" };
         const [found] = await driver.read(obstacles(submission));
         if (!found) return { kind: "token_not_found" };
@@ -222,7 +224,10 @@ export function feedbackVerbs(
     },
 
     async createFeedback(feedback) {
-      const [made, [row] = []] = await driver.batch([insertFeedback(toStored(feedback)), getFeedback(feedback)]);
+      const [made, [row] = []] = await driver.batch(
+        [insertFeedback(toStored(feedback)), getFeedback(feedback)],
+        [`feedback ${feedback.id}`],
+      );
       return { kind: made?.length ? "created" : "exists", feedback: toFeedback(row as SqlRow) };
     },
 
@@ -238,12 +243,15 @@ export function feedbackVerbs(
         .where("id", "=", id)
         .where("workspace_id", "in", each(JSON.stringify(workspace_ids)))
         .returningAll();
-      const [[row] = []] = await driver.batch([statement(update)]);
+      const [[row] = []] = await driver.batch([statement(update)], [`feedback ${id}`]);
       return row ? toFeedback(row) : null;
     },
 
     async deleteFeedback(workspace_ids, id) {
-      const [deleted] = await driver.batch([deleteFeedback({ workspace_ids: JSON.stringify(workspace_ids), id })]);
+      const [deleted] = await driver.batch(
+        [deleteFeedback({ workspace_ids: JSON.stringify(workspace_ids), id })],
+        [`feedback ${id}`],
+      );
       return deleted?.length === 1;
     },
 

@@ -1,8 +1,9 @@
 /** What authorization lets a call see, as SQL: the same as `permits`, on metadata where it is stored, with one parameter. */
-import { type Compilable, type RawBuilder, sql } from "kysely";
+import { type RawBuilder, sql } from "kysely";
 import type { Filter } from "../../lib/filter.ts";
-import type { SqlStatement, SqlValue } from "./driver.ts";
-import { shape } from "./statement.ts";
+import { passes, type Query } from "./dialect.ts";
+import type { SqlValue } from "./driver.ts";
+import { type Statement, shape } from "./statement.ts";
 
 /** A filter as a parameter, or the placeholder for one. Null: nothing is asked. */
 export type Bound = string | null;
@@ -19,18 +20,9 @@ export function boundOf(filter: Filter | undefined): Bound {
   return JSON.stringify(tests);
 }
 
-// Both sides are read by the same JSON parser, so that equal texts are equal values, and none is converted on its way.
-const isOperand = (of: RawBuilder<unknown>): RawBuilder<boolean> =>
-  sql<boolean>`${of}.type = json_type(c.value, '$[2]') and ${of}.atom is json_extract(c.value, '$[2]')`;
-
 /** True where the filter permits a row with this metadata, a column or an expression of JSON text. */
 export function permitted(metadata: RawBuilder<unknown>, bound: string): RawBuilder<boolean> {
-  return sql<boolean>`not exists (select 1 from json_each(${bound}) c where not exists (select 1 from json_each(${metadata}) m
-    where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
-      when 'is' then ${isOperand(sql`m`)}
-      when 'list' then m.type = 'array'
-      else exists (select 1 from json_each(case m.type when 'array' then m.value else '[]' end) e where ${isOperand(sql`e`)})
-    end))`;
+  return passes(metadata, bound);
 }
 
 /** The same as one more condition of a statement; nothing where nothing is asked. */
@@ -65,6 +57,6 @@ export function either<Of extends Args, Made>(
 
 /** A statement that a scope's filter may bound, as `shape` makes it; `build` gets null where there is none. */
 export const scoped = <Of extends Args>(
-  build: (args: Of, bound: Bound) => Compilable,
-): ((args: Of, filter: Filter | undefined) => SqlStatement) =>
-  either<Of, SqlStatement>((bound) => shape<Of>((p) => build(p, bound(p))));
+  build: (args: Of, bound: Bound) => Query,
+): ((args: Of, filter: Filter | undefined) => Statement) =>
+  either<Of, Statement>((bound) => shape<Of>((p) => build(p, bound(p))));

@@ -13,8 +13,8 @@ import {
 } from "../../lib/identity.ts";
 import { deploymentVerbs } from "./deployments.ts";
 import { db, each, raw } from "./dialect.ts";
-import type { SqlDriver, SqlRow } from "./driver.ts";
-import { shape } from "./statement.ts";
+import type { SqlRow } from "./driver.ts";
+import { type Pipe, shape } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 
 /** How often the use of a key is noted. */
@@ -107,14 +107,14 @@ type KeyVerbs = Pick<
   "findKey" | "touchKey" | "createKey" | "revokeKey" | "listKeys" | "hasKeys" | "setMembership" | "listMemberships"
 >;
 
-function keyVerbs(driver: SqlDriver): KeyVerbs {
+function keyVerbs(driver: Pipe): KeyVerbs {
   return {
     async findKey(key_hash) {
       return toGrants(await driver.read(findKey({ key_hash })));
     },
 
     async touchKey(id, now) {
-      await driver.batch([touchKey({ id, now, before: now - TOUCH_MS })]);
+      await driver.batch([touchKey({ id, now, before: now - TOUCH_MS })], []);
     },
 
     async createKey(key, memberships) {
@@ -225,7 +225,7 @@ type PlaceVerbs = Pick<
   | "listProjects"
 >;
 
-function placeVerbs(driver: SqlDriver): PlaceVerbs {
+function placeVerbs(driver: Pipe): PlaceVerbs {
   type Things = ReturnType<typeof namedThings>;
   const create = async <Row>(things: Things, row: Named): Promise<Made<Row>> => {
     const [made, parent] = await driver.batch([things.insert(row), things.hasParent({ id: row.parent })]);
@@ -262,7 +262,7 @@ function placeVerbs(driver: SqlDriver): PlaceVerbs {
 }
 
 /** The IdentityStore that keeps its rows behind `driver`. */
-export function sqlIdentity(driver: SqlDriver): IdentityStore {
+export function sqlIdentity(driver: Pipe): IdentityStore {
   return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...placeVerbs(driver), ...userVerbs(driver) };
 }
 

@@ -13,11 +13,11 @@ import {
 } from "../../lib/item-storage.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Page, Scope } from "../../lib/storage.ts";
-import { db, raw } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { db, holds, raw } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
 import type { Tables } from "./schema.ts";
-import { shape, shapeOfRows, statement } from "./statement.ts";
+import { type Pipe, type Statement, shape, shapeOfRows, statement } from "./statement.ts";
 
 type Place = { path: string; key: string };
 type Key = Place & { deployment: string };
@@ -64,6 +64,9 @@ const dropMark = shape<Key>((p) =>
     .where("key", "=", p.key)
     .returning("key"),
 );
+
+const placesOf = (deployment: string, places: readonly Place[]): string[] =>
+  places.map(({ path, key }) => `item ${deployment} ${path} ${key}`);
 
 const among = (places: readonly Place[]): RawBuilder<boolean> =>
   sql<boolean>`(path, key) in (values ${sql.join(places.map(({ path, key }) => sql`(${path}, ${key})`))})`;
@@ -116,7 +119,7 @@ const sweepExpired = shape<{ deployment: string; now: number; limit: number }>((
 );
 
 /** The verbs on the store's items. */
-export function itemVerbs(driver: SqlDriver): ItemStorage {
+export function itemVerbs(driver: Pipe): ItemStorage {
   const find = async ({ deployment }: Scope, place: Place, now: number): Promise<Stored | null> => {
     const [row] = await driver.read(getItem({ deployment, ...place, now }));
     return row ? toStored(row) : null;
@@ -126,7 +129,7 @@ export function itemVerbs(driver: SqlDriver): ItemStorage {
     const stale = found.filter(({ row }) => row.ttl_ms !== null && (row.expires_at as number) < now + row.ttl_ms);
     if (stale.length === 0) return;
     const places = stale.map(({ path, row }) => ({ path, key: row.key }));
-    await driver.batch(refreshItems({ deployment, now }, places));
+    await driver.batch(refreshItems({ deployment, now }, places), placesOf(deployment, places));
   }
 
   /** The newest written first, as the database orders them. */
@@ -193,31 +196,31 @@ export function itemVerbs(driver: SqlDriver): ItemStorage {
   return {
     async putItems(scope, items, now) {
       const { deployment } = scope;
-      const writes = (guard: Guard): SqlStatement[] =>
+      const writes = (guard: Guard): Statement[] =>
         items.map((item) => {
           const place = { deployment, path: pathOf(item.namespace), key: item.key };
           if (item.value === null) return deleteItem({ ...place, ...guard });
           return putItem({ ...place, ...toContent(item, now), ...guard, now });
         });
+      const places = items.map(({ namespace, key }) => ({ path: pathOf(namespace), key }));
+      const touched = placesOf(deployment, places);
       if (!scope.filter) {
-        await driver.batch(writes(unguarded));
+        await driver.batch(writes(unguarded), touched);
         return "written";
       }
       const mark = { mark_path: MARK.path, mark_key: MARK.key };
       for (;;) {
-        const seen: SqlStatement[] = [];
+        const seen: Statement[] = [];
         for (const { namespace, key } of items) {
           const place = { path: pathOf(namespace), key };
           const stored = await find(scope, place, now);
           if (stored && !visible(stored.row, scope)) return "hidden";
           seen.push(dropMarkUnless({ deployment, ...place, ...mark, seen: stored?.text ?? null, now }));
         }
-        const results = await driver.batch([
-          setMark({ deployment, ...MARK }),
-          ...seen,
-          ...writes(guarded),
-          dropMark({ deployment, ...MARK }),
-        ]);
+        const results = await driver.batch(
+          [setMark({ deployment, ...MARK }), ...seen, ...writes(guarded), dropMark({ deployment, ...MARK })],
+          [...touched, ...placesOf(deployment, [MARK])],
+        );
         if (results.at(-1)?.length === 1) return "written";
       }
     },
@@ -255,7 +258,7 @@ function candidates({ deployment }: Scope, query: ItemQuery, now: number): Candi
   if (prefix !== "") select = select.where("path", ">=", prefix).where("path", "<", past(prefix));
   if (query.near) select = select.where("vectors", "is not", null);
   for (const text of query.conditions.flatMap(textIn).slice(0, NARROWING)) {
-    select = select.where(sql<boolean>`instr(value, ${text}) > 0`);
+    select = select.where(holds(sql`value`, text));
   }
   return select;
 }

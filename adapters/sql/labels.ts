@@ -6,9 +6,9 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import { raw, settled } from "./dialect.ts";
-import type { SqlRow, SqlStatement } from "./driver.ts";
-import { shape, shapeOfRows } from "./statement.ts";
+import { raw, rowsOf, settled } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
+import { type Statement, shape, shapeOfRows } from "./statement.ts";
 
 /** What has labels of its metadata. */
 export type LabelKind = "assistant" | "thread" | "cron";
@@ -74,7 +74,7 @@ export const labelled: Readonly<Record<LabelKind, { readonly table: string; read
 };
 
 type LabelArgs = { deployment: string; id: string; written: string };
-type LabelRow = { path: number; value: number; exact: string | null };
+type LabelRow = { path_hash: number; value_hash: number; exact: string | null };
 
 /** What a kind of labels follows from: `is` holds where that is what this batch wrote, else its labels must not take effect. */
 interface Source {
@@ -104,22 +104,22 @@ function sourceOf(kind: LabelKind | "values", of: string): Source {
   };
 }
 
-const trimOf = ({ kind, is }: Source): ((args: LabelArgs & { labels: string }) => SqlStatement) =>
+const trimOf = ({ kind, is }: Source): ((args: LabelArgs & { labels: string }) => Statement) =>
   shape<LabelArgs & { labels: string }>((p) =>
     raw(sql`delete from labels where deployment = ${settled(p.deployment)} and kind = ${settled(kind)}
       and row_id = ${settled(p.id)} and ${is(p)}
       and (path_hash, value_hash) not in
-        (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(${settled(p.labels)}))`),
+        (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`),
   );
 
 // A label that is there already may be an older one of the same hash.
-const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs, labels: readonly LabelRow[]) => SqlStatement[]) =>
+const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs, labels: readonly LabelRow[]) => Statement[]) =>
   shapeOfRows<LabelArgs, LabelRow>((p, labels) =>
     raw(sql`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select ${p.deployment}, ${kind}, ${p.id}, ${created_at(p)}, v.*
-      from (values ${sql.join(labels.map((label) => sql`(${label.path}, ${label.value}, ${label.exact})`))}) as v
+      from (values ${sql.join(labels.map((label) => sql`(${label.path_hash}, ${label.value_hash}, ${label.exact})`))}) as v
       where ${is(p)} on conflict (deployment, kind, row_id, path_hash, value_hash)
-        do update set exact = excluded.exact where labels.exact is not excluded.exact`),
+        do update set exact = excluded.exact where labels.exact is distinct from excluded.exact`),
   );
 
 const statementsOf = (source: Source) => ({ trim: trimOf(source), add: addTo(source) });
@@ -131,16 +131,16 @@ const ofMetadata = {
 };
 const ofState = statementsOf(sourceOf("values", "head"));
 
-const toRow = ([path, value, exact]: Label): LabelRow => ({ path, value, exact });
+const toRow = ([path_hash, value_hash, exact]: Label): LabelRow => ({ path_hash, value_hash, exact });
 
 /** Labels of a row that the same batch has inserted before; none where that row was there already. */
-export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
+export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
   const written = JSON.stringify(metadata);
   return ofMetadata[kind].add({ deployment, id, written }, labelsOf(metadata).map(toRow));
 }
 
 /** Makes these the labels of a row whose metadata the same batch has written before. */
-export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): SqlStatement[] {
+export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
   const labels = JSON.stringify(labelsOf(metadata));
   return [
     ofMetadata[kind].trim({ deployment, id, written: JSON.stringify(metadata), labels }),
@@ -157,7 +157,7 @@ export function valueLabels(
   thread_id: string,
   head: string,
   scalars: JsonObject | null,
-): SqlStatement[] {
+): Statement[] {
   const labels = stateLabels(scalars);
   if (labels.length === 0) return [];
   const args = { deployment, id: thread_id, written: head };
@@ -175,7 +175,7 @@ const isNarrowing = (value: Json): boolean =>
   typeof value === "string" ? value.length <= STATE_STRING : typeof value !== "object" || value === null;
 
 /** Deletes all labels of a thread that the same batch has deleted before, those of its state too. */
-export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => SqlStatement = shape((p) =>
+export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => Statement = shape((p) =>
   raw(sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
     and row_id = ${p.thread_id} and not exists (select 1 from threads t
       where t.deployment = ${p.deployment} and t.thread_id = ${p.thread_id})`),

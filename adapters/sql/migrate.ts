@@ -1,28 +1,27 @@
 /** Brings a database to the schema of this code, step by step, and refuses what it cannot understand. */
 import { sql } from "kysely";
 import { ConfigError } from "../../lib/errors.ts";
-import { bytesType, isDamage, raw, tableNames } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { defining, isDamage, raw, tableNames } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
 import { schemaSteps } from "./schema.ts";
-import { shape, statement } from "./statement.ts";
+import { type Pipe, plain, type Statement, shape, statement } from "./statement.ts";
 
 const record = shape<{ version: number }>((p) =>
   raw(sql`insert into greenroom_schema (version) values (${p.version})`),
 );
 
 /** See `Storage.migrate`. */
-export async function migrate(driver: SqlDriver): Promise<void> {
-  if (driver.dialect !== "sqlite") throw new ConfigError([`storage: the ${driver.dialect} dialect is not supported`]);
-  const steps = schemaSteps(bytesType);
+export async function migrate(driver: Pipe): Promise<void> {
+  const steps = schemaSteps;
   const before = await currentVersion(driver);
   for (let version = before; version < steps.length; version++) {
     const step = steps[version] as (typeof steps)[number];
     try {
       await driver.batch([
-        text("create table if not exists greenroom_schema (version integer not null primary key)"),
+        plain("create table if not exists greenroom_schema (version integer not null primary key)"),
         // The primary key refuses the step, and with it the batch, when another process has taken it.
         record({ version: version + 1 }),
-        ...step.statements.map(text),
+        ...step.statements.map((statement) => plain(defining(statement, driver.dialect))),
       ]);
     } catch (error) {
       if ((await currentVersion(driver)) <= version) throw error;
@@ -32,8 +31,8 @@ export async function migrate(driver: SqlDriver): Promise<void> {
   if (before < steps.length) await currentVersion(driver);
 }
 
-async function currentVersion(driver: SqlDriver): Promise<number> {
-  const steps = schemaSteps(bytesType);
+async function currentVersion(driver: Pipe): Promise<number> {
+  const steps = schemaSteps;
   const names = new Set((await look(driver, statement(raw(tableNames)))).map((row) => String(row.name)));
   if (!names.has("greenroom_schema")) {
     const taken = steps.flatMap((step) => step.tables).filter((name) => names.has(name));
@@ -42,7 +41,7 @@ async function currentVersion(driver: SqlDriver): Promise<number> {
       `storage: the database has tables named ${taken.join(", ")} that Greenroom did not make; give it a database of its own`,
     ]);
   }
-  const rows = await look(driver, text("select coalesce(max(version), 0) as version from greenroom_schema"));
+  const rows = await look(driver, plain("select coalesce(max(version), 0) as version from greenroom_schema"));
   const version = Number(rows[0]?.version);
   if (version > steps.length) {
     throw new ConfigError([
@@ -61,7 +60,7 @@ async function currentVersion(driver: SqlDriver): Promise<number> {
   return version;
 }
 
-async function look(driver: SqlDriver, read: SqlStatement): Promise<SqlRow[]> {
+async function look(driver: Pipe, read: Statement): Promise<SqlRow[]> {
   try {
     return await driver.read(read);
   } catch (error) {
@@ -70,8 +69,4 @@ async function look(driver: SqlDriver, read: SqlStatement): Promise<SqlRow[]> {
       `storage: the database cannot be read (${(error as Error).message}); it is damaged or not a database`,
     ]);
   }
-}
-
-function text(sqlText: string): SqlStatement {
-  return { sql: sqlText, args: [] };
 }

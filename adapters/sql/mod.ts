@@ -1,35 +1,38 @@
 /** Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all. */
 import { sql } from "kysely";
-import { ServiceError } from "../../lib/errors.ts";
+import { ServiceError, storageLost } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";
 import { deliveryVerbs } from "./deliveries.ts";
-import { isFull, raw } from "./dialect.ts";
-import type { SqlDriver } from "./driver.ts";
+import { isFull, isUnstorable, raw } from "./dialect.ts";
+import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
 import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
 import { runVerbs } from "./runs/mod.ts";
-import { shape } from "./statement.ts";
+import { type Pipe, shape } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
 import { threadVerbs } from "./threads.ts";
 import { usageVerbs } from "./usage.ts";
 
-export type { Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+export type { SignalKind, SignalListener, Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
+export { DatabaseUnavailable } from "./driver.ts";
 export type { Tables } from "./schema.ts";
 
 /** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
 export function sqlStorage(driver: SqlDriver): Storage {
-  const pipe = tellingFull(driver);
+  const pipe = pipeOf(driver);
   return {
     alone: driver.alone ?? false,
+    ...(driver.signals && { signals: driver.signals }),
+    ...(driver.now && { now: () => (driver.now as () => Promise<number>)() }),
     migrate: () => migrate(pipe),
     becomeWorker: adoption(pipe),
     async probe(now) {
-      await pipe.batch([putProbe({ now })]);
+      await pipe.batch([putProbe({ now })], []);
     },
     ...assistantVerbs(pipe),
     ...threadVerbs(pipe),
@@ -68,7 +71,7 @@ const requeueRunning = shape<{ now: number }>((p) =>
 );
 
 /** See `Storage.becomeWorker`. */
-function adoption(driver: SqlDriver): Storage["becomeWorker"] {
+function adoption(driver: Pipe): Storage["becomeWorker"] {
   let adopted: Promise<void> | undefined;
   return async (now) => {
     if (!driver.exclusive) return true;
@@ -89,18 +92,26 @@ function adoption(driver: SqlDriver): Storage["becomeWorker"] {
   };
 }
 
-/** The driver with the one error that callers can act on. */
-function tellingFull(driver: SqlDriver): SqlDriver {
+/** The driver for statements of any database, with the errors that callers can act on. */
+function pipeOf(driver: SqlDriver): Pipe {
+  const { dialect } = driver;
   const tell = (error: unknown): never => {
-    if (!isFull(error)) throw error;
-    throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
+    if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
+    if (isUnstorable(error))
+      throw new ServiceError("invalid", "This database holds no text with U+0000", { cause: error });
+    if (error instanceof DatabaseUnavailable) throw storageLost({ unknown: error.unknown, cause: error });
+    throw error;
   };
   return {
-    dialect: driver.dialect,
-    batch: (statements) => driver.batch(statements).catch(tell),
-    read: (statement) => driver.read(statement).catch(tell),
+    dialect,
+    batch: (statements, touched) =>
+      driver
+        .batch(
+          statements.map((statement) => statement.for(dialect)),
+          touched,
+        )
+        .catch(tell),
+    read: (statement) => driver.read(statement.for(dialect)).catch(tell),
     ...(driver.exclusive && { exclusive: () => (driver.exclusive as () => Promise<boolean>)() }),
-    ...(driver.signals && { signals: driver.signals }),
-    close: () => driver.close(),
   };
 }

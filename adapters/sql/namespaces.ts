@@ -3,8 +3,8 @@ import { type RawBuilder, sql } from "kysely";
 import type { ItemStorage, NamespaceQuery } from "../../lib/item-storage.ts";
 import type { Scope } from "../../lib/storage.ts";
 import { db, raw } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
-import { statement } from "./statement.ts";
+import type { SqlRow } from "./driver.ts";
+import { type Pipe, type Statement, statement } from "./statement.ts";
 
 /** Rows read at a time. */
 const STEP = 500;
@@ -24,7 +24,7 @@ export function alive(now: number): RawBuilder<boolean> {
 
 /** `visible` decides on rows where the scope has a filter; without one nothing of an item but its path is read. */
 export function namespaceLister(
-  driver: SqlDriver,
+  driver: Pipe,
   visible: (scope: Scope, row: SqlRow) => boolean,
 ): ItemStorage["listNamespaces"] {
   return async (scope, query, now) => {
@@ -70,7 +70,7 @@ function fits(namespace: readonly string[], { prefix, suffix }: NamespaceQuery):
 type Position = { readonly path: string; readonly key: string };
 
 /** Goes from path to path, however many items each holds. */
-function pathsFrom({ deployment }: Scope, from: Position, start: string, now: number): SqlStatement {
+function pathsFrom({ deployment }: Scope, from: Position, start: string, now: number): Statement {
   const within = start === "" ? sql`` : sql`and i.path < ${past(start)}`;
   const first = (after: RawBuilder<unknown>): RawBuilder<unknown> => sql`(select i.path from store_items i
     where i.deployment = ${deployment} and i.path ${after} ${within} and (i.expires_at is null or i.expires_at > ${now})
@@ -82,7 +82,7 @@ function pathsFrom({ deployment }: Scope, from: Position, start: string, now: nu
 }
 
 /** Keys are not empty: an empty one stands before all of its path. */
-function rowsFrom({ deployment }: Scope, from: Position, start: string, now: number): SqlStatement {
+function rowsFrom({ deployment }: Scope, from: Position, start: string, now: number): Statement {
   let select = db
     .selectFrom("store_items")
     .selectAll()

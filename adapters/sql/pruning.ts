@@ -1,15 +1,16 @@
 /** Threads of which nothing, or the newest state alone, is kept. */
 import { type RawBuilder, sql } from "kysely";
 import type { PruneStrategy, Storage } from "../../lib/storage.ts";
-import { each, raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { each, holds, later, membersOf, parentsIn, raw, settled } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
 import { andPermitted, type Bound, scoped } from "./filter.ts";
+import { ofThread, type Pipe, type Statement } from "./statement.ts";
 import { busy } from "./threads.ts";
 
 /** `thread_ids` is a JSON list. */
 type Named = { deployment: string; thread_ids: string; now: number };
 
-const lastChange = sql<number>`max(updated_at, state_updated_at)`;
+const lastChange = later(sql`updated_at`, sql`state_updated_at`);
 
 /** True for a thread whose time is over and that has something to lose by it. Written as its index is. */
 const isOver = (p: { now: number }): RawBuilder<unknown> => sql`ttl_ms is not null
@@ -20,15 +21,15 @@ const isOver = (p: { now: number }): RawBuilder<unknown> => sql`ttl_ms is not nu
 type Condition = (p: Named) => RawBuilder<unknown>;
 
 const chosen = (condition: Condition, p: Named, bound: Bound): RawBuilder<unknown> =>
-  sql`json_each(${p.thread_ids}) named cross join threads where threads.deployment = ${settled(p.deployment)}
+  sql`${each(p.thread_ids)} named cross join threads where threads.deployment = ${settled(p.deployment)}
     and threads.thread_id = named.value and hidden = 0 and not ${busy} and ${condition(p)}
     ${andPermitted(sql`threads.metadata`, bound)}`;
 
-type Statement = ReturnType<typeof scoped<Named>>;
+type Step = ReturnType<typeof scoped<Named>>;
 
 /** Statements that prune; the rows of the last one but `after` are the threads that were. */
 interface Pruning {
-  readonly statements: readonly Statement[];
+  readonly statements: readonly Step[];
   readonly after: number;
 }
 
@@ -79,19 +80,19 @@ const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => 
       union all
       select c.thread_id, c.ns, c.checkpoint_id from newest cross join checkpoints c cross join heads
       where ${of("c", "newest")} and c.seq = newest.seq and heads.thread_id = c.thread_id
-        and (c.seq > heads.seq or instr(c.ns, ':') = 0
-          or exists (select 1 from json_each(c.metadata, '$.parents') where value = heads.head))),
+        and (c.seq > heads.seq or not ${holds(sql`c.ns`, ":")}
+          or heads.head in ${parentsIn(sql`c.metadata`)})),
     walk (thread_id, ns, checkpoint_id, channel, version, depth, written) as (
       select c.thread_id, c.ns, c.checkpoint_id, held.key, held.value, 0, 0
-      from kept cross join checkpoints c cross join json_each(c.versions) held
+      from kept cross join checkpoints c cross join ${membersOf(sql`c.versions`)} held
       where ${of("c", "kept")} and c.ns = kept.ns and c.checkpoint_id = kept.checkpoint_id
         and substr(held.key, 1, 7) <> 'branch:' and held.key <> '__start__'
         and not ${isWhole("c", sql`held.key`, sql`held.value`)}
       union all
       select p.thread_id, p.ns, p.checkpoint_id, walk.channel, held.value, walk.depth + 1,
-        coalesce(held.value, '') <> coalesce(walk.version, '')
+        case when coalesce(held.value, '') <> coalesce(walk.version, '') then 1 else 0 end
       from walk cross join checkpoints c cross join checkpoints p
-        left join json_each(p.versions) held on held.key = walk.channel
+        left join ${membersOf(sql`p.versions`)} held on held.key = walk.channel
       where ${of("c", "walk")} and c.ns = walk.ns and c.checkpoint_id = walk.checkpoint_id
         and ${of("p", "walk")} and p.ns = walk.ns and p.checkpoint_id = c.parent_id and p.seq < c.seq
         and not ${isWhole("walk", sql`walk.channel`, sql`walk.version`)}
@@ -129,7 +130,7 @@ const keeping = (condition: Condition): Pruning => {
       ),
       scoped<Named>((p, bound) =>
         raw(sql`with recursive needed (thread_id, ns, channel, version) as (
-            select c.thread_id, c.ns, held.key, held.value from checkpoints c cross join json_each(c.versions) held
+            select c.thread_id, c.ns, held.key, held.value from checkpoints c cross join ${membersOf(sql`c.versions`)} held
             where c.deployment = ${settled(p.deployment)}
               and c.thread_id in (select threads.thread_id from ${pruned(p, bound)})
             union
@@ -170,20 +171,28 @@ const overdue = scoped<{ deployment: string; now: number; limit: number }>((p, b
     order by (${lastChange} + ttl_ms) limit ${settled(p.limit)}`),
 );
 
+/** So many locks at the most; a batch that touches more threads waits for everything. */
+const TOUCHED = 100;
+const touchedOf = (deployment: string, thread_ids: readonly string[]): string[] | undefined =>
+  thread_ids.length > TOUCHED ? undefined : thread_ids.map((thread_id) => ofThread(deployment, thread_id));
+
 /** The verbs that prune threads. */
-export function pruningVerbs(driver: SqlDriver): Pick<Storage, "pruneThreads" | "expireThreads"> {
+export function pruningVerbs(driver: Pipe): Pick<Storage, "pruneThreads" | "expireThreads"> {
   return {
     async pruneThreads({ deployment, filter }, thread_ids, strategy, now) {
       if (thread_ids.length === 0) return [];
       const { statements, after } = named[strategy];
       const args = { deployment, thread_ids: JSON.stringify([...new Set(thread_ids)]), now };
-      const results = await driver.batch(statements.map((statement) => statement(args, filter)));
+      const results = await driver.batch(
+        statements.map((statement) => statement(args, filter)),
+        touchedOf(deployment, thread_ids),
+      );
       return idsOf(results[results.length - 1 - after]);
     },
 
     async expireThreads({ deployment, filter }, now, limit) {
       const found = await driver.read(overdue({ deployment, now, limit }, filter));
-      const batch: SqlStatement[] = [];
+      const batch: Statement[] = [];
       const answers: number[] = [];
       for (const strategy of ["delete", "keep_latest"] as const) {
         const thread_ids = idsOf(found.filter((row) => row.ttl_strategy === strategy));
@@ -194,7 +203,7 @@ export function pruningVerbs(driver: SqlDriver): Pick<Storage, "pruneThreads" | 
         answers.push(batch.length - 1 - after);
       }
       if (batch.length === 0) return [];
-      const results = await driver.batch(batch);
+      const results = await driver.batch(batch, touchedOf(deployment, idsOf(found)));
       return answers.flatMap((at) => idsOf(results[at]));
     },
   };

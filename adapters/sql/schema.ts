@@ -454,39 +454,38 @@ export interface SchemaStep {
 const inThread = "foreign key (deployment, thread_id) references threads (deployment, thread_id) on delete cascade";
 const onePayload = "check ((data is null) <> (bytes is null))";
 
-/** All steps in order; `bytes` is the database's type for bytes. */
-export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
-  return [
-    {
-      tables: [
-        "assistants",
-        "assistant_versions",
-        "threads",
-        "runs",
-        "run_frames",
-        "idempotency_keys",
-        "probes",
-        "checkpoints",
-        "checkpoint_writes",
-        "channel_values",
-        "labels",
-      ],
-      statements: [
-        `create table assistants (
+/** All steps in order, as they are written for SQLite. */
+export const schemaSteps: readonly SchemaStep[] = [
+  {
+    tables: [
+      "assistants",
+      "assistant_versions",
+      "threads",
+      "runs",
+      "run_frames",
+      "idempotency_keys",
+      "probes",
+      "checkpoints",
+      "checkpoint_writes",
+      "channel_values",
+      "labels",
+    ],
+    statements: [
+      `create table assistants (
           deployment text not null, assistant_id text not null, graph_id text not null, name text not null,
           description text, config text not null, context text not null, metadata text not null,
           version bigint not null, created_at bigint not null, updated_at bigint not null, revision bigint not null,
           primary key (deployment, assistant_id)
         )`,
-        "create index assistants_created on assistants (deployment, created_at)",
-        `create table assistant_versions (
+      "create index assistants_created on assistants (deployment, created_at)",
+      `create table assistant_versions (
           deployment text not null, assistant_id text not null, version bigint not null, graph_id text not null,
           name text not null, description text, config text not null, context text not null, metadata text not null,
           created_at bigint not null,
           primary key (deployment, assistant_id, version),
           foreign key (deployment, assistant_id) references assistants (deployment, assistant_id) on delete cascade
         )`,
-        `create table threads (
+      `create table threads (
           deployment text not null, thread_id text not null,
           created_at bigint not null, updated_at bigint not null, state_updated_at bigint not null,
           metadata text not null, config text not null, graph_id text,
@@ -497,10 +496,10 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           primary key (deployment, thread_id),
           check ((slot_token is null) = (slot_until is null))
         )`,
-        "create index threads_created on threads (deployment, created_at) where hidden = 0",
-        "create index threads_updated on threads (deployment, updated_at) where hidden = 0",
-        "create index threads_left on threads (deployment, hidden) where last_run is null and run_count > 0",
-        `create table runs (
+      "create index threads_created on threads (deployment, created_at) where hidden = 0",
+      "create index threads_updated on threads (deployment, updated_at) where hidden = 0",
+      "create index threads_left on threads (deployment, hidden) where last_run is null and run_count > 0",
+      `create table runs (
           run_id text not null primary key, deployment text not null, thread_id text not null, seq bigint not null,
           assistant_id text not null, graph_id text not null,
           status text not null check (status in ('pending', 'running', 'success', 'error', 'timeout', 'interrupted')),
@@ -522,115 +521,115 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           check ((lease_until is null) = (status <> 'running')),
           ${inThread}
         )`,
-        "create unique index runs_order on runs (deployment, thread_id, seq)",
-        "create unique index runs_running on runs (deployment, thread_id) where status = 'running'",
-        "create index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",
-        "create index runs_begun on runs (deployment, thread_id, seq) where status = 'pending' and saved = 1",
-        "create index runs_pending on runs (deployment, due_at, seq) where status = 'pending'",
-        `create index runs_temporary on runs (deployment, ended_at)
+      "create unique index runs_order on runs (deployment, thread_id, seq)",
+      "create unique index runs_running on runs (deployment, thread_id) where status = 'running'",
+      "create index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",
+      "create index runs_begun on runs (deployment, thread_id, seq) where status = 'pending' and saved = 1",
+      "create index runs_pending on runs (deployment, due_at, seq) where status = 'pending'",
+      `create index runs_temporary on runs (deployment, ended_at)
           where temporary = 1 and framed = 0 and keyed = 0 and ended_at is not null`,
-        "create index runs_framed on runs (deployment, ended_at) where framed = 1 and ended_at is not null",
-        `create table run_frames (
+      "create index runs_framed on runs (deployment, ended_at) where framed = 1 and ended_at is not null",
+      `create table run_frames (
           run_id text not null, first_id bigint not null, last_id bigint not null, size bigint not null,
           frames text not null,
           primary key (run_id, first_id),
           check (last_id >= first_id),
           foreign key (run_id) references runs (run_id) on delete cascade
         )`,
-        `create table idempotency_keys (
+      `create table idempotency_keys (
           deployment text not null, route text not null, key text not null, body_hash text not null,
           run_id text not null, created_at bigint not null,
           primary key (deployment, route, key)
         )`,
-        "create index keys_created on idempotency_keys (deployment, created_at)",
-        "create table probes (name text not null primary key, at bigint not null)",
-        `create table checkpoints (
+      "create index keys_created on idempotency_keys (deployment, created_at)",
+      "create table probes (name text not null primary key, at bigint not null)",
+      `create table checkpoints (
           deployment text not null, thread_id text not null, ns text not null, checkpoint_id text not null,
-          seq bigint not null, run_id text, parent_id text, type text not null, data text, bytes ${bytes},
+          seq bigint not null, run_id text, parent_id text, type text not null, data text, bytes blob,
           metadata text not null, versions text not null, created_at bigint not null,
           primary key (deployment, thread_id, ns, checkpoint_id),
           ${onePayload},
           ${inThread}
         )`,
-        "create unique index checkpoints_order on checkpoints (deployment, thread_id, seq)",
-        `create table checkpoint_writes (
+      "create unique index checkpoints_order on checkpoints (deployment, thread_id, seq)",
+      `create table checkpoint_writes (
           deployment text not null, thread_id text not null, ns text not null, checkpoint_id text not null,
           task_id text not null, idx integer not null, run_id text not null, run_seq bigint not null,
-          channel text not null, type text not null, data text, bytes ${bytes},
+          channel text not null, type text not null, data text, bytes blob,
           primary key (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id),
           ${onePayload},
           ${inThread}
         )`,
-        `create table channel_values (
+      `create table channel_values (
           deployment text not null, thread_id text not null, ns text not null, channel text not null,
-          version text not null, run_id text, type text not null, data text, bytes ${bytes}, extends_version text,
+          version text not null, run_id text, type text not null, data text, bytes blob, extends_version text,
           primary key (deployment, thread_id, ns, channel, version),
           ${onePayload},
           ${inThread}
         )`,
-        `create table labels (
+      `create table labels (
           deployment text not null, kind text not null check (kind in ('assistant', 'thread')), row_id text not null,
           path_hash bigint not null, value_hash bigint not null,
           primary key (deployment, kind, row_id, path_hash, value_hash)
         ) without rowid`,
-        "create index labels_value on labels (deployment, kind, path_hash, value_hash, row_id)",
-      ],
-    },
-    {
-      tables: [
-        "traces",
-        "usage_hourly",
-        "usage_seals",
-        "feedback_tokens",
-        "feedback",
-        "webhook_deliveries",
-        "delivery_attempts",
-        "organizations",
-        "workspaces",
-        "projects",
-        "deployments",
-        "users",
-        "memberships",
-        "api_keys",
-      ],
-      statements: [
-        "alter table runs add column user_id text",
-        "alter table runs add column api_key text",
-        "alter table runs add column feedback text",
-        "alter table runs add column webhook text",
-        "alter table runs add column webhook_host text",
-        "alter table runs add column webhook_depth integer not null default 0",
-        `create table traces (
+      "create index labels_value on labels (deployment, kind, path_hash, value_hash, row_id)",
+    ],
+  },
+  {
+    tables: [
+      "traces",
+      "usage_hourly",
+      "usage_seals",
+      "feedback_tokens",
+      "feedback",
+      "webhook_deliveries",
+      "delivery_attempts",
+      "organizations",
+      "workspaces",
+      "projects",
+      "deployments",
+      "users",
+      "memberships",
+      "api_keys",
+    ],
+    statements: [
+      "alter table runs add column user_id text",
+      "alter table runs add column api_key text",
+      "alter table runs add column feedback text",
+      "alter table runs add column webhook text",
+      "alter table runs add column webhook_host text",
+      "alter table runs add column webhook_depth integer not null default 0",
+      `create table traces (
           trace_id text not null primary key, deployment text not null, thread_id text, workspace_id text not null,
           project_id text not null, user_id text, api_key text, started_at bigint not null,
           counted integer not null check (counted in (0, 1)),
           tokens_in bigint not null default 0, tokens_out bigint not null default 0, cost_usd double precision not null default 0
         )`,
-        "create index traces_billed on traces (workspace_id, started_at) where counted = 1",
-        "create index traces_started on traces (started_at) where counted = 1",
-        `create table usage_hourly (
+      "create index traces_billed on traces (workspace_id, started_at) where counted = 1",
+      "create index traces_started on traces (started_at) where counted = 1",
+      `create table usage_hourly (
           workspace_id text not null, hour bigint not null, project_id text not null, user_id text not null,
           api_key text not null, traces bigint not null check (traces > 0),
           primary key (workspace_id, hour, project_id, user_id, api_key)
         ) without rowid`,
-        "create table usage_seals (name text not null primary key, sealed_before bigint not null)",
-        `create table feedback_tokens (
+      "create table usage_seals (name text not null primary key, sealed_before bigint not null)",
+      `create table feedback_tokens (
           token_id text not null primary key, deployment text not null, run_id text not null, workspace_id text not null,
           project_id text not null, feedback_key text not null, config text, life_ms bigint, expires_at bigint,
           created_at bigint not null, submissions integer not null default 0,
           check (expires_at is not null or life_ms is not null)
         )`,
-        "create index feedback_tokens_run on feedback_tokens (run_id, created_at, token_id)",
-        "create index feedback_tokens_expiry on feedback_tokens (deployment, expires_at)",
-        `create table feedback (
+      "create index feedback_tokens_run on feedback_tokens (run_id, created_at, token_id)",
+      "create index feedback_tokens_expiry on feedback_tokens (deployment, expires_at)",
+      `create table feedback (
           id text not null primary key, run_id text, workspace_id text not null, project_id text not null, thread_id text,
           key text not null, score text, value text, comment text, correction text, source text not null,
           source_metadata text, user_id text, run_started_at bigint, created_at bigint not null,
           modified_at bigint not null, extra text
         )`,
-        "create index feedback_created on feedback (workspace_id, created_at, id)",
-        "create index feedback_run on feedback (run_id, created_at, id)",
-        `create table webhook_deliveries (
+      "create index feedback_created on feedback (workspace_id, created_at, id)",
+      "create index feedback_run on feedback (run_id, created_at, id)",
+      `create table webhook_deliveries (
           delivery_id text not null primary key, deployment text not null, url text not null, host text not null,
           depth integer not null, state text not null check (state in ('pending', 'delivered', 'failed')),
           attempts integer not null, series integer not null, due_at bigint not null, claim_token text, claimed_until bigint,
@@ -641,82 +640,82 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           check ((claim_token is null) = (claimed_until is null)),
           check (claim_token is null or state = 'pending')
         )`,
-        "create index deliveries_due on webhook_deliveries (deployment, due_at) where state = 'pending'",
-        `create index deliveries_host on webhook_deliveries (deployment, host, due_at, delivery_id)
+      "create index deliveries_due on webhook_deliveries (deployment, due_at) where state = 'pending'",
+      `create index deliveries_host on webhook_deliveries (deployment, host, due_at, delivery_id)
           where state = 'pending'`,
-        "create index deliveries_claimed on webhook_deliveries (deployment, host) where claim_token is not null",
-        "create index deliveries_created on webhook_deliveries (deployment, created_at)",
-        `create table delivery_attempts (
+      "create index deliveries_claimed on webhook_deliveries (deployment, host) where claim_token is not null",
+      "create index deliveries_created on webhook_deliveries (deployment, created_at)",
+      `create table delivery_attempts (
           delivery_id text not null, number integer not null, at bigint not null, status integer, error text,
           duration_ms bigint not null, address text,
           primary key (delivery_id, number),
           foreign key (delivery_id) references webhook_deliveries (delivery_id) on delete cascade
         )`,
-        "create table organizations (id text not null primary key, name text not null unique, created_at bigint not null)",
-        `create table workspaces (
+      "create table organizations (id text not null primary key, name text not null unique, created_at bigint not null)",
+      `create table workspaces (
           id text not null primary key, organization_id text not null references organizations (id), name text not null,
           created_at bigint not null, deleted_at bigint
         )`,
-        "create unique index workspaces_name on workspaces (organization_id, name) where deleted_at is null",
-        `create table projects (
+      "create unique index workspaces_name on workspaces (organization_id, name) where deleted_at is null",
+      `create table projects (
           id text not null primary key, workspace_id text not null references workspaces (id), name text not null,
           created_at bigint not null, deleted_at bigint
         )`,
-        "create unique index projects_name on projects (workspace_id, name) where deleted_at is null",
-        `create table users (
+      "create unique index projects_name on projects (workspace_id, name) where deleted_at is null",
+      `create table users (
           id text not null primary key, email text, name text, created_at bigint not null, deleted_at bigint
         )`,
-        "create unique index users_email on users (email) where deleted_at is null and email is not null",
-        `create table deployments (
+      "create unique index users_email on users (email) where deleted_at is null and email is not null",
+      `create table deployments (
           name text not null primary key, project_id text not null references projects (id),
           owner_user_id text references users (id), shared integer not null check (shared in (0, 1))
         )`,
-        `create table memberships (
+      `create table memberships (
           subject_id text not null, scope_id text not null, permissions text not null,
           primary key (subject_id, scope_id)
         )`,
-        "create index memberships_scope on memberships (scope_id)",
-        `create table api_keys (
+      "create index memberships_scope on memberships (scope_id)",
+      `create table api_keys (
           id text not null primary key, organization_id text not null references organizations (id),
           user_id text references users (id), kind text not null check (kind in ('pt', 'sk')),
           key_hash text not null unique, short_key text not null, description text, created_at bigint not null,
           expires_at bigint, revoked_at bigint, last_used_at bigint,
           check ((kind = 'pt') = (user_id is not null))
         )`,
-        "create unique index api_keys_short on api_keys (organization_id, short_key)",
-      ],
-    },
-    {
-      tables: ["crons", "cron_firings", "store_items"],
-      statements: [
-        "alter table threads add column ttl_strategy text check (ttl_strategy in ('delete', 'keep_latest'))",
-        "alter table threads add column ttl_ms bigint check ((ttl_ms is null) = (ttl_strategy is null))",
-        "alter table threads add column pruned_at bigint",
-        `create index threads_expiry on threads (deployment, (max(updated_at, state_updated_at) + ttl_ms))
+      "create unique index api_keys_short on api_keys (organization_id, short_key)",
+    ],
+  },
+  {
+    tables: ["crons", "cron_firings", "store_items"],
+    statements: [
+      "alter table threads add column ttl_strategy text check (ttl_strategy in ('delete', 'keep_latest'))",
+      "alter table threads add column ttl_ms bigint check ((ttl_ms is null) = (ttl_strategy is null))",
+      "alter table threads add column pruned_at bigint",
+      `create index threads_expiry on threads (deployment, (max(updated_at, state_updated_at) + ttl_ms))
           where ttl_ms is not null
             and (ttl_strategy = 'delete' or pruned_at is null or pruned_at <= max(updated_at, state_updated_at))`,
-        "alter table runs add column auth_user text",
-        "alter table runs add column cron_id text",
-        "alter table users add column workspace_id text",
-        "alter table users add column identity text",
-        `create unique index users_identity on users (workspace_id, identity)
+      "alter table runs add column auth_user text",
+      "alter table runs add column cron_id text",
+      "alter table users add column workspace_id text",
+      "alter table users add column identity text",
+      `create unique index users_identity on users (workspace_id, identity)
           where identity is not null and deleted_at is null`,
-        `create table labels_of_four (
+      `create table labels_of_four (
           deployment text not null, kind text not null check (kind in ('assistant', 'thread', 'cron', 'values')),
           row_id text not null, path_hash bigint not null, value_hash bigint not null, exact text, created_at bigint not null,
           primary key (deployment, kind, row_id, path_hash, value_hash)
         ) without rowid`,
-        `insert into labels_of_four select l.deployment, kind, row_id, path_hash, value_hash, null,
+      `insert into labels_of_four select l.deployment, kind, row_id, path_hash, value_hash, null,
           coalesce(t.created_at, a.created_at, 0) from labels l
           left join threads t on kind = 'thread' and t.deployment = l.deployment and t.thread_id = row_id
           left join assistants a on kind = 'assistant' and a.deployment = l.deployment and a.assistant_id = row_id`,
-        // The states that are there may hold anything.
-        `insert into labels_of_four select deployment, 'values', thread_id, 0, 0, null, created_at from threads
+      // The states that are there may hold anything.
+      `insert into labels_of_four select deployment, 'values', thread_id, 0, 0, null, created_at from threads
           where hidden = 0 and head is not null`,
-        "drop table labels",
-        "alter table labels_of_four rename to labels",
-        "create index labels_value on labels (deployment, kind, path_hash, value_hash, exact, created_at, row_id)",
-        `create table crons (
+      "drop table labels",
+      "alter table labels_of_four rename to labels",
+      "create index labels_value on labels (deployment, kind, path_hash, value_hash, exact, created_at, row_id)",
+      `create table crons (
           deployment text not null, cron_id text not null, assistant_id text not null, thread_id text,
           on_run_completed text check (on_run_completed in ('delete', 'keep')), schedule text not null, timezone text,
           end_time bigint, enabled integer not null check (enabled in (0, 1)), next_run_date bigint,
@@ -727,29 +726,42 @@ export function schemaSteps(bytes: "blob" | "bytea"): readonly SchemaStep[] {
           foreign key (deployment, assistant_id) references assistants (deployment, assistant_id) on delete cascade,
           ${inThread}
         )`,
-        "create index crons_due on crons (deployment, next_run_date) where enabled = 1 and next_run_date is not null",
-        "create index crons_created on crons (deployment, created_at)",
-        "create index crons_thread on crons (deployment, thread_id) where thread_id is not null",
-        "create index crons_assistant on crons (deployment, assistant_id)",
-        "create index crons_failing on crons (deployment, failures) where enabled = 1 and failures > 0",
-        `create table cron_firings (
+      "create index crons_due on crons (deployment, next_run_date) where enabled = 1 and next_run_date is not null",
+      "create index crons_created on crons (deployment, created_at)",
+      "create index crons_thread on crons (deployment, thread_id) where thread_id is not null",
+      "create index crons_assistant on crons (deployment, assistant_id)",
+      "create index crons_failing on crons (deployment, failures) where enabled = 1 and failures > 0",
+      `create table cron_firings (
           deployment text not null, cron_id text not null, scheduled_at bigint not null, fired_at bigint not null,
           run_id text, skipped text,
           primary key (deployment, cron_id, scheduled_at),
           check ((run_id is null) = (skipped is not null)),
           foreign key (deployment, cron_id) references crons (deployment, cron_id) on delete cascade
         )`,
-        "create index cron_firings_fired on cron_firings (deployment, fired_at)",
-        // What is long comes last: what stands behind it can only be read through it.
-        `create table store_items (
+      "create index cron_firings_fired on cron_firings (deployment, fired_at)",
+      // What is long comes last: what stands behind it can only be read through it.
+      `create table store_items (
           deployment text not null, path text not null, key text not null,
           created_at bigint not null, updated_at bigint not null, ttl_ms bigint, expires_at bigint,
           value text not null, vectors text,
           primary key (deployment, path, key),
           check ((ttl_ms is null) = (expires_at is null))
         )`,
-        "create index store_items_expiry on store_items (deployment, expires_at) where expires_at is not null",
-      ],
-    },
-  ];
+      `create index runs_passing on runs (deployment, ended_at)
+        where temporary = 1 and framed = 1 and ended_at is not null`,
+      "create index store_items_expiry on store_items (deployment, expires_at) where expires_at is not null",
+    ],
+  },
+];
+
+/** The types of columns that do not hold text, by their names. */
+export function columnTypes(): ReadonlyMap<string, "bigint" | "double precision" | "bytea"> {
+  const found = schemaSteps
+    .flatMap(({ statements }) => statements)
+    .flatMap((statement) => [...statement.matchAll(/\b([a-z_]+) (text|bigint|integer|double precision|blob)\b/g)]);
+  const texts = new Set(found.filter(([, , type]) => type === "text").map(([, name]) => name));
+  const types = { bigint: "bigint", integer: "bigint", "double precision": "double precision", blob: "bytea" } as const;
+  // A name that is both needs arguments of other names.
+  const others = found.filter(([, name]) => !texts.has(name));
+  return new Map(others.map(([, name, type]) => [name as string, types[type as keyof typeof types]]));
 }

@@ -8,9 +8,9 @@ import { type Filter, permits } from "../../lib/filter.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, Sorted } from "../../lib/storage.ts";
 import { each, raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
-import { statement } from "./statement.ts";
+import { type Pipe, type Statement, statement } from "./statement.ts";
 
 /** What is searched for. */
 export interface Sought {
@@ -40,7 +40,7 @@ const COUNTED = 1000;
 
 /** One page of the rows, in order, and the number of all. */
 export async function findRows(
-  driver: SqlDriver,
+  driver: Pipe,
   sought: Sought,
   reading: Reading,
 ): Promise<{ readonly rows: readonly SqlRow[]; readonly total: number }> {
@@ -65,7 +65,7 @@ export async function findRows(
 }
 
 /** How many rows there are. */
-export async function countFound(driver: SqlDriver, sought: Sought): Promise<number> {
+export async function countFound(driver: Pipe, sought: Sought): Promise<number> {
   const plan = await planOf(driver, sought);
   if (plan.none) return 0;
   if (plan.decided) return plan.total ?? (await count(driver, plan));
@@ -88,7 +88,7 @@ interface Plan {
   readonly total: number | null;
 }
 
-async function planOf(driver: SqlDriver, sought: Sought): Promise<Plan> {
+async function planOf(driver: Pipe, sought: Sought): Promise<Plan> {
   const { metadata = {}, filter = [], kind } = sought;
   const asked = [metadata, ...filter.map(partOf)];
   const known = new Map(asked.flatMap(labelsOf).map((label) => [label.join(), label]));
@@ -116,7 +116,7 @@ async function planOf(driver: SqlDriver, sought: Sought): Promise<Plan> {
 function looks({ sought }: Plan, label: Label, i: number): RawBuilder<unknown>[] {
   const rows = sql`select 1 from labels l where ${isLabel(sought, label)}`;
   return [
-    sql`(select count(*) from (${rows} limit ${COUNTED})) as ${sql.ref(`n${i}`)}`,
+    sql`(select count(*) from (${rows} limit ${COUNTED}) as found) as ${sql.ref(`n${i}`)}`,
     sql`exists (${rows} and exact is null) as ${sql.ref(`old${i}`)}`,
   ];
 }
@@ -129,7 +129,7 @@ const isLabel = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder
     and l.value_hash = ${settled(value)}`;
 
 /** The rows with all labels that meet the other conditions too, or only their labels where nothing else is asked. */
-function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilder<unknown>): SqlStatement {
+function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilder<unknown>): Statement {
   const { sought, table, id, decided } = plan;
   const { deployment, kind, where } = sought;
   const [first, ...others] = plan.labels;
@@ -171,7 +171,7 @@ const followed = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilde
   sql`followed.deployment = ${settled(deployment)} and followed.kind = ${settled(kind)}
     and followed.path_hash = ${settled(path)} and followed.value_hash = ${settled(value)}`;
 
-const count = async (driver: SqlDriver, plan: Plan): Promise<number> =>
+const count = async (driver: Pipe, plan: Plan): Promise<number> =>
   Number((await driver.read(select(plan, null, sql``)))[0]?.total);
 
 /** By the time of creation the index of labels is in order already. */

@@ -5,11 +5,10 @@ import type { Scope, Storage, ThreadRow } from "../../lib/storage.ts";
 import { isMarked, marked, putState, unmark } from "./changing.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlStatement } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
-import { shape } from "./statement.ts";
+import { ofThread, type Pipe, type Statement, shape } from "./statement.ts";
 import { busy, toThread } from "./threads.ts";
 
 const visibleThread = scoped<ThreadKey>((p, bound) =>
@@ -19,7 +18,7 @@ const visibleThread = scoped<ThreadKey>((p, bound) =>
 
 /** The thread as a change must find it; null where it is not there for the scope. */
 async function look(
-  driver: SqlDriver,
+  driver: Pipe,
   { deployment, filter }: Scope,
   thread_id: string,
 ): Promise<{ readonly head: string | null; readonly revision: number; readonly busy: boolean } | null> {
@@ -43,7 +42,7 @@ const moveHead = scoped<ThreadKey & { head: string; seen_head: string | null; gr
 );
 
 const writeState =
-  (driver: SqlDriver): Storage["writeState"] =>
+  (driver: Pipe): Storage["writeState"] =>
   async (scope, thread_id, state, now) => {
     const { deployment, filter } = scope;
     const { head, seen_head, graph_id } = state;
@@ -52,7 +51,7 @@ const writeState =
       ...putState(deployment, thread_id, state),
     ];
     for (;;) {
-      const [moved] = await driver.batch(statements);
+      const [moved] = await driver.batch(statements, [ofThread(deployment, thread_id)]);
       if (moved?.[0]) return "written";
       const thread = await look(driver, scope, thread_id);
       if (!thread) return "not_found";
@@ -84,7 +83,7 @@ const annotate = scoped<Place & { metadata: string; seen: string }>((p, bound) =
 );
 
 const annotateCheckpoint =
-  (driver: SqlDriver): Storage["annotateCheckpoint"] =>
+  (driver: Pipe): Storage["annotateCheckpoint"] =>
   async ({ deployment, filter }, thread_id, { ns, checkpoint_id }, added) => {
     const place = { deployment, thread_id, ns, checkpoint_id };
     for (;;) {
@@ -92,14 +91,18 @@ const annotateCheckpoint =
       if (!row) return false;
       const seen = row.metadata as string;
       const metadata = JSON.stringify({ ...(JSON.parse(seen) as JsonObject), ...added });
-      const [changed] = await driver.batch([annotate({ ...place, metadata, seen }, filter)]);
+      const [changed] = await driver.batch(
+        [annotate({ ...place, metadata, seen }, filter)],
+        [ofThread(deployment, thread_id)],
+      );
       if (changed?.[0]) return true;
     }
   };
 
 // --------------------------------------------------------------------- copies
 
-type Copy = ThreadKey & { from: string };
+/** `of_source` and `of_copy`: how metadata names the one thread, and the other. */
+type Copy = ThreadKey & { from: string; of_source: string; of_copy: string };
 
 const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now: number }>((p, bound) =>
   raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
@@ -111,12 +114,14 @@ const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now:
     on conflict do nothing returning *`),
 );
 
+const memberOf = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
+
 /** Copies the rows of a table from one thread to the other, which is marked. */
 const copying = (
   table: string,
   columns: readonly string[],
   changed: (p: Copy) => Readonly<Record<string, RawBuilder<unknown>>> = () => ({}),
-): ((copy: Copy) => SqlStatement) =>
+): ((copy: Copy) => Statement) =>
   shape<Copy>((p) => {
     const own = changed(p);
     return raw(sql`insert into ${sql.table(table)} (deployment, thread_id, ${sql.join(columns.map((name) => sql.ref(name)))})
@@ -132,8 +137,7 @@ const copies = [
     "checkpoints",
     ["ns", "checkpoint_id", "seq", "run_id", "parent_id", ...payload, "metadata", "versions", "created_at"],
     (p) => ({
-      metadata: sql`case when json_extract(metadata, '$.thread_id') = ${settled(p.from)}
-        then json_replace(metadata, '$.thread_id', ${p.thread_id}) else metadata end`,
+      metadata: sql`replace(metadata, ${settled(p.of_source)}, ${settled(p.of_copy)})`,
     }),
   ),
   copying("checkpoint_writes", ["ns", "checkpoint_id", "task_id", "idx", "run_id", "run_seq", "channel", ...payload]),
@@ -148,10 +152,10 @@ const copyValueLabels = shape<Copy & { now: number }>((p) =>
 );
 
 const copyThread =
-  (driver: SqlDriver): Storage["copyThread"] =>
+  (driver: Pipe): Storage["copyThread"] =>
   async (scope, { from, seen_revision, thread_id, metadata }, now) => {
     const { deployment, filter } = scope;
-    const copy = { deployment, thread_id, from };
+    const copy = { deployment, thread_id, from, of_source: memberOf(from), of_copy: memberOf(thread_id) };
     const statements = [
       insertCopy({ ...copy, seen_revision, metadata: JSON.stringify(metadata), now }, filter),
       ...copies.map((rows) => rows(copy)),
@@ -159,7 +163,10 @@ const copyThread =
       unmark({ deployment, thread_id }),
     ];
     for (;;) {
-      const [inserted] = await driver.batch([...statements, ...addLabels("thread", deployment, thread_id, metadata)]);
+      const [inserted] = await driver.batch(
+        [...statements, ...addLabels("thread", deployment, thread_id, metadata)],
+        [ofThread(deployment, from), ofThread(deployment, thread_id)],
+      );
       if (inserted?.[0]) return { kind: "copied", thread: made(inserted[0]) };
       const source = await look(driver, scope, from);
       if (!source) return { kind: "not_found" };
@@ -175,12 +182,12 @@ const anyThread = shape<ThreadKey>((p) =>
   raw(sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`),
 );
 
-const isThere = async (driver: SqlDriver, key: ThreadKey): Promise<boolean> =>
+const isThere = async (driver: Pipe, key: ThreadKey): Promise<boolean> =>
   (await driver.read(anyThread(key))).length > 0;
 
 /** The verbs that change states without a run. */
 export function stateVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<Storage, "writeState" | "annotateCheckpoint" | "copyThread" | "pruneThreads" | "expireThreads"> {
   return {
     writeState: writeState(driver),

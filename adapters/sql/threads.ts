@@ -11,14 +11,14 @@ import type {
   ThreadTtl,
 } from "../../lib/storage.ts";
 import { MARKED, putState } from "./changing.ts";
-import { db, each, raw } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { db, each, holds, raw } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
 import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
 import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { shape } from "./statement.ts";
+import { ofThread, type Pipe, type Statement, shape } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
 export type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
@@ -83,7 +83,7 @@ const getThread = scoped<Key>((p, bound) =>
     where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`),
 );
 
-const updateMetadata = shape<Key & Ttl & { metadata: string; seen: number; now: number }>((p) =>
+const updateMetadata = shape<Key & Ttl & { metadata: string; seen_revision: number; now: number }>((p) =>
   db
     .updateTable("threads")
     .set({
@@ -95,7 +95,7 @@ const updateMetadata = shape<Key & Ttl & { metadata: string; seen: number; now: 
     })
     .where("deployment", "=", p.deployment)
     .where("thread_id", "=", p.thread_id)
-    .where("revision", "=", p.seen)
+    .where("revision", "=", p.seen_revision)
     .returningAll()
     .returning([running.as("running"), waiting.as("waiting")]),
 );
@@ -105,18 +105,18 @@ const deleteThread = scoped<Key>((p, bound) =>
     ${andPermitted(itsMetadata, bound)} returning thread_id`),
 );
 
-const dropItsTokens = either<Key, SqlStatement>((bound) =>
+const dropItsTokens = either<Key, Statement>((bound) =>
   dropTokens(
     (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id = ${p.thread_id}
       ${andOfPermitted("runs", bound(p))}`,
   ),
 );
 
-type Labelled = { deployment: string; path: number; value: number };
+type Labelled = { deployment: string; path_hash: number; value_hash: number };
 
 const labelled = (p: Labelled): RawBuilder<string> =>
   sql<string>`(select row_id from labels where deployment = ${p.deployment} and kind = 'thread'
-    and path_hash = ${p.path} and value_hash = ${p.value})`;
+    and path_hash = ${p.path_hash} and value_hash = ${p.value_hash})`;
 
 type Named = Labelled & { text: string; assistant_id: string };
 
@@ -124,19 +124,19 @@ type Named = Labelled & { text: string; assistant_id: string };
 const isGone = (p: Named): RawBuilder<unknown> =>
   sql`not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`;
 
-const dropLabelled = either<Named, SqlStatement>((bound) =>
+const dropLabelled = either<Named, Statement>((bound) =>
   dropTokens(
     (
       p,
     ) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in (select t.thread_id from threads t
-      where t.deployment = ${p.deployment} and t.thread_id in ${labelled(p)} and instr(t.metadata, ${p.text}) > 0
+      where t.deployment = ${p.deployment} and t.thread_id in ${labelled(p)} and ${holds(sql`t.metadata`, p.text)}
       and ${isGone(p)}${andPermitted(sql`t.metadata`, bound(p))})`,
   ),
 );
 
 const deleteLabelled = scoped<Named>((p, bound) =>
   raw(sql`delete from threads where deployment = ${p.deployment} and thread_id in ${labelled(p)}
-    and instr(metadata, ${p.text}) > 0 and ${isGone(p)}${andPermitted(itsMetadata, bound)}`),
+    and ${holds(sql`metadata`, p.text)} and ${isGone(p)}${andPermitted(itsMetadata, bound)}`),
 );
 
 const deleteLabelsLeft = shape<Labelled>((p) =>
@@ -150,21 +150,21 @@ const deleteLabelsLeft = shape<Labelled>((p) =>
 );
 
 /** In a batch that has deleted the assistant before: deletes its threads that the filter permits, by their `metadata.assistant_id`. */
-export function deleteThreadsOf(deployment: string, assistant_id: string, filter: Filter | undefined): SqlStatement[] {
-  const [[path, value]] = labelsOf({ assistant_id }) as readonly [Label];
+export function deleteThreadsOf(deployment: string, assistant_id: string, filter: Filter | undefined): Statement[] {
+  const [[path_hash, value_hash]] = labelsOf({ assistant_id }) as readonly [Label];
   // The label says where the value stands, the text of the stored JSON that it is this one and no other of the same hash.
   const text = JSON.stringify({ assistant_id }).slice(1, -1);
-  const labelled = { deployment, path, value, text, assistant_id };
+  const labelled = { deployment, path_hash, value_hash, text, assistant_id };
   return [
     dropLabelled(labelled, filter),
     deleteLabelled(labelled, filter),
-    deleteLabelsLeft({ deployment, path, value }),
+    deleteLabelsLeft({ deployment, path_hash, value_hash }),
   ];
 }
 
 /** The verbs on threads. */
 export function threadVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<Storage, "createThread" | "getThread" | "searchThreads" | "countThreads" | "updateThread" | "deleteThread"> {
   const get = async (scope: Scope, thread_id: string): Promise<ThreadRow | null> => {
     const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }, scope.filter));
@@ -188,8 +188,9 @@ export function threadVerbs(
       });
       const state = thread.state ? putState(deployment, thread_id, thread.state) : [];
       const labels = hidden ? [] : addLabels("thread", deployment, thread_id, metadata);
+      const touched = [ofThread(deployment, thread_id)];
       for (;;) {
-        const [inserted] = await driver.batch([insert, ...state, ...labels]);
+        const [inserted] = await driver.batch([insert, ...state, ...labels], touched);
         if (inserted?.[0]) return { kind: "created", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
         const there = await get({ deployment }, thread_id);
         // Null when it was deleted meanwhile.
@@ -218,21 +219,24 @@ export function threadVerbs(
         if (!seen) return null;
         const { metadata, ttl = seen.ttl } = next(seen);
         const text = JSON.stringify(metadata);
-        const [updated] = await driver.batch([
-          updateMetadata({ deployment, thread_id, metadata: text, ...ttlColumns(ttl), seen: seen.revision, now }),
-          ...replaceLabels("thread", deployment, thread_id, metadata),
-        ]);
+        const terms = { ...ttlColumns(ttl), seen_revision: seen.revision, now };
+        const [updated] = await driver.batch(
+          [
+            updateMetadata({ deployment, thread_id, metadata: text, ...terms }),
+            ...replaceLabels("thread", deployment, thread_id, metadata),
+          ],
+          [ofThread(deployment, thread_id)],
+        );
         if (updated?.[0]) return toThread(updated[0]);
       }
     },
 
     async deleteThread({ deployment, filter }, thread_id) {
       const key = { deployment, thread_id };
-      const [, deleted] = await driver.batch([
-        dropItsTokens(key, filter),
-        deleteThread(key, filter),
-        dropThreadLabels(key),
-      ]);
+      const [, deleted] = await driver.batch(
+        [dropItsTokens(key, filter), deleteThread(key, filter), dropThreadLabels(key)],
+        [ofThread(deployment, thread_id)],
+      );
       return deleted?.length === 1;
     },
   };

@@ -4,9 +4,9 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import type { PlatformStorage, TraceRow, UsageGroup, UsageQuery } from "../../lib/platform-storage.ts";
-import { db, each, raw, settled } from "./dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
-import { shape } from "./statement.ts";
+import { db, each, raw, rowsOf, settled } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
+import { type Pipe, type Statement, shape } from "./statement.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -53,28 +53,24 @@ const insertClaimed = shape<Claimed>((p) =>
  * Statements that leave the trace of the run which the same batch has claimed with this token, if that is its first attempt
  * and it has none yet. Without effect otherwise.
  */
-export function traceClaimed(of: Claimed): SqlStatement[] {
+export function traceClaimed(of: Claimed): Statement[] {
   return of.counted === 1 ? [addClaimed(of), insertClaimed(of)] : [insertClaimed(of)];
 }
 
 /** The columns of `traces`, in the order of a row in the JSON list that `addTraces` gives along. */
-const FIELDS = [
-  "trace_id",
-  "thread_id",
-  "workspace_id",
-  "project_id",
-  "user_id",
-  "api_key",
-  "started_at",
-  "counted",
-] as const;
+const FIELDS = {
+  trace_id: "text",
+  thread_id: "text",
+  workspace_id: "text",
+  project_id: "text",
+  user_id: "text",
+  api_key: "text",
+  started_at: "bigint",
+  counted: "bigint",
+} as const;
+const NAMES = Object.keys(FIELDS) as readonly (keyof typeof FIELDS)[];
 
-const given = (rows: string): RawBuilder<unknown> =>
-  sql`(select json_extract(value, '$[0]') as trace_id, json_extract(value, '$[1]') as thread_id,
-      json_extract(value, '$[2]') as workspace_id, json_extract(value, '$[3]') as project_id,
-      json_extract(value, '$[4]') as user_id, json_extract(value, '$[5]') as api_key,
-      json_extract(value, '$[6]') as started_at, json_extract(value, '$[7]') as counted
-    from json_each(${settled(rows)})) g`;
+const given = (rows: string): RawBuilder<unknown> => sql`${rowsOf(rows, FIELDS)} g`;
 
 const addGiven = shape<{ rows: string }>((p) =>
   raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
@@ -87,15 +83,15 @@ const addGiven = shape<{ rows: string }>((p) =>
 );
 
 const insertGiven = shape<{ rows: string }>((p) =>
-  raw(sql`insert into traces (deployment, ${sql.join(FIELDS.map((field) => sql.ref(field)))})
-    select '', ${sql.join(FIELDS.map((field) => sql.ref(`g.${field}`)))} from ${given(p.rows)}
+  raw(sql`insert into traces (deployment, ${sql.join(NAMES.map((field) => sql.ref(field)))})
+    select '', ${sql.join(NAMES.map((field) => sql.ref(`g.${field}`)))} from ${given(p.rows)}
     where true on conflict do nothing`),
 );
 
 type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_usd: number };
 
 /** Adds what an executor has reported to the run's trace, where `when` holds. Without effect when there is none. */
-export function traceReported<Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): (of: Of) => SqlStatement {
+export function traceReported<Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): (of: Of) => Statement {
   return shape<Of>((p) =>
     raw(sql`update traces set tokens_in = tokens_in + ${p.tokens_in}, tokens_out = tokens_out + ${p.tokens_out},
         cost_usd = cost_usd + ${p.cost_usd}
@@ -107,23 +103,23 @@ const addReported = traceReported<Reported>(() => sql`true`);
 
 // ------------------------------------------------------------------- sealing
 
-type Sealing = { seen: number; until: number };
+type Sealing = { sealed: number; until: number };
 
 const unsealed = shape<Record<never, never>>(() =>
   raw(sql`select ${sealedBefore} as sealed, (select min(t.started_at) from traces t
     where t.counted = 1 and t.started_at >= coalesce(${sealedBefore}, -8640000000000000)) as next`),
 );
 
-/** Nobody has sealed since `seen` was read: else another process sums the same hours. */
+/** Nobody has sealed since `sealed` was read: else another process sums the same hours. */
 const asSeen = (p: Sealing): RawBuilder<unknown> =>
-  sql`coalesce(${sealedBefore}, -8640000000000000) = ${settled(p.seen)}`;
+  sql`coalesce(${sealedBefore}, -8640000000000000) = ${settled(p.sealed)}`;
 
 // Without `on conflict`: two sums of one hour would have to fail, not add up.
 const sumHours = shape<Sealing>((p) =>
   raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select t.workspace_id, ${hourOf(sql`t.started_at`)}, t.project_id, coalesce(t.user_id, ''), coalesce(t.api_key, ''),
       count(*)
-    from traces t where t.counted = 1 and t.started_at >= ${settled(p.seen)} and t.started_at < ${settled(p.until)}
+    from traces t where t.counted = 1 and t.started_at >= ${settled(p.sealed)} and t.started_at < ${settled(p.until)}
       and ${asSeen(p)}
     group by 1, 2, 3, 4, 5`),
 );
@@ -150,11 +146,11 @@ const COLUMN = { workspace: "workspace_id", project: "project_id", user: "user_i
 
 // Each part is summed by itself: what is joined then is a handful of rows, and the sealed part costs what a sum over its table
 // costs.
-const countOf = (group: UsageGroup): ((args: Counted) => SqlStatement) =>
+const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
   shape<Counted>((p) => {
     const dimension = sql.ref(COLUMN[group]);
     const bucket = (moment: RawBuilder<unknown>): RawBuilder<unknown> =>
-      sql`(${moment} - (select cast(${p.origin} as integer))) / (select cast(${p.stride_ms} as integer))`;
+      sql`(${moment} - (select cast(${p.origin} as bigint))) / (select cast(${p.stride_ms} as bigint))`;
     // Where the sealed part ends: at the seal, but inside the full hours.
     const edge = sql`(select case when seal < ${p.hours_from} then ${p.hours_from}
       when seal > ${p.hours_to} then ${p.hours_to} else seal end
@@ -173,7 +169,7 @@ const countOf = (group: UsageGroup): ((args: Counted) => SqlStatement) =>
       group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`);
   });
 
-const count: Readonly<Record<UsageGroup, (args: Counted) => SqlStatement>> = {
+const count: Readonly<Record<UsageGroup, (args: Counted) => Statement>> = {
   workspace: countOf("workspace"),
   project: countOf("project"),
   user: countOf("user"),
@@ -202,7 +198,7 @@ const firstCounted = shape<Record<never, never>>(() =>
 
 /** The verbs on traces and on counting them. */
 export function usageVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<
   PlatformStorage,
   "getTrace" | "addTraces" | "addTraceUsage" | "getTraceUsage" | "countUsage" | "sealUsage" | "firstCounted"
@@ -218,17 +214,17 @@ export function usageVerbs(
       const known = new Map<string, TraceRow>();
       for (const trace of traces) if (!known.has(trace.trace_id)) known.set(trace.trace_id, trace);
       const rows = [...known.values()].map((trace) =>
-        FIELDS.map((field) => (field === "counted" ? Number(trace.counted) : trace[field])),
+        NAMES.map((field) => (field === "counted" ? Number(trace.counted) : trace[field])),
       );
-      const statements: SqlStatement[] = [];
+      const statements: Statement[] = [];
       for (let at = 0; at < rows.length; at += ROWS) {
         const part = { rows: JSON.stringify(rows.slice(at, at + ROWS)) };
         statements.push(addGiven(part), insertGiven(part));
       }
-      if (statements.length > 0) await driver.batch(statements);
+      if (statements.length > 0) await driver.batch(statements, []);
     },
     async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {
-      await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })]);
+      await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })], []);
     },
     async getTraceUsage(run_id) {
       const row = await read(run_id);
@@ -259,11 +255,11 @@ export function usageVerbs(
     async sealUsage(before) {
       const last = floor(before, HOUR);
       const [row] = await driver.read(unsealed({}));
-      const seen = row?.sealed == null ? NEVER : Number(row.sealed);
-      if (seen >= last) return false;
+      const sealed = row?.sealed == null ? NEVER : Number(row.sealed);
+      if (sealed >= last) return false;
       // The batch sums from the seal on, whatever was found: a trace may be written in between.
       const until = row?.next == null ? last : Math.min(last, floor(Number(row.next), HOUR) + DAY);
-      await driver.batch([sumHours({ seen, until }), moveSeal({ seen, until })]);
+      await driver.batch([sumHours({ sealed, until }), moveSeal({ sealed, until })]);
       return until < last;
     },
     async firstCounted() {

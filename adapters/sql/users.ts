@@ -2,8 +2,8 @@
 import { type RawBuilder, sql } from "kysely";
 import type { IdentityStore, UserRow } from "../../lib/identity.ts";
 import { db, each, raw } from "./dialect.ts";
-import type { SqlDriver, SqlRow } from "./driver.ts";
-import { shape } from "./statement.ts";
+import type { SqlRow } from "./driver.ts";
+import { type Pipe, shape } from "./statement.ts";
 
 type Id = { id: string };
 
@@ -72,7 +72,7 @@ const names = shape<{ workspaces: string; projects: string; users: string }>((p)
 type UserVerbs = Pick<IdentityStore, "createUser" | "deleteUser" | "getUser" | "ensureUser" | "listUsers" | "names">;
 
 /** The verbs on users. */
-export function userVerbs(driver: SqlDriver): UserVerbs {
+export function userVerbs(driver: Pipe): UserVerbs {
   return {
     async createUser(user) {
       const [made] = await driver.batch([insertUser({ ...user })]);

@@ -16,7 +16,16 @@ import {
 } from "../../lib/mod.ts";
 import { createHandler } from "../../server.ts";
 import { COMMANDS, runCommand } from "./commands.ts";
-import { type CommandOptions, isLibsql, readCommand, readConfig, readPlace, usage } from "./config.ts";
+import {
+  type CommandOptions,
+  isLibsql,
+  isPostgres,
+  readCommand,
+  readConfig,
+  readPlace,
+  shownDatabase,
+  usage,
+} from "./config.ts";
 import { loadGraphs } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
 import { textLine } from "./log.ts";
@@ -45,9 +54,18 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
   } catch (error) {
     // What the user can mend is named; of anything else the stack is wanted.
     const known = error instanceof ConfigError || error instanceof PortTaken;
-    console.error(`greenroom: ${known ? error.message : error instanceof Error ? error.stack : String(error)}`);
+    console.error(
+      `greenroom: ${known ? asAsked(error.message) : error instanceof Error ? error.stack : String(error)}`,
+    );
     process.exit(1);
   }
+}
+
+/** The settings by the names that they have here. */
+function asAsked(message: string): string {
+  return message
+    .replaceAll("postgres: direct_url:", "GREENROOM_DATABASE_DIRECT_URL:")
+    .replaceAll("postgres: url:", "--database:");
 }
 
 async function serve(options: CommandOptions): Promise<void> {
@@ -125,8 +143,7 @@ async function serve(options: CommandOptions): Promise<void> {
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
   }
   console.log(`Graphs: ${graphs.join(", ")} (${name})`);
-  // A URL may carry a token after the question mark.
-  console.log(`Database: ${isLibsql(options.database) ? options.database.replace(/\?.*$/s, "") : options.database}`);
+  console.log(`Database: ${shownDatabase(options.database)}`);
   console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/openapi.json`);
   if ((await service.metrics()).standby) {
@@ -185,6 +202,11 @@ async function openStorage(database: string): Promise<Storage> {
     });
     const authToken = process.env.GREENROOM_DATABASE_TOKEN;
     return libsql({ url: database, ...(authToken ? { authToken } : {}) });
+  }
+  if (isPostgres(database)) {
+    const { postgres } = await import("../postgres.ts");
+    const direct_url = process.env.GREENROOM_DATABASE_DIRECT_URL;
+    return postgres({ url: database, ...(direct_url ? { direct_url } : {}) });
   }
   const open = await sqlite();
   try {

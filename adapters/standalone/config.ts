@@ -28,7 +28,8 @@ export const usage = `greenroom: serve agents behind the assistants, threads and
   --host HOST      default 127.0.0.1; other than loopback addresses need API keys
   --port PORT      default 2024, or the next free one; 0 for any free one
   --database URL   a SQLite file, :memory:, or libSQL: file:PATH, libsql://HOST, https://HOST and so on, with the token in
-                   GREENROOM_DATABASE_TOKEN; default .greenroom/greenroom.db
+                   GREENROOM_DATABASE_TOKEN; or postgres://USER:PASSWORD@HOST/NAME, where a pooler is in front with
+                   GREENROOM_DATABASE_DIRECT_URL, the URL without it; default .greenroom/greenroom.db
   --public-base-url URL
                    what feedback links start with; default: where the server listens
   --workers N      runs executed at once; default 10
@@ -87,9 +88,9 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   const public_base_url = given("public-base-url")?.value;
   const database = given("database")?.value ?? DEFAULT_DATABASE;
   const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(database)?.[1];
-  if (scheme && !isLibsql(database)) {
+  if (scheme && !isLibsql(database) && !isPostgres(database)) {
     problems.push(
-      `${given("database")?.from}: ${scheme}: databases are not built yet; use a file path, :memory: or a libSQL URL`,
+      `${given("database")?.from}: no driver for ${scheme}: databases; use a file path, :memory:, a libSQL or a postgres: URL`,
     );
   }
   const config = given("config")?.value;
@@ -133,6 +134,20 @@ export function readPlace(
 /** True for what `@libsql/client` opens. */
 export function isLibsql(database: string): boolean {
   return /^(?:file|libsql|https?|wss?):/i.test(database);
+}
+
+/** True for what `pg` opens. */
+export function isPostgres(database: string): boolean {
+  return /^postgres(?:ql)?:/i.test(database);
+}
+
+/** A database as the log may name it. A URL may carry a password, and a token after the question mark. */
+export function shownDatabase(database: string): string {
+  if (isPostgres(database)) {
+    const { host, pathname } = new URL(database);
+    return `postgres://${host}${pathname}`;
+  }
+  return isLibsql(database) ? database.replace(/\?.*$/s, "") : database;
 }
 
 /** An export of a file. */

@@ -18,7 +18,7 @@ function second(path: string, metadata: readonly JsonObject[]): void {
   const database = new DatabaseSync(path);
   database.exec("create table greenroom_schema (version integer not null primary key)");
   database.exec("insert into greenroom_schema (version) values (1), (2)");
-  for (const step of schemaSteps("blob").slice(0, 2)) for (const statement of step.statements) database.exec(statement);
+  for (const step of schemaSteps.slice(0, 2)) for (const statement of step.statements) database.exec(statement);
   const thread = database.prepare(`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at,
       metadata, config, status, head, interrupts, hidden, revision, run_count)
     values ('default', ?, ?, 1, 1, ?, '{}', 'idle', ?, '{}', 0, 1, 0)`);

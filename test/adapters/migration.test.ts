@@ -20,7 +20,7 @@ const here = { deployment: "default" };
 function earlier(path: string, version: number): void {
   const database = new DatabaseSync(path);
   database.exec("create table greenroom_schema (version integer not null primary key)");
-  for (const [i, step] of schemaSteps("blob").slice(0, version).entries()) {
+  for (const [i, step] of schemaSteps.slice(0, version).entries()) {
     database.exec(`insert into greenroom_schema (version) values (${i + 1})`);
     for (const statement of step.statements) database.exec(statement);
   }

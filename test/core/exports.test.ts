@@ -39,7 +39,9 @@ describe("exports", () => {
     }
     assert.ok((await names("server.ts")).includes("createHandler"));
     assert.ok((await names("adapters/node-sqlite.ts")).includes("nodeSqlite"));
+    assert.ok((await names("adapters/postgres.ts")).includes("postgres"));
     assert.ok((await names("adapters/langgraph/mod.ts")).includes("langgraph"));
-    assert.ok((await names("test/suite/mod.ts")).includes("storageSuite"));
+    const testing = await names("test/suite/mod.ts");
+    for (const name of ["storageSuite", "testService", "catchWebhooks"]) assert.ok(testing.includes(name), name);
   });
 });

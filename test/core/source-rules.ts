@@ -108,11 +108,12 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^lib\/webhooks\//,
     may: /^lib\/webhooks\/|^lib\/(?:storage|platform-storage|ambient|errors|json|kwargs)\.ts$/,
   },
+  { files: /^lib\/(?:clock|signals)\.ts$/, may: /^lib\/(?:storage|ambient)\.ts$/ },
   { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^lib\/|^valibot$/ },
   { files: /^lib\//, may: /^lib\// },
   {
     files: /^adapters\/sql\//,
-    may: /^adapters\/sql\/|^lib\/(?:storage|platform-storage|cron-storage|item-storage|filter|identity|executor|ambient|errors|json)\.ts$|^kysely$|^node:(?:fs|path)$/,
+    may: /^adapters\/sql\/|^lib\/(?:storage|platform-storage|cron-storage|item-storage|filter|identity|executor|ambient|errors|json|signals)\.ts$|^kysely$|^node:(?:fs|path)$/,
   },
   {
     files: /^adapters\/bun-sqlite\.ts$/,
@@ -127,6 +128,10 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^@libsql\/client$|^node:(?:fs|path)$/,
   },
   {
+    files: /^adapters\/postgres(?:\.ts$|\/)/,
+    may: /^adapters\/(?:sql|postgres)\/|^lib\/(?:storage|ambient|errors|signals)\.ts$|^pg$/,
+  },
+  {
     files: /^adapters\/kysely\.ts$/,
     may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^kysely$|^kysely-bun-sqlite$|^bun:sqlite$/,
   },
@@ -138,7 +143,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^server\.ts$/, may: /^lib\/|^itty-router$|^adapters\/standalone\/bin\.ts$/ },
   {
     files: /^examples\//,
-    may: /^examples\/|^greenroom(?:\/|$)|^node:|^@langchain\/|^(?:zod|kysely|standardwebhooks)$/,
+    may: /^examples\/|^greenroom(?:\/|$)|^node:|^@langchain\/|^(?:zod|kysely|standardwebhooks|hono|express|next|ai)$/,
   },
   {
     files: /^test\/suite\//,

@@ -172,6 +172,8 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
       // Before the next claim is noted: this is what made it possible.
       attempt.let_go = Math.min(attempt.let_go, sent);
       if (outcome.next) taken.push(begin(outcome.next, asked as ClaimRequest, sent));
+      // The answer to a deletion that came after it was here before.
+      if (run.seen_ended === false) run.rolled_back = false;
       run.ended = Math.min(run.ended, sent);
       run.end_frame = end_frame;
       return true;
@@ -341,7 +343,7 @@ export async function runWorkload(storage: Storage, seed: number): Promise<void>
     if (!run || (await storage.deleteRun(scope, thread_id, run.run_id)) !== "deleted") return;
     const known = history.run(run.run_id);
     // One that was to go on later takes along what it has stored.
-    if (known.ended === Number.POSITIVE_INFINITY) known.rolled_back = true;
+    if (known.ended === Number.POSITIVE_INFINITY) Object.assign(known, { rolled_back: true, seen_ended: false });
     known.ended = Math.min(known.ended, sent);
     Object.assign(known, { deleted: history.tick(), deletion_sent: sent });
   };

@@ -1,9 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { TraceTerms } from "../../../lib/platform-storage.ts";
 import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage.ts";
-import { each, raw, settled } from "../dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
-import { shape } from "../statement.ts";
+import { each, numberIn, raw, settled } from "../dialect.ts";
+import type { SqlRow } from "../driver.ts";
+import { ofThread, type Pipe, type Statement, shape } from "../statement.ts";
 import { traceClaimed } from "../usage.ts";
 import { storedFrames } from "./end.ts";
 import { toClaim } from "./row.ts";
@@ -11,14 +11,15 @@ import { toClaim } from "./row.ts";
 type Due = { deployment: string; graph_ids: string; max_attempts: string; now: number };
 
 /**
- * The run that is next: the one due longest whose thread has a free slot, and of its thread's due runs the oldest. Only one
+ * The runs that are next, `limit` of them: the one due longest whose thread has a free slot, and of its thread's due runs the oldest. Only one
  * that has stored checkpoints goes before older ones: it goes on from these, and would not know what another run does
  * meanwhile. The thread's slot is what is taken, not the run: two pending runs of one thread are different rows, so taking runs would let
  * both start.
  */
-const nextRun = (p: Due): RawBuilder<string> => sql<string>`(select n.run_id from runs n
+const nextRuns = (p: Due, among: RawBuilder<unknown>, limit: RawBuilder<unknown>): RawBuilder<unknown> =>
+  sql`select n.run_id, n.thread_id from runs n
   where n.deployment = ${settled(p.deployment)} and n.status = 'pending' and n.due_at <= ${p.now}
-    and n.graph_id in ${each(p.graph_ids)}
+    and n.graph_id in ${each(p.graph_ids)} ${among}
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= ${p.now}))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
@@ -27,44 +28,61 @@ const nextRun = (p: Due): RawBuilder<string> => sql<string>`(select n.run_id fro
       and e.thread_id = n.thread_id and e.status = 'pending' and e.seq < n.seq and +e.due_at <= ${p.now}))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq))
-  order by n.due_at, n.seq limit 1)`;
+  order by n.due_at, n.seq limit ${limit}`;
 
-const expired = (p: Due): RawBuilder<unknown> =>
+const nextRun = (p: Due, among: RawBuilder<unknown> = sql``): RawBuilder<string> =>
+  sql<string>`(select run_id from (${nextRuns(p, among, sql`1`)}) as next)`;
+
+const expired = (p: { deployment: string; now: number }): RawBuilder<unknown> =>
   sql`deployment = ${p.deployment} and status = 'running' and lease_until <= ${p.now}`;
 
-/** What a claim would find. */
-const outlook = shape<Due>((p) =>
-  raw(sql`select case when exists (select 1 from runs where ${expired(p)}) or ${nextRun(p)} is not null then 'claimed'
-    when exists (select 1 from runs where deployment = ${p.deployment} and status = 'pending' and due_at <= ${p.now})
-    then 'blocked' else 'none' end as kind`),
+/** How many leases that are over are taken up, and how many runs that are next are looked at, in one go. */
+const LOOK = 20;
+/** How often a claim looks again when others are faster. */
+const TRIES = 10;
+
+/** Leases that are over, the runs that are next, and whether runs wait at all. */
+const outlook = shape<Due & { limit: number }>((p) =>
+  raw(sql`select 'over' as kind, run_id, thread_id from (
+      select run_id, thread_id from runs where ${expired(p)} limit ${LOOK}) as leases
+    union all select 'next', run_id, thread_id from (${nextRuns(p, sql``, sql`${p.limit}`)}) as next
+    union all select 'waiting', null, null where exists (select 1 from runs
+      where deployment = ${p.deployment} and status = 'pending' and due_at <= ${p.now})`),
 );
 
-const requeueExpired = shape<Due>((p) =>
+const requeueExpired = shape<{ deployment: string; run_ids: string; now: number }>((p) =>
   raw(sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
-    where ${expired(p)}`),
+    where run_id in ${each(p.run_ids)} and ${expired(p)}`),
 );
 
 type Taken = Due & { token: string; lease_until: number };
 
 /** 0 for a run that is only to be ended, because somebody asked for that or it was started often enough: that is no attempt. */
 const charge = (p: Due): RawBuilder<number> =>
-  sql<number>`case when cancelled = 1 or attempt >= (select value from json_each(${p.max_attempts}) where key = graph_id)
+  sql<number>`case when cancelled = 1 or attempt >= ${numberIn(p.max_attempts, sql`graph_id`)}
     then 0 else 1 end`;
 
-const lease = (p: Taken): RawBuilder<unknown> =>
+const lease = (p: Taken, among?: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
       attempt = attempt + ${charge(p)}, claims = claims + 1, charged = ${charge(p)}, started_at = coalesce(started_at, ${p.now}),
       updated_at = ${p.now}
-    where run_id = ${nextRun(p)}`;
+    where run_id = ${nextRun(p, among)}`;
 
-const leaseNext = shape<Taken>((p) => raw(sql`${lease(p)} returning *, ${storedFrames} as last_frame`));
+const leaseNext = shape<Taken & { thread_id: string }>((p) =>
+  raw(sql`${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`),
+);
 
 /** What tells that a batch has ended its run. */
 type Ended = { run_id: string; ended_at: number; end_frame: number };
 
+const itsEnd = (p: Ended): RawBuilder<unknown> =>
+  sql`select 1 as ended from runs f where f.run_id = ${p.run_id} and f.ended_at = ${p.ended_at} and f.end_frame = ${p.end_frame}`;
+
+/** A row where this batch, or an earlier one like it, has ended the run. */
+export const hasEnded: (ended: Ended) => Statement = shape<Ended>((p) => raw(itsEnd(p)));
+
 const leaseAfter = shape<Taken & Ended>((p) =>
-  raw(sql`${lease(p)} and exists (select 1 from runs f where f.run_id = ${p.run_id} and f.ended_at = ${p.ended_at}
-      and f.end_frame = ${p.end_frame})
+  raw(sql`${lease(p)} and exists (${itsEnd(p)})
     returning *, ${storedFrames} as last_frame`),
 );
 
@@ -89,26 +107,42 @@ export function traceTerms(
 }
 
 /** Leases the next run, takes its thread's slot and leaves the trace of a first attempt: the rows of the first two tell. */
-function taking(taken: Taken, request: ClaimRequest, leased: SqlStatement): SqlStatement[] {
+function taking(taken: Taken, request: ClaimRequest, leased: Statement): Statement[] {
   const { deployment, token } = taken;
   const trace = request.trace ? traceClaimed(traceTerms(deployment, token, request.trace)) : [];
   return [leased, takeSlot(taken), ...trace];
 }
 
 /** Statements that claim the next run where the same batch has ended this one; their rows are those of the run and its thread. */
-export function claimAfter(deployment: string, request: ClaimRequest, ended: Ended): SqlStatement[] {
+export function claimAfter(deployment: string, request: ClaimRequest, ended: Ended): Statement[] {
   const taken = terms(deployment, request);
   return taking(taken, request, leaseAfter({ ...taken, ...ended }));
 }
 
 /** See `Storage.claimRun`. */
-export async function claimRun(driver: SqlDriver, deployment: string, request: ClaimRequest): Promise<ClaimOutcome> {
+export async function claimRun(driver: Pipe, deployment: string, request: ClaimRequest): Promise<ClaimOutcome> {
   const taken = terms(deployment, request);
-  // Asked before the write lock is: this is called after every run, and mostly there is nothing.
-  const [seen] = await driver.read(outlook(taken));
-  if (seen?.kind !== "claimed") return { kind: seen?.kind === "blocked" ? "blocked" : "none" };
-  const [, leased, slot] = await driver.batch([requeueExpired(taken), ...taking(taken, request, leaseNext(taken))]);
-  const claimed = leased?.[0] ? toClaim(leased[0], slot?.[0] as SqlRow) : null;
-  // Somebody else was faster: there may be more.
-  return claimed ? { kind: "claimed", claimed } : { kind: "blocked" };
+  const { token, now } = taken;
+  const threadOf = (row: SqlRow): string => row.thread_id as string;
+  for (let tries = 0; tries < TRIES; tries++) {
+    // Asked before anything is locked: this is called after every run, and mostly there is nothing. Several processes see the
+    // same runs, so one that was too late chooses among more of them.
+    const seen = await driver.read(outlook({ ...taken, limit: tries === 0 ? 1 : LOOK }));
+    const over = seen.filter((row) => row.kind === "over");
+    if (over.length > 0) {
+      const run_ids = JSON.stringify(over.map((row) => row.run_id));
+      const touched = over.map((row) => ofThread(deployment, threadOf(row)));
+      await driver.batch([requeueExpired({ deployment, run_ids, now })], touched);
+      continue;
+    }
+    const next = seen.filter((row) => row.kind === "next");
+    const chosen = next[(Number.parseInt(token.slice(-4), 16) || 0) % next.length];
+    if (!chosen) return { kind: seen.length > 0 ? "blocked" : "none" };
+    const thread_id = threadOf(chosen);
+    const statements = taking(taken, request, leaseNext({ ...taken, thread_id }));
+    const [leased, slot] = await driver.batch(statements, [ofThread(deployment, thread_id)]);
+    const claimed = leased?.[0] ? toClaim(leased[0], slot?.[0] as SqlRow) : null;
+    if (claimed) return { kind: "claimed", claimed };
+  }
+  return { kind: "blocked" };
 }

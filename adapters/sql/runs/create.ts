@@ -7,10 +7,10 @@ import type {
   MultitaskStrategy,
 } from "../../../lib/storage.ts";
 import { each, raw, settled } from "../dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
+import type { SqlRow } from "../driver.ts";
 import { mintTokens } from "../feedback.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
-import { shape } from "../statement.ts";
+import { ofKey, ofThread, type Pipe, type Statement, shape } from "../statement.ts";
 import { busy, type Ttl, ttlColumns } from "../threads.ts";
 import { traceClaimed } from "../usage.ts";
 import { traceTerms } from "./claim.ts";
@@ -70,7 +70,7 @@ const fitsIn = (p: Asked, pending: RawBuilder<number>): RawBuilder<unknown> =>
 type Columns = Ttl & { metadata: string; config: string; hidden: number };
 
 /** Makes the run's thread with the run already counted on it. Only where there is none yet. */
-const insertThread = (allow: Allowed): ((args: Asked & Columns) => SqlStatement) =>
+const insertThread = (allow: Allowed): ((args: Asked & Columns) => Statement) =>
   shape<Asked & Columns>((p) =>
     raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
         status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, ttl_strategy, ttl_ms)
@@ -96,7 +96,7 @@ const takeThread = (
   allow: Allowed,
   before: (p: Seen) => RawBuilder<unknown>,
   fits: (p: Seen) => RawBuilder<unknown>,
-): ((args: Seen) => SqlStatement) =>
+): ((args: Seen) => Statement) =>
   shape<Seen>((p) => {
     const claims = sql`${p.token} is not null and (slot_token is null or slot_until <= ${p.now})
       and not exists (select 1 from ${itsRuns} and r.status = 'running')
@@ -118,7 +118,7 @@ const hasRoom = (p: Asked): RawBuilder<unknown> =>
 const hasRoomWithout = (p: Asked): RawBuilder<unknown> =>
   fitsIn(p, sql<number>`${pendingRuns(itsDeployment)} - ${itsPending}`);
 
-const takes = (allow: Allowed): Record<MultitaskStrategy, (args: Seen) => SqlStatement> => ({
+const takes = (allow: Allowed): Record<MultitaskStrategy, (args: Seen) => Statement> => ({
   enqueue: takeThread(allow, (p) => sql`+r.due_at <= ${p.now}`, hasRoom),
   reject: takeThread(
     allow,
@@ -130,8 +130,8 @@ const takes = (allow: Allowed): Record<MultitaskStrategy, (args: Seen) => SqlSta
 });
 
 interface First {
-  readonly insertThread: (args: Asked & Columns) => SqlStatement;
-  readonly takes: Record<MultitaskStrategy, (args: Seen) => SqlStatement>;
+  readonly insertThread: (args: Asked & Columns) => Statement;
+  readonly takes: Record<MultitaskStrategy, (args: Seen) => Statement>;
 }
 
 const asAsked: First = { insertThread: insertThread(allowed), takes: takes(allowed) };
@@ -220,14 +220,15 @@ const obstacles = shape<{ deployment: string; thread_id: string }>((p) =>
 );
 
 /** How many runs of a deployment wait. */
-export async function countPending(driver: SqlDriver, deployment: string): Promise<number> {
+export async function countPending(driver: Pipe, deployment: string): Promise<number> {
   const [counted] = await driver.read(pendingNow({ deployment }));
   return Number(counted?.pending);
 }
 
 /** Statements that make a run or have no effect at all, and how to read their results. */
 export interface Making {
-  readonly statements: readonly SqlStatement[];
+  readonly statements: readonly Statement[];
+  readonly touched: readonly string[];
   /** Null when it was not made. `results` begin with those of the statements. */
   made(results: readonly SqlRow[][]): CreatedRun | null;
 }
@@ -259,7 +260,7 @@ export function making(deployment: string, request: CreateRun, pending: number |
     now,
     ...(tick ?? NO_TICK),
   };
-  const statements: SqlStatement[] = [];
+  const statements: Statement[] = [];
   let eviction: Stop<Evicting> | undefined;
   if (seen.thread_revision === null) {
     const thread = request.create_thread;
@@ -314,6 +315,12 @@ export function making(deployment: string, request: CreateRun, pending: number |
 
   return {
     statements,
+    touched: [
+      ofThread(deployment, thread_id),
+      ...(idempotency ? [ofKey(deployment, idempotency)] : []),
+      // Where the limit is near, one counts after the other.
+      ...(pending === null ? [] : [`pending ${deployment}`]),
+    ],
     made(results) {
       const inserted = results[insertedAt]?.[0];
       if (!inserted) return null;
@@ -330,13 +337,13 @@ export function making(deployment: string, request: CreateRun, pending: number |
 
 /** See `Storage.createRun`; `pending` as for `making`. */
 export async function createRun(
-  driver: SqlDriver,
+  driver: Pipe,
   deployment: string,
   request: CreateRun,
   pending: number | null,
 ): Promise<CreateRunOutcome> {
-  const { statements, made } = making(deployment, request, pending);
-  const run = made(await driver.batch(statements));
+  const { statements, touched, made } = making(deployment, request, pending);
+  const run = made(await driver.batch(statements, touched));
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
@@ -350,22 +357,24 @@ const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error a
 
 /** See `Storage.createRuns`; `pending` as for createRun. */
 export async function createRuns(
-  driver: SqlDriver,
+  driver: Pipe,
   deployment: string,
   requests: readonly CreateRun[],
   pending: number | null,
 ): Promise<CreateRunsOutcome> {
-  const statements: SqlStatement[] = [];
+  const statements: Statement[] = [];
+  const all: string[] = [];
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
   // In a moment, when every one has added its statements.
   const whole = Promise.resolve().then(() =>
-    driver.batch([...statements, allMade({ run_ids, count: requests.length })]),
+    driver.batch([...statements, allMade({ run_ids, count: requests.length })], all),
   );
-  const joined: SqlDriver = {
+  const joined: Pipe = {
     ...driver,
-    async batch(own) {
+    async batch(own, touched = []) {
       const from = statements.length;
       statements.push(...own);
+      all.push(...touched);
       return (await whole).slice(from, from + own.length);
     },
   };
@@ -404,7 +413,7 @@ export type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
  * those that would wait before it.
  */
 export async function refusal(
-  driver: SqlDriver,
+  driver: Pipe,
   deployment: string,
   request: CreateRun,
   ahead: readonly CreateRun[] = [],

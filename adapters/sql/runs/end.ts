@@ -1,9 +1,8 @@
 import { type RawBuilder, sql } from "kysely";
 import { outbox } from "../deliveries.ts";
 import { raw } from "../dialect.ts";
-import type { SqlStatement } from "../driver.ts";
 import { expireTokens } from "../feedback.ts";
-import { shape } from "../statement.ts";
+import { type Statement, shape } from "../statement.ts";
 
 /** What runs end as, and what they leave on their threads. */
 export type End = {
@@ -43,7 +42,7 @@ export interface Ending<Of> {
  * are the last, so that all before them can ask whether they are still the ones to end; the rows of the last statement are
  * those that were. `told` false: none of the runs has tokens or a webhook.
  */
-export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of, told?: boolean) => SqlStatement[] {
+export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of, told?: boolean) => Statement[] {
   const restThreads = shape<Of>((p) =>
     raw(sql`update threads set updated_at = ${p.now},
         state_updated_at = case when ${p.rest} is null then state_updated_at else ${p.now} end,
@@ -57,7 +56,7 @@ export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of
   const closeRuns = shape<Of>((p) =>
     raw(sql`update runs set status = ${p.status}, error = ${p.error}, result = ${p.result}, ended_at = ${p.now},
         end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end
-          + (feedback is not null)),
+          + case when feedback is null then 0 else 1 end),
         updated_at = ${p.now}, lease_token = null, lease_until = null
       where ${runs(p)} returning run_id, thread_id, end_frame`),
   );

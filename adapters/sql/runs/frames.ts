@@ -2,10 +2,9 @@ import { type RawBuilder, sql } from "kysely";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage.ts";
 import { type Held, whileHeld } from "../checkpoints.ts";
 import { raw, settled } from "../dialect.ts";
-import type { SqlDriver, SqlStatement } from "../driver.ts";
 import { andOfPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema.ts";
-import { shape } from "../statement.ts";
+import { type Pipe, type Statement, shape } from "../statement.ts";
 
 /** A row of frames is closed once it is this long, so that what is read or deleted at once stays small. */
 const CHUNK_SIZE = 64 * 1024;
@@ -20,9 +19,9 @@ const putChunk = shape<Held & Chunk>((p) =>
 );
 
 /** Statements that store frames while the run is still the lease's. */
-export function putFrames(fence: Held, frames: Progress["frames"]): SqlStatement[] {
+export function putFrames(fence: Held, frames: Progress["frames"]): Statement[] {
   if (!frames) return [];
-  const statements: SqlStatement[] = [];
+  const statements: Statement[] = [];
   const { list } = frames;
   for (let from = 0; from < list.length; ) {
     let [to, size] = [from, 0];
@@ -57,7 +56,7 @@ const chunksAfter = scoped<After>((p, bound) =>
 
 /** See `Storage.readFrames`. */
 export async function readFrames(
-  driver: SqlDriver,
+  driver: Pipe,
   { deployment, filter }: Scope,
   run_id: string,
   after: number,

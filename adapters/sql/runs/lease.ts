@@ -1,13 +1,13 @@
 import { type RawBuilder, sql } from "kysely";
 import type { TraceUsage } from "../../../lib/platform-storage.ts";
-import type { FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage.ts";
+import type { ClaimedRun, ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage.ts";
 import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
 import { db, raw } from "../dialect.ts";
-import type { SqlDriver, SqlRow } from "../driver.ts";
+import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
-import { shape } from "../statement.ts";
+import { ofThread, type Pipe, shape } from "../statement.ts";
 import { traceReported } from "../usage.ts";
-import { claimAfter } from "./claim.ts";
+import { claimAfter, claimRun, hasEnded } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putFrames } from "./frames.ts";
 import { nullable, toClaim } from "./row.ts";
@@ -67,12 +67,7 @@ const countFailure = shape<Held & { cron_id: string; failed: number }>((p) =>
       and exists (select 1 from runs where ${held(p)})`),
 );
 
-async function finishRun(
-  driver: SqlDriver,
-  deployment: string,
-  lease: Lease,
-  finish: FinishRun,
-): Promise<FinishOutcome> {
+async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish: FinishRun): Promise<FinishOutcome> {
   const { thread, progress, end_frame, now } = finish;
   const fence = { deployment, ...lease };
   const { usage, cron_id, status } = finish;
@@ -102,39 +97,55 @@ async function finishRun(
     ),
   ];
   const last = statements.length - 1;
-  if (finish.next) {
-    statements.push(...claimAfter(deployment, finish.next, { run_id: lease.run_id, ended_at: now, end_frame }));
-  }
+  const touched = touchedBy(deployment, lease);
+  // Which thread the next run is of is known only when it is looked for: too late to say that this batch touches it.
+  const apart = driver.dialect === "postgres" ? finish.next : undefined;
+  const ended = { run_id: lease.run_id, ended_at: now, end_frame };
+  if (apart) statements.push(hasEnded(ended));
+  else if (finish.next) statements.push(...claimAfter(deployment, finish.next, ended));
   // After the head, which says whether they took effect.
   if (thread.head !== null && thread.scalars !== undefined) {
     statements.push(...valueLabels(deployment, lease.thread_id, thread.head, thread.scalars));
   }
-  const results = await driver.batch(statements);
-  const [next] = finish.next ? (results[last + 1] ?? []) : [];
+  const results = await driver.batch(statements, touched);
+  const found = results[last + 1]?.[0];
+  let next: ClaimedRun | null = null;
+  if (apart && found) next = await claimApart(driver, deployment, apart);
+  else if (finish.next && found) next = toClaim(found, results[last + 2]?.[0] as SqlRow);
   // A repeated call whose first one took effect unseen ends nothing, but still claims.
-  if (!results[last]?.length && !next) return null;
-  return { next: next ? toClaim(next, results[last + 2]?.[0] as SqlRow) : null };
+  return results[last]?.length || next ? { next } : null;
 }
+
+/** The run has ended, whatever becomes of this. */
+async function claimApart(driver: Pipe, deployment: string, request: ClaimRequest): Promise<ClaimedRun | null> {
+  const outcome = await claimRun(driver, deployment, request).catch(() => null);
+  return outcome?.kind === "claimed" ? outcome.claimed : null;
+}
+
+const touchedBy = (deployment: string, { thread_id }: Lease): string[] => [ofThread(deployment, thread_id)];
 
 /** What the holder of a lease does. */
 export function leaseVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "releaseSlot"> {
   return {
     async renewLease({ deployment }, lease, lease_until) {
       const args = { deployment, ...lease, lease_until };
-      const [, renewed] = await driver.batch([extendSlot(args), extendLease(args)]);
+      const [, renewed] = await driver.batch([extendSlot(args), extendLease(args)], touchedBy(deployment, lease));
       return renewed?.[0] ? { cancelled: renewed[0].cancelled === 1 } : null;
     },
 
     async saveProgress({ deployment }, lease, progress) {
       const hasRoot = progress.checkpoints.some((checkpoint) => checkpoint.ns === "");
       const fence = { deployment, ...lease };
-      const results = await driver.batch([
-        ...putProgress(deployment, lease, progress),
-        ...putFrames(fence, progress.frames),
-        hasRoot ? markSaved(fence) : isHeld(fence),
-      ]);
+      const results = await driver.batch(
+        [
+          ...putProgress(deployment, lease, progress),
+          ...putFrames(fence, progress.frames),
+          hasRoot ? markSaved(fence) : isHeld(fence),
+        ],
+        touchedBy(deployment, lease),
+      );
       return results.at(-1)?.length === 1;
     },
 
@@ -142,12 +153,15 @@ export function leaseVerbs(
 
     async requeueRun({ deployment }, lease, now) {
       const args = { deployment, ...lease, now };
-      const [, requeued] = await driver.batch([freeHeldSlot(args), requeue(args)]);
+      const [, requeued] = await driver.batch([freeHeldSlot(args), requeue(args)], touchedBy(deployment, lease));
       return requeued?.length === 1;
     },
 
     async releaseSlot({ deployment }, lease) {
-      await driver.batch([freeSlot({ deployment, ...lease }), dropLeftThreads({ deployment, now: 0 })]);
+      await driver.batch(
+        [freeSlot({ deployment, ...lease }), dropLeftThreads({ deployment, now: 0 })],
+        touchedBy(deployment, lease),
+      );
     },
   };
 }

@@ -1,10 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Activity, Storage } from "../../../lib/storage.ts";
 import { db, raw, settled } from "../dialect.ts";
-import type { SqlDriver, SqlStatement } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";
-import { shape, statement } from "../statement.ts";
+import { ofThread, type Pipe, type Statement, shape, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { readFrames } from "./frames.ts";
@@ -20,16 +19,16 @@ const exactly = (p: RunKey, bound: Bound): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id}
     ${andOfPermitted("runs", bound)}`;
 
-const markThread = either<RunKey, SqlStatement>((bound) =>
+const markThread = either<RunKey, Statement>((bound) =>
   markThreads((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
 // One that had begun and was put back leaves nothing: its thread never was where it got to.
-const clearPending = either<RunKey, SqlStatement[]>((bound) =>
+const clearPending = either<RunKey, Statement[]>((bound) =>
   clearing((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`),
 );
 
-const dropItsTokens = either<RunKey, SqlStatement>((bound) =>
+const dropItsTokens = either<RunKey, Statement>((bound) =>
   dropTokens((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
@@ -61,7 +60,7 @@ const activity = shape<{ deployment: string; now: number }>((p) => {
 
 /** The verbs on runs, from their creation to their end. */
 export function runVerbs(
-  driver: SqlDriver,
+  driver: Pipe,
 ): Pick<
   Storage,
   | "createRun"
@@ -117,14 +116,17 @@ export function runVerbs(
 
     async deleteRun({ deployment, filter }, thread_id, run_id) {
       const key = { deployment, thread_id, run_id };
-      const results = await driver.batch([
-        ...clearPending(key, filter),
-        isThere(key, filter),
-        markThread(key, filter),
-        dropItsTokens(key, filter),
-        deleteRun(key, filter),
-        dropLeftThreads({ deployment, now: 0 }),
-      ]);
+      const results = await driver.batch(
+        [
+          ...clearPending(key, filter),
+          isThere(key, filter),
+          markThread(key, filter),
+          dropItsTokens(key, filter),
+          deleteRun(key, filter),
+          dropLeftThreads({ deployment, now: 0 }),
+        ],
+        [ofThread(deployment, thread_id)],
+      );
       if (results.at(-2)?.[0]) return "deleted";
       return results.at(-5)?.[0] ? "running" : "not_found";
     },

@@ -1,11 +1,11 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Filter } from "../../../lib/filter.ts";
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage.ts";
-import { raw, settled } from "../dialect.ts";
-import type { SqlDriver, SqlRow, SqlStatement } from "../driver.ts";
+import { each, raw, settled } from "../dialect.ts";
+import type { SqlRow } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type BoundIn, boundOf } from "../filter.ts";
-import { shape } from "../statement.ts";
+import { ofThread, type Pipe, type Statement, shape } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
 
 /** Selects the ids of the runs to stop that have this status, written out: each status has an index of its own. */
@@ -19,7 +19,7 @@ const ENDING = 4;
 
 /** Statements that stop runs, and how to read their results from the first of them on. */
 export interface Stop<Of> {
-  statements(args: Of): SqlStatement[];
+  statements(args: Of): Statement[];
   stopped(results: readonly SqlRow[][]): StoppedRun[];
 }
 
@@ -61,7 +61,7 @@ const LEFT = ["checkpoints", "checkpoint_writes", "channel_values"] as const;
 /** Deletes what these runs have left on their threads. */
 export function clearing<Of extends { deployment: string }>(
   which: (p: Of) => RawBuilder<unknown>,
-): (args: Of) => SqlStatement[] {
+): (args: Of) => Statement[] {
   const started = (p: Of): RawBuilder<unknown> => sql`from runs where run_id in (${which(p)}) and claims > 0`;
   const clear = LEFT.map((table) =>
     shape<Of>((p) =>
@@ -89,7 +89,7 @@ export function removal<Of extends { deployment: string }>(which: Stopping<Of>):
 /** Marks the threads of runs that are to be deleted, where something may be left of them: a slot, or a hidden thread. */
 export function markThreads<Of extends { deployment: string }>(
   which: (p: Of) => RawBuilder<unknown>,
-): (args: Of) => SqlStatement {
+): (args: Of) => Statement {
   return shape<Of>((p) =>
     raw(sql`update threads set last_run = null where deployment = ${p.deployment}
       and thread_id in (select r.thread_id from runs r where r.run_id in (${which(p)}))
@@ -103,7 +103,7 @@ export const leftBehind = (p: { deployment: string; now: number }): RawBuilder<u
     and (slot_token is null or slot_until <= ${p.now})
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`;
 
-export const dropLeftThreads: (args: { deployment: string; now: number }) => SqlStatement = shape((p) =>
+export const dropLeftThreads: (args: { deployment: string; now: number }) => Statement = shape((p) =>
   raw(sql`delete from ${leftBehind(p)} returning thread_id`),
 );
 
@@ -112,7 +112,7 @@ type Named = { deployment: string; thread_id: string; run_ids: string; now: numb
 const named =
   (bound: BoundIn<Named>): Stopping<Named> =>
   (p, status) =>
-    sql`select n.run_id from json_each(${p.run_ids}) j cross join runs n where n.run_id = j.value
+    sql`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
       and n.deployment = ${settled(p.deployment)} and n.thread_id = ${settled(p.thread_id)} and n.status = ${status}
       ${andOfPermitted("n", bound(p))}`;
 
@@ -161,7 +161,7 @@ const stopStatus = eitherStops(ofStatus);
 
 /** See `Storage.stopRuns`. */
 export async function stopRuns(
-  driver: SqlDriver,
+  driver: Pipe,
   { deployment, filter }: Scope,
   target: StopTarget,
   action: StopAction,
@@ -173,5 +173,6 @@ export async function stopRuns(
   }
   const { statements, stopped } = stopNamed(filter, action);
   const { thread_id, run_ids } = target;
-  return stopped(await driver.batch(statements({ deployment, thread_id, run_ids: JSON.stringify(run_ids), now })));
+  const named = statements({ deployment, thread_id, run_ids: JSON.stringify(run_ids), now });
+  return stopped(await driver.batch(named, [ofThread(deployment, thread_id)]));
 }

@@ -1,8 +1,7 @@
 import { sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage.ts";
-import { each, raw, settled } from "../dialect.ts";
-import type { SqlDriver, SqlStatement } from "../driver.ts";
-import { shape } from "../statement.ts";
+import { each, holds, raw, rowsOf, settled } from "../dialect.ts";
+import { type Pipe, type Statement, shape } from "../statement.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
 
 /** How many rows of frames go in one batch at the most. */
@@ -13,6 +12,13 @@ type Old = { deployment: string; before: number; limit: number };
 const oldFrames = shape<Old>((p) =>
   raw(sql`select run_id from runs where deployment = ${settled(p.deployment)} and framed = 1 and ended_at is not null
     and ended_at < ${settled(p.before)} order by ended_at limit ${settled(p.limit)}`),
+);
+
+// Where several processes share the runs, frames are stored for readers elsewhere too: those go with their stateless run.
+const passed = shape<Old>((p) =>
+  raw(sql`select run_id from runs where deployment = ${settled(p.deployment)} and temporary = 1 and framed = 1
+    and ended_at is not null and ended_at < ${settled(p.before)} and not ${holds(sql`kwargs`, '"resumable":true')}
+    order by ended_at limit ${settled(p.limit)}`),
 );
 
 const oldTemporary = shape<Old>((p) =>
@@ -64,7 +70,7 @@ const unframe = shape<Runs>((p) =>
 
 const deleteKeys = shape<{ deployment: string; keys: string }>((p) =>
   raw(sql`delete from idempotency_keys where deployment = ${p.deployment} and (route, key) in
-    (select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(${p.keys})) returning key`),
+    ${rowsOf(p.keys, { route: "text", key: "text" })} returning key`),
 );
 
 const unkey = shape<Runs>((p) => raw(sql`update runs set keyed = 0 where run_id in ${each(p.run_ids)}`));
@@ -77,11 +83,12 @@ const deleteThreads = shape<{ deployment: string; thread_ids: string }>((p) =>
 );
 
 /** See `Storage.sweep`. */
-export async function sweep(driver: SqlDriver, deployment: string, terms: SweepTerms): Promise<number> {
+export async function sweep(driver: Pipe, deployment: string, terms: SweepTerms): Promise<number> {
   const { limit, now } = terms;
   // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
-  const [framed, temporary, keys, left, tokens, deliveries] = await Promise.all([
+  const [old, stateless, temporary, keys, left, tokens, deliveries] = await Promise.all([
     driver.read(oldFrames({ deployment, before: terms.frames_before, limit })),
+    driver.read(passed({ deployment, before: terms.temporary_before, limit })),
     driver.read(oldTemporary({ deployment, before: terms.temporary_before, limit })),
     driver.read(oldKeys({ deployment, before: terms.keys_before, limit })),
     driver.read(leftThreads({ deployment, now })),
@@ -89,9 +96,9 @@ export async function sweep(driver: SqlDriver, deployment: string, terms: SweepT
     driver.read(oldDeliveries({ deployment, before: terms.deliveries_before, limit })),
   ]);
   const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
-  const statements: SqlStatement[] = [];
-  if (framed.length > 0) {
-    const run_ids = list(framed.map((row) => row.run_id));
+  const statements: Statement[] = [];
+  if (old.length + stateless.length > 0) {
+    const run_ids = list([...new Set([...old, ...stateless].map((row) => row.run_id))]);
     statements.push(deleteFrames({ run_ids, limit: CHUNKS }), unframe({ run_ids }));
   }
   if (keys.length > 0) {
@@ -110,5 +117,5 @@ export async function sweep(driver: SqlDriver, deployment: string, terms: SweepT
   if (deliveries.length > 0) statements.push(deleteDeliveries({ ids: list(deliveries.map((row) => row.delivery_id)) }));
   if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
   if (statements.length === 0) return 0;
-  return (await driver.batch(statements)).reduce((sum, rows) => sum + rows.length, 0);
+  return (await driver.batch(statements, [])).reduce((sum, rows) => sum + rows.length, 0);
 }

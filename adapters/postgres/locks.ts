@@ -1,0 +1,89 @@
+/** How a write transaction begins: with the locks that put batches of all processes in order. */
+
+import type { Bound } from "./values.ts";
+
+/** How long a transaction may wait for its own process before the server ends it, and with it its locks. */
+const IDLE_MS = 5_000;
+/** Each lock takes a place in the server's shared memory; a batch with more names takes the lock of the whole database. */
+const MAX_NAMES = 64;
+
+const MASK = (1n << 64n) - 1n;
+const encoder = new TextEncoder();
+
+/** 64-bit FNV-1a of the UTF-8 bytes, as a signed integer. */
+export function lockKey(name: string): bigint {
+  let hash = 0xcbf29ce484222325n;
+  for (const byte of encoder.encode(name)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & MASK;
+  return BigInt.asIntN(64, hash);
+}
+
+const WHOLE = `'${lockKey("greenroom")}'::bigint`;
+
+/** Marks a transaction, so that whoever lost the answer to its COMMIT can find out about it. One transaction at a time has a slot. */
+export interface Mark {
+  /** Letters, digits and dots. */
+  readonly slot: string;
+  readonly token: number;
+}
+
+/**
+ * The text that begins a transaction. Statements that follow see what was committed by whoever held the locks before: each takes a
+ * snapshot of its own in READ COMMITTED.
+ */
+export function beginText(touched: readonly string[] | undefined, { slot }: Mark): string {
+  return [
+    "begin isolation level read committed",
+    `set local idle_in_transaction_session_timeout = ${IDLE_MS}`,
+    ...locks(touched),
+    slotLock(slot),
+  ].join("; ");
+}
+
+/**
+ * Writes the mark, where anything was written: by its number alone a transaction is not known again, as a server that crashed gives the
+ * numbers of what it lost to others.
+ */
+export function markStatement({ slot, token }: Mark): Bound {
+  return { text: markText("$1::text", "$2::bigint"), values: [slot, String(token)] };
+}
+
+/** The text that writes the mark and ends the transaction. */
+export function commitText({ slot, token }: Mark): string {
+  return `${markText(`'${slot}'`, String(token))}; commit`;
+}
+
+function markText(slot: string, token: string): string {
+  return `insert into greenroom_commits (slot, token, at) select ${slot}, ${token}, now()
+    where pg_current_xact_id_if_assigned() is not null
+    on conflict (slot) do update set token = excluded.token, at = excluded.at`;
+}
+
+/** Begins a transaction that waits until the slot's last one has come to its end; then `tokenText` tells whether that is `token`. */
+export function outcomeText({ slot }: Mark): string {
+  return `begin isolation level read committed; set local idle_in_transaction_session_timeout = ${IDLE_MS}; ${slotLock(slot)}`;
+}
+
+export function tokenText({ slot }: Mark): string {
+  return `select token from greenroom_commits where slot = '${slot}'`;
+}
+
+/** Makes the table of marks, and drops those that nobody asks for any more. */
+export const marksText: string = `begin isolation level read committed; ${nameLock("marks")};
+  create table if not exists greenroom_commits
+    (slot text not null primary key, token bigint not null, at timestamptz not null) with (fillfactor = 50);
+  delete from greenroom_commits where at < now() - interval '1 day'; commit`;
+
+function nameLock(name: string): string {
+  return `select pg_advisory_xact_lock('${lockKey(name)}'::bigint)`;
+}
+
+const slotLock = (slot: string): string => nameLock(`slot:${slot}`);
+
+/** Always in the same order, so that two batches never wait for each other in a circle. */
+function locks(touched: readonly string[] | undefined): string[] {
+  const keys = [...new Set(touched?.map((name) => lockKey(`greenroom:${name}`)))];
+  if (touched === undefined || keys.length > MAX_NAMES) return [`select pg_advisory_xact_lock(${WHOLE})`];
+  keys.sort((a, b) => (a < b ? -1 : 1));
+  const named = `select pg_advisory_xact_lock(name) from unnest('{${keys.join(",")}}'::bigint[]) as name`;
+  return [`select pg_advisory_xact_lock_shared(${WHOLE})`, ...(keys.length > 0 ? [named] : [])];
+}

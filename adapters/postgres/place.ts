@@ -1,0 +1,118 @@
+/** Which database is meant, and what to say of it when it does not answer: never a password. */
+import { ConfigError } from "../../lib/errors.ts";
+import { DatabaseUnavailable } from "../sql/driver.ts";
+import { faultOf, reasonOf, sqlState } from "./errors.ts";
+
+export interface Place {
+  /** Host, port and name. */
+  readonly shown: string;
+  /** An error of SQL as it is, or what it says about the server. */
+  explained(error: unknown): unknown;
+  /** Why the options cannot be what they are. */
+  refused(error: unknown): ConfigError;
+  unavailable(error: unknown, unknown?: boolean): DatabaseUnavailable;
+  /** Remembers that this error was met at `direct_url`. */
+  ofDirect(error: unknown): unknown;
+}
+
+interface Given {
+  readonly url?: unknown;
+  readonly direct_url?: unknown;
+  readonly pool?: unknown;
+  readonly pool_size?: unknown;
+}
+
+/** Throws ConfigError for options that cannot be. */
+export function placeOf(given: Given): Place {
+  if (given.pool !== undefined) {
+    if (given.url !== undefined)
+      throw new ConfigError(["postgres: pool: it is one way to the database and url another; give one of them"]);
+    return place({ setting: "pool", shown: "of the pool" }, undefined, []);
+  }
+  const { pool_size } = given;
+  if (pool_size !== undefined && !(Number.isSafeInteger(pool_size) && (pool_size as number) > 0)) {
+    throw new ConfigError(["postgres: pool_size: not a whole number above 0"]);
+  }
+  const url = urlOf("url", given.url);
+  const direct = given.direct_url === undefined ? undefined : urlOf("direct_url", given.direct_url);
+  return place(
+    { setting: "url", shown: shownOf(url) },
+    direct && { setting: "direct_url", shown: shownOf(direct) },
+    [url, direct].flatMap((one) => (one ? secretsOf(one) : [])),
+  );
+}
+
+/** Not shown before it is known to hold no secret. */
+function urlOf(setting: string, text: unknown): URL {
+  if (typeof text !== "string" || !/^postgres(?:ql)?:\/\//i.test(text) || !URL.canParse(text)) {
+    throw new ConfigError([`postgres: ${setting}: not of the form postgres://user:password@host:port/database`]);
+  }
+  const url = new URL(text);
+  try {
+    for (const part of [url.username, url.password, url.pathname]) decodeURIComponent(part);
+  } catch {
+    throw new ConfigError([`postgres: ${setting}: a % that begins no escape is written as %25`]);
+  }
+  return url;
+}
+
+/** Without user, password and parameters. */
+function shownOf({ host, pathname }: URL): string {
+  return `${host || "localhost"}${pathname === "/" ? "" : pathname}`;
+}
+
+/** Every form in which a client's error might show a password. */
+function secretsOf(url: URL): string[] {
+  const raw = [url.password, ...url.searchParams.getAll("password"), ...url.searchParams.getAll("sslpassword")];
+  return [...new Set(raw.flatMap((text) => [text, decodeURIComponent(url.password)]))].filter((text) => text !== "");
+}
+
+interface Named {
+  readonly setting: "url" | "direct_url" | "pool";
+  readonly shown: string;
+}
+
+function place(named: Named, direct: Named | undefined, secrets: readonly string[]): Place {
+  const met = new WeakSet<WeakKey>();
+  const at = (error: unknown): Named => (direct && met.has(error as WeakKey) ? direct : named);
+  const clean = (text: string): string => secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
+  /** The client's error, where it gives nothing away. */
+  const cause = (error: unknown): ErrorOptions =>
+    error instanceof Error && clean(`${error.message}${error.stack}`) === `${error.message}${error.stack}`
+      ? { cause: error }
+      : {};
+  return {
+    shown: named.shown,
+    explained(error) {
+      if (sqlState(error) !== "42883" || !/pg_current_xact_id/.test(reasonOf(error))) return error;
+      return new ConfigError([`postgres: ${named.setting}: the server is older than PostgreSQL 13`]);
+    },
+    refused(error) {
+      const { setting, shown } = at(error);
+      const reason = clean(reasonOf(error));
+      const state = sqlState(error) ?? "";
+      const fault = faultOf(error);
+      const said =
+        fault === "read_only"
+          ? `the database ${shown} takes no writes (${reason}): name the primary, or let the user write`
+          : state === "3D000"
+            ? `the server has no such database (${reason}): create it, or name another`
+            : fault === "refused"
+              ? `the server ${shown} refuses the user or the password (${reason}): check both`
+              : `the database ${shown} cannot be reached (${reason}): check the address and that the server runs`;
+      return new ConfigError([`postgres: ${setting}: ${said}`]);
+    },
+    unavailable(error, unknown = false) {
+      const { shown } = at(error);
+      const reason = error === null ? "it does not know the transaction any more" : clean(reasonOf(error));
+      const what = unknown
+        ? `The database ${shown} went away during a commit, and whether it took effect is not known`
+        : `The database ${shown} cannot be reached`;
+      return new DatabaseUnavailable(`${what} (${reason}).`, { ...cause(error), unknown });
+    },
+    ofDirect(error) {
+      if (error instanceof Error) met.add(error);
+      return error;
+    },
+  };
+}

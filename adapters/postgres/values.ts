@@ -1,0 +1,83 @@
+/** How values go to Postgres and come back: numbers as text and by the types that the server names, whatever the client does by itself. */
+import type { SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
+
+/** A statement as a client gets it. */
+export interface Bound {
+  readonly text: string;
+  readonly values: (string | null | Uint8Array)[];
+}
+
+/** The rows of one statement, as objects or, where `fields` names the columns, as arrays. */
+export interface PostgresResult {
+  readonly rows: readonly unknown[];
+  /** By `dataTypeID` (the type's OID) numbers are known that come as text. */
+  readonly fields?: readonly PostgresField[];
+}
+
+export interface PostgresField {
+  readonly name: string;
+  readonly dataTypeID?: number;
+}
+
+/** Throws for a value that Postgres cannot hold, or that the client would change on the way. */
+export function bind({ sql, args }: SqlStatement): Bound {
+  return { text: sql, values: args.map((value) => bindValue(value, sql)) };
+}
+
+function bindValue(value: SqlValue, sql: string): string | null | Uint8Array {
+  if (value === null || value instanceof Uint8Array) return value;
+  if (typeof value === "number" && Number.isFinite(value)) return String(value);
+  if (typeof value !== "string") {
+    throw new TypeError(`${typeof value === "number" ? value : `A ${typeof value}`} is not an SqlValue: ${sql}`);
+  }
+  if (value.includes("\0")) throw new Error("Text with U+0000 cannot be held by Postgres: nothing was stored.");
+  return value.toWellFormed();
+}
+
+/** Throws RangeError for a whole number that a JavaScript number cannot hold, TypeError for what is no SqlValue. */
+export function rowsOf({ rows, fields = [] }: PostgresResult): SqlRow[] {
+  if (rows.length === 0) return [];
+  const types = new Map(fields.map(({ name, dataTypeID }) => [name, dataTypeID]));
+  return rows.map((row) =>
+    Object.fromEntries(
+      Array.isArray(row)
+        ? fields.map(({ name, dataTypeID }, at) => [name, sqlValue(row[at], dataTypeID)])
+        : Object.entries(row as object).map(([name, value]) => [name, sqlValue(value, types.get(name))]),
+    ),
+  );
+}
+
+/** The rows of the last statement of a text that may hold several. */
+export function lastOf(result: PostgresResult | readonly PostgresResult[]): PostgresResult {
+  return (Array.isArray(result) ? result.at(-1) : result) ?? { rows: [] };
+}
+
+const BOOLEAN = 16;
+/** int8, int2, int4, oid, numeric. */
+const EXACT: ReadonlySet<number> = new Set([20, 21, 23, 26, 1700]);
+/** float4, float8. */
+const FLOATS: ReadonlySet<number> = new Set([700, 701]);
+
+function sqlValue(value: unknown, type = 0): SqlValue {
+  if (value === null || value === undefined) return null;
+  if (typeof value === "string") {
+    if (EXACT.has(type)) return exact(value);
+    if (FLOATS.has(type)) return Number(value);
+    if (type === BOOLEAN) return /^t/i.test(value) ? 1 : 0;
+    return value;
+  }
+  if (typeof value === "boolean") return value ? 1 : 0;
+  if (typeof value === "bigint") return exact(String(value));
+  if (typeof value === "number") return EXACT.has(type) ? exact(String(value)) : value;
+  if (!(value instanceof Uint8Array)) throw new TypeError(`Postgres gave a ${typeof value} that is no SqlValue`);
+  // A Buffer has other methods under the same names, and may be a window on memory that is used again.
+  return value.constructor === Uint8Array ? value : new Uint8Array(value);
+}
+
+function exact(text: string): number {
+  const number = Number(text);
+  if (Number.isInteger(number) && !Number.isSafeInteger(number)) {
+    throw new RangeError(`${text} is more than a number can hold exactly`);
+  }
+  return number;
+}
