@@ -14,7 +14,7 @@ import { metricsText, PROMETHEUS } from "./lib/http/metrics.ts";
 import openapi from "./lib/http/openapi.json" with { type: "json" };
 import * as parse from "./lib/http/parse/mod.ts";
 import { readUsageQuery } from "./lib/http/parse/usage.ts";
-import { errorResponse, json } from "./lib/http/respond.ts";
+import { errorResponse, failureResponse, json } from "./lib/http/respond.ts";
 import { runRoutes } from "./lib/http/runs.ts";
 import type { Bodies } from "./lib/http/sse.ts";
 import { storeRoutes } from "./lib/http/store.ts";
@@ -129,7 +129,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
       }
       // What the host's own authentication refuses, it answers.
       if (error instanceof AuthRefusal) return json({ detail: error.message }, error.headers, error.status);
-      return errorResponse(error);
+      return failureResponse(error, request);
     });
     // The connection is not HTTP any more.
     if (response.status === 101) return response;

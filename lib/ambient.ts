@@ -2,6 +2,8 @@
 export interface Ambient {
   /** Milliseconds since 1970. */
   now(): number;
+  /** Milliseconds since some moment, by a clock that nobody sets. Where it is absent, `now` is taken. */
+  monotonic?(): number;
   /** Calls `fn` once after `ms`; the result cancels it. A waiting timer does not keep the process alive. */
   timer(ms: number, fn: () => void): () => void;
   /** Calls `fn` after what is ready now has run: a macrotask, not a microtask. */
@@ -29,6 +31,7 @@ export function systemAmbient(): Ambient {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
   return {
     now: () => Date.now(),
+    monotonic: () => performance.now(),
     timer(ms, fn) {
       const id = setTimeout(fn, ms) as unknown;
       (id as { unref?: () => void }).unref?.();

@@ -18,7 +18,9 @@ export type ErrorCode =
   | "internal"
   | "not_built"
   | "unavailable"
-  | "storage_full";
+  | "storage_full"
+  | "storage_unavailable"
+  | "outcome_unknown";
 
 /** An error the caller can act on. `message` is shown to clients; `cause` never is. */
 export class ServiceError extends Error {
@@ -28,6 +30,22 @@ export class ServiceError extends Error {
     this.name = "ServiceError";
     this.code = code;
   }
+}
+
+/** The store cannot be reached. `unknown`: it went away while a write was committed, and nobody can tell whether that took effect. */
+export function storageLost({
+  unknown = false,
+  cause,
+}: ErrorOptions & { readonly unknown?: boolean } = {}): ServiceError {
+  const [code, text]: readonly [ErrorCode, string] = unknown
+    ? ["outcome_unknown", "The database was lost while this was stored: whether it took effect is not known"]
+    : ["storage_unavailable", "The database cannot be reached at the moment"];
+  return new ServiceError(code, text, { cause });
+}
+
+/** True for the error of a store that cannot be reached: what has failed with it may succeed later, by itself. */
+export function isOutage(error: unknown): boolean {
+  return error instanceof ServiceError && (error.code === "storage_unavailable" || error.code === "outcome_unknown");
 }
 
 /** One thing that is wrong with a request of the platform API. */

@@ -78,10 +78,10 @@ export interface Events {
   find(run_id: string): Tape | undefined;
   /** Lets go of a tape that nobody follows and nobody in this process writes. */
   forget(run_id: string, tape: Tape): void;
-  /** Calls `listener` whenever a run of the thread was made or ended here; the result ends that. */
+  /** Calls `listener` whenever a run of the thread was made or has ended, as far as this process hears; the result ends that. */
   onRun(thread_id: string, listener: () => void): () => void;
-  /** A run of the thread was made or ended here, or the thread was deleted. */
-  announce(thread_id: string): void;
+  /** A run of the thread was made or has ended, or the thread was deleted. Without one: of any thread, perhaps. */
+  announce(thread_id?: string): void;
   /** Ends every open tape as gone (shut-down). */
   close(): void;
   readonly closed: boolean;
@@ -104,8 +104,9 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
   let keptSize = 0;
   let closed = false;
 
-  function announce(thread_id: string): void {
-    for (const listener of [...(listeners.get(thread_id) ?? [])]) listener();
+  function announce(thread_id?: string): void {
+    const told = thread_id === undefined ? [...listeners.values()] : [listeners.get(thread_id) ?? []];
+    for (const listener of told.flatMap((own) => [...own])) listener();
   }
 
   function forget(run_id: string, tape: Tape): void {
@@ -163,7 +164,7 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
       };
       for (const tape of tapes.values()) tape.end({ status: "gone", result });
       tapes.clear();
-      for (const thread_id of [...listeners.keys()]) announce(thread_id);
+      announce();
     },
     get closed() {
       return closed;

@@ -68,6 +68,8 @@ export interface Place {
   readonly counters: ExecutionCounters;
   /** The claim of the run that is to have the place next; null while none is known to wait. */
   next(): NextClaim | null;
+  /** Runs are known to wait for a place, or for their threads. */
+  waiting(): boolean;
   /** A thread may be free. */
   wake(): void;
 }
@@ -99,6 +101,7 @@ const LONGEST_MS = 2 ** 31 - 1;
 /** One attempt of one run, as the worker holds it. */
 export interface Execution {
   readonly run_id: string;
+  readonly thread_id: string;
   readonly tape: Tape;
   /** Resolves when nothing of it goes on here: its executor has settled or was abandoned, and its end is stored. */
   readonly done: Promise<void>;
@@ -107,6 +110,8 @@ export interface Execution {
    * written then. The executor's signal keeps the first one.
    */
   stop(reason: StopReason): boolean;
+  /** Looks whether another process wants the run to stop, or has taken it. */
+  look(): void;
   /**
    * Its lease, or its thread's slot, is over while its executor goes on: a claim could take the run or its thread.
    */
@@ -259,11 +264,7 @@ export function startExecution(
   }
 
   async function begin(): Promise<void> {
-    // A claim whose answer came late may be another's by now.
-    while (!reason && held.over(ambient.now())) {
-      // What was renewed may be over again when the answer comes.
-      if (!(await held.renew()) && !isStopped()) await pause();
-    }
+    await proveLease();
     if (reason) return;
     const resumed_after = journal.nextId() - 1;
     journal.show("metadata", { run_id, attempt, thread_id, ...(run.claims > 1 ? { resumed_after } : {}) });
@@ -273,6 +274,16 @@ export function startExecution(
     if (run.framed) await journal.save();
     await turn();
     await turn();
+    // The process may have stood still in any of these turns.
+    await proveLease();
+  }
+
+  /** A claim whose answer came late may be another's by now. */
+  async function proveLease(): Promise<void> {
+    while (!reason && held.over(ambient.now())) {
+      // What was renewed may be over again when the answer comes.
+      if (!(await held.renew()) && !isStopped()) await pause();
+    }
   }
 
   async function execute(): Promise<void> {
@@ -401,6 +412,7 @@ export function startExecution(
       ...(run.webhook && !temporary ? { values: toldValues(last?.values) } : {}),
       ...(usage ? { usage } : {}),
       ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
+      waiting: place.waiting(),
       // The same in every try, so that one that took effect unseen is known again.
       now: ambient.now(),
     };
@@ -489,9 +501,13 @@ export function startExecution(
   const done = Promise.resolve().then(attend);
   return {
     run_id,
+    thread_id,
     tape,
     done,
     stop,
+    look() {
+      if (!ending && !isLost()) held.look();
+    },
     over: (now) => held.over(now) && !(over && isLost()),
     beforeClaim,
   };

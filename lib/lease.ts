@@ -21,6 +21,8 @@ export interface HeldLease {
   over(now: number): boolean;
   /** Whether it was renewed. */
   renew(): Promise<boolean>;
+  /** Renews it at once: somebody may have asked the run to stop. One renewal for all who ask while one is under way. */
+  look(): void;
   /** Renews no more. */
   stop(): void;
 }
@@ -35,6 +37,8 @@ export function holdLease(options: LeaseOptions): HeldLease {
   let { until } = options;
   let failingSince: number | null = null;
   let stopped = false;
+  let looking = false;
+  let again = false;
   let cancelTimer = (): void => {};
 
   function stop(): void {
@@ -55,7 +59,10 @@ export function holdLease(options: LeaseOptions): HeldLease {
   function failed(error: unknown): void {
     if (stopped) return;
     const { run_id, thread_id } = lease;
-    ambient.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
+    // Told once, however often it fails before it is renewed.
+    if (failingSince === null) {
+      ambient.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
+    }
     const now = ambient.now();
     failingSince ??= now;
     if (!storage.alone && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
@@ -85,6 +92,16 @@ export function holdLease(options: LeaseOptions): HeldLease {
     }
   }
 
+  function look(): void {
+    again = looking;
+    if (looking || stopped) return;
+    looking = true;
+    void renew().then(() => {
+      looking = false;
+      if (again) look();
+    });
+  }
+
   schedule(until - ambient.now() - (2 * lease_ms) / 3);
-  return { over: (now) => now >= until, renew, stop };
+  return { over: (now) => now >= until, renew, look, stop };
 }

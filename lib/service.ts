@@ -4,16 +4,19 @@ import { type Accounts, createAccounts } from "./accounts.ts";
 import { type Ambient, guardedLog, systemAmbient } from "./ambient.ts";
 import { type Assistants, createAssistants } from "./assistants.ts";
 import { createGuard } from "./auth.ts";
+import { type Clock, startClock } from "./clock.ts";
 import { type CronCounters, type CronLoop, type Crons, createCrons } from "./crons/mod.ts";
-import { ConfigError, ServiceError } from "./errors.ts";
+import { ConfigError, isOutage, ServiceError, storageLost } from "./errors.ts";
 import { createEvents } from "./events.ts";
 import { createFeedback, type Feedback } from "./feedback.ts";
 import { createFinished } from "./finished.ts";
 import type { DeploymentRow, IdentityStore } from "./identity.ts";
 import { KEY_PREFIX } from "./keys.ts";
 import { DEFAULTS, proveOptions, type ServiceOptions, settled } from "./options.ts";
+import { watchOutage } from "./outage.ts";
 import { createRuns, type RunDirectory, type Runs } from "./runs/mod.ts";
 import { createTold } from "./runs/told.ts";
+import { signalling } from "./signals.ts";
 import type { StoppedRun, TerminalStatus } from "./storage.ts";
 import { createStore, type Store } from "./store/mod.ts";
 import { startSweeper } from "./sweeper.ts";
@@ -102,16 +105,44 @@ const CREATING = new Set(["create", "stream", "wait", "createBatch"]);
  * the options, or when the database cannot be used.
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
+  const begun: (() => void)[] = [];
+  try {
+    return await wired(options, begun);
+  } catch (error) {
+    for (const stop of begun) stop();
+    throw error;
+  }
+}
+
+/** `begun` gets what is to be stopped where it comes to no service. */
+async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Service> {
   const webhookSettings = proveOptions(options);
-  const { storage, executor } = options;
-  const surroundings: Ambient = { ...systemAmbient(), ...options.ambient };
-  const ambient: Ambient = { ...surroundings, log: guardedLog((record) => surroundings.log(record)) };
+  const { executor } = options;
+  const { now } = options.ambient ?? {};
+  const surroundings: Ambient = { ...systemAmbient(), ...(now ? { monotonic: now } : {}), ...options.ambient };
+  const storage = options.storage.signals ? signalling(options.storage, surroundings.uuid()) : options.storage;
+  const plain: Ambient = { ...surroundings, log: guardedLog((record) => surroundings.log(record)) };
+  let onBack = (): void => {};
+  const outage = watchOutage({
+    ambient: plain,
+    probe: () => storage.probe(plain.now()),
+    onOver: () => onBack(),
+  });
+  begun.push(outage.stop);
+  // Its own, until the database has told another.
+  let clock: Clock = { now: plain.now, stop() {} };
+  const ambient: Ambient = { ...plain, now: storage.now ? () => clock.now() : plain.now, log: outage.log };
   const scope = { deployment: options.deployment?.name ?? "default" };
   const retention = settled(DEFAULTS.retention, options.retention);
   const feedbackTerms = settled(DEFAULTS.feedback, options.feedback);
   const usageTerms = settled(DEFAULTS.usage, options.usage);
-  const started = ambient.now();
   await storage.migrate();
+  if (storage.now) {
+    const told = (): Promise<number> => (storage.now as () => Promise<number>)();
+    clock = await startClock({ ambient: { ...plain, log: outage.log }, now: told });
+    begun.push(clock.stop);
+  }
+  const started = ambient.now();
   const identity = options.identity ?? storage.identity;
   const deployment = await placed(identity, options, ambient);
   const { workspace_id, project_id } = deployment;
@@ -180,7 +211,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     feedbackUrls: told.feedbackUrls,
     onTold: () => deliveries.wake(),
     onFinished,
-    onLeft: (run_id, tape) => runs.watch(run_id, tape),
+    onLeft: (run, tape) => runs.watch(run, tape),
+    onDue: () => storage.signals?.publish("work", scope.deployment),
   });
   const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
   const ttl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
@@ -226,6 +258,32 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     runs,
     ...settled(DEFAULTS.crons, options.crons),
     max_failures: options.crons?.max_failures ?? null,
+  });
+
+  onBack = () => {
+    worker.wake();
+    deliveries.wake();
+  };
+
+  /** Everything that others may have told this process about, or one thing. */
+  function heard(of: { readonly run_id?: string; readonly thread_id?: string }): void {
+    worker.look(of);
+    runs.heard(of);
+    if (of.run_id === undefined) events.announce(of.thread_id);
+  }
+  const deafen = storage.signals?.subscribe({
+    heard(kind, id) {
+      if (kind === "run") heard({ run_id: id });
+      else if (kind === "thread") heard({ thread_id: id });
+      else if (id !== scope.deployment) return;
+      else if (kind === "work") worker.wake();
+      else deliveries.wake(true);
+    },
+    missed() {
+      heard({});
+      worker.wake();
+      deliveries.wake();
+    },
   });
 
   let stopped: Promise<void> | null = null;
@@ -310,7 +368,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       return { ok: true };
     } catch (error) {
       ambient.log({ level: "error", message: "the storage takes no writes", error });
-      return { ok: false, detail: "The storage takes no writes" };
+      return { ok: false, detail: isOutage(error) ? storageLost().message : "The storage takes no writes" };
     }
   }
 
@@ -337,6 +395,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     async ready() {
       if (stopped) return { ok: false, detail: STOPPING };
       if (!worker.healthy()) return { ok: false, detail: "The worker can execute no run any more" };
+      if (outage.on()) return { ok: false, detail: storageLost().message };
       if (!probed || ambient.now() >= probed.until) {
         const check = { answer: probe(), until: Number.POSITIVE_INFINITY };
         probed = check;
@@ -365,9 +424,12 @@ export async function createService(options: ServiceOptions): Promise<Service> {
         const swept = Promise.all(sweepers.map((sweeper) => sweeper.stop()));
         await Promise.all([crons.stop(), worker.stop(grace_ms)]);
         await deliveries.stop();
+        deafen?.();
         events.close();
         await Promise.all([swept, within(LAST_CALLS_MS, Promise.allSettled(calls), [])]);
         closed = true;
+        outage.stop();
+        clock.stop();
         await storage.close();
       })();
       return stopped;

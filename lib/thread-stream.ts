@@ -57,6 +57,8 @@ interface Source {
 }
 
 const POLL_MS = 1_000;
+/** Where signals tell of new runs: for those that are lost. */
+const UNTOLD_MS = 800;
 const PAGE = 100;
 const LIFE: Readonly<Record<string, string>> = {
   success: "completed",
@@ -117,7 +119,19 @@ export async function threadStream(
     top = Math.max(0, after ? after.seq - PAGE : (newest[0]?.seq ?? 0));
     // One that starts meanwhile is in both lists.
     for (const run of new Map([...pending, ...running].map((run) => [run.seq, run])).values()) {
-      if (run.seq <= top) entries.push(entryOf(run, after ? 0 : (events.find(run.run_id)?.lastId ?? 0)));
+      if (run.seq <= top) entries.push(entryOf(run, after ? 0 : await newestFrame(run)));
+    }
+  }
+
+  /** The last frame that readers of a run have been shown by now, here or by another process. */
+  async function newestFrame(run: RunRow): Promise<number> {
+    const tape = events.find(run.run_id);
+    if (tape || !run.framed) return tape?.lastId ?? 0;
+    let last = 0;
+    while (true) {
+      const frame = (await storage.readFrames(scope, run.run_id, last)).at(-1);
+      if (!frame) return last;
+      last = frame.id;
     }
   }
 
@@ -275,7 +289,7 @@ export async function threadStream(
 
   async function pause(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const cancel = ambient.timer(POLL_MS, rouse);
+      const cancel = ambient.timer(storage.signals ? UNTOLD_MS : POLL_MS, rouse);
       wake = () => {
         cancel();
         resolve();

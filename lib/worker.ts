@@ -3,6 +3,7 @@
  * or because another one ended; the poll is a safety net.
  */
 
+import { isOutage } from "./errors.ts";
 import type { Tape } from "./events.ts";
 import {
   type Execution,
@@ -14,7 +15,7 @@ import {
 } from "./execution.ts";
 import type { GraphInfo } from "./executor.ts";
 import type { TraceTerms } from "./platform-storage.ts";
-import type { ClaimedRun, ClaimRequest, ClaimTerms, TerminalStatus } from "./storage.ts";
+import type { ClaimedRun, ClaimRequest, ClaimTerms, RunRow, TerminalStatus } from "./storage.ts";
 
 export { closeTape, endDeleted, endRolledBack, tailLength, waitResult } from "./ending.ts";
 export type { StopReason } from "./execution.ts";
@@ -25,7 +26,9 @@ export interface WorkerOptions extends ExecutionOptions {
   /** How runs are billed. */
   readonly trace?: TraceTerms;
   /** A run is not executed here any more and has not ended: readers of its tape wait for whoever has it now. */
-  onLeft(run_id: string, tape: Tape): void;
+  onLeft(run: Pick<RunRow, "run_id" | "thread_id">, tape: Tape): void;
+  /** A run is due, or a thread is free, that this process has known of and has no place for. */
+  onDue?: () => void;
 }
 
 /** What the worker has done since it was made. */
@@ -53,6 +56,8 @@ export interface Worker {
   release(terms: ClaimTerms): void;
   /** Stops a run that executes here, or is about to. False when it does not, or stops for another reason already. */
   cancel(run_id: string, reason: StopReason): boolean;
+  /** Another process may have stopped this run, or those of this thread, or any: those that execute here look whether they are to stop. */
+  look(of: { readonly run_id?: string; readonly thread_id?: string }): void;
   /** Resolves when nothing of the run executes here any more, and what it left is stored. */
   settled(run_id: string): Promise<void>;
   /** Another process executes the runs of this database. */
@@ -94,6 +99,8 @@ export function createWorker(options: WorkerOptions): Worker {
   const executing = new Set<Execution>();
   // Stops of runs that do not execute here; a claim that is on its way may bring them.
   const early = new Map<string, StopReason>();
+  // Runs that others have told of meanwhile: perhaps that they are to stop.
+  const heard = new Set<string>();
   const due: number[] = [];
   const counted = { claims: 0, started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0 };
   const counters = { ...counted, ended: { success: 0, error: 0, timeout: 0, interrupted: 0 } };
@@ -112,10 +119,13 @@ export function createWorker(options: WorkerOptions): Worker {
   // Runs wait for others of their threads to end.
   let blocked = false;
   let failingSince: number | null = null;
+  // It fails because the store cannot be reached: no fault of this process, and nothing that a new one could mend.
+  let outage = false;
   let askedAt: number | null = null;
   let lookedAt = ambient.now();
   let cancelPoll = (): void => {};
   let cancelDue = (): void => {};
+  let cancelRetry = (): void => {};
   let onIdle: (() => void) | undefined;
 
   function send(sent: ClaimTerms): void {
@@ -170,9 +180,11 @@ export function createWorker(options: WorkerOptions): Worker {
     try {
       const answer = await question();
       failingSince = null;
+      outage = false;
       return answer;
     } catch (error) {
       failingSince ??= ambient.now();
+      outage ||= isOutage(error);
       ambient.log({ level: "error", message: "claiming a run failed", error });
       return undefined;
     } finally {
@@ -218,7 +230,9 @@ export function createWorker(options: WorkerOptions): Worker {
       reserved--;
       if (!outcome) {
         backlog = true;
-        ambient.timer(RETRY_MS, wake);
+        // One, however many were woken meanwhile.
+        cancelRetry();
+        cancelRetry = ambient.timer(RETRY_MS, wake);
         return;
       }
       blocked = outcome.kind === "blocked";
@@ -258,7 +272,10 @@ export function createWorker(options: WorkerOptions): Worker {
     if (first === undefined || stopping) return;
     cancelDue = ambient.timer(Math.min(Math.max(0, first - ambient.now()), LONGEST_WAIT_MS), () => {
       const later = due.findIndex((time) => time > ambient.now());
-      if (due.splice(0, later < 0 ? due.length : later).length > 0) wake();
+      if (due.splice(0, later < 0 ? due.length : later).length > 0) {
+        wake();
+        if (!room()) options.onDue?.();
+      }
       awaitDue();
     });
   }
@@ -289,17 +306,20 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   function forgetEarly(): void {
-    if (reserved + ending === 0) early.clear();
+    if (reserved + ending > 0) return;
+    early.clear();
+    heard.clear();
   }
 
   const here = (run_id: string): Execution[] => [...executing].filter((execution) => execution.run_id === run_id);
 
   function start(claimed: ClaimedRun): void {
-    const { run_id } = claimed.run;
+    const { run_id, thread_id } = claimed.run;
     let looked = false;
     const place: Place = {
       counters,
       wake,
+      waiting: () => backlog || blocked,
       next() {
         const claim = next();
         looked = claim !== null;
@@ -313,12 +333,13 @@ export function createWorker(options: WorkerOptions): Worker {
     const stopped = early.get(run_id) ?? (claimed.cancelled ? "cancelled" : stopping ? "shutting_down" : null);
     if (stopped) execution.stop(stopped);
     early.delete(run_id);
+    if (heard.delete(run_id)) execution.look();
     void execution.done.then(() => {
       executing.delete(execution);
       if (here(run_id).length === 0) {
         const tape = execution.tape;
         tape.live = false;
-        if (!tape.outcome) options.onLeft(run_id, tape);
+        if (!tape.outcome) options.onLeft({ run_id, thread_id }, tape);
       }
       // Its end frees its place for those that waited for it, and its thread, if nobody looked in the batch of its end.
       if (backlog || claiming || (blocked && !looked)) wake();
@@ -370,6 +391,16 @@ export function createWorker(options: WorkerOptions): Worker {
       }
       return executions.filter((execution) => execution.stop(reason)).length > 0;
     },
+    look({ run_id, thread_id }) {
+      if (run_id !== undefined && reserved + ending > 0) {
+        if (heard.size >= EARLY_STOPS) heard.clear();
+        heard.add(run_id);
+      }
+      for (const execution of executing) {
+        if (run_id !== undefined && run_id !== execution.run_id) continue;
+        if (thread_id === undefined || thread_id === execution.thread_id) execution.look();
+      }
+    },
     async settled(run_id) {
       await Promise.all(here(run_id).map((execution) => execution.done));
     },
@@ -377,13 +408,15 @@ export function createWorker(options: WorkerOptions): Worker {
     healthy() {
       const now = ambient.now();
       const stuck = (since: number | null): boolean => since !== null && now - since >= UNHEALTHY_MS;
-      return concurrency === 0 || stopping || !(stuck(failingSince) || stuck(askedAt) || now - lookedAt > 3 * POLL_MS);
+      const failing = stuck(failingSince) && !outage;
+      return concurrency === 0 || stopping || !(failing || stuck(askedAt) || now - lookedAt > 3 * POLL_MS);
     },
     counters: () => ({ ...counters, ended: { ...counters.ended }, executing: executing.size }),
     async stop(grace_ms) {
       stopping = true;
       cancelPoll();
       cancelDue();
+      cancelRetry();
       if (executing.size + reserved === 0) return;
       const cancels: (() => void)[] = [];
       await new Promise<void>((resolve) => {

@@ -1,7 +1,7 @@
 /** Fires crons. Every process that serves looks for those that are due; the database decides which of them fires a tick. */
 import type { Ambient } from "../ambient.ts";
 import type { CronContent, CronRow, FireCron, FireOutcome, SkipReason } from "../cron-storage.ts";
-import { ServiceError } from "../errors.ts";
+import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
@@ -103,7 +103,7 @@ export function createFirer(options: FireOptions): CronFirer {
     try {
       return await runs.prepare(cron.thread_id, requestOf(cron), originOf(cron));
     } catch (error) {
-      if (!(error instanceof ServiceError) || error.code === "storage_full") throw error;
+      if (!(error instanceof ServiceError) || error.code === "storage_full" || isOutage(error)) throw error;
       ambient.log({ level: "warn", message: "a cron's run was refused", cron_id: cron.cron_id, why: error.message });
       return null;
     }

@@ -16,7 +16,7 @@ import {
 import { UUID } from "./parse/pieces.ts";
 import { readBytes } from "./parse/read.ts";
 import { readTokenQuery, readTokenRequests } from "./parse/tokens.ts";
-import { errorResponse, type HeaderValues, json } from "./respond.ts";
+import { errorResponse, failureResponse, type HeaderValues, json } from "./respond.ts";
 
 /** A request whose caller is known; `id` is that of its path. */
 export interface PlatformCall {
@@ -104,7 +104,7 @@ export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, 
           const { method } = request;
           ambient.log({ level: "error", message: "A feedback submission failed", method, request_id, error });
         }
-        return errorResponse(error, OPEN);
+        return failureResponse(error, request, OPEN);
       }),
     async createTokens(call) {
       const { requests, many } = readTokenRequests(await readBytes(call.request), ambient.now());

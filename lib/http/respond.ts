@@ -1,6 +1,6 @@
 /** Values to wire: JSON answers, errors, pagination headers. */
 import type { PageOf } from "../assistants.ts";
-import { type ErrorCode, InputError, ServiceError } from "../errors.ts";
+import { type ErrorCode, InputError, isOutage, ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor.ts";
 import { isObject } from "../json.ts";
 
@@ -21,6 +21,9 @@ const STATUS: Readonly<Record<ErrorCode, number>> = {
   not_built: 501,
   unavailable: 503,
   storage_full: 507,
+  storage_unavailable: 503,
+  // No 5xx: clients make a call that was answered so once more, and then it may have taken effect twice.
+  outcome_unknown: 409,
 };
 
 /** Response headers by name. */
@@ -68,4 +71,22 @@ export function selectedState(state: ThreadState, select?: readonly string[]): o
 export function errorResponse(error: unknown, headers: HeaderValues = {}): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
   return json({ detail: known instanceof InputError ? known.issues : known.message }, headers, STATUS[known.code]);
+}
+
+/** Making them again has the effect of making them once. */
+const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+/** Where a repeated call is known by its Idempotency-Key. */
+const KEYED = /\/runs(?:\/(?:stream|wait|batch))?$|\/feedback\/tokens\/[^/]+$/;
+const SOON: HeaderValues = { "retry-after": "1" };
+
+/** The answer to a request that has failed. While the store cannot be reached, calls that may be made again are told when. */
+export function failureResponse(error: unknown, request: Request, headers: HeaderValues = {}): Response {
+  if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers);
+  const idempotent = IDEMPOTENT.has(request.method);
+  const keyed = request.headers.has("idempotency-key");
+  if (error.code === "storage_unavailable") {
+    return errorResponse(error, idempotent || keyed ? { ...headers, ...SOON } : headers);
+  }
+  if (!idempotent && !(keyed && KEYED.test(new URL(request.url).pathname))) return errorResponse(error, headers);
+  return errorResponse(new ServiceError("storage_unavailable", error.message), { ...headers, ...SOON });
 }

@@ -73,6 +73,13 @@ export function createCreator(options: CreateOptions): Preparing & {
   const { storage, scope, ambient, events, worker, assistants, threads, ttl, limits, stops, told } = options;
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
   const kept = ttl ? { ttl } : {};
+  // Whoever has signals has other processes, whose readers know only what is stored.
+  const shared = storage.signals ? { framed: true } : {};
+
+  function planOf(resolved: Resolved): CreateRun {
+    const plan = planRun(resolved);
+    return { ...plan, run: { ...plan.run, ...shared }, limits };
+  }
 
   function refuseUnhosted({ graph_id }: AssistantRow): void {
     if (!hosted.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
@@ -147,10 +154,7 @@ export function createCreator(options: CreateOptions): Preparing & {
     const ids = { thread_id: thread_id?.toLowerCase() ?? ambient.uuid(), run_id: ambient.uuid() };
     const temporary = thread_id === null && request.on_completion !== "keep";
     const now = ambient.now();
-    return {
-      ...planRun({ request, origin, assistant, temporary, told: made, now, ...kept, ...place, ...ids }),
-      limits,
-    };
+    return planOf({ request, origin, assistant, temporary, told: made, now, ...kept, ...place, ...ids });
   }
 
   /** The claim of a run that is to start at once, where its thread is free as far as known and a place is too. */
@@ -179,7 +183,7 @@ export function createCreator(options: CreateOptions): Preparing & {
 
   /** Null when the assistant or the thread changed meanwhile: the caller looks again. */
   async function store(resolved: Resolved, watched: boolean): Promise<Created | null> {
-    const plan: CreateRun = { ...planRun(resolved), limits };
+    const plan = planOf(resolved);
     const claim = reserve(resolved, plan);
     let outcome: CreateRunOutcome | undefined;
     try {
@@ -208,7 +212,7 @@ export function createCreator(options: CreateOptions): Preparing & {
 
   /** The same for all of them. */
   async function storeAll(all: readonly Resolved[]): Promise<readonly Created[] | null> {
-    const made = all.map((resolved): CreateRun => ({ ...planRun(resolved), limits }));
+    const made = all.map(planOf);
     const plans = made.map((plan, i) => ({ ...plan, ...reserve(all[i] as Resolved, plan) }));
     let outcome: CreateRunsOutcome | undefined;
     try {

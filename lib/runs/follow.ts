@@ -31,9 +31,23 @@ export interface Follower {
   /** What wait and join answer. */
   result(run: RunRow, made?: boolean): Promise<{ readonly tape: Tape; readonly result: Promise<Json> }>;
   /** Looks after a tape that nobody in this process writes: feeds it from the store and ends it when the run's row says so. */
-  watch(run_id: string, tape: Tape): void;
+  watch(run: Named, tape: Tape): void;
+  /** Something may have become of this run, or of those of this thread, or of any: those that are watched here are looked at now. */
+  heard(of: Partial<Named>): void;
   /** Does that once, now, for whoever reads the run here: its row has changed. */
   look(run_id: string): Promise<void>;
+}
+
+type Named = Pick<RunRow, "run_id" | "thread_id">;
+
+/** A tape that is looked after. */
+interface Watch {
+  readonly run: Named;
+  readonly tape: Tape;
+  /** Something was heard since the look that is under way began. */
+  again: boolean;
+  looking: boolean;
+  cancel(): void;
 }
 
 /** A reader that says it has seen more has not. */
@@ -41,34 +55,65 @@ const HIGHEST_ID = 2 ** 52;
 /** How often a run that executes elsewhere is looked at: soon again when it had something new. */
 const SOON_MS = 250;
 const LATER_MS = 1_000;
+/** Where signals tell when to look: for those that are lost. */
+const UNTOLD_MS = 800;
 
 export function createFollower(options: FollowOptions): Follower {
   const { storage, scope, ambient, events, threads, feedbackUrls } = options;
-  const watched = new Set<Tape>();
+  const told = storage.signals !== undefined;
+  const watched = new Map<Tape, Watch>();
   const open = (tape: Tape): boolean => !tape.outcome && !tape.live;
 
-  function watch(run_id: string, tape: Tape): void {
-    if (!open(tape) || watched.has(tape)) return;
-    watched.add(tape);
-    lookAfter(run_id, tape, SOON_MS);
+  function watch(run: Named, tape: Tape): void {
+    if (!open(tape)) return;
+    const known = watched.get(tape);
+    if (known) {
+      if (told) lookNow(known);
+      return;
+    }
+    const watching: Watch = { run, tape, again: false, looking: false, cancel: () => {} };
+    watched.set(tape, watching);
+    // What was told before nobody here has heard.
+    if (told) void lookAt(watching, UNTOLD_MS);
+    else lookAfter(watching, SOON_MS);
   }
 
-  function lookAfter(run_id: string, tape: Tape, ms: number): void {
-    ambient.timer(ms, async () => {
-      const before = tape.lastId;
-      try {
+  function lookAfter(watching: Watch, ms: number): void {
+    watching.cancel = ambient.timer(ms, () => void lookAt(watching, ms));
+  }
+
+  /** Looks, and again `ms` later or sooner, while somebody reads. */
+  async function lookAt(watching: Watch, ms: number): Promise<void> {
+    const { run, tape } = watching;
+    const { run_id } = run;
+    const before = tape.lastId;
+    watching.looking = true;
+    try {
+      do {
+        watching.again = false;
+        // Readers wait for frames; whether they are stored the first look tells.
+        const fed = tape.stored;
+        if (open(tape) && fed) await feed(run_id, tape);
         if (open(tape)) await end(run_id, tape);
-        if (open(tape) && tape.stored) await feed(run_id, tape);
-      } catch (error) {
-        ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
-      }
-      if (open(tape) && tape.followed) {
-        lookAfter(run_id, tape, tape.lastId > before ? SOON_MS : Math.min(2 * ms, LATER_MS));
-        return;
-      }
-      watched.delete(tape);
-      if (open(tape)) events.forget(run_id, tape);
-    });
+        if (open(tape) && tape.stored && !fed) await feed(run_id, tape);
+      } while (watching.again && open(tape) && tape.followed);
+    } catch (error) {
+      ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
+    }
+    watching.looking = false;
+    if (open(tape) && tape.followed) {
+      lookAfter(watching, told ? UNTOLD_MS : tape.lastId > before ? SOON_MS : Math.min(2 * ms, LATER_MS));
+      return;
+    }
+    watched.delete(tape);
+    if (open(tape)) events.forget(run_id, tape);
+  }
+
+  function lookNow(watching: Watch): void {
+    watching.again = true;
+    if (watching.looking) return;
+    watching.cancel();
+    void lookAt(watching, UNTOLD_MS);
   }
 
   /** Takes over frames that another process has stored. */
@@ -169,6 +214,17 @@ export function createFollower(options: FollowOptions): Follower {
 
   return {
     watch,
+    heard({ run_id, thread_id }) {
+      if (run_id !== undefined) {
+        const tape = events.find(run_id);
+        const watching = tape && watched.get(tape);
+        if (watching) lookNow(watching);
+        return;
+      }
+      for (const watching of [...watched.values()]) {
+        if (thread_id === undefined || thread_id === watching.run.thread_id) lookNow(watching);
+      }
+    },
     async look(run_id) {
       const tape = events.find(run_id);
       if (tape && open(tape)) await end(run_id, tape);
@@ -176,13 +232,13 @@ export function createFollower(options: FollowOptions): Follower {
     async read(run, after, onLeave, made = false) {
       const tape = await follow(run, after, made);
       const frames = tape.read(await place(run.run_id, tape, after), onLeave);
-      watch(run.run_id, tape);
+      watch(run, tape);
       return { tape, frames };
     },
     async result(run, made = false) {
       const tape = await follow(run, 0, made);
       const result = tape.ended().then((outcome) => outcome.result ?? {});
-      watch(run.run_id, tape);
+      watch(run, tape);
       return { tape, result };
     },
   };

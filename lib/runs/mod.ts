@@ -115,7 +115,7 @@ export interface Runs {
 }
 
 /** What the worker, the threads and the crons use of runs. */
-export interface RunDirectory extends Runs, Preparing, Pick<Follower, "watch"> {
+export interface RunDirectory extends Runs, Preparing, Pick<Follower, "watch" | "heard"> {
   /** Frames of a run after an id, whoever executes it. */
   read: Follower["read"];
   /** These active runs were deleted with their thread: whoever executes or reads them learns it. */
@@ -172,6 +172,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     prepare,
     started,
     watch: follower.watch,
+    heard: follower.heard,
     read: follower.read,
     deleted: stops.deleted,
     async create(thread_id, request, origin = {}) {

@@ -42,8 +42,11 @@ export interface DeliveryCounters {
 
 /** The deliveries of this deployment. URLs are shown with `?…` in place of their query. */
 export interface Deliveries {
-  /** A run with a webhook has ended: look now. Returns at once. */
-  wake(): void;
+  /**
+   * A run with a webhook has ended: look now. Where it ended in another process, that is there to send it: look in a moment
+   * whether it is left to others. Returns at once.
+   */
+  wake(elsewhere?: boolean): void;
   /** Takes no more deliveries and breaks off those under way, which are due again at once. */
   stop(): Promise<void>;
   /** Throws not_found when there is none. */
@@ -69,6 +72,8 @@ const CONNECT_MS = 5_000;
 const POLL_MS = 15_000;
 /** How soon to look again for what waits for its host alone, whose sends may be another process's. */
 const BLOCKED_MS = 1_000;
+/** How long what another process has told of is left to it. */
+const OTHERS_MS = 100;
 const STORAGE_RETRY_MS = 2_000;
 const FINISH_TRIES = 3;
 /** A delivery that was broken off waits for the next process to be there. */
@@ -108,6 +113,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   let looking: Promise<void> | null = null;
   let again = false;
   let cancelWait = (): void => {};
+  let cancelOthers: (() => void) | null = null;
 
   function look(): void {
     again = true;
@@ -299,14 +305,29 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     return shown(row);
   }
 
+  /** A read: most often there is nothing left to claim. */
+  async function lookForLeft(): Promise<void> {
+    cancelOthers = null;
+    try {
+      const next = await storage.nextDelivery(scope);
+      if (next !== null && next <= ambient.now()) look();
+    } catch {
+      look();
+    }
+  }
+
   const wake = (): void => ambient.defer(look);
   wake();
   return {
-    wake,
+    wake(elsewhere = false) {
+      if (!elsewhere) wake();
+      else if (!stopping) cancelOthers ??= ambient.timer(OTHERS_MS, () => void lookForLeft());
+    },
     async stop() {
       stopping = true;
       ended.abort();
       cancelWait();
+      cancelOthers?.();
       for (const controller of sending.keys()) controller.abort();
       // What is being claimed at this moment comes with an attempt that is broken off at once.
       await looking;

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import type { Executor, Job } from "../../lib/mod.ts";
+import { systemAmbient } from "../../lib/ambient.ts";
+import type { Executor, Job, Storage } from "../../lib/mod.ts";
 import { testClock } from "../suite/kit.ts";
 import { clockedService, type Faulty, faulty } from "./faulty.ts";
 
@@ -51,8 +52,66 @@ async function pass(clock: ReturnType<typeof testClock>): Promise<void> {
   for (let i = 0; i < 100; i++) await clock.advance(10);
 }
 
+/** Another process takes up the only run there is, and executes it. */
+async function claimedBy(storage: Storage, now: number): Promise<void> {
+  const terms = { token: "other", lease_until: now + STILL_MS, graph_ids: ["g"], now };
+  assert.equal((await storage.claimRun({ deployment: "default" }, terms)).kind, "claimed");
+}
+
 const request = { assistant_id: "g", input: {} };
 const ids = (jobs: readonly Job[]): string[] => jobs.map(({ run_id }) => run_id);
+
+/**
+ * Streams a run and stands still at a turn of the event loop after its claim. `inTime`: its executor had not started by then.
+ * `renewed`: its lease was renewed between that and the start.
+ */
+async function startStandingStill(
+  at: number,
+  taken: boolean,
+  stream_resumable: boolean,
+): Promise<{ readonly inTime: boolean; readonly begun: number; readonly renewed: boolean }> {
+  const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+  const { storage, faults, calls } = faulty;
+  const another = faulty.share().storage;
+  const { defer } = systemAmbient();
+  let left = Number.POSITIVE_INFINITY;
+  let inTime = false;
+  let renewals = 0;
+  let renewed = false;
+  faults.createRun = async (call) => {
+    const outcome = await call();
+    left = at;
+    return outcome;
+  };
+  const watching: Executor = {
+    ...executor,
+    execute(job, signal) {
+      renewed = (calls.renewLease ?? 0) > renewals;
+      return executor.execute(job, signal);
+    },
+  };
+  const turns = (fn: () => void): void => {
+    if (--left !== 0) defer(fn);
+    else void stand().then(fn);
+  };
+  async function stand(): Promise<void> {
+    standStill();
+    inTime = begun.length === 0;
+    renewals = calls.renewLease ?? 0;
+    if (taken) await claimedBy(another, ambient.now());
+    // What was ready before goes first.
+    await new Promise<void>((resolve) => defer(resolve));
+  }
+  await using kit = await clockedService(clock, { storage, executor: watching, ambient: { ...ambient, defer: turns } });
+  const { runs, threads } = kit.service;
+  const { thread_id } = await threads.create();
+  await pass(clock);
+  const { run } = await runs.stream(thread_id, { ...request, stream_resumable });
+  await pass(clock);
+  settle(run.run_id);
+  await pass(clock);
+  return { inTime, begun: begun.length, renewed };
+}
 
 describe("a process that stood still", () => {
   it("does not take up its own run when a renewal was on its way meanwhile", async () => {
@@ -167,6 +226,23 @@ describe("a process that stood still", () => {
     await pass(clock);
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
+
+  for (const taken of [true, false]) {
+    const then = taken ? "does not start a run that was taken from it" : "renews its lease before it starts a run";
+    it(`${then} while it stood still between the claim and the start, with a reader waiting`, async () => {
+      for (const stream_resumable of [true, false]) {
+        let at = 1;
+        for (; ; at++) {
+          const { inTime, begun, renewed } = await startStandingStill(at, taken, stream_resumable);
+          if (!inTime) break;
+          const where = `it stood still at turn ${at}${stream_resumable ? " of a resumable stream" : ""}`;
+          assert.equal(begun, taken ? 0 : 1, where);
+          assert.equal(renewed, !taken, where);
+        }
+        assert.ok(at > 2, "it never stood still in time");
+      }
+    });
+  }
 
   it("starts a run once whose claim was not answered meanwhile", async () => {
     const { clock, ambient, faulty, executor, begun, standStill, settle } = world();

@@ -4,6 +4,7 @@ import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { sqliteDriver } from "../../adapters/sql/sqlite-writer.ts";
 import type { Ambient } from "../../lib/ambient.ts";
 import { createService, type Service } from "../../lib/service.ts";
+import type { SignalListener, Signals } from "../../lib/signals.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { agentExecutor } from "./agent.ts";
 import { runBatch } from "./database.ts";
@@ -128,6 +129,7 @@ export class SimulatedNode {
     for (const lost of process.connections) lost();
     process.connections.clear();
     if (world.lockHolder === process) world.lockHolder = null;
+    for (const [listener, owner] of world.listeners) if (owner === process) world.listeners.delete(listener);
     this.process = this.#birth();
     world.scheduler.at(this.#dice.between(0, this.#dice.chance(0.3) ? 8_000 : 300), null, () => {
       if (!world.over) this.start();
@@ -203,8 +205,10 @@ export class SimulatedNode {
     const dice = new Dice(plan.seed, process.name);
     const skew =
       plan.skew_ms === 0 ? 0 : new Dice(plan.seed, `clock ${this.index}`).between(-plan.skew_ms, plan.skew_ms);
+    // Later than that is standing still, which is another fault.
+    const latest = Math.min(700, plan.lease_ms / 2);
     const late = (): number =>
-      plan.faults.has("slow_loop") && !this.#world.quiet ? (dice.chance(0.05) ? dice.below(700) : dice.below(8)) : 0;
+      plan.faults.has("slow_loop") && !this.#world.quiet ? (dice.chance(0.05) ? dice.below(latest) : dice.below(8)) : 0;
     return {
       now: () => scheduler.now + skew,
       timer: (ms, fn) => scheduler.at(Math.ceil(ms) + late(), process, fn),
@@ -212,6 +216,34 @@ export class SimulatedNode {
       random: () => dice.float(),
       uuid: () => dice.uuid(),
       log: (record) => this.#world.logged(process, record),
+    };
+  }
+
+  /** Signals reach every listener by a way of its own, and some do not reach it as they should. */
+  #signals(process: Process): Signals {
+    const world = this.#world;
+    const { scheduler, listeners } = world;
+    const dice = new Dice(world.plan.seed, `${process.name} signals`);
+    const bring = (ms: number, tell: (listener: SignalListener) => void): void => {
+      for (const [listener, owner] of listeners) {
+        const inTime = world.quiet || dice.chance(0.8);
+        const fate = inTime ? "in time" : dice.pick(["lost", "missed", "late", "doubled"] as const);
+        const arrive = (after: number, then = tell): void =>
+          void scheduler.at(after, owner, () => listeners.has(listener) && then(listener), true);
+        world.count(`signal ${fate}`);
+        if (fate === "in time" || fate === "doubled") arrive(ms);
+        if (fate === "late" || fate === "doubled") arrive(dice.between(5, 3_000));
+        if (fate === "missed") arrive(dice.between(5, 2_000), (one) => one.missed());
+      }
+    };
+    return {
+      publish(kind, id) {
+        if (process.alive) bring(dice.below(4), (listener) => listener.heard(kind, id));
+      },
+      subscribe(listener) {
+        listeners.set(listener, process);
+        return () => void listeners.delete(listener);
+      },
     };
   }
 
@@ -289,6 +321,7 @@ export class SimulatedNode {
 
     return {
       dialect: "sqlite",
+      ...(plan.signals ? { signals: this.#signals(process) } : {}),
       batch: (statements) => call("write", () => inner.batch(statements)),
       read: (statement) => call("read", () => inner.read(statement)),
       ...(plan.mode === "file"

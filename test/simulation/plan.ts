@@ -57,6 +57,8 @@ export interface Plan {
   readonly mode: "leases" | "file";
   /** The database is behind a network: batches are on their way for a while, and those of a dead process may still arrive. */
   readonly remote: boolean;
+  /** Processes wake each other, by signals that may be lost, late or doubled. Every run's frames are stored then. */
+  readonly signals: boolean;
   readonly nodes: number;
   readonly threads: number;
   readonly clients: number;
@@ -117,6 +119,8 @@ export function planOf(seed: number, without: readonly string[] = [], halve = 0,
     seed,
     mode,
     remote,
+    // Dice of its own: all else is decided as it was before there were signals.
+    signals: mode === "leases" && new Dice(seed, "signals").chance(0.5),
     nodes: mode === "file" ? dice.between(1, 2) : dice.between(1, 3),
     threads: dice.between(1, 4),
     clients: Math.max(1, Math.ceil(dice.between(2, 5) / share)),

@@ -17,10 +17,11 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "who is to be told of an end is written down by itself",
     file: "adapters/sql/runs/lease.ts",
-    find: "  const results = await driver.batch(statements);\n",
-    replace: `  const at = statements.findIndex(({ sql }) => sql.includes("into webhook_deliveries"));
-  if (at >= 0) await driver.batch(statements.splice(at, 1, { sql: "select 1", args: [] }));
-  const results = await driver.batch(statements);\n`,
+    find: "  const results = await driver.batch(statements, touched);\n",
+    replace: `  const at = statements.findIndex((one) => one.for(driver.dialect).sql.includes("into webhook_deliveries"));
+  const nothing = { for: () => ({ sql: "select 1", args: [] }) };
+  if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), touched);
+  const results = await driver.batch(statements, touched);\n`,
   },
   {
     name: "a run that ends without having started is not told",

@@ -20,13 +20,13 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a rolled-back run's slot is freed with its rows",
     file: "adapters/sql/runs/create.ts",
-    find: "  return {\n    statements,\n    made(results) {\n",
+    find: "  return {\n    statements,\n    touched: [\n",
     replace: `  if (eviction) {
     const sql = \`update threads set slot_token = null, slot_until = null where thread_id = ?
       and not exists (select 1 from runs r where r.thread_id = threads.thread_id and r.status = 'running')\`;
-    statements.push({ sql, args: [thread_id] });
+    statements.push({ for: () => ({ sql, args: [thread_id] }) });
   }
-  return {\n    statements,\n    made(results) {\n`,
+  return {\n    statements,\n    touched: [\n`,
   },
   {
     name: "saving asks for no token",
@@ -115,14 +115,48 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "attempts are never exhausted",
     file: "adapters/sql/runs/claim.ts",
-    find: "or attempt >= (select value",
-    replace: "or attempt >= 1000 + (select value",
+    find: "or attempt >= ${numberIn(",
+    replace: "or attempt >= 1000 + ${numberIn(",
   },
   {
     name: "a worker adopts the leases of the living",
     file: "adapters/sql/runs/claim.ts",
     find: "status = 'running' and lease_until <= ${p.now}`;",
     replace: "status = 'running' and lease_until <= ${p.now} + 600`;",
+  },
+  {
+    name: "a claim leases the run that it has seen, whatever has become of it",
+    file: "adapters/sql/runs/claim.ts",
+    find: "${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning",
+    replace: "${lease(p, p.thread_id)} returning",
+    also: [
+      {
+        find: "where run_id = ${nextRun(p, among)}`;",
+        replace: "where run_id = ${among ? sql`${(p as { run_id?: string }).run_id}` : nextRun(p)}`;",
+      },
+      {
+        find: "leaseNext({ ...taken, thread_id })",
+        replace: "leaseNext({ ...taken, thread_id, run_id: chosen.run_id })",
+      },
+    ],
+  },
+  {
+    name: "a lease that was seen to be over is taken up, though it was renewed meanwhile",
+    file: "adapters/sql/runs/claim.ts",
+    find: "where run_id in ${each(p.run_ids)} and ${expired(p)}`",
+    replace: "where run_id in ${each(p.run_ids)} and status = 'running'`",
+  },
+  {
+    name: "a lease that was seen to be over is taken up, though its run has ended meanwhile",
+    file: "adapters/sql/runs/claim.ts",
+    find: "where run_id in ${each(p.run_ids)} and ${expired(p)}`",
+    replace: "where run_id in ${each(p.run_ids)} and coalesce(lease_until, 0) <= ${p.now}`",
+  },
+  {
+    name: "the end of a run claims the next one, though it ended nothing",
+    file: "adapters/sql/runs/claim.ts",
+    find: "${lease(p)} and exists (${itsEnd(p)})\n",
+    replace: "${lease(p)}\n",
   },
   {
     name: "no wake-up and no poll",
@@ -202,6 +236,12 @@ export const PLANTED: readonly PlantedFault[] = [
     file: "lib/worker.ts",
     find: "    return claims.length + executions.length > 0;\n",
     replace: "    return claims.length + executions.length < 0;\n",
+  },
+  {
+    name: "a process that stood still before it starts an executor does not know it",
+    file: "lib/execution.ts",
+    find: "    // The process may have stood still in any of these turns.\n    await proveLease();\n",
+    replace: "",
   },
   {
     name: "a process that stood still looks only once at what it holds",

@@ -1,6 +1,7 @@
 /** Everything of one simulated seed: clock, database, machines, clients, what was seen and what was wrong. */
 import type { SqliteConnection } from "../../adapters/sql/sqlite-writer.ts";
 import type { LogRecord } from "../../lib/ambient.ts";
+import type { SignalListener } from "../../lib/signals.ts";
 import { type Client, createClients } from "./client/mod.ts";
 import { type Database, fullError } from "./database.ts";
 import { finalChecks } from "./final.ts";
@@ -50,6 +51,8 @@ export class World {
   readonly counts: Record<string, number> = {};
   /** Of a database that one process at a time executes on: that process. */
   lockHolder: Process | null = null;
+  /** Who listens to the others' signals. */
+  readonly listeners: Map<SignalListener, Process> = new Map();
   /** No fault occurs any more. */
   quiet = false;
   /** Calls that have left their machine and not reached the database: they arrive also when their sender is dead by then. */

@@ -1,0 +1,182 @@
+/** Services on one database in memory, as processes that share it by leases, with signals that come, or do not. */
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { createService, type Executor, type Service, type Storage } from "../../lib/mod.ts";
+import type { SignalKind, SignalListener, Signals } from "../../lib/signals.ts";
+import { testClock } from "../suite/kit.ts";
+
+export type Mode = "normal" | "lost" | "late" | "doubled";
+
+/** Brings signals to all who listen, whoever has published them: as they are meant to come, or as badly as they may. */
+export function createHub(
+  mode: Mode,
+  timer: (ms: number, fn: () => void) => unknown,
+): Signals & {
+  /** Everything published so far. */
+  readonly published: (readonly [kind: SignalKind, id: string])[];
+  /** Tells all listeners that they may have missed some. */
+  missed(): void;
+} {
+  const listeners = new Set<SignalListener>();
+  const published: (readonly [SignalKind, string])[] = [];
+  return {
+    published,
+    publish(kind, id) {
+      published.push([kind, id]);
+      const bring = (): void => {
+        for (const listener of listeners) listener.heard(kind, id);
+      };
+      if (mode === "normal" || mode === "doubled") setImmediate(bring);
+      if (mode === "late" || mode === "doubled") timer(300, bring);
+    },
+    subscribe(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    missed() {
+      for (const listener of listeners) listener.missed();
+    },
+  };
+}
+
+/** What the agents of all processes have done, in order. */
+export interface Happened {
+  readonly what: "begins" | "aborted";
+  readonly process: number;
+  readonly run_id: string;
+  readonly attempt: number;
+  /** Why it was aborted. */
+  readonly reason?: string;
+  readonly at: number;
+}
+
+export type Word = number | "end" | "fail";
+
+export interface Processes {
+  readonly clock: ReturnType<typeof testClock>;
+  readonly services: readonly Service[];
+  readonly hub: ReturnType<typeof createHub>;
+  /** The database itself. */
+  readonly storage: Storage;
+  readonly happened: readonly Happened[];
+  /** What the executing agents do next, in this order: so many frames, or how they end. */
+  say(...words: Word[]): void;
+  /** Moves the clock on until the fact holds, and tells for how long; throws when it does not come within `most`. */
+  until(fact: () => unknown, most?: number): Promise<number>;
+  /** Moves the clock on. */
+  pass(ms: number): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface ProcessesOptions {
+  readonly mode?: Mode;
+  /** How many runs each process executes at once: one process for each. */
+  readonly concurrency: readonly number[];
+  /** How far each process's clock is off. */
+  readonly skew?: readonly number[];
+  /** A process's storage in place of the one given. */
+  readonly storage?: (storage: Storage, process: number) => Storage;
+  /** False: every process goes by its own clock. Default true. */
+  readonly common_clock?: boolean;
+}
+
+const STEP_MS = 10;
+
+/** The processes' clocks are a test's clock; that of the database shows the same time. */
+export async function processes(options: ProcessesOptions): Promise<Processes> {
+  const { mode = "normal", concurrency, skew = [], common_clock = true } = options;
+  const clock = testClock();
+  const real = nodeSqlite(":memory:");
+  const hub = createHub(mode, clock.timer);
+  const happened: Happened[] = [];
+  const words: Word[] = [];
+  let wake = (): void => {};
+
+  const agent = (process: number): Executor => ({
+    graphs: () => [{ graph_id: "count", checkpoints: "worker" }],
+    async *execute({ run_id, attempt }, signal) {
+      const note = (what: Happened["what"], reason?: string): void => {
+        happened.push({ what, process, run_id, attempt, at: clock.now(), ...(reason ? { reason } : {}) });
+      };
+      note("begins");
+      signal.addEventListener("abort", () => note("aborted", String(signal.reason)));
+      let count = 0;
+      while (!signal.aborted) {
+        const word = words.shift();
+        if (word === "fail") throw new RangeError("too far");
+        if (word === "end") break;
+        for (let i = 0; i < (word ?? 0); i++) yield { type: "stream", mode: "custom", data: ++count };
+        if (word !== undefined) continue;
+        await new Promise<void>((resolve) => {
+          const before = wake;
+          wake = () => {
+            before();
+            resolve();
+          };
+          signal.addEventListener("abort", () => resolve());
+        });
+      }
+      yield { type: "state", values: { count }, next: [], tasks: [] };
+    },
+  });
+
+  const services: Service[] = [];
+  for (const [i, places] of concurrency.entries()) {
+    const storage: Storage = {
+      ...real,
+      alone: false,
+      becomeWorker: async () => true,
+      close: async () => {},
+      signals: hub,
+      ...(common_clock ? { now: async () => clock.now() } : {}),
+    };
+    const own = skew[i] ?? 0;
+    services.push(
+      await createService({
+        storage: options.storage?.(storage, i) ?? storage,
+        executor: agent(i),
+        worker: { concurrency: places },
+        ambient: { timer: clock.timer, now: () => clock.now() + own, log: () => {} },
+      }),
+    );
+  }
+
+  const step = async (ms = STEP_MS): Promise<void> => {
+    await clock.advance(ms);
+    // What follows from it takes no time.
+    for (let i = 0; i < 4; i++) await new Promise<void>((resolve) => setImmediate(resolve));
+  };
+
+  return {
+    clock,
+    services,
+    hub,
+    storage: real,
+    happened,
+    say(...more) {
+      words.push(...more);
+      wake();
+    },
+    async until(fact, most = 30_000) {
+      const began = clock.now();
+      while (!fact()) {
+        if (clock.now() - began >= most) throw new Error(`It did not come within ${most} ms`);
+        await step();
+      }
+      return clock.now() - began;
+    },
+    async pass(ms) {
+      const by = ms > 1_000 ? 10 * STEP_MS : STEP_MS;
+      for (let left = ms; left > 0; left -= by) await step(by);
+    },
+    async stop() {
+      for (const service of services) {
+        let stopped = false;
+        void service.stop(0).then(() => {
+          stopped = true;
+        });
+        while (!stopped) await step();
+      }
+      await real.close();
+    },
+  };
+}
