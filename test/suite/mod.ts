@@ -14,3 +14,4 @@ export {
   testService,
 } from "./kit.ts";
 export { type SuiteApi, storageSuite } from "./storage.ts";
+export { type CatcherOptions, type CaughtWebhook, catchWebhooks, type WebhookCatcher } from "./webhook-catcher.ts";

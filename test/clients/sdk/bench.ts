@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import type { Client } from "langgraph-sdk-2";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { ServiceOptions } from "../../../lib/service.ts";
+import { createHandler } from "../../../server.ts";
 import { testService } from "../../suite/kit.ts";
 import { createGates, type Gates, testExecutor } from "../graphs.ts";
 
@@ -26,7 +27,7 @@ export interface Opened {
 export interface Bench extends AsyncDisposable {
   readonly client: Client;
   readonly gates: Gates;
-  /** Method and path of each request the client has sent. */
+  /** Method and path, below the mount, of each request the client has sent. */
   readonly requests: string[];
   /** Breaks every connection that the client has. */
   cut(): void;
@@ -132,20 +133,26 @@ export interface Subject {
   readonly open: (fetch: Fetch) => Promise<Opened>;
   /** A storage, and a deployment that has nothing in it yet. The storage before it has been closed. */
   readonly place: () => Pick<ServiceOptions, "storage" | "deployment">;
+  /** Where the handler is mounted; default: at the root. */
+  readonly prefix?: string;
 }
 
 /** Makes a service with nothing in it, and a client of it. */
-export async function openBench({ Sdk, open, place }: Subject): Promise<Bench> {
+export async function openBench({ Sdk, open, place, prefix }: Subject): Promise<Bench> {
   const gates = createGates();
   const host = await testService({
     ...place(),
     executor: testExecutor(gates),
     worker: { concurrency: 100 },
   });
-  const { apiUrl, fetch, cut, close } = await open(host.fetch);
+  const mounted = prefix === undefined ? null : createHandler(host.service, { prefix });
+  const reached = await open(mounted ? (input, init) => mounted(new Request(input, init)) : host.fetch);
+  const { fetch, cut, close } = reached;
+  const apiUrl = `${reached.apiUrl}${prefix ?? ""}`;
+  const below = new URL(apiUrl).pathname.replace(/\/$/, "").length;
   const requests: string[] = [];
   const counted: Fetch = (input, init) => {
-    requests.push(`${init?.method ?? "GET"} ${new URL(String(input)).pathname}`);
+    requests.push(`${init?.method ?? "GET"} ${new URL(String(input)).pathname.slice(below)}`);
     return fetch(input, init);
   };
   const client = new Sdk({ apiUrl, apiKey: null, callerOptions: { fetch: counted, maxRetries: 0 } });
@@ -154,7 +161,7 @@ export async function openBench({ Sdk, open, place }: Subject): Promise<Bench> {
     gates,
     requests,
     cut,
-    send: (path, init) => fetch(`${apiUrl}${path}`, init),
+    send: (path, init) => fetch(`${apiUrl.replace(/\/$/, "")}${path}`, init),
     async [Symbol.asyncDispose]() {
       await close();
       await host[Symbol.asyncDispose]();

@@ -1,0 +1,118 @@
+/** What every host of the examples is asked by a stock client. */
+import assert from "node:assert/strict";
+import { Client } from "langgraph-sdk-2";
+
+/** Where a host serves agents, and the one that is asked. */
+export interface Hosted {
+  readonly apiUrl: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly graph: string;
+  readonly input: { readonly messages: { readonly role: string; readonly content: string }[] };
+  /** What the agent says to the first input on a thread. */
+  readonly says: RegExp;
+}
+
+export const human = (content: string): Hosted["input"] => ({ messages: [{ role: "user", content }] });
+
+type Message = { readonly content: unknown };
+export const last = (values: unknown): string => String((values as { messages: Message[] }).messages.at(-1)?.content);
+
+/** Waits until it is so, however long that takes. */
+export async function until(check: () => Promise<boolean>): Promise<void> {
+  while (!(await check())) await new Promise<void>((resolve) => setTimeout(resolve, 10));
+}
+
+export function clientOf({ apiUrl, headers }: Pick<Hosted, "apiUrl" | "headers">): Client {
+  return new Client({
+    apiUrl,
+    apiKey: null,
+    ...(headers ? { defaultHeaders: headers } : {}),
+    callerOptions: { maxRetries: 0 },
+  });
+}
+
+/** A thread, a streamed run, a run that is waited for, and what the thread keeps of them. */
+export async function converse(host: Hosted): Promise<void> {
+  const { graph, input, says } = host;
+  const client = clientOf(host);
+  const { thread_id } = await client.threads.create({ metadata: { of: "hosts" } });
+  const tokens: string[] = [];
+  const events: string[] = [];
+  for await (const { event, data } of client.runs.stream(thread_id, graph, { input, streamMode: "messages-tuple" })) {
+    events.push(event);
+    if (event === "messages") tokens.push(String(data[0].content));
+  }
+  assert.deepEqual([events[0], events.at(-1)], ["metadata", "end"]);
+  assert.match(tokens.join(""), says);
+  await client.runs.wait(thread_id, graph, { input });
+  const { values } = await client.threads.getState(thread_id);
+  assert.equal((values as unknown as Hosted["input"]).messages.length, 4);
+  const found = await client.threads.search({ metadata: { of: "hosts" } });
+  assert.ok(found.some((thread) => thread.thread_id === thread_id));
+  await assert.rejects(client.runs.wait(null, "nobody", { input }), { status: 404 });
+  await client.threads.delete(thread_id);
+  await assert.rejects(client.threads.get(thread_id), { status: 404 });
+}
+
+/** Opens the stream of a run that starts in an hour. Resolves once its answer has begun. */
+export async function openQuietStream(host: Hosted): Promise<{
+  readonly client: Client;
+  readonly thread_id: string;
+  readonly run_id: string;
+  leave(): Promise<void>;
+}> {
+  const { graph, input } = host;
+  const client = clientOf(host);
+  const { thread_id } = await client.threads.create();
+  const gone = new AbortController();
+  const created = Promise.withResolvers<string>();
+  const reading = (async () => {
+    const stream = client.runs.stream(thread_id, graph, {
+      input,
+      afterSeconds: 3600,
+      onDisconnect: "cancel",
+      signal: gone.signal,
+      onRunCreated: ({ run_id }) => created.resolve(run_id),
+    });
+    for await (const _ of stream);
+  })();
+  reading.catch(created.reject);
+  const run_id = await created.promise;
+  return {
+    client,
+    thread_id,
+    run_id,
+    async leave() {
+      gone.abort();
+      await reading.catch(() => {});
+    },
+  };
+}
+
+/** A reader that goes away reaches the run, though nothing is being sent; and the host goes on. */
+export async function disconnect(host: Hosted): Promise<void> {
+  const { client, thread_id, run_id, leave } = await openQuietStream(host);
+  assert.equal((await client.runs.get(thread_id, run_id)).status, "pending");
+  await leave();
+  await until(async () => (await client.runs.get(thread_id, run_id)).status === "interrupted");
+  assert.equal((await client.runs.list(thread_id)).length, 1);
+}
+
+/** Reads the stream of a run up to an event, and goes away in the middle of it. */
+export async function leaveAfter(host: Pick<Hosted, "graph">, client: Client, of: LeaveOptions): Promise<void> {
+  const gone = new AbortController();
+  const { thread_id, event: last, ...asked } = of;
+  const stream = client.runs.stream(thread_id, host.graph, { ...asked, onDisconnect: "cancel", signal: gone.signal });
+  try {
+    for await (const { event } of stream) if (event === last) gone.abort();
+  } catch (error) {
+    if (!gone.signal.aborted) throw error;
+  }
+}
+
+interface LeaveOptions {
+  readonly thread_id: string;
+  readonly input: Hosted["input"];
+  readonly streamMode: "messages-tuple" | "updates";
+  readonly event: string;
+}
