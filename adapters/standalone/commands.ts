@@ -1,12 +1,13 @@
-/** The commands that manage accounts. They change the database beside a server that runs on it: none starts a loop. */
+/** The commands: accounts, and backups. They work on the database beside a server that runs on it: none starts a loop. */
 import { parseArgs } from "node:util";
 import { ConfigError, createAccounts, ServiceError, type Storage } from "../../lib/mod.ts";
+import { backupUsage, runBackup } from "./backup.ts";
 
 type Accounts = ReturnType<typeof createAccounts>;
 type Row = Readonly<Record<string, unknown>>;
 
 /** First words of a command line that `runCommand` takes. */
-export const COMMANDS: ReadonlySet<string> = new Set(["keys", "workspaces", "projects", "users", "agents"]);
+export const COMMANDS: ReadonlySet<string> = new Set(["keys", "workspaces", "projects", "users", "agents", "backup"]);
 
 export interface CommandSurroundings {
   /** What new keys start with. Default `gr`. */
@@ -247,6 +248,8 @@ export async function runCommand(
 ): Promise<number> {
   const { out = console.log, err = console.error, now = Date.now, key_prefix } = surroundings;
   const [word = "", name = ""] = args;
+  // It copies the file below the storage.
+  if (word === "backup") return await runBackup(args.slice(1), { out, err });
   const noun = Object.hasOwn(actions, word) ? actions[word] : undefined;
   const action = noun && Object.hasOwn(noun, name) ? noun[name] : undefined;
   if (!action) {
@@ -291,6 +294,7 @@ export async function runCommand(
 
 /** How the commands of one word are called, or all. */
 export function usageOf(word?: string): string {
+  if (word === "backup") return backupUsage;
   const words = word !== undefined && Object.hasOwn(actions, word) ? [word] : Object.keys(actions);
   const lines = words.flatMap((noun) =>
     Object.entries(actions[noun] ?? {}).map(([name, action]) => lineOf(noun, name, action)),

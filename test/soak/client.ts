@@ -21,8 +21,8 @@ export interface RequestOptions {
 }
 
 /**
- * The connection broke before the whole answer was there: what became of the request is not known. Or the server is stopping
- * and said so with a 503.
+ * The connection broke before the whole answer was there: what became of the request is not known. Or the server is stopping, or
+ * cannot reach its database, and said so.
  */
 export class Broken extends Error {
   constructor(what: string, cause: unknown) {
@@ -49,6 +49,8 @@ export interface Client {
 }
 
 const TIMEOUT_MS = 60_000;
+/** What a server says that has lost its database in the middle of a call. */
+const UNKNOWN = /whether it took effect is not known/;
 
 export function connect(url: string): Client {
   const { hostname, port } = new URL(url);
@@ -93,6 +95,7 @@ export function connect(url: string): Client {
             response.on("end", () => {
               if (response.statusCode === 503) return fail("503");
               const text = Buffer.concat(parts).toString();
+              if (response.statusCode === 409 && UNKNOWN.test(text)) return fail(text);
               try {
                 resolve({ status: response.statusCode ?? 0, body: text === "" ? null : JSON.parse(text) });
               } catch (error) {
@@ -140,6 +143,19 @@ export function connect(url: string): Client {
     },
   };
   return client;
+}
+
+/** A client of several servers: each request goes to one of them, whichever that is. */
+export function anyOf(clients: readonly Client[]): Client {
+  const one = (): Client => clients[Math.floor(Math.random() * clients.length)] as Client;
+  return {
+    call: (...of) => one().call(...of),
+    get: (...of) => one().get(...of),
+    stream: (...of) => one().stream(...of),
+    close() {
+      for (const client of clients) client.close();
+    },
+  };
 }
 
 /** Cuts a stream of text into frames; comments are dropped. */

@@ -7,9 +7,9 @@ import { appendFileSync, closeSync, fstatSync, openSync, readSync } from "node:f
 /**
  * `begin` and `end`: one call of an agent, or one node of a graph. `step`: a step starts. `hold`: the agent waits to be
  * stopped. `ask`: it is about to ask. `late`: it goes on although it was told to stop. `killed`: written by the soak once a
- * process is gone.
+ * process is gone. `paused`, `resumed`: it stood still by SIGSTOP for longer than its lease.
  */
-export type Mark = "begin" | "step" | "hold" | "ask" | "late" | "end" | "killed";
+export type Mark = "begin" | "step" | "hold" | "ask" | "late" | "end" | "killed" | "paused" | "resumed";
 
 export interface Line {
   /** Milliseconds since 1970. */
@@ -35,6 +35,9 @@ export interface Executions {
   reached(key: string, mark: Mark, ms?: number): Promise<Line>;
   /** Says that a process is gone: what it executed has ended there. */
   killed(pid: number): void;
+  /** Says that a process stands still: others may take up what it executes. */
+  paused(pid: number): void;
+  resumed(pid: number): void;
   close(): void;
 }
 
@@ -69,6 +72,11 @@ export function followExecutions(file: string): Executions {
     for (const { mark, resolve } of waiting.get(line.key) ?? []) if (mark === line.mark) resolve(line);
   }
 
+  function say(mark: Mark, pid: number): void {
+    const none = { run: "", thread: "", key: "", attempt: 0, token: "", step: 0, version: 0 };
+    appendFileSync(file, `${JSON.stringify({ at: Date.now(), pid, mark, ...none } satisfies Line)}\n`);
+  }
+
   const timer = setInterval(read, POLL_MS);
   return {
     lines() {
@@ -96,10 +104,9 @@ export function followExecutions(file: string): Executions {
         waiting.set(key, list);
       });
     },
-    killed(pid) {
-      const none = { run: "", thread: "", key: "", attempt: 0, token: "", step: 0, version: 0 };
-      appendFileSync(file, `${JSON.stringify({ at: Date.now(), pid, mark: "killed", ...none } satisfies Line)}\n`);
-    },
+    killed: (pid) => say("killed", pid),
+    paused: (pid) => say("paused", pid),
+    resumed: (pid) => say("resumed", pid),
     close() {
       clearInterval(timer);
       closeSync(fd);
@@ -107,14 +114,30 @@ export function followExecutions(file: string): Executions {
   };
 }
 
+/** How soon a process that stood still has asked whether its leases are still its own. */
+const LEARNED_MS = 1_500;
+
 /**
  * Executions of one thread that ran at the same time: each text names two. `abandoned`: executions that ignore being stopped
  * for longer than the service waits; they may overlap, but have to be told from the others by the caller.
  */
 export function overlaps(lines: readonly Line[], abandoned: (line: Line) => boolean = () => false): string[] {
   const open = new Map<string, Map<string, Line>>();
+  // What a paused process executed, and what it begins before it has learned that it has lost it: that must leave nothing.
+  const stale = new Set<string>();
+  const woken = new Map<number, number>();
   const found: string[] = [];
   for (const line of lines) {
+    if (line.mark === "paused") {
+      for (const tokens of open.values()) {
+        for (const [token, begun] of tokens) if (begun.pid === line.pid) stale.add(token);
+      }
+      continue;
+    }
+    if (line.mark === "resumed") {
+      woken.set(line.pid, line.at);
+      continue;
+    }
     if (line.mark === "killed") {
       for (const tokens of open.values()) {
         for (const [token, begun] of tokens) if (begun.pid === line.pid) tokens.delete(token);
@@ -125,8 +148,9 @@ export function overlaps(lines: readonly Line[], abandoned: (line: Line) => bool
     open.set(line.thread, tokens);
     if (line.mark === "end") tokens.delete(line.token);
     if (line.mark !== "begin") continue;
+    if (line.at - (woken.get(line.pid) ?? Number.NEGATIVE_INFINITY) < LEARNED_MS) stale.add(line.token);
     for (const other of tokens.values()) {
-      if (abandoned(other)) continue;
+      if (stale.has(line.token) || stale.has(other.token) || abandoned(other)) continue;
       const of = (one: Line): string => `run ${one.run} attempt ${one.attempt} (${one.token}, pid ${one.pid})`;
       found.push(`thread ${line.thread}: ${of(line)} began while ${of(other)} executed`);
     }

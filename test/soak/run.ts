@@ -1,12 +1,15 @@
 /**
  * Real processes under real faults. Prints one table row per figure and ends with 1 on any violation.
  *
- *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, rollback, webhooks, readers, fsync, reconnect, pauses, or ci for all short forms
+ *   npm run soak -- NAME... [--long] [--keep]     NAME: kill, postgres, claims, rollback, webhooks, readers, fsync, reconnect, pauses, or ci
+ *                                                 for all short forms
  */
 import { parseArgs } from "node:util";
+import * as claims from "./claims.ts";
 import * as fsync from "./fsync.ts";
 import * as kill from "./kill.ts";
 import * as pauses from "./pauses.ts";
+import * as postgres from "./postgres.ts";
 import * as readers from "./readers.ts";
 import * as reconnect from "./reconnect.ts";
 import { Report } from "./report.ts";
@@ -18,6 +21,8 @@ type Program = (report: Report, long: boolean) => Promise<void>;
 
 const programs: Readonly<Record<string, Program>> = {
   kill: (report, long) => kill.kill(report, long ? kill.LONG : kill.SHORT),
+  postgres: (report, long) => postgres.postgres(report, long ? postgres.LONG : postgres.SHORT),
+  claims: (report, long) => claims.claims(report, long ? claims.LONG : claims.SHORT),
   fsync: (report, long) => fsync.fsync(report, long ? fsync.LONG : fsync.SHORT),
   pauses: (report, long) => pauses.pauses(report, long ? pauses.LONG : pauses.SHORT),
   readers: (report, long) => readers.readers(report, long ? readers.LONG : readers.SHORT),
@@ -30,9 +35,10 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: { long: { type: "boolean", default: false }, keep: { type: "boolean", default: false } },
 });
-// Lanes run side by side: most of `kill` is waiting for processes to start.
+// Lanes run side by side: most of these is waiting for processes to start.
+const WAITING = ["kill", "postgres", "claims"];
 const all = Object.keys(programs);
-const lanes = positionals.includes("ci") ? [["kill"], all.filter((name) => name !== "kill")] : [positionals];
+const lanes = positionals.includes("ci") ? [WAITING, all.filter((name) => !WAITING.includes(name))] : [positionals];
 const names = lanes.flat();
 const unknown = names.filter((name) => !(name in programs));
 if (names.length === 0 || unknown.length > 0) {

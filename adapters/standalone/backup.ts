@@ -1,0 +1,203 @@
+/** `greenroom backup FILE`: a copy of the SQLite file, made while a server may be running on it. */
+import { randomUUID } from "node:crypto";
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
+import process from "node:process";
+import type { DatabaseSync } from "node:sqlite";
+import { parseArgs } from "node:util";
+import { ConfigError } from "../../lib/mod.ts";
+import { readPlace } from "./config.ts";
+
+/** What was copied. */
+export interface Backup {
+  readonly file: string;
+  readonly bytes: number;
+  readonly schema_version: number;
+}
+
+export interface BackupSurroundings {
+  /** Take one line each. Default: standard output and standard error. */
+  readonly out?: (line: string) => void;
+  readonly err?: (line: string) => void;
+  /** Where the database may be named. Default: that of the process. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+/** How the command is called. */
+export const backupUsage = `greenroom backup FILE
+    copies the SQLite database to FILE, also while a server runs on it; FILE must not be there yet
+
+It also takes --json, --config FILE, --database FILE and --help.`;
+
+/** How long the source may be locked by whoever creates or recovers it. */
+const BUSY_MS = 5_000;
+
+/** Runs the command; `args` are those after its name. Gives the exit code: 1 when anything was wrong, and then FILE is not there. */
+export async function runBackup(args: readonly string[], surroundings: BackupSurroundings = {}): Promise<number> {
+  const { out = console.log, err = console.error, env = process.env } = surroundings;
+  try {
+    const { file, json, help } = read(args);
+    if (help) {
+      out(backupUsage);
+      return 0;
+    }
+    const backup = await copyDatabase(fileOf(readPlace(args, env).database), file);
+    const { bytes, schema_version } = backup;
+    out(json ? JSON.stringify(backup, null, 2) : `${file}: ${bytes} bytes, schema version ${schema_version}, whole`);
+    return 0;
+  } catch (error) {
+    err(`greenroom: ${error instanceof ConfigError ? error.message : ((error as Error).stack ?? String(error))}`);
+    return 1;
+  }
+}
+
+/**
+ * Copies what is committed in the SQLite file `from` at one moment to `to`, which is whole and on the disk when this resolves, and
+ * is not there when it rejects or the process dies. Servers go on reading and writing; `from` is never written to. Throws
+ * ConfigError for what the user can mend.
+ */
+export async function copyDatabase(from: string, to: string): Promise<Backup> {
+  if (!existsSync(from)) throw new ConfigError([`--database: there is no file ${from}`]);
+  if (existsSync(to)) throw taken(to);
+  const { DatabaseSync } = await sqlite();
+  const part = join(dirname(to), `.${basename(to)}.${randomUUID().slice(0, 8)}.part`);
+  try {
+    // SQLite fills a file that is there if it is empty: nobody else can read this one meanwhile.
+    closeSync(openSync(part, "wx", 0o600));
+  } catch (error) {
+    throw new ConfigError([`FILE: ${to} cannot be written (${(error as Error).message})`]);
+  }
+  try {
+    use(new DatabaseSync(from, { readOnly: true }), (source) => {
+      source.exec(`pragma busy_timeout = ${BUSY_MS}`);
+      versionOf(source, from);
+      source.prepare("vacuum into ?").run(part);
+    });
+    const schema_version = use(new DatabaseSync(part, { readOnly: true }), (copy) => {
+      const [first] = copy.prepare("pragma integrity_check(1)").all() as { integrity_check?: string }[];
+      if (first?.integrity_check !== "ok")
+        throw new Error(`database disk image is malformed: ${first?.integrity_check}`);
+      return versionOf(copy, from);
+    });
+    chmodSync(part, statSync(from).mode & 0o777);
+    synced(part, constants.O_RDWR);
+    place(part, to);
+    // The name is on the disk as well.
+    synced(dirname(to), constants.O_RDONLY);
+    return { file: to, bytes: statSync(to).size, schema_version };
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new ConfigError([
+      `--database: ${from} cannot be copied to ${to}: ${(error as Error).message}${remedy(error)}`,
+    ]);
+  } finally {
+    for (const end of ["", "-journal", "-wal", "-shm"]) rmSync(`${part}${end}`, { force: true });
+  }
+}
+
+const taken = (to: string): ConfigError =>
+  new ConfigError([`FILE: ${to} is there already; a backup never replaces a file`]);
+
+function remedy(error: unknown): string {
+  const { message } = error as Error;
+  if (/not a database|malformed/.test(message)) return ". It is damaged, or belongs to another program";
+  if (/full|disk I\/O/.test(message)) return ". Make sure that the disk has room";
+  if (/unable to open/.test(message))
+    return ". Make sure that this user may read it, and write to its folder if no server runs";
+  return "";
+}
+
+function use<Result>(database: DatabaseSync, work: (database: DatabaseSync) => Result): Result {
+  try {
+    return work(database);
+  } finally {
+    database.close();
+  }
+}
+
+/** Throws for a database that Greenroom has not made: the wrong file was named. */
+function versionOf(database: DatabaseSync, file: string): number {
+  const named = database
+    .prepare("select 1 from sqlite_schema where type = 'table' and name = 'greenroom_schema'")
+    .get();
+  if (!named) throw new ConfigError([`--database: ${file} is no database of Greenroom`]);
+  return Number(database.prepare("select max(version) as version from greenroom_schema").get()?.version);
+}
+
+function synced(path: string, flags: number): void {
+  const fd = openSync(path, flags);
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Gives the file its name. Unlike a renaming, a link refuses a name that was taken meanwhile. */
+function place(part: string, to: string): void {
+  try {
+    linkSync(part, to);
+  } catch (error) {
+    if ((error as { code?: unknown }).code === "EEXIST" || existsSync(to)) throw taken(to);
+    // A file system without links.
+    renameSync(part, to);
+  }
+}
+
+async function sqlite(): Promise<typeof import("node:sqlite")> {
+  return await import("node:sqlite").catch(() => {
+    throw new ConfigError([
+      `This runtime has no SQLite: use Node 22.13 or newer, or Bun (bunx --bun greenroom backup)`,
+    ]);
+  });
+}
+
+/** Of what stands after `--database`. */
+function fileOf(database: string): string {
+  if (database === ":memory:") throw new ConfigError(["--database: what is in memory alone cannot be copied"]);
+  const [, scheme = "", rest = ""] = /^([a-z][a-z0-9+.-]+):(.*)$/is.exec(database) ?? [];
+  if (scheme === "") return database;
+  if (/^file$/i.test(scheme)) return decodeURI(rest.replace(/^\/\/(?=\/)/, "").replace(/[?#].*$/s, ""));
+  const tool = /^postgres/i.test(scheme) ? "pg_dump" : "what its server offers";
+  throw new ConfigError([`--database: only SQLite files are copied; for ${scheme}: databases use ${tool}`]);
+}
+
+function read(args: readonly string[]): { readonly file: string; readonly json: boolean; readonly help: boolean } {
+  const text = { type: "string" } as const;
+  const flag = { type: "boolean" } as const;
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: { config: text, database: text, json: flag, help: { ...flag, short: "h" } },
+    strict: false,
+    tokens: true,
+  });
+  const problems: string[] = [];
+  const files: string[] = [];
+  const given = new Set<string>();
+  for (const token of tokens) {
+    if (token.kind === "positional") files.push(token.value);
+    if (token.kind !== "option") continue;
+    given.add(token.name);
+    const valued = token.name === "config" || token.name === "database";
+    if (!valued && token.name !== "json" && token.name !== "help") {
+      problems.push(`${token.rawName}: unknown option; see --help`);
+    } else if (valued && !token.value) problems.push(`${token.rawName}: needs a value`);
+    else if (!valued && token.value !== undefined) problems.push(`${token.rawName}: takes no value`);
+  }
+  const help = given.has("help");
+  if (files.length === 0) problems.push("FILE: is missing");
+  for (const more of files.slice(1)) problems.push(`${more}: not expected here; see --help`);
+  if (problems.length > 0 && !help) throw new ConfigError(problems);
+  return { file: files[0] ?? "", json: given.has("json"), help };
+}

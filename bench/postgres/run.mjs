@@ -1,0 +1,275 @@
+#!/usr/bin/env node
+/**
+ * What several processes on one Postgres cost and how far behind their readers are. Ends with 1 when a figure misses its limit.
+ *
+ *   node bench/postgres/run.mjs [--quick] [--only throughput,claims,connections,frames]
+ *
+ * Needs Linux. `connections` needs 5,000 open files and some more in two processes: `ulimit -Hn` of 6,000 or more.
+ */
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import { loadavg } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { parseArgs } from "node:util";
+import pg from "pg";
+import { startPostgres } from "../../test/adapters/postgres-server.ts";
+import { connect, quantiles } from "../load.mjs";
+
+const PARTS = ["throughput", "claims", "connections", "frames"];
+const { values } = parseArgs({
+  options: { quick: { type: "boolean", default: false }, only: { type: "string", default: PARTS.join() } },
+});
+const { quick } = values;
+const parts = values.only.split(",");
+if (parts.some((part) => !PARTS.includes(part))) {
+  console.error(`--only: some of ${PARTS.join()}`);
+  process.exit(2);
+}
+const SIZE = quick
+  ? { rounds: 3, seconds: 2, backlog: 1_000, frame_seconds: 5 }
+  : { rounds: 7, seconds: 4, backlog: 5_000, frame_seconds: 20 };
+const STREAMS = 5_000;
+const FILES = 6_000;
+
+const deadline = setTimeout(() => {
+  console.error("Took too long");
+  process.exit(1);
+}, 15 * 60_000);
+deadline.unref();
+
+const children = new Set();
+process.on("exit", () => {
+  for (const child of children) child.kill("SIGKILL");
+});
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+
+/** Starts a process and resolves once it listens. */
+function start(url, signals, concurrency) {
+  const args = ["--no-warnings", "--conditions=greenroom-source", join(import.meta.dirname, "node.mjs")];
+  const child = spawn(process.execPath, [...args, url, signals, String(concurrency)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  children.add(child);
+  const ended = new Promise((resolve) => child.on("exit", resolve)).then(() => children.delete(child));
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("exit", (code) => reject(new Error(`A process ended with ${code}`)));
+    child.stdout.on("data", (text) => {
+      const [, at] = /listening on (\S+)/.exec(String(text)) ?? [];
+      if (!at) return;
+      resolve({
+        url: at,
+        client: connect(at),
+        async stop() {
+          const late = setTimeout(() => child.kill("SIGKILL"), 10_000);
+          child.kill("SIGTERM");
+          await ended;
+          clearTimeout(late);
+        },
+      });
+    });
+  });
+}
+
+const rows = [];
+let failed = false;
+/** `limit`: what the value must not be below (`least`) or above. */
+function note(figure, value, unit = "", limit = undefined, least = false) {
+  const met = limit === undefined || (least ? value >= limit : value <= limit);
+  failed ||= !met;
+  const shown = (number) => `${number < 10 ? number.toFixed(2) : Math.round(number)}${unit && ` ${unit}`}`;
+  const goal = limit === undefined ? "" : `${least ? ">=" : "<="} ${shown(limit)}`;
+  rows.push(`| ${figure} | ${shown(value)} | ${goal} | ${met ? "ok" : "FAILED"} |`);
+}
+const median = (list) => quantiles(list).p50;
+
+const server = await startPostgres({ own: true });
+const database = async (name) => {
+  const { url } = await server.database();
+  return `${url}?application_name=${name}`;
+};
+async function query(url, text) {
+  const client = new pg.Client({ connectionString: url, application_name: "bench" });
+  await client.connect();
+  try {
+    return (await client.query({ text, rowMode: "array" })).rows;
+  } finally {
+    await client.end();
+  }
+}
+const json = async (client, ...args) => JSON.parse(await client.request(...args));
+
+/** Two processes with signals and two without, on a database each, in turns. */
+async function throughput() {
+  const sides = {};
+  for (const signals of ["on", "off"]) {
+    const url = await database(signals);
+    sides[signals] = [await start(url, signals, 32), await start(url, signals, 32)];
+  }
+  const load = async (signals, seconds) => {
+    const both = await Promise.all(sides[signals].map(({ client }) => client.closedLoop(12, seconds, client.wait)));
+    return both.reduce((sum, { per_s }) => sum + per_s, 0);
+  };
+  for (const signals of ["on", "off"]) await load(signals, 1);
+  const ratios = [];
+  const speeds = { on: [], off: [] };
+  for (let round = 0; round < SIZE.rounds; round++) {
+    // Who comes first changes: what the one leaves to be done must not always hit the other.
+    const order = round % 2 === 0 ? ["on", "off"] : ["off", "on"];
+    for (const signals of order) speeds[signals].push(await load(signals, SIZE.seconds));
+    ratios.push(speeds.on.at(-1) / speeds.off.at(-1));
+  }
+  for (const processes of Object.values(sides)) for (const one of processes) await one.stop();
+  note("runs executed with signals", median(speeds.on), "/s");
+  note("runs executed without signals", median(speeds.off), "/s");
+  note("smallest ratio of a pair", Math.min(...ratios));
+  note("throughput with signals : without", median(ratios), "", 0.9, true);
+}
+
+/** A backlog that two processes find when they start. */
+async function claims() {
+  const url = await database("claims");
+  const maker = await start(url, "on", 0);
+  const one = {
+    assistant_id: "echo",
+    input: { messages: [{ role: "user", content: "hello" }] },
+    on_completion: "keep",
+  };
+  for (let made = 0; made < SIZE.backlog; made += 100) {
+    await maker.client.request(
+      "POST",
+      "/runs/batch",
+      Array.from({ length: 100 }, () => one),
+    );
+  }
+  // As autovacuum does within a minute: until then the server's plans are for empty tables.
+  await query(url, "analyze");
+  const workers = [await start(url, "on", 32), await start(url, "on", 32)];
+  const until = Date.now() + 180_000;
+  for (;;) {
+    const [[left]] = await query(url, "select count(*) from runs where ended_at is null");
+    if (Number(left) === 0) break;
+    if (Date.now() > until) throw new Error(`${left} runs are left`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  const [[ms, twice]] = await query(
+    url,
+    "select max(ended_at) - min(started_at), count(*) filter (where attempt <> 1) from runs",
+  );
+  for (const process of [maker, ...workers]) await process.stop();
+  note("runs of a backlog claimed and executed by two processes", (SIZE.backlog / Number(ms)) * 1000, "/s");
+  note("runs claimed twice", Number(twice), "", 0);
+}
+
+const epoch = () => performance.timeOrigin + performance.now();
+
+/** Opens a stream; `onData` gets the data of its custom frames. The result closes it. */
+function open(base, path, onData) {
+  const { hostname, port } = new URL(base);
+  return new Promise((resolve, reject) => {
+    const call = http.get({ hostname, port, path, agent: false, headers: { "last-event-id": "-1" } }, (response) => {
+      if (response.statusCode !== 200) return reject(new Error(`${path}: ${response.statusCode}`));
+      let rest = "";
+      let event = "";
+      response.setEncoding("utf8");
+      response.on("error", () => {});
+      response.on("data", (text) => {
+        const lines = (rest + text).split("\n");
+        rest = lines.pop();
+        for (const line of lines) {
+          if (line.startsWith("event: ")) event = line.slice(7);
+          else if (line.startsWith("data: ") && event === "custom") onData(JSON.parse(line.slice(6)));
+        }
+      });
+      resolve(() => call.destroy());
+    });
+    call.on("error", reject);
+  });
+}
+
+async function ticking(client, metadata) {
+  const { thread_id } = await json(client, "POST", "/threads", {});
+  const run = { assistant_id: "ticks", input: {}, metadata, stream_mode: ["custom"], stream_resumable: true };
+  const { run_id } = await json(client, "POST", `/threads/${thread_id}/runs`, run);
+  return `/threads/${thread_id}/runs/${run_id}/stream`;
+}
+
+/** Readers in one process of runs that another one executes. */
+async function connections() {
+  const files = Number(/Max open files\s+\d+\s+(\d+)/.exec(readFileSync("/proc/self/limits", "utf8"))?.[1]);
+  if (files < FILES)
+    throw new Error(`This needs ${FILES} open files (ulimit -Hn says ${files}): raise it and start again`);
+  const url = await database("executes");
+  const reading = url.replace("executes", "reads");
+  const executing = await start(url, "on", 100);
+  const reader = await start(reading, "on", 0);
+  const paths = await Promise.all(
+    Array.from({ length: 50 }, () => ticking(executing.client, { count: 10_000, every_ms: 4_000 })),
+  );
+  const heard = new Set();
+  const closes = [];
+  for (let i = 0; i < STREAMS; i += 100) {
+    const some = Array.from({ length: 100 }, (_, n) => i + n);
+    closes.push(...(await Promise.all(some.map((n) => open(reader.url, paths[n % paths.length], () => heard.add(n))))));
+  }
+  let most = 0;
+  const until = Date.now() + 60_000;
+  for (const from = Date.now(); Date.now() < until; ) {
+    const [[count]] = await query(url, "select count(*) from pg_stat_activity where application_name = 'reads'");
+    most = Math.max(most, Number(count));
+    if (heard.size === STREAMS && Date.now() > from + 5_000) break;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const { open_streams } = await json(reader.client, "GET", "/metrics?format=json");
+  for (const close of closes) close();
+  await reader.stop();
+  await executing.stop();
+  note("open streams on one process", open_streams, "", STREAMS, true);
+  note("of them that got a frame from another process", heard.size, "", STREAMS, true);
+  note("its connections to the database, at the most", most, "", 12);
+}
+
+async function frames() {
+  for (const [signals, name, limit] of [
+    ["on", "with signals", 100],
+    ["deaf", "when every signal is lost", 1_000],
+  ]) {
+    const url = await database("frames");
+    const executing = await start(url, signals, 100);
+    const reader = await start(url, signals, 0);
+    const metadata = { count: SIZE.frame_seconds * 5, every_ms: 200 };
+    const late = [];
+    const closes = await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        const path = await ticking(executing.client, metadata);
+        // Late by what the reader was not there for: the first frames say nothing.
+        return await open(reader.url, path, ({ at, n }) => n >= 5 && late.push(epoch() - at));
+      }),
+    );
+    await new Promise((resolve) => setTimeout(resolve, SIZE.frame_seconds * 1_000 + 2_000));
+    for (const close of closes) close();
+    await reader.stop();
+    await executing.stop();
+    const { n, p50, p99 } = quantiles(late);
+    note(`frames ${name}`, n, "", 20 * (metadata.count - 5) * 0.8, true);
+    note(`frame to a reader in another process ${name}, p50`, p50, "ms");
+    note(`the same, p99`, p99, "ms", limit);
+  }
+}
+
+console.log(`Load average ${loadavg()[0].toFixed(1)}`);
+try {
+  for (const [name, part] of Object.entries({ throughput, claims, connections, frames })) {
+    if (!parts.includes(name)) continue;
+    await part().catch((error) => {
+      console.error(`${name}: ${error.stack}`);
+      failed = true;
+    });
+  }
+} finally {
+  await server.stop();
+}
+console.log(["| figure | value | limit | |", "| --- | --- | --- | --- |", ...rows].join("\n"));
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,151 @@
+/**
+ * Publishes a version to npm and JSR from its tag. See docs/releasing.md.
+ *
+ *   node scripts/release.ts vX.Y.Z              checks, then publishes; what is published already is left as it is
+ *   node scripts/release.ts vX.Y.Z --dry-run    the same up to the moment of publishing
+ *   node scripts/release.ts --dry-run           what can be said before there is a tag, of a tree that has been built: `npm run check`
+ */
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { delimiter, resolve } from "node:path";
+import process from "node:process";
+import { parseArgs } from "node:util";
+
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly repository?: unknown;
+}
+
+interface Ran {
+  readonly status: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+const env = {
+  ...process.env,
+  PATH: `${resolve("node_modules/.bin")}${delimiter}${process.env.PATH}`,
+  NO_COLOR: "1",
+  DENO_NO_UPDATE_CHECK: "1",
+};
+
+function run(program: string, args: readonly string[], stdio: "pipe" | "inherit" = "pipe"): Ran {
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    env,
+    encoding: "utf8",
+    stdio: ["ignore", stdio, stdio],
+  });
+  return { status: status ?? 1, out: (stdout ?? "").trim(), err: (stderr ?? "").trim() || (error?.message ?? "") };
+}
+
+/** Runs a step whose output is for whoever releases. Ends the program when it fails. */
+function step(program: string, args: readonly string[]): void {
+  console.log(`> ${program} ${args.join(" ")}`);
+  if (run(program, args, "inherit").status === 0) return;
+  console.error(
+    `${program} ${args.join(" ")} failed. What was published stays; repeat the release when the cause is gone.`,
+  );
+  process.exit(1);
+}
+
+const read = (file: string): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
+const versionIn = (file: string): unknown => (JSON.parse(read(file) || "{}") as { readonly version?: unknown }).version;
+
+/** Where the version stands that the package says it has. */
+function problemsOfVersions(version: string): string[] {
+  const places: readonly (readonly [place: string, version: unknown])[] = [
+    ["package-lock.json", versionIn("package-lock.json")],
+    ["jsr.json", versionIn("jsr.json")],
+    ["VERSION in lib/service.ts", /^export const VERSION = "(.*)";$/m.exec(read("lib/service.ts"))?.[1]],
+  ];
+  return places
+    .filter(([, found]) => found !== version)
+    .map(([place, found]) => `${place}: is ${found ?? "missing"}, and package.json says ${version}`);
+}
+
+function problemsOfTag(tag: string, version: string): string[] {
+  if (!/^v\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?$/.test(tag)) return [`${tag}: is no tag such as v1.2.3`];
+  const problems: string[] = [];
+  if (tag !== `v${version}`) problems.push(`${tag}: package.json says ${version}`);
+  const tagged = run("git", ["rev-parse", "--verify", "--quiet", `refs/tags/${tag}^{commit}`]);
+  const head = run("git", ["rev-parse", "HEAD"]);
+  if (tagged.status !== 0) problems.push(`${tag}: there is no such tag; git tag ${tag}`);
+  else if (tagged.out !== head.out) problems.push(`${tag}: names another commit than the one that is checked out`);
+  const changed = run("git", ["status", "--porcelain"]);
+  if (changed.status !== 0) problems.push(`git: ${changed.err}`);
+  else if (changed.out !== "") problems.push(`The tree is not clean:\n${changed.out}`);
+  const heading = `## [${tag.slice(1)}] - `;
+  const dated = read("CHANGELOG.md")
+    .split("\n")
+    .some((line) => line.startsWith(heading) && /^\d{4}-\d\d-\d\d$/.test(line.slice(heading.length)));
+  if (!dated) problems.push(`CHANGELOG.md: has no heading "${heading}YYYY-MM-DD"`);
+  return problems;
+}
+
+/** What keeps a registry from taking a proof of where the package was built. */
+function problemsOfProvenance(manifest: Manifest): string[] {
+  const problems: string[] = [];
+  if (!manifest.repository) problems.push("package.json: without `repository` npm takes no provenance");
+  if (!process.env.ACTIONS_ID_TOKEN_REQUEST_URL && !process.env.SIGSTORE_ID_TOKEN) {
+    problems.push("Provenance needs a build service that vouches for it: let the workflow publish (docs/releasing.md)");
+  }
+  return problems;
+}
+
+/** Whether npm has this version. Ends the program when npm cannot tell, or has it from another commit. */
+function isOnNpm(name: string, version: string): boolean {
+  const { status, out, err } = run("npm", ["view", `${name}@${version}`, "version", "gitHead", "--json"]);
+  if (status !== 0 && /E404|is not in this registry|No match found/.test(out + err)) return false;
+  if (status !== 0) fail([`npm view: ${err || out}`]);
+  if (out === "") return false;
+  const found = JSON.parse(out) as string | { readonly gitHead?: string };
+  const commit = typeof found === "string" ? undefined : found.gitHead;
+  const head = run("git", ["rev-parse", "HEAD"]).out;
+  if (commit !== undefined && commit !== head)
+    fail([`npm has ${version} of another commit (${commit}): raise the version`]);
+  return true;
+}
+
+function fail(problems: readonly string[]): never {
+  console.error([`Nothing was published:`, ...problems].join("\n- "));
+  process.exit(1);
+}
+
+const { positionals, values } = parseArgs({
+  allowPositionals: true,
+  options: { "dry-run": { type: "boolean", default: false } },
+});
+const [tag, ...more] = positionals;
+const dry = values["dry-run"];
+if (more.length > 0 || (tag === undefined && !dry)) fail(["say which tag: node scripts/release.ts vX.Y.Z [--dry-run]"]);
+
+const manifest = JSON.parse(read("package.json")) as Manifest;
+const { name, version } = manifest;
+const problems = [
+  ...problemsOfVersions(version),
+  ...(tag === undefined ? [] : problemsOfTag(tag, version)),
+  ...(dry ? [] : problemsOfProvenance(manifest)),
+];
+if (problems.length > 0) fail(problems);
+
+// What comes before a release is for those who ask for it.
+const channel = version.includes("-") ? "next" : "latest";
+const toNpm = ["publish", "--access", "public", "--tag", channel];
+if (tag === undefined) {
+  // Built by whoever calls this: packing builds it again otherwise.
+  step("npm", [...toNpm, "--dry-run", "--ignore-scripts"]);
+  step("deno", ["publish", "--dry-run", "--allow-dirty", "--quiet"]);
+} else {
+  step("npm", ["run", "check"]);
+  if (dry) {
+    step("npm", [...toNpm, "--dry-run"]);
+    step("deno", ["publish", "--dry-run"]);
+  } else {
+    if (isOnNpm(name, version)) console.log(`npm has ${name} ${version} already`);
+    else step("npm", [...toNpm, "--provenance"]);
+    // It leaves a version alone that JSR has already.
+    step("deno", ["publish"]);
+  }
+}
+console.log(dry ? `${version} can be released` : `${version} is released`);

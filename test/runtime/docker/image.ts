@@ -1,0 +1,189 @@
+/** A Dockerfile as a script: each stage is a folder that stands for its file system, and its commands run there. */
+import { spawnSync } from "node:child_process";
+import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import process from "node:process";
+
+export interface Instruction {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** The instructions in their order: comments are left out, continued lines joined. */
+export function instructionsOf(dockerfile: string): readonly Instruction[] {
+  const text = dockerfile
+    .split("\n")
+    .filter((line) => !/^\s*#/.test(line))
+    .join("\n")
+    .replaceAll("\\\n", "");
+  return text
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .map((line) => {
+      const [, name = "", rest = ""] = /^(\w+)\s+(.*)$/.exec(line.trim()) ?? [];
+      return { name, text: rest.trim() };
+    });
+}
+
+/** The command in a text of the exec form. */
+const exec = (text: string): readonly string[] => JSON.parse(text) as string[];
+
+/** Files of a folder that a `.dockerignore` lets through: later lines win, and `!` takes back. */
+export function contextOf(folder: string, ignore: string): readonly string[] {
+  const rules = ignore
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => {
+      const pattern = line.replace(/^!/, "").replace(/[.+^${}()|[\]\\]/g, "\\$&");
+      const source = pattern.replaceAll("**/", "(?:.+/)?").replace(/(?<![)])\*(?!\*)/g, "[^/]*");
+      return { kept: line.startsWith("!"), matches: new RegExp(`^${source}(?:/.*)?$`) };
+    });
+  const ignored = (path: string): boolean =>
+    rules.reduce((out, { kept, matches }) => (matches.test(path) ? !kept : out), false);
+  const files = (at: string): string[] =>
+    readdirSync(join(folder, at), { withFileTypes: true }).flatMap((entry) => {
+      const path = at === "" ? entry.name : `${at}/${entry.name}`;
+      const open = rules.some(({ kept }) => kept) || !ignored(path);
+      if (entry.isDirectory()) return open && !/(?:^|\/)(?:node_modules|\.git)$/.test(path) ? files(path) : [];
+      return ignored(path) ? [] : [path];
+    });
+  return files("");
+}
+
+export interface Image {
+  /** The folder that stands for its root. */
+  readonly root: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly workdir: string;
+  readonly user: string;
+  readonly base: string;
+  readonly entrypoint: readonly string[];
+  readonly healthcheck: readonly string[];
+  readonly others: Readonly<Record<string, string>>;
+}
+
+export interface BuildOptions {
+  readonly context: string;
+  /** Where the stages are made. */
+  readonly folder: string;
+  /** Programs that come first on the PATH of its commands. */
+  readonly programs: string;
+}
+
+/** Builds the last stage. Throws what a command has said that failed. */
+export function build(dockerfile: string, { context, folder, programs }: BuildOptions): Image {
+  const stages = new Map<string, string>();
+  let root = "";
+  let base = "";
+  let workdir = "/";
+  let user = "root";
+  let env: Record<string, string> = {};
+  let entrypoint: readonly string[] = [];
+  let healthcheck: readonly string[] = [];
+  let others: Record<string, string> = {};
+  /** Paths of the image, in a text. */
+  const inside = (text: string): string =>
+    text.replace(/(^|[\s"'=])(\/(?:app|data|package)(?=[/\s"']|$))/g, `$1${root}$2`);
+  for (const { name, text } of instructionsOf(dockerfile)) {
+    if (name === "FROM") {
+      const [from = "", , stage = ""] = text.split(/\s+/);
+      root = join(folder, stage || "last");
+      stages.set(stage, root);
+      [base, workdir, user, env, entrypoint, healthcheck, others] = [from, "/", "root", {}, [], [], {}];
+      mkdirSync(root, { recursive: true });
+    } else if (name === "ENV") {
+      for (const [, key = "", value = ""] of text.matchAll(/(\w+)=(\S+)/g)) env[key] = inside(value);
+    } else if (name === "WORKDIR") {
+      workdir = text;
+      mkdirSync(join(root, text), { recursive: true });
+    } else if (name === "USER") user = text;
+    else if (name === "COPY") {
+      const words = text.split(/\s+/);
+      const flags = words.filter((word) => word.startsWith("--"));
+      const paths = words.filter((word) => !word.startsWith("--"));
+      const to = paths.pop() as string;
+      const target = to.startsWith("/") ? join(root, to) : join(root, workdir, to);
+      const stage = flags.find((flag) => flag.startsWith("--from="))?.slice("--from=".length);
+      const from = stage === undefined ? context : stages.get(stage);
+      if (from === undefined) throw new Error(`COPY ${text}: there is no stage ${stage}`);
+      const known =
+        stage === undefined ? contextOf(context, readFileSync(join(context, ".dockerignore"), "utf8")) : null;
+      for (const path of paths) copy(from, path, target, to.endsWith("/"), known);
+    } else if (name === "RUN") {
+      const options = { cwd: join(root, workdir), env: { ...outside(programs), ...env }, encoding: "utf8" } as const;
+      const { status, stdout, stderr } = spawnSync("sh", ["-c", inside(text)], options);
+      if (status !== 0) throw new Error(`RUN ${text} ended with ${status}:\n${stdout}${stderr}`);
+    } else if (name === "ENTRYPOINT") entrypoint = exec(text).map(inside);
+    else if (name === "HEALTHCHECK") healthcheck = exec(text.replace(/^.*?CMD\s+/, "")).map(inside);
+    else others[name] = text;
+  }
+  return { root, base, workdir: join(root, workdir), user, env, entrypoint, healthcheck, others };
+}
+
+/** Of the machine: what a command finds its programs by, and nothing that is Greenroom's. */
+export function outside(programs?: string): Record<string, string> {
+  const { PATH = "", HOME = "", npm_config_cache } = process.env;
+  const path = [programs, dirname(process.execPath), PATH].filter(Boolean).join(":");
+  return { PATH: path, HOME, ...(npm_config_cache ? { npm_config_cache } : {}) };
+}
+
+function copy(from: string, path: string, target: string, into: boolean, known: readonly string[] | null): void {
+  if (known) {
+    const wanted = path === "." ? known : known.filter((file) => file === path || file.startsWith(`${path}/`));
+    if (wanted.length === 0) throw new Error(`COPY ${path}: the context has no such file`);
+    for (const file of wanted) {
+      mkdirSync(dirname(join(target, file)), { recursive: true });
+      cpSync(join(from, file), join(target, file));
+    }
+    return;
+  }
+  const source = join(from, path);
+  const directory = statSync(source).isDirectory();
+  // Links stay what they are: packages are linked, not installed.
+  cpSync(source, into && !directory ? join(target, basename(path)) : target, {
+    recursive: true,
+    verbatimSymlinks: true,
+  });
+}
+
+/** An `npm` that links the packages of this checkout instead of fetching them; everything else is done by the real one. */
+export function linkingNpm(folder: string, checkout: string): string {
+  const script = `#!/usr/bin/env node
+const { spawnSync } = require("node:child_process");
+const { existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync } = require("node:fs");
+const { dirname, join } = require("node:path");
+const packages = ${JSON.stringify(join(checkout, "node_modules"))};
+const versionOf = (name) => JSON.parse(readFileSync(join(packages, name, "package.json"), "utf8")).version;
+const link = (name) => {
+  const at = join("node_modules", name);
+  mkdirSync(dirname(at), { recursive: true });
+  if (!existsSync(at)) symlinkSync(join(packages, name), at);
+};
+const [command, ...args] = process.argv.slice(2);
+if (command === "ci") symlinkSync(packages, "node_modules");
+else if (command === "install") {
+  for (const wanted of args.filter((arg) => !arg.startsWith("-"))) {
+    if (wanted.startsWith("./")) {
+      mkdirSync("unpacked");
+      if (spawnSync("tar", ["-xzf", wanted, "-C", "unpacked"], { stdio: "inherit" }).status !== 0) process.exit(1);
+      mkdirSync("node_modules", { recursive: true });
+      renameSync("unpacked/package", "node_modules/greenroom");
+      rmSync("unpacked", { recursive: true });
+      Object.keys(JSON.parse(readFileSync("node_modules/greenroom/package.json", "utf8")).dependencies).forEach(link);
+    } else {
+      const [, name, version] = /^(.+)@(.+)$/.exec(wanted);
+      if (versionOf(name) !== version) throw new Error(wanted + " is not what was tested: " + versionOf(name));
+      link(name);
+    }
+  }
+} else {
+  const PATH = process.env.PATH.split(":").filter((folder) => folder !== ${JSON.stringify(folder)}).join(":");
+  process.exit(spawnSync("npm", [command, ...args], { stdio: "inherit", env: { ...process.env, PATH } }).status ?? 1);
+}
+`;
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, "npm");
+  if (!existsSync(file)) writeFileSync(file, script);
+  chmodSync(file, 0o755);
+  return folder;
+}

@@ -1,0 +1,222 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { describe, it } from "node:test";
+import { root, temporaryFolder } from "./programs.ts";
+
+/** Notes each call, and answers as a file says: `<program>-<first word>`, its exit code in the first line. */
+const fake = `#!/bin/sh
+name=$(basename "$0")
+echo "$name $*" >> calls.log
+answer="answers/$name-$1"
+[ -f "$answer" ] || exit 0
+tail -n +2 "$answer"
+exit $(head -n 1 "$answer")
+`;
+
+interface Ran {
+  readonly code: number | null;
+  readonly output: string;
+  /** Of npm and deno, in their order. */
+  readonly calls: readonly string[];
+}
+
+/** A repository of one commit, whose version and tag fit. */
+class Repository {
+  readonly #folder = temporaryFolder();
+  readonly path: string = this.#folder.path;
+
+  constructor() {
+    const ignored = ["node_modules/", "calls.log", "answers/"];
+    this.write("package.json", { name: "greenroom", version: "1.2.3", repository: "here" });
+    this.write("package-lock.json", { version: "1.2.3" });
+    this.write("jsr.json", { version: "1.2.3" });
+    this.write("lib/service.ts", '/** This release. */\nexport const VERSION = "1.2.3";\n');
+    this.write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-11-21\n");
+    this.write(".gitignore", ignored.join("\n"));
+    for (const program of ["npm", "deno"]) {
+      this.write(`node_modules/.bin/${program}`, fake);
+      chmodSync(join(this.path, "node_modules/.bin", program), 0o755);
+    }
+    this.git("init", "--quiet");
+    this.commit();
+    this.git("tag", "v1.2.3");
+  }
+
+  write(file: string, content: string | object): void {
+    mkdirSync(join(this.path, file, ".."), { recursive: true });
+    writeFileSync(join(this.path, file), typeof content === "string" ? content : JSON.stringify(content));
+  }
+
+  git(...args: readonly string[]): string {
+    const who = ["-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"];
+    const { status, stdout, stderr } = spawnSync("git", [...who, ...args], { cwd: this.path, encoding: "utf8" });
+    assert.equal(status, 0, stderr);
+    return stdout.trim();
+  }
+
+  commit(): void {
+    this.git("add", "--all");
+    this.git("commit", "--quiet", "--message", "All of it");
+  }
+
+  /** What the program says from now on. */
+  answer(program: string, code: number, text = ""): void {
+    this.write(`answers/${program}`, `${code}\n${text}`);
+  }
+
+  /** As the workflow does it. */
+  release(...args: readonly string[]): Ran {
+    return this.#run(args, { ACTIONS_ID_TOKEN_REQUEST_URL: "https://tokens.example" });
+  }
+
+  byHand(...args: readonly string[]): Ran {
+    return this.#run(args, {});
+  }
+
+  #run(args: readonly string[], env: Readonly<Record<string, string>>): Ran {
+    const log = join(this.path, "calls.log");
+    rmSync(log, { force: true });
+    const foreign = /^(?:NODE_TEST_CONTEXT|ACTIONS_ID_TOKEN_REQUEST_URL|SIGSTORE_ID_TOKEN)$/;
+    const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !foreign.test(name)));
+    const { status, stdout, stderr } = spawnSync(process.execPath, [join(root, "scripts/release.ts"), ...args], {
+      cwd: this.path,
+      env: { ...inherited, ...env },
+      encoding: "utf8",
+    });
+    const calls = existsSync(log) ? readFileSync(log, "utf8").trim().split("\n") : [];
+    return { code: status, output: stdout + stderr, calls };
+  }
+
+  [Symbol.dispose](): void {
+    this.#folder[Symbol.dispose]();
+  }
+}
+
+const CHECK = "npm run check";
+const VIEW = "npm view greenroom@1.2.3 version gitHead --json";
+const PUBLISH = "npm publish --access public --tag latest";
+
+describe("scripts/release.ts", () => {
+  it("checks, then publishes to npm and JSR, in this order and with provenance", () => {
+    using repository = new Repository();
+    repository.answer("npm-view", 1, '{ "error": { "code": "E404" } }');
+    const { code, output, calls } = repository.release("v1.2.3");
+    assert.equal(code, 0, output);
+    assert.deepEqual(calls, [CHECK, VIEW, `${PUBLISH} --provenance`, "deno publish"]);
+  });
+
+  it("does all but publish in a dry run", () => {
+    using repository = new Repository();
+    const { code, output, calls } = repository.release("v1.2.3", "--dry-run");
+    assert.equal(code, 0, output);
+    assert.deepEqual(calls, [CHECK, `${PUBLISH} --dry-run`, "deno publish --dry-run"]);
+    assert.match(output, /1\.2\.3 can be released/);
+  });
+
+  it("needs neither tag nor clean tree to say what it would publish", () => {
+    using repository = new Repository();
+    repository.git("tag", "--delete", "v1.2.3");
+    repository.write("CHANGELOG.md", "# Changelog\n\n## [Unreleased]\n");
+    const { code, output, calls } = repository.release("--dry-run");
+    assert.equal(code, 0, output);
+    assert.deepEqual(calls, [`${PUBLISH} --dry-run --ignore-scripts`, "deno publish --dry-run --allow-dirty --quiet"]);
+  });
+
+  it("publishes nothing where tag, versions, changelog and tree do not fit, and names all of it", () => {
+    using repository = new Repository();
+    const refused = (pattern: RegExp, ...args: readonly string[]): void => {
+      const { code, output, calls } = repository.release(...args);
+      assert.deepEqual([code, calls], [1, []], output);
+      assert.match(output, /^Nothing was published:$/m);
+      assert.match(output, pattern);
+    };
+    refused(/say which tag/);
+    refused(/say which tag/, "v1.2.3", "v1.2.4");
+    refused(/1\.2\.3: is no tag such as v1\.2\.3/, "1.2.3");
+    refused(/v1\.2\.4: package\.json says 1\.2\.3[\s\S]*v1\.2\.4: there is no such tag/, "v1.2.4");
+
+    repository.write("jsr.json", { version: "1.2.2" });
+    repository.write("package-lock.json", {});
+    repository.write("lib/service.ts", 'export const VERSION = "1.3.0";\n');
+    repository.write("CHANGELOG.md", "# Changelog\n\n## [1.2.3] - soon\n\n## [1.2.30] - 2026-11-21\n");
+    const problems = [
+      "package-lock\\.json: is missing, and package\\.json says 1\\.2\\.3",
+      "jsr\\.json: is 1\\.2\\.2, and package\\.json says 1\\.2\\.3",
+      "VERSION in lib/service\\.ts: is 1\\.3\\.0, and package\\.json says 1\\.2\\.3",
+      "The tree is not clean:[\\s\\S]*M jsr\\.json",
+      'CHANGELOG\\.md: has no heading "## \\[1\\.2\\.3\\] - YYYY-MM-DD"',
+    ];
+    for (const args of [["v1.2.3"], ["v1.2.3", "--dry-run"]]) refused(new RegExp(problems.join("[\\s\\S]*")), ...args);
+    refused(/jsr\.json: is 1\.2\.2/, "--dry-run");
+    repository.commit();
+    refused(/v1\.2\.3: names another commit than the one that is checked out/, "v1.2.3");
+  });
+
+  it("publishes nothing without a proof of where it was built", () => {
+    using repository = new Repository();
+    repository.write("package.json", { name: "greenroom", version: "1.2.3" });
+    repository.commit();
+    repository.git("tag", "--force", "v1.2.3");
+    const { code, output, calls } = repository.release("v1.2.3");
+    assert.deepEqual([code, calls], [1, []], output);
+    assert.match(output, /package\.json: without `repository` npm takes no provenance/);
+    const { output: by_hand } = repository.byHand("v1.2.3");
+    assert.match(by_hand, /Provenance needs a build service that vouches for it/);
+  });
+
+  it("publishes nothing when a check is red", () => {
+    using repository = new Repository();
+    repository.answer("npm-run", 1);
+    const { code, calls } = repository.release("v1.2.3");
+    assert.deepEqual([code, calls], [1, [CHECK]]);
+  });
+
+  it("can be repeated when it has got half way: npm keeps what it has, JSR gets the rest", () => {
+    using repository = new Repository();
+    repository.answer("npm-view", 0);
+    repository.answer("deno-publish", 1);
+    const first = repository.release("v1.2.3");
+    assert.equal(first.code, 1);
+    assert.deepEqual(first.calls.slice(-2), [`${PUBLISH} --provenance`, "deno publish"]);
+    assert.match(first.output, /deno publish failed\. What was published stays/);
+
+    rmSync(join(repository.path, "answers/deno-publish"));
+    const gitHead = repository.git("rev-parse", "HEAD");
+    for (const answer of [{ version: "1.2.3", gitHead }, "1.2.3"]) {
+      repository.answer("npm-view", 0, JSON.stringify(answer));
+      const again = repository.release("v1.2.3");
+      assert.equal(again.code, 0, again.output);
+      assert.deepEqual(again.calls, [CHECK, VIEW, "deno publish"]);
+    }
+  });
+
+  it("publishes nothing when npm has this version of another commit, or cannot say", () => {
+    using repository = new Repository();
+    repository.answer("npm-view", 0, JSON.stringify({ version: "1.2.3", gitHead: "0".repeat(40) }));
+    const other = repository.release("v1.2.3");
+    assert.deepEqual([other.code, other.calls], [1, [CHECK, VIEW]]);
+    assert.match(other.output, /npm has 1\.2\.3 of another commit/);
+    repository.answer("npm-view", 1, '{ "error": { "code": "ENOTFOUND" } }');
+    const away = repository.release("v1.2.3");
+    assert.deepEqual([away.code, away.calls], [1, [CHECK, VIEW]]);
+    assert.match(away.output, /npm view: .*ENOTFOUND/);
+  });
+
+  it("gives what comes before a release to those alone who ask for it", () => {
+    using repository = new Repository();
+    const version = "1.3.0-rc.1";
+    for (const file of ["package.json", "package-lock.json", "jsr.json"]) {
+      repository.write(file, { name: "greenroom", version, repository: "here" });
+    }
+    repository.write("lib/service.ts", `export const VERSION = "${version}";\n`);
+    repository.write("CHANGELOG.md", `## [${version}] - 2026-11-21\n`);
+    repository.commit();
+    repository.git("tag", `v${version}`);
+    const { code, output, calls } = repository.release(`v${version}`);
+    assert.equal(code, 0, output);
+    assert.equal(calls.at(-2), "npm publish --access public --tag next --provenance");
+  });
+});
