@@ -5,6 +5,7 @@ import type {
   CronFiring,
   CronQuery,
   CronRow,
+  CronSort,
   CronStorage,
   FireCron,
   FireOutcome,
@@ -158,6 +159,17 @@ const dropLeft = shape<{ deployment: string; cron_ids: string }>((p) =>
     returning row_id`),
 );
 
+// Databases differ in where they put nulls.
+const orders: Readonly<Record<CronSort, "created_at" | RawBuilder<unknown>>> = {
+  created_at: "created_at",
+  updated_at: sql`crons.updated_at`,
+  cron_id: sql`crons.cron_id`,
+  assistant_id: sql`crons.assistant_id`,
+  thread_id: sql`coalesce(crons.thread_id, '')`,
+  end_time: sql`coalesce(crons.end_time, -1)`,
+  next_run_date: sql`coalesce(crons.next_run_date, -1)`,
+};
+
 export function cronVerbs(driver: Pipe): CronStorage {
   const get = async ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> => {
     const [row] = await driver.read(getCron({ deployment, cron_id }, filter));
@@ -202,7 +214,7 @@ export function cronVerbs(driver: Pipe): CronStorage {
     getCron: get,
 
     async searchCrons(scope, query) {
-      const by = query.sort_by === "created_at" ? "created_at" : sql.ref(`crons.${query.sort_by}`);
+      const by = orders[query.sort_by];
       const { rows, total } = await findRows(driver, sought(scope, query), { ...query, columns: sql`crons.*`, by });
       return { rows: rows.map(toCron), total };
     },

@@ -106,12 +106,23 @@ export function settled<Value>(value: Value): RawBuilder<Value> {
   return fork(sql<Value>`(select ${value})`, sql`${value}`);
 }
 
+/**
+ * The end of a subquery of `exists` that is to be asked for one row after the other. Postgres would make a join of it, which reads
+ * all rows before the first one is there; where it has no statistics yet, in the square of their number.
+ */
+export const rowByRow: RawBuilder<unknown> = fork(sql``, sql`offset 0`);
+
 /** A subquery: the strings of a JSON array given as one parameter, in a column `value`. */
 export function each(list: string): RawBuilder<string> {
   return fork(
     sql<string>`(select value from json_each(${list}))`,
     sql`(select value collate "C" as value from json_array_elements_text(${list}::json))`,
   );
+}
+
+/** True where a column has one of the strings of a JSON array given as one parameter. Rows are found, or kept in their order, by an index. */
+export function isAmong(column: RawBuilder<unknown>, list: string): RawBuilder<boolean> {
+  return fork(sql<boolean>`${column} in ${each(list)}`, sql`${column} = any(array${each(list)})`);
 }
 
 /** Places in a list. */

@@ -28,7 +28,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
   return {
     alone: driver.alone ?? false,
     ...(driver.signals && { signals: driver.signals }),
-    ...(driver.now && { now: () => (driver.now as () => Promise<number>)() }),
+    ...(pipe.now && { now: pipe.now }),
     migrate: () => migrate(pipe),
     becomeWorker: adoption(pipe),
     async probe(now) {
@@ -112,6 +112,7 @@ function pipeOf(driver: SqlDriver): Pipe {
         )
         .catch(tell),
     read: (statement) => driver.read(statement.for(dialect)).catch(tell),
+    ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(tell) }),
     ...(driver.exclusive && { exclusive: () => (driver.exclusive as () => Promise<boolean>)() }),
   };
 }

@@ -12,6 +12,7 @@ export interface Pipe extends Pick<SqlDriver, "dialect" | "exclusive"> {
   /** See `SqlDriver.batch`. */
   batch(statements: readonly Statement[], touched?: readonly string[]): Promise<SqlRow[][]>;
   read(statement: Statement): Promise<SqlRow[]>;
+  now?(): Promise<number>;
 }
 
 type Args = Readonly<Record<string, SqlValue>>;

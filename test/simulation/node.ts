@@ -203,6 +203,7 @@ export class SimulatedNode {
   #ambient(process: Process): Ambient {
     const { scheduler, plan } = this.#world;
     const dice = new Dice(plan.seed, process.name);
+    const still = new Dice(plan.seed, `${process.name} stands still`);
     const skew =
       plan.skew_ms === 0 ? 0 : new Dice(plan.seed, `clock ${this.index}`).between(-plan.skew_ms, plan.skew_ms);
     // Later than that is standing still, which is another fault.
@@ -212,7 +213,13 @@ export class SimulatedNode {
     return {
       now: () => scheduler.now + skew,
       timer: (ms, fn) => scheduler.at(Math.ceil(ms) + late(), process, fn),
-      defer: (fn) => scheduler.queue(dice.chance(0.05) ? late() : 0, process, fn),
+      defer: (fn) => {
+        scheduler.queue(dice.chance(0.05) ? late() : 0, process, fn);
+        // At a moment chosen by the clock it hardly ever is between two turns of the event loop.
+        if (!plan.faults.has("pause") || this.#world.quiet || !still.chance(0.1)) return;
+        this.#world.count("pause in a turn");
+        if (process.alive) this.pause(still.between(50, 3 * plan.lease_ms));
+      },
       random: () => dice.float(),
       uuid: () => dice.uuid(),
       log: (record) => this.#world.logged(process, record),

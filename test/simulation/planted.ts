@@ -147,12 +147,6 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "where run_id in ${each(p.run_ids)} and status = 'running'`",
   },
   {
-    name: "a lease that was seen to be over is taken up, though its run has ended meanwhile",
-    file: "adapters/sql/runs/claim.ts",
-    find: "where run_id in ${each(p.run_ids)} and ${expired(p)}`",
-    replace: "where run_id in ${each(p.run_ids)} and coalesce(lease_until, 0) <= ${p.now}`",
-  },
-  {
     name: "the end of a run claims the next one, though it ended nothing",
     file: "adapters/sql/runs/claim.ts",
     find: "${lease(p)} and exists (${itsEnd(p)})\n",

@@ -54,7 +54,7 @@ export const SHORT: PostgresOptions = {
 
 export const LONG: PostgresOptions = {
   faults: 250,
-  runs: 4_000,
+  runs: 1_500,
   most_ms: 40 * 60_000,
   least_share: 0.8,
   most_between_ms: 8_000,

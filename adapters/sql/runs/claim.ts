@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { TraceTerms } from "../../../lib/platform-storage.ts";
 import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage.ts";
-import { each, numberIn, raw, settled } from "../dialect.ts";
+import { each, isAmong, numberIn, raw, rowByRow, settled } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { ofThread, type Pipe, type Statement, shape } from "../statement.ts";
 import { traceClaimed } from "../usage.ts";
@@ -19,15 +19,15 @@ type Due = { deployment: string; graph_ids: string; max_attempts: string; now: n
 const nextRuns = (p: Due, among: RawBuilder<unknown>, limit: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`select n.run_id, n.thread_id from runs n
   where n.deployment = ${settled(p.deployment)} and n.status = 'pending' and n.due_at <= ${p.now}
-    and n.graph_id in ${each(p.graph_ids)} ${among}
+    and ${isAmong(sql`n.graph_id`, p.graph_ids)} ${among}
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
-      and (t.slot_token is null or t.slot_until <= ${p.now}))
+      and (t.slot_token is null or t.slot_until <= ${p.now}) ${rowByRow})
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'running')
+      and e.status = 'running' ${rowByRow})
     and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment
-      and e.thread_id = n.thread_id and e.status = 'pending' and e.seq < n.seq and +e.due_at <= ${p.now}))
+      and e.thread_id = n.thread_id and e.status = 'pending' and e.seq < n.seq and +e.due_at <= ${p.now} ${rowByRow}))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
-      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq))
+      and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) ${rowByRow})
   order by n.due_at, n.seq limit ${limit}`;
 
 const nextRun = (p: Due, among: RawBuilder<unknown> = sql``): RawBuilder<string> =>

@@ -99,7 +99,9 @@ export interface RunNote {
   readonly tag: string;
   readonly script: Script;
   readonly thread: ThreadNote;
-  readonly framed: boolean;
+  /** Its frames are stored, and still there. */
+  framed: boolean;
+  readonly resumable: boolean;
   readonly temporary: boolean;
   /** Where its end is to be told. */
   readonly webhook: string | null;

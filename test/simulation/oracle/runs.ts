@@ -76,6 +76,7 @@ export class RunRules {
       script,
       thread,
       framed: state.framed === 1,
+      resumable: kwargs["resumable"] === true,
       temporary: state.temporary === 1,
       webhook,
       tokens: feedback === null ? [] : (JSON.parse(feedback) as [string, string][]),
@@ -193,6 +194,7 @@ export class RunRules {
       if (was.status !== is.status || was.end_frame !== is.end_frame || was.ended_at !== is.ended_at) {
         refuse("I1", "it had ended already");
       }
+      if (is.framed === 0) this.#unframed(run, refuse);
       return;
     }
     const owner = run.claims.at(-1);
@@ -224,6 +226,16 @@ export class RunRules {
       if (owner?.process !== process) refuse("I2", `${owner?.process.name} held it`);
       this.#ended(run, is, process, threadsBefore);
     }
+  }
+
+  /** Frames that nobody asked to be kept go with their stateless run, all others later. */
+  #unframed(run: RunNote, refuse: (rule: string, text: string) => void): void {
+    if (!run.framed) return;
+    run.framed = false;
+    const { retention, skew_ms } = this.#world.plan;
+    const kept = run.temporary && !run.resumable ? retention.stateless_ms : retention.frames_ms;
+    const age = this.#world.scheduler.now - (run.state.ended_at ?? 0);
+    if (age + 2 * skew_ms <= kept) refuse("retention", `its frames are gone after ${age} ms`);
   }
 
   #claimed(run: RunNote, was: RunState, is: RunState, process: Process): void {
