@@ -14,8 +14,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a claim does not ask whether the slot is free",
     file: "adapters/sql/runs/claim.ts",
-    find: "and (t.slot_token is null or t.slot_until <= ${p.now}))",
-    replace: ")",
+    find: "and (t.slot_token is null or t.slot_until <= ${p.now}) ${rowByRow})",
+    replace: "${rowByRow})",
   },
   {
     name: "a rolled-back run's slot is freed with its rows",
