@@ -42,6 +42,7 @@ GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS. GREENROOM_API_
 of at least 32 characters each; GREENROOM_USAGE_ENABLED is 0 or 1.
 
 Accounts: greenroom keys|workspaces|projects|users|agents --help
+Backups: greenroom backup --help
 `;
 
 /** A SQLite file. */

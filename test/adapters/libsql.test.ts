@@ -8,8 +8,9 @@ import { createClient } from "@libsql/client";
 import { type LibsqlOptions, libsql, libsqlDriver } from "../../adapters/libsql.ts";
 import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
-import { type SuiteApi, storageSuite } from "../suite/storage.ts";
+import { storageSuite } from "../suite/storage.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
+import { oneSeed } from "./one-seed.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
 const secret = "s3cret-t0ken";
@@ -110,7 +111,7 @@ describe("libSQL in a file", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  storageSuite({ describe, it }, async () => libsql(fresh()));
+  storageSuite(oneSeed, async () => libsql(fresh()));
   driverTests(async () => ({ url: fresh() }), { file: true, exclusive: true });
 
   it("stays as durable as promised, after errors too", () =>
@@ -222,7 +223,7 @@ function remoteTests(program: string): void {
 
       // Above the driver there is no difference.
       if (scheme === "http" && once) {
-        storageSuite(withSeed(1), async () => {
+        storageSuite(oneSeed, async () => {
           await empty(server.url);
           return libsql(url());
         });
@@ -368,14 +369,6 @@ function remoteTests(program: string): void {
       await server.stop();
     }
   });
-}
-
-/** Each seed of the random workload takes thousands of round trips: one is enough for each kind of server. */
-function withSeed(seed: number): SuiteApi {
-  return {
-    describe,
-    it: (name, fn) => (/seed \d+$/.test(name) && !name.endsWith(` ${seed}`) ? undefined : it(name, fn)),
-  };
 }
 
 /** A key for the server, and a token that it signs. */

@@ -1,11 +1,12 @@
 /** Everything that a Storage promises, on a Postgres server; on PGlite, which is slower, on Node alone. */
-import { after, before, describe, it } from "node:test";
+import { after, before, describe } from "node:test";
 import { PGlite } from "@electric-sql/pglite";
 import { type PostgresOptions, postgresDriver } from "../../adapters/postgres.ts";
 import type { SqlDriver, SqlStatement } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { storageSuite } from "../suite/storage.ts";
+import { oneSeed, seedsOf } from "./one-seed.ts";
 import { pgliteOptions } from "./pglite.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 
@@ -51,7 +52,7 @@ describe("storage on Postgres", () => {
     await database.close();
     await server.stop();
   });
-  storageSuite({ describe, it }, () => database.open());
+  storageSuite(seedsOf, () => database.open());
 });
 
 if (!("Bun" in globalThis || "Deno" in globalThis)) {
@@ -70,6 +71,6 @@ if (!("Bun" in globalThis || "Deno" in globalThis)) {
       await database.close();
       await db.close();
     });
-    storageSuite({ describe, it }, () => database.open());
+    storageSuite(oneSeed, () => database.open());
   });
 }

@@ -12,6 +12,7 @@ import { ConfigError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { nodeSqliteShim } from "./kysely-shim.ts";
+import { oneSeed } from "./one-seed.ts";
 
 const openers: Record<string, () => Storage> = {
   "node:sqlite": () => nodeSqlite(":memory:"),
@@ -48,7 +49,8 @@ function hostOwned(driver: Parameters<typeof sqlStorage>[0], destroy: () => Prom
 }
 
 for (const [name, open] of Object.entries(openers)) {
-  describe(`storage on ${name}`, () => storageSuite({ describe, it }, async () => open()));
+  describe(`storage on ${name}`, () =>
+    storageSuite(name.startsWith("kysely") ? oneSeed : { describe, it }, async () => open()));
 }
 
 describe("migrate refuses", () => {

@@ -10,7 +10,7 @@ import type { Storage } from "../../lib/storage.ts";
 import { nodeSqliteShim } from "../adapters/kysely-shim.ts";
 import { pgliteOptions } from "../adapters/pglite.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
-import { type Subject, sdkSuite } from "./sdk/mod.ts";
+import { type Subject, sdkSuite, shortSuite } from "./sdk/mod.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
 
 /** Each test has the database to itself and a deployment of its own: an empty database for each would cost more than the tests. */
@@ -42,8 +42,9 @@ describe("PGlite", () => {
     clearInterval(alive);
     await db.close();
   });
+  // It is slow, and above its wrapper everything is as on a server.
   const place = placeAt(() => postgres(pgliteOptions(db)));
-  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
+  shortSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
 });
 
 describe("Kysely", () => {

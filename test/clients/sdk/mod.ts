@@ -15,6 +15,12 @@ import { threads } from "./threads.ts";
 
 export type { Subject } from "./bench.ts";
 
+/** What of the suite asks a database the most different things. */
+export function shortSuite(api: TestApi, name: string, subject: Subject): void {
+  const suite: Suite = { ...api, name, bench: () => openBench(subject) };
+  for (const part of [assistants, threads, crons, states, store]) part(suite);
+}
+
 /** The tests, for one SDK that reaches a service in one way, on one kind of storage. */
 export function sdkSuite(api: TestApi, name: string, subject: Subject): void {
   const suite: Suite = { ...api, name, bench: () => openBench(subject) };
