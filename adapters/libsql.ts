@@ -183,7 +183,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   return {
     dialect: "sqlite",
-    ...(local ? { exclusive: () => answer(takeLock), alone: !inMemory(place.file ?? "") } : {}),
+    ...(local ? { exclusive: () => answer(takeLock), alone: !inMemory(place.file ?? "") } : { shared: true }),
     async batch(statements) {
       const bound = statements.map((statement) => bind(place, statement));
       return await answer(() => inTurn(() => write(bound)));

@@ -238,6 +238,7 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
 
   return {
     dialect: "postgres",
+    shared: true,
     ...(signals ? { signals } : {}),
     async batch(statements, touched) {
       const bound = statements.map(bind);

@@ -476,6 +476,8 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   readonly identity: IdentityStore;
   /** The process that becomeWorker has told true is the only one, whatever the clocks say: nobody takes up its runs while it lives. */
   readonly alone: boolean;
+  /** Several processes may execute on this database: what readers in another one are to see is stored. */
+  readonly shared?: boolean;
   /** Wake-ups from and to the other processes that share the database; absent where there are none. */
   readonly signals?: Signals;
   /** Milliseconds since 1970 by the database's clock, where processes with clocks of their own share it: leases are reckoned by it. */

@@ -34,6 +34,8 @@ export interface SqlDriver {
   exclusive?(): Promise<boolean>;
   /** Whoever has that right has it alone, whatever the clocks say: nobody else can take up what it executes. Default false. */
   readonly alone?: boolean;
+  /** Several processes execute on one database: what readers in another one are to see has to be stored. Default false. */
+  readonly shared?: boolean;
   /** Wake-ups between processes that share the database; undefined where a process is alone. Carries ids, never data. */
   readonly signals?: Signals;
   /** Milliseconds since 1970 by the clock of the database, where processes with clocks of their own share it. */

@@ -27,6 +27,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = pipeOf(driver);
   return {
     alone: driver.alone ?? false,
+    shared: driver.shared ?? false,
     ...(driver.signals && { signals: driver.signals }),
     ...(pipe.now && { now: pipe.now }),
     migrate: () => migrate(pipe),

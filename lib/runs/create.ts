@@ -73,8 +73,8 @@ export function createCreator(options: CreateOptions): Preparing & {
   const { storage, scope, ambient, events, worker, assistants, threads, ttl, limits, stops, told } = options;
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
   const kept = ttl ? { ttl } : {};
-  // Whoever has signals has other processes, whose readers know only what is stored.
-  const shared = storage.signals ? { framed: true } : {};
+  // Readers in other processes know only what is stored.
+  const shared = storage.shared || storage.signals ? { framed: true } : {};
 
   function planOf(resolved: Resolved): CreateRun {
     const plan = planRun(resolved);

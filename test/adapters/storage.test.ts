@@ -50,7 +50,10 @@ function hostOwned(driver: Parameters<typeof sqlStorage>[0], destroy: () => Prom
 
 for (const [name, open] of Object.entries(openers)) {
   describe(`storage on ${name}`, () =>
-    storageSuite(name.startsWith("kysely") ? oneSeed : { describe, it }, async () => open()));
+    storageSuite(
+      name.startsWith("kysely") || (name === "node:sqlite" && "Bun" in globalThis) ? oneSeed : { describe, it },
+      async () => open(),
+    ));
 }
 
 describe("migrate refuses", () => {

@@ -124,7 +124,7 @@ export async function claimRun(driver: Pipe, deployment: string, request: ClaimR
   const taken = terms(deployment, request);
   const { token, now } = taken;
   const threadOf = (row: SqlRow): string => row.thread_id as string;
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let tries = 0; tries < TRIES; ) {
     // Asked before anything is locked: this is called after every run, and mostly there is nothing. Several processes see the
     // same runs, so one that was too late chooses among more of them.
     const seen = await driver.read(outlook({ ...taken, limit: tries === 0 ? 1 : LOOK }));
@@ -143,6 +143,7 @@ export async function claimRun(driver: Pipe, deployment: string, request: ClaimR
     const [leased, slot] = await driver.batch(statements, [ofThread(deployment, thread_id)]);
     const claimed = leased?.[0] ? toClaim(leased[0], slot?.[0] as SqlRow) : null;
     if (claimed) return { kind: "claimed", claimed };
+    tries++;
   }
   return { kind: "blocked" };
 }
