@@ -181,9 +181,17 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     }
   };
 
+  const serverTime = async (): Promise<number> => {
+    const { writing } = await clients();
+    const [row] = rowsOf(await patiently(() => writing.execute(TIME)));
+    return Number(row?.now);
+  };
+
   return {
     dialect: "sqlite",
-    ...(local ? { exclusive: () => answer(takeLock), alone: !inMemory(place.file ?? "") } : { shared: true }),
+    ...(local
+      ? { exclusive: () => answer(takeLock), alone: !inMemory(place.file ?? "") }
+      : { shared: true, now: () => answer(serverTime) }),
     async batch(statements) {
       const bound = statements.map((statement) => bind(place, statement));
       return await answer(() => inTurn(() => write(bound)));
@@ -209,6 +217,8 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     },
   };
 }
+
+const TIME = "select cast(unixepoch('now', 'subsec') * 1000 as integer) as now";
 
 interface Clients {
   readonly reading: Client;

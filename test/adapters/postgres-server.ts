@@ -117,8 +117,12 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
   const child = supervisor;
   const say = async (word: string): Promise<void> => {
     const heard = new Promise<void>((resolve, reject) => {
-      child.stdout?.once("data", () => resolve());
-      child.once("close", () => reject(new Error("The server's supervisor has ended")));
+      const ended = (): void => reject(new Error("The server's supervisor has ended"));
+      child.once("close", ended);
+      child.stdout?.once("data", () => {
+        child.off("close", ended);
+        resolve();
+      });
     });
     child.stdin?.write(`${word}\n`);
     await heard;
