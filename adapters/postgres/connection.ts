@@ -96,6 +96,7 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
     });
     // Of idle connections; the next one who connects gets another.
     made.on("error", () => {});
+    holdErrors(made);
     return made;
   };
   return {
@@ -146,6 +147,7 @@ export function hostSource(
 ): Source {
   const names = new StatementNames();
   let preparing = options.prepare;
+  holdErrors(pool as Partial<PgPool>);
   return {
     async session() {
       const connecting = pool.connect();
@@ -169,6 +171,18 @@ export function hostSource(
     },
     async close() {},
   };
+}
+
+const held = new WeakSet<object>();
+
+/**
+ * A new connection of `pg` has no listener for errors until `connect()` has been waited for: a server that stops just then would end
+ * the whole process.
+ */
+function holdErrors(pool: Partial<PgPool>): void {
+  if (held.has(pool)) return;
+  held.add(pool);
+  pool.on?.("connect", (client) => void client?.on?.("error", () => {}));
 }
 
 /** A connection that is in use. That it is lost while nothing is asked of it is found out by the next statement. */
@@ -274,7 +288,7 @@ interface PgClient extends PostgresListener {
 
 interface PgPool {
   connect(): Promise<PgClient>;
-  on(event: "error", listener: () => void): unknown;
+  on(event: "error" | "connect", listener: (value?: PgClient) => void): unknown;
   end(): Promise<unknown>;
 }
 

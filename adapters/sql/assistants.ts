@@ -9,7 +9,7 @@ import type {
   Scope,
   Storage,
 } from "../../lib/storage.ts";
-import { db, includes, raw } from "./dialect.ts";
+import { db, includes } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
@@ -50,30 +50,33 @@ const insertAssistant = shape<Key & Content & { now: number }>((p) =>
     .returningAll(),
 );
 
-const insertFirstVersion = shape<Key>((p) =>
-  raw(sql`insert into assistant_versions
+const insertFirstVersion = shape<Key>(
+  (p) =>
+    sql`insert into assistant_versions
       (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
     select deployment, assistant_id, version, graph_id, name, description, config, context, metadata, updated_at
     from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
-    on conflict do nothing`),
+    on conflict do nothing`,
 );
 
 const itsMetadata = sql`assistants.metadata`;
 
-const getAssistant = scoped<Key>((p, bound) =>
-  raw(sql`select * from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
-    ${andPermitted(itsMetadata, bound)}`),
+const getAssistant = scoped<Key>(
+  (p, bound) =>
+    sql`select * from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    ${andPermitted(itsMetadata, bound)}`,
 );
 
-const insertNextVersion = shape<Key & Content & { seen_revision: number; now: number }>((p) =>
-  raw(sql`insert into assistant_versions
+const insertNextVersion = shape<Key & Content & { seen_revision: number; now: number }>(
+  (p) =>
+    sql`insert into assistant_versions
       (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
     select a.deployment, a.assistant_id,
       (select max(v.version) + 1 from assistant_versions v
         where v.deployment = a.deployment and v.assistant_id = a.assistant_id),
       ${p.graph_id}, ${p.name}, ${p.description}, ${p.config}, ${p.context}, ${p.metadata}, ${p.now}
     from assistants a
-    where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.seen_revision}`),
+    where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.seen_revision}`,
 );
 
 /** Makes `version` the active one, null the newest; the content is given along. */
@@ -107,14 +110,16 @@ const getVersion = shape<Key & { version: number }>((p) =>
     .where("version", "=", p.version),
 );
 
-const deleteAssistant = scoped<Key>((p, bound) =>
-  raw(sql`delete from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
-    ${andPermitted(itsMetadata, bound)} returning assistant_id`),
+const deleteAssistant = scoped<Key>(
+  (p, bound) =>
+    sql`delete from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    ${andPermitted(itsMetadata, bound)} returning assistant_id`,
 );
 
-const deleteLabels = shape<Key>((p) =>
-  raw(sql`delete from labels where deployment = ${p.deployment} and kind = 'assistant' and row_id = ${p.assistant_id}
-    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`),
+const deleteLabels = shape<Key>(
+  (p) =>
+    sql`delete from labels where deployment = ${p.deployment} and kind = 'assistant' and row_id = ${p.assistant_id}
+    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`,
 );
 
 /** The verbs on assistants and their versions. */

@@ -5,7 +5,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { NewState } from "../../lib/storage.ts";
 import { storing, type ThreadKey } from "./checkpoints.ts";
-import { raw, settled } from "./dialect.ts";
+import { settled } from "./dialect.ts";
 import { valueLabels } from "./labels.ts";
 import { type Statement, shape } from "./statement.ts";
 
@@ -27,9 +27,10 @@ const storeState = storing<ThreadKey>({
 });
 
 /** Takes the mark away. */
-export const unmark: (key: ThreadKey) => Statement = shape((p) =>
-  raw(sql`update threads set run_count = -run_count
-    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_count < 0`),
+export const unmark: (key: ThreadKey) => Statement = shape(
+  (p) =>
+    sql`update threads set run_count = -run_count
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_count < 0`,
 );
 
 /** Stores the state that an earlier statement has made a marked thread's head, and takes the mark away. */

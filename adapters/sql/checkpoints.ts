@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage } from "../../lib/storage.ts";
-import { db, raw, rowsOf, settled } from "./dialect.ts";
+import { db, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
@@ -82,8 +82,9 @@ type CheckpointArgs = PayloadArgs & {
 // The greatest `seq` is the one before the statement, for all of its rows. A checkpoint or value of another run is never
 // changed: when this run is rolled back, everything it leaves must go with its `run_id`.
 const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
-  shapeOfRows<Of, CheckpointArgs>((p, rows) =>
-    raw(sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
+  shapeOfRows<Of, CheckpointArgs>(
+    (p, rows) =>
+      sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
       metadata, versions, created_at)
     select ${p.deployment}, ${p.thread_id}, ${run_id(p)},
       v.column1 + coalesce((select max(seq) from checkpoints
@@ -99,15 +100,16 @@ const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobo
     on conflict (deployment, thread_id, ns, checkpoint_id) do update set
       parent_id = excluded.parent_id, type = excluded.type, data = excluded.data, bytes = excluded.bytes,
       metadata = excluded.metadata, versions = excluded.versions, created_at = excluded.created_at
-      where checkpoints.run_id = excluded.run_id`),
+      where checkpoints.run_id = excluded.run_id`,
   );
 
 // Not `version`: an assistant's is a number.
 type ValueArgs = PayloadArgs & { ns: string; channel: string; channel_version: string; extends_version: string | null };
 
 const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
-  shapeOfRows<Of, ValueArgs>((p, rows) =>
-    raw(sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
+  shapeOfRows<Of, ValueArgs>(
+    (p, rows) =>
+      sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
     select ${p.deployment}, ${p.thread_id}, ${run_id(p)}, v.*
     from (values ${sql.join(
       rows.map(
@@ -118,14 +120,15 @@ const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }:
     where ${allowed(p)}
     on conflict (deployment, thread_id, ns, channel, version) do update set type = excluded.type,
       data = excluded.data, bytes = excluded.bytes, extends_version = excluded.extends_version
-      where channel_values.run_id = excluded.run_id`),
+      where channel_values.run_id = excluded.run_id`,
   );
 
 type WriteArgs = PayloadArgs & { ns: string; checkpoint_id: string; task_id: string; idx: number; channel: string };
 
 const puttingWrites = <Of extends ThreadKey>({ allowed, run_seq, run_id = () => sql`''` }: Author<Of>) =>
-  shapeOfRows<Of, WriteArgs>((p, rows) =>
-    raw(sql`insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
+  shapeOfRows<Of, WriteArgs>(
+    (p, rows) =>
+      sql`insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
       type, data, bytes)
     select ${p.deployment}, ${p.thread_id}, ${run_id(p)}, ${run_seq(p)}, v.*
     from (values ${sql.join(
@@ -137,7 +140,7 @@ const puttingWrites = <Of extends ThreadKey>({ allowed, run_seq, run_id = () => 
     where ${allowed(p)}
     on conflict (deployment, thread_id, ns, checkpoint_id, task_id, idx, run_id) do update set
       run_seq = excluded.run_seq, channel = excluded.channel, type = excluded.type, data = excluded.data,
-      bytes = excluded.bytes`),
+      bytes = excluded.bytes`,
   );
 
 const storeHeld = storing<Held>({
@@ -171,9 +174,10 @@ function toWriteArgs({ ns, checkpoint_id, task_id, writes }: NewWrites): WriteAr
 }
 
 const discards = (["checkpoints", "checkpoint_writes", "channel_values"] as const).map((table) =>
-  shape<Held>((p) =>
-    raw(sql`delete from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
-      and ${whileHeld(p)}`),
+  shape<Held>(
+    (p) =>
+      sql`delete from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
+      and ${whileHeld(p)}`,
   ),
 );
 
@@ -193,19 +197,22 @@ const ofThread = (key: ThreadKey): RawBuilder<unknown> =>
 
 const seen = (bound: Bound): RawBuilder<unknown> => andOfPermitted("checkpoints", bound);
 
-const one = scoped<ThreadKey & { ns: string; checkpoint_id: string }>((p, bound) =>
-  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id}
-    ${seen(bound)}`),
+const one = scoped<ThreadKey & { ns: string; checkpoint_id: string }>(
+  (p, bound) =>
+    sql`select * from checkpoints where ${ofThread(p)} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id}
+    ${seen(bound)}`,
 );
 
-const newest = scoped<ThreadKey & { ns: string }>((p, bound) =>
-  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} ${seen(bound)}
-    order by seq desc limit 1`),
+const newest = scoped<ThreadKey & { ns: string }>(
+  (p, bound) =>
+    sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} ${seen(bound)}
+    order by seq desc limit 1`,
 );
 
-const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>((p, bound) =>
-  raw(sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)}
-    ${seen(bound)} order by seq desc limit 1`),
+const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>(
+  (p, bound) =>
+    sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)}
+    ${seen(bound)} order by seq desc limit 1`,
 );
 
 // Both joins are written `cross join` because SQLite keeps their order then: it would read all of the thread's rows and
@@ -215,19 +222,20 @@ const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>((p, bound
 const valuesOf = shape<ThreadKey & { wanted: string }>((p) => {
   const part = sql`c.deployment = ${settled(p.deployment)} and c.thread_id = ${settled(p.thread_id)}
     and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
-  return raw(sql`with recursive parts (ns, channel, version) as (
+  return sql`with recursive parts (ns, channel, version) as (
       select ns, channel, version from ${rowsOf(p.wanted, { ns: "text", channel: "text", version: "text" })} as named
       union
       select c.ns, c.channel, c.extends_version from parts cross join channel_values c
       where ${part} and c.extends_version is not null)
-    select c.* from parts cross join channel_values c where ${part}`);
+    select c.* from parts cross join channel_values c where ${part}`;
 });
 
 /** The writes on the checkpoints that `wanted` lists as [ns, checkpoint_id], of every run. */
-const writesOf = shape<ThreadKey & { wanted: string }>((p) =>
-  raw(sql`select w.* from ${rowsOf(p.wanted, { ns: "text", checkpoint_id: "text" })} j cross join checkpoint_writes w
+const writesOf = shape<ThreadKey & { wanted: string }>(
+  (p) =>
+    sql`select w.* from ${rowsOf(p.wanted, { ns: "text", checkpoint_id: "text" })} j cross join checkpoint_writes w
     where w.deployment = ${settled(p.deployment)} and w.thread_id = ${settled(p.thread_id)}
-      and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`),
+      and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`,
 );
 
 /** The verbs that read checkpoints; runs write them. */

@@ -14,7 +14,7 @@ import type {
 } from "../../lib/cron-storage.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { CreateRun, Scope } from "../../lib/storage.ts";
-import { db, each, raw, rowsOf, settled } from "./dialect.ts";
+import { db, each, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
@@ -44,8 +44,9 @@ const insertCron = shape<
       auth_user: string | null;
       now: number;
     }
->((p) =>
-  raw(sql`insert into crons (deployment, cron_id, assistant_id, thread_id, on_run_completed, schedule, timezone, end_time,
+>(
+  (p) =>
+    sql`insert into crons (deployment, cron_id, assistant_id, thread_id, on_run_completed, schedule, timezone, end_time,
       enabled, next_run_date, payload, metadata, user_id, auth_user, failures, created_at, updated_at, revision)
     select ${p.deployment}, ${p.cron_id}, ${p.assistant_id}, ${p.thread_id}, ${p.on_run_completed}, ${p.schedule},
       ${p.timezone}, ${p.end_time}, ${p.enabled}, ${p.next_run_date}, ${p.payload}, ${p.metadata}, ${p.user_id},
@@ -53,7 +54,7 @@ const insertCron = shape<
     where exists (select 1 from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id})
       and (${p.thread_id} is null or exists (select 1 from threads
         where deployment = ${p.deployment} and thread_id = ${p.thread_id} and hidden = 0))
-    returning *`),
+    returning *`,
 );
 
 const isThread = shape<{ deployment: string; thread_id: string }>((p) =>
@@ -67,45 +68,52 @@ const isThread = shape<{ deployment: string; thread_id: string }>((p) =>
 
 const metadata = sql`crons.metadata`;
 
-const getCron = scoped<Key>((p, bound) =>
-  raw(sql`select * from crons where deployment = ${p.deployment}
-    and cron_id = ${p.cron_id}${andPermitted(metadata, bound)}`),
+const getCron = scoped<Key>(
+  (p, bound) =>
+    sql`select * from crons where deployment = ${p.deployment}
+    and cron_id = ${p.cron_id}${andPermitted(metadata, bound)}`,
 );
 
 // Firing moves the next run date alone: an update that was made from the one before must not set it back.
-const updateCron = shape<Key & Content & { seen_revision: number; seen_next: number | null; now: number }>((p) =>
-  raw(sql`update crons set on_run_completed = ${p.on_run_completed}, schedule = ${p.schedule}, timezone = ${p.timezone},
+const updateCron = shape<Key & Content & { seen_revision: number; seen_next: number | null; now: number }>(
+  (p) =>
+    sql`update crons set on_run_completed = ${p.on_run_completed}, schedule = ${p.schedule}, timezone = ${p.timezone},
       end_time = ${p.end_time}, failures = case when enabled = 0 and ${p.enabled} = 1 then 0 else failures end,
       enabled = ${p.enabled}, next_run_date = ${p.next_run_date}, payload = ${p.payload}, metadata = ${p.metadata},
       updated_at = ${p.now}, revision = revision + 1
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} and revision = ${p.seen_revision}
       and coalesce(next_run_date, -1) = coalesce(${p.seen_next}, -1)
-    returning *`),
+    returning *`,
 );
 
-const deleteCron = scoped<Key>((p, bound) =>
-  raw(sql`delete from crons where deployment = ${p.deployment}
-    and cron_id = ${p.cron_id}${andPermitted(metadata, bound)} returning cron_id`),
+const deleteCron = scoped<Key>(
+  (p, bound) =>
+    sql`delete from crons where deployment = ${p.deployment}
+    and cron_id = ${p.cron_id}${andPermitted(metadata, bound)} returning cron_id`,
 );
 
-const dropLabels = shape<Key>((p) =>
-  raw(sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id = ${p.cron_id}
-    and not exists (select 1 from crons where deployment = ${p.deployment} and cron_id = ${p.cron_id})`),
+const dropLabels = shape<Key>(
+  (p) =>
+    sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id = ${p.cron_id}
+    and not exists (select 1 from crons where deployment = ${p.deployment} and cron_id = ${p.cron_id})`,
 );
 
-const dueCrons = shape<{ deployment: string; now: number; limit: number }>((p) =>
-  raw(sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and next_run_date is not null
-    and next_run_date <= ${settled(p.now)} order by next_run_date limit ${settled(p.limit)}`),
+const dueCrons = shape<{ deployment: string; now: number; limit: number }>(
+  (p) =>
+    sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and next_run_date is not null
+    and next_run_date <= ${settled(p.now)} order by next_run_date limit ${settled(p.limit)}`,
 );
 
-const nextCronAt = shape<{ deployment: string }>((p) =>
-  raw(sql`select next_run_date from crons where deployment = ${settled(p.deployment)} and enabled = 1
-    and next_run_date is not null order by next_run_date limit 1`),
+const nextCronAt = shape<{ deployment: string }>(
+  (p) =>
+    sql`select next_run_date from crons where deployment = ${settled(p.deployment)} and enabled = 1
+    and next_run_date is not null order by next_run_date limit 1`,
 );
 
-const failingCrons = shape<{ deployment: string; failures: number; limit: number }>((p) =>
-  raw(sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and failures > 0
-    and failures >= ${settled(p.failures)} limit ${settled(p.limit)}`),
+const failingCrons = shape<{ deployment: string; failures: number; limit: number }>(
+  (p) =>
+    sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and failures > 0
+    and failures >= ${settled(p.failures)} limit ${settled(p.limit)}`,
 );
 
 /** `run_id`: the run that must have been made; null where none is to be. */
@@ -114,49 +122,56 @@ type Firing = { deployment: string; now: number; run_id: string | null } & Tick;
 const isMade = (p: Firing): RawBuilder<unknown> =>
   sql`(${p.run_id} is null or exists (select 1 from runs where run_id = ${p.run_id}))`;
 
-const insertFiring = shape<Firing>((p) =>
-  raw(sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
-    select ${p.deployment}, ${p.cron_id}, ${p.scheduled_at}, ${p.now}, run_id, null from runs where run_id = ${p.run_id}`),
+const insertFiring = shape<Firing>(
+  (p) =>
+    sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
+    select ${p.deployment}, ${p.cron_id}, ${p.scheduled_at}, ${p.now}, run_id, null from runs where run_id = ${p.run_id}`,
 );
 
-const insertSkipped = shape<Firing & { skipped: string }>((p) =>
-  raw(sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
+const insertSkipped = shape<Firing & { skipped: string }>(
+  (p) =>
+    sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
     select ${p.deployment}, ${p.cron_id}, s.scheduled_at, ${p.now}, null, s.reason
     from ${rowsOf(p.skipped, { scheduled_at: "bigint", reason: "text" })} s where ${isSeen(p, p.deployment)} and ${isMade(p)}
-    on conflict do nothing`),
+    on conflict do nothing`,
 );
 
-const advance = shape<Firing & { next_run_date: number | null }>((p) =>
-  raw(sql`update crons set next_run_date = ${p.next_run_date}, updated_at = ${p.now}
+const advance = shape<Firing & { next_run_date: number | null }>(
+  (p) =>
+    sql`update crons set next_run_date = ${p.next_run_date}, updated_at = ${p.now}
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} and enabled = 1 and next_run_date = ${p.seen_next}
       and revision = ${p.seen_revision} and ${isMade(p)}
-    returning cron_id`),
+    returning cron_id`,
 );
 
-const isStillOpen = shape<Firing>((p) => raw(sql`select 1 as open where ${isOpen(p, settled(p.deployment))}`));
+const isStillOpen = shape<Firing>((p) => sql`select 1 as open where ${isOpen(p, settled(p.deployment))}`);
 
-const listFirings = shape<Key & { limit: number; offset: number }>((p) =>
-  raw(sql`select * from cron_firings where deployment = ${settled(p.deployment)} and cron_id = ${settled(p.cron_id)}
-    order by scheduled_at desc limit ${settled(p.limit)} offset ${settled(p.offset)}`),
+const listFirings = shape<Key & { limit: number; offset: number }>(
+  (p) =>
+    sql`select * from cron_firings where deployment = ${settled(p.deployment)} and cron_id = ${settled(p.cron_id)}
+    order by scheduled_at desc limit ${settled(p.limit)} offset ${settled(p.offset)}`,
 );
 
-const sweepFirings = shape<{ deployment: string; before: number; limit: number }>((p) =>
-  raw(sql`delete from cron_firings where (deployment, cron_id, scheduled_at) in (
+const sweepFirings = shape<{ deployment: string; before: number; limit: number }>(
+  (p) =>
+    sql`delete from cron_firings where (deployment, cron_id, scheduled_at) in (
       select deployment, cron_id, scheduled_at from cron_firings where deployment = ${settled(p.deployment)}
         and fired_at < ${settled(p.before)} order by fired_at limit ${settled(p.limit)})
-    returning cron_id`),
+    returning cron_id`,
 );
 
-const leftLabels = shape<{ deployment: string; limit: number }>((p) =>
-  raw(sql`select distinct row_id from labels where deployment = ${settled(p.deployment)} and kind = 'cron'
+const leftLabels = shape<{ deployment: string; limit: number }>(
+  (p) =>
+    sql`select distinct row_id from labels where deployment = ${settled(p.deployment)} and kind = 'cron'
     and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
-    limit ${settled(p.limit)}`),
+    limit ${settled(p.limit)}`,
 );
 
-const dropLeft = shape<{ deployment: string; cron_ids: string }>((p) =>
-  raw(sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id in ${each(p.cron_ids)}
+const dropLeft = shape<{ deployment: string; cron_ids: string }>(
+  (p) =>
+    sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id in ${each(p.cron_ids)}
     and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
-    returning row_id`),
+    returning row_id`,
 );
 
 // Databases differ in where they put nulls.

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type { DeliveryAttempt, DeliveryRow, DeliveryState, PlatformStorage } from "../../lib/platform-storage.ts";
 import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage.ts";
-import { db, raw, settled } from "./dialect.ts";
+import { db, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema.ts";
 import { type Pipe, type Statement, shape, statement } from "./statement.ts";
@@ -25,8 +25,9 @@ export type Told = {
  * the run afterwards does not matter.
  */
 export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => Statement {
-  return shape<Of>((p) =>
-    raw(sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series, due_at,
+  return shape<Of>(
+    (p) =>
+      sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series, due_at,
         created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
         run_created_at, started_at, ended_at, error, state_values, values_omitted)
       select run_id, deployment, webhook, coalesce(webhook_host, ''), webhook_depth, 'pending', 0, 0, ${p.now},
@@ -34,15 +35,16 @@ export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (
         created_at, started_at, ${p.now}, ${p.error}, case when temporary = 1 then null else ${p.values} end,
         case when temporary = 1 then 0 else ${p.values_omitted} end
       from runs where webhook is not null and ${runs(p)}
-      on conflict do nothing`),
+      on conflict do nothing`,
   );
 }
 
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
 
 // Host by host, so that a long queue of one costs the others nothing. Those under way count against their host.
-const takeDue = shape<Claim>((p) =>
-  raw(sql`update webhook_deliveries set claim_token = ${p.token}, claimed_until = ${p.until}, attempts = attempts + 1,
+const takeDue = shape<Claim>(
+  (p) =>
+    sql`update webhook_deliveries set claim_token = ${p.token}, claimed_until = ${p.until}, attempts = attempts + 1,
       series = series + 1, sent_at = coalesce(sent_at, ${p.now})
     where delivery_id in (
       with recursive hosts (host) as (
@@ -67,7 +69,7 @@ const takeDue = shape<Claim>((p) =>
       select due.delivery_id from due left join busy on busy.host = due.host
       where due.place + coalesce(busy.sends, 0) <= ${settled(p.per_host)}
       order by due.due_at, due.delivery_id limit ${settled(p.limit)}
-    ) returning *`),
+    ) returning *`,
 );
 
 type Attempt = {
@@ -85,21 +87,24 @@ type Fence = { deployment: string; delivery_id: string; token: string };
 const isClaimed = (p: Fence): RawBuilder<unknown> =>
   sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment} and claim_token = ${p.token}`;
 
-const recordAttempt = shape<Fence & Attempt>((p) =>
-  raw(sql`insert into delivery_attempts (delivery_id, number, at, status, error, duration_ms, address)
+const recordAttempt = shape<Fence & Attempt>(
+  (p) =>
+    sql`insert into delivery_attempts (delivery_id, number, at, status, error, duration_ms, address)
     select delivery_id, ${p.number}, ${p.at}, ${p.http_status}, ${p.error}, ${p.duration_ms}, ${p.address}
-    from webhook_deliveries where ${isClaimed(p)} on conflict do nothing`),
+    from webhook_deliveries where ${isClaimed(p)} on conflict do nothing`,
 );
 
-const release = shape<Fence & { state: string; due_at: number | null }>((p) =>
-  raw(sql`update webhook_deliveries set state = ${p.state}, due_at = coalesce(${p.due_at}, due_at), claim_token = null,
+const release = shape<Fence & { state: string; due_at: number | null }>(
+  (p) =>
+    sql`update webhook_deliveries set state = ${p.state}, due_at = coalesce(${p.due_at}, due_at), claim_token = null,
       claimed_until = null
-    where ${isClaimed(p)} returning delivery_id`),
+    where ${isClaimed(p)} returning delivery_id`,
 );
 
-const firstDue = shape<{ deployment: string }>((p) =>
-  raw(sql`select due_at from webhook_deliveries
-    where deployment = ${settled(p.deployment)} and state = 'pending' and claim_token is null order by due_at limit 1`),
+const firstDue = shape<{ deployment: string }>(
+  (p) =>
+    sql`select due_at from webhook_deliveries
+    where deployment = ${settled(p.deployment)} and state = 'pending' and claim_token is null order by due_at limit 1`,
 );
 
 type Key = { deployment: string; delivery_id: string };
@@ -112,16 +117,18 @@ const getDelivery = shape<Key>((p) =>
     .where("delivery_id", "=", p.delivery_id),
 );
 
-const listAttempts = shape<Key>((p) =>
-  raw(sql`select a.* from delivery_attempts a join webhook_deliveries d on d.delivery_id = a.delivery_id
-    where a.delivery_id = ${settled(p.delivery_id)} and d.deployment = ${settled(p.deployment)} order by a.number`),
+const listAttempts = shape<Key>(
+  (p) =>
+    sql`select a.* from delivery_attempts a join webhook_deliveries d on d.delivery_id = a.delivery_id
+    where a.delivery_id = ${settled(p.delivery_id)} and d.deployment = ${settled(p.deployment)} order by a.number`,
 );
 
-const restart = shape<Key & { now: number }>((p) =>
-  raw(sql`update webhook_deliveries set state = 'pending', series = 0, due_at = ${p.now}, claim_token = null,
+const restart = shape<Key & { now: number }>(
+  (p) =>
+    sql`update webhook_deliveries set state = 'pending', series = 0, due_at = ${p.now}, claim_token = null,
       claimed_until = null
     where delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
-      and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`),
+      and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
 );
 
 /** The verbs on webhook deliveries. */

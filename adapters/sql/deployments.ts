@@ -1,7 +1,6 @@
 /** Where deployments belong: the organization, workspace and project that are there by default, and the row of each deployment. */
 import { type RawBuilder, sql } from "kysely";
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/identity.ts";
-import { raw } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, type Statement, shape, statement } from "./statement.ts";
 
@@ -20,22 +19,23 @@ const oldestOrganization: Id = sql`(select id from organizations order by create
 const oldestWorkspace: Id = sql`(select id from workspaces where organization_id = ${oldestOrganization}
   and deleted_at is null order by created_at, id limit 1)`;
 
-const getDefaults = shape<Record<string, never>>(() =>
-  raw(sql`select o.id as organization_id, o.name as organization_name, o.created_at as organization_created,
+const getDefaults = shape<Record<string, never>>(
+  () =>
+    sql`select o.id as organization_id, o.name as organization_name, o.created_at as organization_created,
       w.id as workspace_id, w.name as workspace_name, w.created_at as workspace_created,
       p.id, p.name, p.created_at
     from organizations o join workspaces w on w.organization_id = o.id join projects p on p.workspace_id = w.id
     where o.id = ${oldestOrganization} and w.id = ${oldestWorkspace} and p.deleted_at is null
-    order by p.created_at, p.id limit 1`),
+    order by p.created_at, p.id limit 1`,
 );
 
 const places = sql`select d.name, d.project_id, p.workspace_id, w.organization_id, d.owner_user_id, d.shared
   from deployments d join projects p on p.id = d.project_id join workspaces w on w.id = p.workspace_id`;
 
-const getDeployment = shape<{ name: string }>((p) => raw(sql`${places} where d.name = ${p.name}`));
+const getDeployment = shape<{ name: string }>((p) => sql`${places} where d.name = ${p.name}`);
 
-const listDeployments = shape<{ organization_id: string }>((p) =>
-  raw(sql`${places} where w.organization_id = ${p.organization_id} order by d.name`),
+const listDeployments = shape<{ organization_id: string }>(
+  (p) => sql`${places} where w.organization_id = ${p.organization_id} order by d.name`,
 );
 
 /** `owner` and `shared` count where `owned` and `sharing` are 1. */
@@ -45,13 +45,14 @@ const updateDeployment = shape<{
   owner: string | null;
   sharing: number;
   shared: number;
-}>((p) =>
-  raw(sql`update deployments set
+}>(
+  (p) =>
+    sql`update deployments set
       owner_user_id = case when ${p.owned} = 1 then ${p.owner} else owner_user_id end,
       shared = case when ${p.sharing} = 1 then ${p.shared} else shared end
     where name = ${p.name}
       and (${p.owner} is null or exists (select 1 from users where id = ${p.owner} and deleted_at is null))
-    returning name`),
+    returning name`,
 );
 
 /** The verbs on deployments and defaults. */
@@ -115,13 +116,13 @@ function placing(deployment: Place, now: number): Statement[] {
     // A project that is named by its id is somewhere already: nothing is made for it.
     ...(made ? [] : makeMissing({ now, allowed, workspace, project, names: deployment })),
     statement(
-      raw(sql`insert into deployments (name, project_id, owner_user_id, shared)
+      sql`insert into deployments (name, project_id, owner_user_id, shared)
         select ${name}, ${project}, ${owner}, ${deployment.shared ? 1 : 0}
         where ${project} is not null and ${allowed}
         on conflict (name) do update set project_id = excluded.project_id
-          where deployments.project_id <> excluded.project_id`),
+          where deployments.project_id <> excluded.project_id`,
     ),
-    statement(raw(sql`${places} where d.name = ${name} and d.project_id = ${project}`)),
+    statement(sql`${places} where d.name = ${name} and d.project_id = ${project}`),
   ];
 }
 
@@ -169,13 +170,13 @@ function makeMissing(terms: {
   }
   return [
     statement(
-      raw(sql`insert into organizations (id, name, created_at) select ${crypto.randomUUID()}, 'Default', ${now}
-        where not exists (select 1 from organizations) and ${allowed} on conflict do nothing`),
+      sql`insert into organizations (id, name, created_at) select ${crypto.randomUUID()}, 'Default', ${now}
+        where not exists (select 1 from organizations) and ${allowed} on conflict do nothing`,
     ),
     statement(
-      raw(sql`insert into workspaces (id, organization_id, name, created_at, deleted_at)
+      sql`insert into workspaces (id, organization_id, name, created_at, deleted_at)
         select ${crypto.randomUUID()}, ${oldestOrganization}, ${names.workspace ?? "Default"}, ${now}, null
-        where ${workspace} is null and ${allowed} on conflict do nothing`),
+        where ${workspace} is null and ${allowed} on conflict do nothing`,
     ),
     makeProject(now, allowed, workspace, project, names.project),
   ];
@@ -189,9 +190,9 @@ function makeProject(
   name = "Default",
 ): Statement {
   return statement(
-    raw(sql`insert into projects (id, workspace_id, name, created_at, deleted_at)
+    sql`insert into projects (id, workspace_id, name, created_at, deleted_at)
       select ${crypto.randomUUID()}, ${workspace}, ${name}, ${now}, null
-      where ${workspace} is not null and ${project} is null and ${allowed} on conflict do nothing`),
+      where ${workspace} is not null and ${project} is null and ${allowed} on conflict do nothing`,
   );
 }
 

@@ -1,6 +1,5 @@
 /** Where databases differ, and the compilers of statements. Nothing here holds a connection. */
 import {
-  type Compilable,
   createQueryId,
   DummyDriver,
   Kysely,
@@ -31,11 +30,6 @@ export const db: Kysely<Tables> = new Kysely<Tables>({
 /** A statement, or a part of one, that is not compiled yet. */
 export interface Query {
   toOperationNode(): OperationNode;
-}
-
-/** A whole statement written as SQL text. */
-export function raw(statement: RawBuilder<unknown>): Query & Compilable {
-  return { toOperationNode: () => statement.toOperationNode(), compile: () => statement.compile(db) };
 }
 
 /** A value with the name that it has among a statement's arguments. */

@@ -9,7 +9,7 @@ import type {
   FeedbackTokenRow,
   PlatformStorage,
 } from "../../lib/platform-storage.ts";
-import { db, each, raw, rowsOf, settled } from "./dialect.ts";
+import { db, each, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import type { Tables } from "./schema.ts";
 import { ofKey, type Pipe, type Statement, shape, shapeOfRows, statement } from "./statement.ts";
@@ -30,26 +30,28 @@ export const mintTokens: (args: {
   workspace_id: string;
   project_id: string;
   now: number;
-}) => Statement = shape((p) =>
-  raw(sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
+}) => Statement = shape(
+  (p) =>
+    sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
       created_at)
     select t.token_id, ${p.deployment}, r.run_id, ${p.workspace_id}, ${p.project_id}, t.feedback_key, ${p.life_ms}, ${p.now}
-    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${settled(p.run_id)}`),
+    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${settled(p.run_id)}`,
 );
 
 /** Starts the life of the tokens of runs that end: to be put before what ends them. `which` selects the ids of the runs. */
 export function expireTokens<Of extends { now: number }>(
   which: (p: Of) => RawBuilder<unknown>,
 ): (args: Of & Filled) => Statement {
-  return shape<Of & Filled>((p) =>
-    raw(sql`update feedback_tokens set expires_at = ${p.now} + life_ms where expires_at is null and life_ms is not null
-      and run_id in (${which(p)})`),
+  return shape<Of & Filled>(
+    (p) =>
+      sql`update feedback_tokens set expires_at = ${p.now} + life_ms where expires_at is null and life_ms is not null
+      and run_id in (${which(p)})`,
   );
 }
 
 /** Deletes the tokens of runs: to be put before what deletes those. `which` selects the ids of the runs. */
 export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of & Filled) => Statement {
-  return shape<Of & Filled>((p) => raw(sql`delete from feedback_tokens where run_id in (${which(p)})`));
+  return shape<Of & Filled>((p) => sql`delete from feedback_tokens where run_id in (${which(p)})`);
 }
 
 // ---------------------------------------------------------------------- tokens
@@ -86,9 +88,10 @@ const getToken = shape<{ token_id: string }>((p) =>
   db.selectFrom("feedback_tokens").selectAll().where("token_id", "=", p.token_id),
 );
 
-const listTokens = shape<{ workspace_ids: string; run_id: string; limit: number; offset: number }>((p) =>
-  raw(sql`select * from feedback_tokens where run_id = ${settled(p.run_id)} and workspace_id in ${each(p.workspace_ids)}
-    order by created_at, token_id limit ${settled(p.limit)} offset ${settled(p.offset)}`),
+const listTokens = shape<{ workspace_ids: string; run_id: string; limit: number; offset: number }>(
+  (p) =>
+    sql`select * from feedback_tokens where run_id = ${settled(p.run_id)} and workspace_id in ${each(p.workspace_ids)}
+    order by created_at, token_id limit ${settled(p.limit)} offset ${settled(p.offset)}`,
 );
 
 // -------------------------------------------------------------------- records
@@ -123,8 +126,8 @@ const insertFeedback = shape<Stored>((p) =>
 
 const getFeedback = shape<{ id: string }>((p) => db.selectFrom("feedback").selectAll().where("id", "=", p.id));
 
-const deleteFeedback = shape<{ workspace_ids: string; id: string }>((p) =>
-  raw(sql`delete from feedback where id = ${p.id} and workspace_id in ${each(p.workspace_ids)} returning id`),
+const deleteFeedback = shape<{ workspace_ids: string; id: string }>(
+  (p) => sql`delete from feedback where id = ${p.id} and workspace_id in ${each(p.workspace_ids)} returning id`,
 );
 
 // The first statement decides; the others hang on its witness, a record that did not exist before. So it takes no second record
@@ -132,8 +135,9 @@ const deleteFeedback = shape<{ workspace_ids: string; id: string }>((p) =>
 
 type Submission = { token_id: string; deployment: string; route: string | null; idempotency_key: string | null };
 
-const insertSubmitted = shape<Submission & Stored & { limit: number; now: number }>((p) =>
-  raw(sql`insert into feedback (id, run_id, workspace_id, project_id, thread_id, key, score, value, comment, correction,
+const insertSubmitted = shape<Submission & Stored & { limit: number; now: number }>(
+  (p) =>
+    sql`insert into feedback (id, run_id, workspace_id, project_id, thread_id, key, score, value, comment, correction,
       source, source_metadata, user_id, run_started_at, created_at, modified_at, extra)
     select ${p.id}, ${p.run_id}, ${p.workspace_id}, ${p.project_id}, ${p.thread_id}, ${p.key}, ${p.score}, ${p.value},
       ${p.comment}, ${p.correction}, ${p.source}, ${p.source_metadata}, ${p.user_id}, ${p.run_started_at},
@@ -142,27 +146,30 @@ const insertSubmitted = shape<Submission & Stored & { limit: number; now: number
       and (t.expires_at is null or t.expires_at > ${p.now}) and t.submissions < ${p.limit}
       and not exists (select 1 from idempotency_keys k where k.deployment = ${settled(p.deployment)}
         and k.route = ${settled(p.route)} and k.key = ${settled(p.idempotency_key)})
-    returning id`),
+    returning id`,
 );
 
-const countSubmission = shape<{ token_id: string; id: string }>((p) =>
-  raw(sql`update feedback_tokens set submissions = submissions + 1
-    where token_id = ${p.token_id} and exists (select 1 from feedback f where f.id = ${p.id})`),
+const countSubmission = shape<{ token_id: string; id: string }>(
+  (p) =>
+    sql`update feedback_tokens set submissions = submissions + 1
+    where token_id = ${p.token_id} and exists (select 1 from feedback f where f.id = ${p.id})`,
 );
 
 type Key = { deployment: string; route: string; key: string };
 
-const insertKey = shape<Key & { body_hash: string; id: string; now: number }>((p) =>
-  raw(sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
+const insertKey = shape<Key & { body_hash: string; id: string; now: number }>(
+  (p) =>
+    sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
     select ${p.deployment}, ${p.route}, ${p.key}, ${p.body_hash}, f.id, ${p.now} from feedback f
-    where f.id = ${settled(p.id)}`),
+    where f.id = ${settled(p.id)}`,
 );
 
-const obstacles = shape<Submission>((p) =>
-  raw(sql`select t.expires_at, t.submissions, k.run_id as feedback_id, k.body_hash
+const obstacles = shape<Submission>(
+  (p) =>
+    sql`select t.expires_at, t.submissions, k.run_id as feedback_id, k.body_hash
     from feedback_tokens t left join idempotency_keys k
       on k.deployment = ${settled(p.deployment)} and k.route = ${settled(p.route)} and k.key = ${settled(p.idempotency_key)}
-    where t.token_id = ${settled(p.token_id)}`),
+    where t.token_id = ${settled(p.token_id)}`,
 );
 
 /** The verbs on feedback tokens and on feedback. */

@@ -12,7 +12,7 @@ import {
   type WorkspaceRow,
 } from "../../lib/identity.ts";
 import { deploymentVerbs } from "./deployments.ts";
-import { db, each, raw } from "./dialect.ts";
+import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, shape } from "./statement.ts";
 import { userVerbs } from "./users.ts";
@@ -38,8 +38,9 @@ const insertKey = shape<{
   revoked_at: number | null;
   last_used_at: number | null;
   scopes: string;
-}>((p) =>
-  raw(sql`insert into api_keys (id, organization_id, user_id, kind, key_hash, short_key, description, created_at,
+}>(
+  (p) =>
+    sql`insert into api_keys (id, organization_id, user_id, kind, key_hash, short_key, description, created_at,
       expires_at, revoked_at, last_used_at)
     select ${p.id}, o.id, ${p.user_id}, ${p.kind}, ${p.key_hash}, ${p.short_key}, ${p.description}, ${p.created_at},
       ${p.expires_at}, ${p.revoked_at}, ${p.last_used_at}
@@ -47,28 +48,31 @@ const insertKey = shape<{
       and (${p.user_id} is null or exists (select 1 from users where id = ${p.user_id} and deleted_at is null))
       and not exists (select 1 from ${each(p.scopes)} as scopes where scopes.value <> o.id and scopes.value not in
         (select id from workspaces where organization_id = o.id and deleted_at is null))
-    on conflict do nothing returning id`),
+    on conflict do nothing returning id`,
 );
 
-const isShortTaken = shape<{ organization_id: string; short_key: string }>((p) =>
-  raw(sql`select id from api_keys where organization_id = ${p.organization_id} and short_key = ${p.short_key}`),
+const isShortTaken = shape<{ organization_id: string; short_key: string }>(
+  (p) => sql`select id from api_keys where organization_id = ${p.organization_id} and short_key = ${p.short_key}`,
 );
 
 /** Of the key that the same batch has made; without it, none. */
-const insertGrant = shape<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>((p) =>
-  raw(sql`insert into memberships (subject_id, scope_id, permissions)
+const insertGrant = shape<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>(
+  (p) =>
+    sql`insert into memberships (subject_id, scope_id, permissions)
     select id, ${p.scope_id}, ${p.permissions} from api_keys where id = ${p.subject_id} and key_hash = ${p.key_hash}
-    on conflict do nothing`),
+    on conflict do nothing`,
 );
 
-const revokeKey = shape<{ organization_id: string; key: string; now: number }>((p) =>
-  raw(sql`update api_keys set revoked_at = coalesce(revoked_at, ${p.now})
-    where organization_id = ${p.organization_id} and (id = ${p.key} or short_key = ${p.key}) returning *`),
+const revokeKey = shape<{ organization_id: string; key: string; now: number }>(
+  (p) =>
+    sql`update api_keys set revoked_at = coalesce(revoked_at, ${p.now})
+    where organization_id = ${p.organization_id} and (id = ${p.key} or short_key = ${p.key}) returning *`,
 );
 
-const touchKey = shape<{ id: string; now: number; before: number }>((p) =>
-  raw(sql`update api_keys set last_used_at = ${p.now}
-    where id = ${p.id} and (last_used_at is null or last_used_at <= ${p.before})`),
+const touchKey = shape<{ id: string; now: number; before: number }>(
+  (p) =>
+    sql`update api_keys set last_used_at = ${p.now}
+    where id = ${p.id} and (last_used_at is null or last_used_at <= ${p.before})`,
 );
 
 const listKeys = shape<{ organization_id: string }>((p) =>
@@ -80,11 +84,12 @@ const listKeys = shape<{ organization_id: string }>((p) =>
     .orderBy("id"),
 );
 
-const anyKey = shape<Record<string, never>>(() => raw(sql`select id from api_keys limit 1`));
+const anyKey = shape<Record<string, never>>(() => sql`select id from api_keys limit 1`);
 
 /** Key, memberships, workspaces and projects as they are at one moment: rows of different kinds in columns of equal types. */
-const findKey = shape<{ key_hash: string }>((p) =>
-  raw(sql`with found as (
+const findKey = shape<{ key_hash: string }>(
+  (p) =>
+    sql`with found as (
       select * from api_keys k where k.key_hash = ${p.key_hash} and (k.user_id is null
         or exists (select 1 from users u where u.id = k.user_id and u.deleted_at is null)))
     select 1 as part, id, organization_id as parent, short_key as name, created_at, user_id, kind, key_hash, description,
@@ -99,7 +104,7 @@ const findKey = shape<{ key_hash: string }>((p) =>
     select 4, p.id, p.workspace_id, p.name, p.created_at, null, null, null, null, null, null, null
       from found f join workspaces w on w.organization_id = f.organization_id join projects p on p.workspace_id = w.id
       where w.deleted_at is null and p.deleted_at is null
-    order by 1, 5, 2`),
+    order by 1, 5, 2`,
 );
 
 type KeyVerbs = Pick<
@@ -159,14 +164,15 @@ function keyVerbs(driver: Pipe): KeyVerbs {
   };
 }
 
-const putMembership = shape<{ subject_id: string; scope_id: string; permissions: string }>((p) =>
-  raw(sql`insert into memberships (subject_id, scope_id, permissions)
+const putMembership = shape<{ subject_id: string; scope_id: string; permissions: string }>(
+  (p) =>
+    sql`insert into memberships (subject_id, scope_id, permissions)
     values (${p.subject_id}, ${p.scope_id}, ${p.permissions})
-    on conflict (subject_id, scope_id) do update set permissions = excluded.permissions`),
+    on conflict (subject_id, scope_id) do update set permissions = excluded.permissions`,
 );
 
-const deleteMembership = shape<{ subject_id: string; scope_id: string }>((p) =>
-  raw(sql`delete from memberships where subject_id = ${p.subject_id} and scope_id = ${p.scope_id}`),
+const deleteMembership = shape<{ subject_id: string; scope_id: string }>(
+  (p) => sql`delete from memberships where subject_id = ${p.subject_id} and scope_id = ${p.scope_id}`,
 );
 
 const listMemberships = shape<{ subject_id: string }>((p) =>
@@ -180,24 +186,26 @@ type Named = { id: string; parent: string; name: string; created_at: number; del
 /** The statements of what has a name within a parent. */
 function namedThings(table: RawBuilder<unknown>, parent: RawBuilder<unknown>, parents: RawBuilder<unknown>) {
   return {
-    insert: shape<Named>((p) =>
-      raw(sql`insert into ${table} (id, ${parent}, name, created_at, deleted_at)
+    insert: shape<Named>(
+      (p) =>
+        sql`insert into ${table} (id, ${parent}, name, created_at, deleted_at)
         select ${p.id}, o.id, ${p.name}, ${p.created_at}, ${p.deleted_at} from ${parents} o where o.id = ${p.parent}
-        on conflict do nothing returning *`),
+        on conflict do nothing returning *`,
     ),
-    hasParent: shape<Id>((p) => raw(sql`select o.id from ${parents} o where o.id = ${p.id}`)),
-    rename: shape<Id & { name: string }>((p) =>
-      raw(sql`update ${table} set name = ${p.name} where id = ${p.id} and deleted_at is null
+    hasParent: shape<Id>((p) => sql`select o.id from ${parents} o where o.id = ${p.id}`),
+    rename: shape<Id & { name: string }>(
+      (p) =>
+        sql`update ${table} set name = ${p.name} where id = ${p.id} and deleted_at is null
         and not exists (select 1 from ${table} other where other.${parent} = ${table}.${parent}
           and other.name = ${p.name} and other.id <> ${table}.id and other.deleted_at is null)
-        returning *`),
+        returning *`,
     ),
-    isThere: shape<Id>((p) => raw(sql`select id from ${table} where id = ${p.id} and deleted_at is null`)),
-    delete: shape<Id & { now: number }>((p) =>
-      raw(sql`update ${table} set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null returning *`),
+    isThere: shape<Id>((p) => sql`select id from ${table} where id = ${p.id} and deleted_at is null`),
+    delete: shape<Id & { now: number }>(
+      (p) => sql`update ${table} set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null returning *`,
     ),
-    list: shape<{ parents: string }>((p) =>
-      raw(sql`select * from ${table} where ${parent} in ${each(p.parents)} and deleted_at is null order by name, id`),
+    list: shape<{ parents: string }>(
+      (p) => sql`select * from ${table} where ${parent} in ${each(p.parents)} and deleted_at is null order by name, id`,
     ),
   };
 }
@@ -209,8 +217,8 @@ const projects = namedThings(
   sql`(select id from workspaces where deleted_at is null)`,
 );
 
-const deleteProjectsOf = shape<Id & { now: number }>((p) =>
-  raw(sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`),
+const deleteProjectsOf = shape<Id & { now: number }>(
+  (p) => sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`,
 );
 
 type PlaceVerbs = Pick<

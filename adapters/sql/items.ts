@@ -13,7 +13,7 @@ import {
 } from "../../lib/item-storage.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Page, Scope } from "../../lib/storage.ts";
-import { db, holds, raw } from "./dialect.ts";
+import { db, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
 import type { Tables } from "./schema.ts";
@@ -41,9 +41,10 @@ const getItem = shape<Key & { now: number }>((p) =>
 // seen, and writes only while the mark is there. No namespace has an empty path, and the mark is gone when the batch ends.
 const MARK: Place = { path: "", key: "" };
 
-const setMark = shape<Key>((p) =>
-  raw(sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
-    values (${p.deployment}, ${p.path}, ${p.key}, '{}', null, 0, 0, 0, 0) on conflict do nothing`),
+const setMark = shape<Key>(
+  (p) =>
+    sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
+    values (${p.deployment}, ${p.path}, ${p.key}, '{}', null, 0, 0, 0, 0) on conflict do nothing`,
 );
 
 const dropMarkUnless = shape<Key & { mark_path: string; mark_key: string; seen: string | null; now: number }>((p) =>
@@ -82,14 +83,15 @@ const allowed = (p: Guard & Key): RawBuilder<boolean> =>
 
 type Content = { value: string; vectors: string | null; ttl_ms: number | null; expires_at: number | null };
 
-const putItem = shape<Key & Content & Guard & { now: number }>((p) =>
-  raw(sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
+const putItem = shape<Key & Content & Guard & { now: number }>(
+  (p) =>
+    sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
     select ${p.deployment}, ${p.path}, ${p.key}, ${p.value}, ${p.vectors}, ${p.now}, ${p.now}, ${p.ttl_ms}, ${p.expires_at}
     where ${allowed(p)}
     on conflict (deployment, path, key) do update set value = excluded.value, vectors = excluded.vectors,
       created_at = case when store_items.expires_at <= excluded.updated_at then excluded.created_at
         else store_items.created_at end,
-      updated_at = excluded.updated_at, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at`),
+      updated_at = excluded.updated_at, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at`,
 );
 
 const deleteItem = shape<Key & Guard>((p) =>
@@ -111,11 +113,12 @@ const refreshItems = shapeOfRows<{ deployment: string; now: number }, Place>((p,
     .where("expires_at", "<", sql<number>`${p.now} + ttl_ms`),
 );
 
-const sweepExpired = shape<{ deployment: string; now: number; limit: number }>((p) =>
-  raw(sql`delete from store_items where deployment = ${p.deployment} and expires_at <= ${p.now}
+const sweepExpired = shape<{ deployment: string; now: number; limit: number }>(
+  (p) =>
+    sql`delete from store_items where deployment = ${p.deployment} and expires_at <= ${p.now}
     and (path, key) in (select i.path, i.key from store_items i
       where i.deployment = ${p.deployment} and i.expires_at <= ${p.now} order by i.expires_at limit ${p.limit})
-    returning key`),
+    returning key`,
 );
 
 /** The verbs on the store's items. */

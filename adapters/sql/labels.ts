@@ -6,7 +6,7 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import { raw, rowsOf, settled } from "./dialect.ts";
+import { rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Statement, shape, shapeOfRows } from "./statement.ts";
 
@@ -105,21 +105,23 @@ function sourceOf(kind: LabelKind | "values", of: string): Source {
 }
 
 const trimOf = ({ kind, is }: Source): ((args: LabelArgs & { labels: string }) => Statement) =>
-  shape<LabelArgs & { labels: string }>((p) =>
-    raw(sql`delete from labels where deployment = ${settled(p.deployment)} and kind = ${settled(kind)}
+  shape<LabelArgs & { labels: string }>(
+    (p) =>
+      sql`delete from labels where deployment = ${settled(p.deployment)} and kind = ${settled(kind)}
       and row_id = ${settled(p.id)} and ${is(p)}
       and (path_hash, value_hash) not in
-        (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`),
+        (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`,
   );
 
 // A label that is there already may be an older one of the same hash.
 const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs, labels: readonly LabelRow[]) => Statement[]) =>
-  shapeOfRows<LabelArgs, LabelRow>((p, labels) =>
-    raw(sql`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
+  shapeOfRows<LabelArgs, LabelRow>(
+    (p, labels) =>
+      sql`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select ${p.deployment}, ${kind}, ${p.id}, ${created_at(p)}, v.*
       from (values ${sql.join(labels.map((label) => sql`(${label.path_hash}, ${label.value_hash}, ${label.exact})`))}) as v
       where ${is(p)} on conflict (deployment, kind, row_id, path_hash, value_hash)
-        do update set exact = excluded.exact where labels.exact is distinct from excluded.exact`),
+        do update set exact = excluded.exact where labels.exact is distinct from excluded.exact`,
   );
 
 const statementsOf = (source: Source) => ({ trim: trimOf(source), add: addTo(source) });
@@ -175,10 +177,11 @@ const isNarrowing = (value: Json): boolean =>
   typeof value === "string" ? value.length <= STATE_STRING : typeof value !== "object" || value === null;
 
 /** Deletes all labels of a thread that the same batch has deleted before, those of its state too. */
-export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => Statement = shape((p) =>
-  raw(sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
+export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => Statement = shape(
+  (p) =>
+    sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
     and row_id = ${p.thread_id} and not exists (select 1 from threads t
-      where t.deployment = ${p.deployment} and t.thread_id = ${p.thread_id})`),
+      where t.deployment = ${p.deployment} and t.thread_id = ${p.thread_id})`,
 );
 
 /** Conditions on `id` that every visible thread meets whose values contain the filter: at its head, or while it runs. */

@@ -1,21 +1,18 @@
 /** Brings a database to the schema of this code, step by step, and refuses what it cannot understand. */
 import { sql } from "kysely";
 import { ConfigError } from "../../lib/errors.ts";
-import { defining, isDamage, raw, tableNames } from "./dialect.ts";
+import { defining, isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { schemaSteps } from "./schema.ts";
 import { type Pipe, plain, type Statement, shape, statement } from "./statement.ts";
 
-const record = shape<{ version: number }>((p) =>
-  raw(sql`insert into greenroom_schema (version) values (${p.version})`),
-);
+const record = shape<{ version: number }>((p) => sql`insert into greenroom_schema (version) values (${p.version})`);
 
 /** See `Storage.migrate`. */
 export async function migrate(driver: Pipe): Promise<void> {
-  const steps = schemaSteps;
   const before = await currentVersion(driver);
-  for (let version = before; version < steps.length; version++) {
-    const step = steps[version] as (typeof steps)[number];
+  for (let version = before; version < schemaSteps.length; version++) {
+    const step = schemaSteps[version] as (typeof schemaSteps)[number];
     try {
       await driver.batch([
         plain("create table if not exists greenroom_schema (version integer not null primary key)"),
@@ -28,14 +25,13 @@ export async function migrate(driver: Pipe): Promise<void> {
     }
   }
   // A connection that reads knows the tables as they were until its next read; Deno would leave out the new columns there.
-  if (before < steps.length) await currentVersion(driver);
+  if (before < schemaSteps.length) await currentVersion(driver);
 }
 
 async function currentVersion(driver: Pipe): Promise<number> {
-  const steps = schemaSteps;
-  const names = new Set((await look(driver, statement(raw(tableNames)))).map((row) => String(row.name)));
+  const names = new Set((await look(driver, statement(tableNames))).map((row) => String(row.name)));
   if (!names.has("greenroom_schema")) {
-    const taken = steps.flatMap((step) => step.tables).filter((name) => names.has(name));
+    const taken = schemaSteps.flatMap((step) => step.tables).filter((name) => names.has(name));
     if (taken.length === 0) return 0;
     throw new ConfigError([
       `storage: the database has tables named ${taken.join(", ")} that Greenroom did not make; give it a database of its own`,
@@ -43,12 +39,12 @@ async function currentVersion(driver: Pipe): Promise<number> {
   }
   const rows = await look(driver, plain("select coalesce(max(version), 0) as version from greenroom_schema"));
   const version = Number(rows[0]?.version);
-  if (version > steps.length) {
+  if (version > schemaSteps.length) {
     throw new ConfigError([
-      `storage: the database has schema version ${version}, this Greenroom knows versions up to ${steps.length}; use a newer Greenroom`,
+      `storage: the database has schema version ${version}, this Greenroom knows versions up to ${schemaSteps.length}; use a newer Greenroom`,
     ]);
   }
-  const missing = steps
+  const missing = schemaSteps
     .slice(0, version)
     .flatMap((step) => step.tables)
     .filter((name) => !names.has(name));

@@ -6,7 +6,7 @@ import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";
 import { deliveryVerbs } from "./deliveries.ts";
-import { isFull, isUnstorable, raw } from "./dialect.ts";
+import { isFull, isUnstorable } from "./dialect.ts";
 import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
 import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
@@ -50,8 +50,9 @@ export function sqlStorage(driver: SqlDriver): Storage {
   };
 }
 
-const putProbe = shape<{ now: number }>((p) =>
-  raw(sql`insert into probes (name, at) values ('write', ${p.now}) on conflict (name) do update set at = excluded.at`),
+const putProbe = shape<{ now: number }>(
+  (p) =>
+    sql`insert into probes (name, at) values ('write', ${p.now}) on conflict (name) do update set at = excluded.at`,
 );
 
 // The slots of threads with an active run, and those that deleted runs have left. One statement could not use an index.
@@ -60,15 +61,17 @@ const freeSlots = [
   sql`runs where status = 'pending'`,
   sql`threads where last_run is null and run_count > 0`,
 ].map((active) =>
-  shape<{ now: number }>(() =>
-    raw(sql`update threads set slot_token = null, slot_until = null where slot_token is not null
-      and (deployment, thread_id) in (select deployment, thread_id from ${active})`),
+  shape<{ now: number }>(
+    () =>
+      sql`update threads set slot_token = null, slot_until = null where slot_token is not null
+      and (deployment, thread_id) in (select deployment, thread_id from ${active})`,
   ),
 );
 
-const requeueRunning = shape<{ now: number }>((p) =>
-  raw(sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
-    where status = 'running'`),
+const requeueRunning = shape<{ now: number }>(
+  (p) =>
+    sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
+    where status = 'running'`,
 );
 
 /** See `Storage.becomeWorker`. */

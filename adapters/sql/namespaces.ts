@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { ItemStorage, NamespaceQuery } from "../../lib/item-storage.ts";
 import type { Scope } from "../../lib/storage.ts";
-import { db, raw } from "./dialect.ts";
+import { db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, type Statement, statement } from "./statement.ts";
 
@@ -78,7 +78,7 @@ function pathsFrom({ deployment }: Scope, from: Position, start: string, now: nu
   const paths = sql`with recursive paths (path) as (
       select ${first(sql`>= ${from.path}`)} union all select ${first(sql`> p.path`)} from paths p where p.path is not null
     ) select path from paths where path is not null limit ${STEP}`;
-  return statement(raw(paths));
+  return statement(paths);
 }
 
 /** Keys are not empty: an empty one stands before all of its path. */

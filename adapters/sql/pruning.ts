@@ -1,7 +1,7 @@
 /** Threads of which nothing, or the newest state alone, is kept. */
 import { type RawBuilder, sql } from "kysely";
 import type { PruneStrategy, Storage } from "../../lib/storage.ts";
-import { each, holds, later, membersOf, parentsIn, raw, settled } from "./dialect.ts";
+import { each, holds, later, membersOf, parentsIn, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, type Bound, scoped } from "./filter.ts";
 import { ofThread, type Pipe, type Statement } from "./statement.ts";
@@ -39,18 +39,21 @@ const deletion = (condition: Condition): Pruning => {
   return {
     after: 1,
     statements: [
-      scoped<Named>((p, bound) =>
-        raw(sql`delete from feedback_tokens where run_id in (select run_id from runs
-          where deployment = ${p.deployment} and thread_id in ${ids(p, bound)})`),
+      scoped<Named>(
+        (p, bound) =>
+          sql`delete from feedback_tokens where run_id in (select run_id from runs
+          where deployment = ${p.deployment} and thread_id in ${ids(p, bound)})`,
       ),
-      scoped<Named>((p, bound) =>
-        raw(sql`delete from threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)}
-          returning thread_id`),
+      scoped<Named>(
+        (p, bound) =>
+          sql`delete from threads where deployment = ${p.deployment} and thread_id in ${ids(p, bound)}
+          returning thread_id`,
       ),
-      scoped<Named>((p) =>
-        raw(sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
+      scoped<Named>(
+        (p) =>
+          sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
           and row_id in ${each(p.thread_ids)} and not exists (select 1 from threads t
-            where t.deployment = labels.deployment and t.thread_id = labels.row_id)`),
+            where t.deployment = labels.deployment and t.thread_id = labels.row_id)`,
       ),
     ],
   };
@@ -116,20 +119,23 @@ const keeping = (condition: Condition): Pruning => {
     after: 0,
     statements: [
       // What goes is listed by `except`: for each row that is not in a list of several columns SQLite reads all of the list.
-      scoped<Named>((p, bound) =>
-        raw(sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
+      scoped<Named>(
+        (p, bound) =>
+          sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
           and (thread_id, ns, checkpoint_id) in (select c.thread_id, c.ns, c.checkpoint_id
             from pruned cross join checkpoints c
             where c.deployment = ${settled(p.deployment)} and c.thread_id = pruned.thread_id
-            except select thread_id, ns, checkpoint_id from stays)`),
+            except select thread_id, ns, checkpoint_id from stays)`,
       ),
-      scoped<Named>((p, bound) =>
-        raw(sql`delete from checkpoint_writes where ${ofPruned(p, bound)} and not exists (select 1 from checkpoints c
+      scoped<Named>(
+        (p, bound) =>
+          sql`delete from checkpoint_writes where ${ofPruned(p, bound)} and not exists (select 1 from checkpoints c
           where c.deployment = checkpoint_writes.deployment and c.thread_id = checkpoint_writes.thread_id
-            and c.ns = checkpoint_writes.ns and c.checkpoint_id = checkpoint_writes.checkpoint_id)`),
+            and c.ns = checkpoint_writes.ns and c.checkpoint_id = checkpoint_writes.checkpoint_id)`,
       ),
-      scoped<Named>((p, bound) =>
-        raw(sql`with recursive needed (thread_id, ns, channel, version) as (
+      scoped<Named>(
+        (p, bound) =>
+          sql`with recursive needed (thread_id, ns, channel, version) as (
             select c.thread_id, c.ns, held.key, held.value from checkpoints c cross join ${membersOf(sql`c.versions`)} held
             where c.deployment = ${settled(p.deployment)}
               and c.thread_id in (select threads.thread_id from ${pruned(p, bound)})
@@ -139,17 +145,19 @@ const keeping = (condition: Condition): Pruning => {
               and v.channel = needed.channel and v.version = needed.version and v.extends_version is not null)
           delete from channel_values where deployment = ${p.deployment}
             and (thread_id, ns, channel, version) in (select thread_id, ns, channel, version from channel_values
-              where ${ofPruned(p, bound)} except select thread_id, ns, channel, version from needed)`),
+              where ${ofPruned(p, bound)} except select thread_id, ns, channel, version from needed)`,
       ),
-      scoped<Named>((p, bound) =>
-        raw(sql`update checkpoints set parent_id = null where ${ofPruned(p, bound)} and parent_id is not null
+      scoped<Named>(
+        (p, bound) =>
+          sql`update checkpoints set parent_id = null where ${ofPruned(p, bound)} and parent_id is not null
           and not exists (select 1 from checkpoints c where c.deployment = checkpoints.deployment
             and c.thread_id = checkpoints.thread_id and c.ns = checkpoints.ns
-            and c.checkpoint_id = checkpoints.parent_id)`),
+            and c.checkpoint_id = checkpoints.parent_id)`,
       ),
-      scoped<Named>((p, bound) =>
-        raw(sql`update threads set pruned_at = ${p.now} where deployment = ${settled(p.deployment)}
-          and thread_id in (select threads.thread_id from ${pruned(p, bound)}) returning thread_id`),
+      scoped<Named>(
+        (p, bound) =>
+          sql`update threads set pruned_at = ${p.now} where deployment = ${settled(p.deployment)}
+          and thread_id in (select threads.thread_id from ${pruned(p, bound)}) returning thread_id`,
       ),
     ],
   };
@@ -165,16 +173,15 @@ const over: Record<PruneStrategy, Pruning> = {
   keep_latest: keeping((p) => sql`ttl_strategy = 'keep_latest' and ${isOver(p)}`),
 };
 
-const overdue = scoped<{ deployment: string; now: number; limit: number }>((p, bound) =>
-  raw(sql`select thread_id, ttl_strategy from threads where deployment = ${settled(p.deployment)} and ${isOver(p)}
+const overdue = scoped<{ deployment: string; now: number; limit: number }>(
+  (p, bound) =>
+    sql`select thread_id, ttl_strategy from threads where deployment = ${settled(p.deployment)} and ${isOver(p)}
       and hidden = 0 and not ${busy} ${andPermitted(sql`metadata`, bound)}
-    order by (${lastChange} + ttl_ms) limit ${settled(p.limit)}`),
+    order by (${lastChange} + ttl_ms) limit ${settled(p.limit)}`,
 );
 
-/** So many locks at the most; a batch that touches more threads waits for everything. */
-const TOUCHED = 100;
-const touchedOf = (deployment: string, thread_ids: readonly string[]): string[] | undefined =>
-  thread_ids.length > TOUCHED ? undefined : thread_ids.map((thread_id) => ofThread(deployment, thread_id));
+const touchedOf = (deployment: string, thread_ids: readonly string[]): string[] =>
+  thread_ids.map((thread_id) => ofThread(deployment, thread_id));
 
 /** The verbs that prune threads. */
 export function pruningVerbs(driver: Pipe): Pick<Storage, "pruneThreads" | "expireThreads"> {

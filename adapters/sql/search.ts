@@ -7,7 +7,7 @@ import { type RawBuilder, sql } from "kysely";
 import { type Filter, permits } from "../../lib/filter.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, Sorted } from "../../lib/storage.ts";
-import { each, raw, settled } from "./dialect.ts";
+import { each, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
 import { type Pipe, type Statement, statement } from "./statement.ts";
@@ -101,7 +101,7 @@ async function planOf(driver: Pipe, sought: Sought): Promise<Plan> {
 
   const exact = known.size <= LABELS && labels.every((label) => label[2] !== null) && asked.every(areItsLabels);
   const [row] = await driver.read(
-    statement(raw(sql`select ${sql.join(labels.flatMap((label, i) => looks(plan, label, i)))}`)),
+    statement(sql`select ${sql.join(labels.flatMap((label, i) => looks(plan, label, i)))}`),
   );
   const counts = labels.map((_, i) => Number(row?.[`n${i}`]));
   const order = labels.map((_, i) => i).sort((a, b) => (counts[a] as number) - (counts[b] as number));
@@ -150,20 +150,20 @@ function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilde
     );
   if (!first) {
     return statement(
-      raw(sql`select ${columns ?? sql`count(*) as total`} from ${table}
-        where ${table}.deployment = ${deployment} ${also(id)} ${rest}`),
+      sql`select ${columns ?? sql`count(*) as total`} from ${table}
+        where ${table}.deployment = ${deployment} ${also(id)} ${rest}`,
     );
   }
   if (!columns && countable(sought)) {
     return statement(
-      raw(sql`select count(*) as total from labels followed where ${followed(sought, first)}
-        ${decided ? sql`and followed.exact = ${settled(first[2])}` : sql``} ${also(sql`followed.row_id`)} ${rest}`),
+      sql`select count(*) as total from labels followed where ${followed(sought, first)}
+        ${decided ? sql`and followed.exact = ${settled(first[2])}` : sql``} ${also(sql`followed.row_id`)} ${rest}`,
     );
   }
   return statement(
-    raw(sql`select ${columns ?? sql`count(*) as total`} from labels followed cross join ${table}
+    sql`select ${columns ?? sql`count(*) as total`} from labels followed cross join ${table}
       where ${followed(sought, first)} ${decided ? sql`and followed.exact = ${settled(first[2])}` : sql``}
-        and ${table}.deployment = ${settled(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`),
+        and ${table}.deployment = ${settled(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`,
   );
 }
 

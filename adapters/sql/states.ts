@@ -4,16 +4,17 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, Storage, ThreadRow } from "../../lib/storage.ts";
 import { isMarked, marked, putState, unmark } from "./changing.ts";
 import type { ThreadKey } from "./checkpoints.ts";
-import { raw, settled } from "./dialect.ts";
+import { settled } from "./dialect.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
 import { ofThread, type Pipe, type Statement, shape } from "./statement.ts";
 import { busy, toThread } from "./threads.ts";
 
-const visibleThread = scoped<ThreadKey>((p, bound) =>
-  raw(sql`select head, revision, ${busy} as busy from threads where deployment = ${p.deployment}
-    and thread_id = ${p.thread_id} and hidden = 0 ${andPermitted(sql`metadata`, bound)}`),
+const visibleThread = scoped<ThreadKey>(
+  (p, bound) =>
+    sql`select head, revision, ${busy} as busy from threads where deployment = ${p.deployment}
+    and thread_id = ${p.thread_id} and hidden = 0 ${andPermitted(sql`metadata`, bound)}`,
 );
 
 /** The thread as a change must find it; null where it is not there for the scope. */
@@ -34,11 +35,11 @@ const sameHead = (seen: string | null): RawBuilder<unknown> => sql`coalesce(head
 // it every write.
 const moveHead = scoped<ThreadKey & { head: string; seen_head: string | null; graph_id: string; now: number }>(
   (p, bound) =>
-    raw(sql`update threads set head = ${p.head}, graph_id = ${p.graph_id}, updated_at = ${p.now},
+    sql`update threads set head = ${p.head}, graph_id = ${p.graph_id}, updated_at = ${p.now},
         state_updated_at = ${p.now}, run_count = ${marked(sql`run_count`)}
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and hidden = 0 and ${sameHead(p.seen_head)}
         and not ${busy} ${andPermitted(sql`metadata`, bound)}
-      returning thread_id`),
+      returning thread_id`,
 );
 
 const writeState =
@@ -69,17 +70,19 @@ const itsThread = (p: ThreadKey, condition: RawBuilder<unknown>): RawBuilder<unk
   sql`exists (select 1 from threads t where t.deployment = ${settled(p.deployment)}
     and t.thread_id = ${settled(p.thread_id)} and t.hidden = 0 ${condition})`;
 
-const notesOf = scoped<Place>((p, bound) =>
-  raw(sql`select metadata from checkpoints where deployment = ${settled(p.deployment)}
+const notesOf = scoped<Place>(
+  (p, bound) =>
+    sql`select metadata from checkpoints where deployment = ${settled(p.deployment)}
     and thread_id = ${settled(p.thread_id)} and ns = ${settled(p.ns)} and checkpoint_id = ${settled(p.checkpoint_id)}
-    and ${itsThread(p, andPermitted(sql`t.metadata`, bound))}`),
+    and ${itsThread(p, andPermitted(sql`t.metadata`, bound))}`,
 );
 
-const annotate = scoped<Place & { metadata: string; seen: string }>((p, bound) =>
-  raw(sql`update checkpoints set metadata = ${p.metadata} where deployment = ${p.deployment}
+const annotate = scoped<Place & { metadata: string; seen: string }>(
+  (p, bound) =>
+    sql`update checkpoints set metadata = ${p.metadata} where deployment = ${p.deployment}
     and thread_id = ${p.thread_id} and ns = ${p.ns} and checkpoint_id = ${p.checkpoint_id} and metadata = ${p.seen}
     and ${itsThread(p, andPermitted(sql`t.metadata`, bound))}
-    returning checkpoint_id`),
+    returning checkpoint_id`,
 );
 
 const annotateCheckpoint =
@@ -104,14 +107,15 @@ const annotateCheckpoint =
 /** `of_source` and `of_copy`: how metadata names the one thread, and the other. */
 type Copy = ThreadKey & { from: string; of_source: string; of_copy: string };
 
-const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now: number }>((p, bound) =>
-  raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
+const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now: number }>(
+  (p, bound) =>
+    sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
       status, head, interrupts, error, hidden, revision, run_count, ttl_strategy, ttl_ms)
     select deployment, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, config, graph_id,
       'idle', head, '{}', null, 0, ${p.now}, ${marked(sql`run_count`)}, ttl_strategy, ttl_ms
     from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0
       and revision = ${p.seen_revision} and not ${busy} ${andPermitted(sql`metadata`, bound)}
-    on conflict do nothing returning *`),
+    on conflict do nothing returning *`,
 );
 
 const memberOf = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
@@ -124,10 +128,10 @@ const copying = (
 ): ((copy: Copy) => Statement) =>
   shape<Copy>((p) => {
     const own = changed(p);
-    return raw(sql`insert into ${sql.table(table)} (deployment, thread_id, ${sql.join(columns.map((name) => sql.ref(name)))})
+    return sql`insert into ${sql.table(table)} (deployment, thread_id, ${sql.join(columns.map((name) => sql.ref(name)))})
       select deployment, ${p.thread_id}, ${sql.join(columns.map((name) => own[name] ?? sql.ref(name)))}
       from ${sql.table(table)} where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.from)}
-        and ${isMarked(p)}`);
+        and ${isMarked(p)}`;
   });
 
 const payload = ["type", "data", "bytes"];
@@ -144,11 +148,12 @@ const copies = [
   copying("channel_values", ["ns", "channel", "version", "run_id", ...payload, "extends_version"]),
 ];
 
-const copyValueLabels = shape<Copy & { now: number }>((p) =>
-  raw(sql`insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
+const copyValueLabels = shape<Copy & { now: number }>(
+  (p) =>
+    sql`insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
     select deployment, kind, ${p.thread_id}, path_hash, value_hash, exact, ${p.now} from labels
     where deployment = ${settled(p.deployment)} and kind = 'values' and row_id = ${settled(p.from)} and ${isMarked(p)}
-    on conflict do nothing`),
+    on conflict do nothing`,
 );
 
 const copyThread =
@@ -178,8 +183,8 @@ const copyThread =
 
 const made = (row: Parameters<typeof toThread>[0]): ThreadRow => toThread({ ...row, running: null, waiting: 0 });
 
-const anyThread = shape<ThreadKey>((p) =>
-  raw(sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`),
+const anyThread = shape<ThreadKey>(
+  (p) => sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 
 const isThere = async (driver: Pipe, key: ThreadKey): Promise<boolean> =>

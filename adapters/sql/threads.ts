@@ -11,7 +11,7 @@ import type {
   ThreadTtl,
 } from "../../lib/storage.ts";
 import { MARKED, putState } from "./changing.ts";
-import { db, each, holds, raw } from "./dialect.ts";
+import { db, each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
 import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
@@ -78,9 +78,10 @@ const insertThread = shape<Columns>((p) =>
 
 const itsMetadata = sql`threads.metadata`;
 
-const getThread = scoped<Key>((p, bound) =>
-  raw(sql`select threads.*, ${running} as running, ${waiting} as waiting from threads
-    where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`),
+const getThread = scoped<Key>(
+  (p, bound) =>
+    sql`select threads.*, ${running} as running, ${waiting} as waiting from threads
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`,
 );
 
 const updateMetadata = shape<Key & Ttl & { metadata: string; seen_revision: number; now: number }>((p) =>
@@ -100,9 +101,10 @@ const updateMetadata = shape<Key & Ttl & { metadata: string; seen_revision: numb
     .returning([running.as("running"), waiting.as("waiting")]),
 );
 
-const deleteThread = scoped<Key>((p, bound) =>
-  raw(sql`delete from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}
-    ${andPermitted(itsMetadata, bound)} returning thread_id`),
+const deleteThread = scoped<Key>(
+  (p, bound) =>
+    sql`delete from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}
+    ${andPermitted(itsMetadata, bound)} returning thread_id`,
 );
 
 const dropItsTokens = either<Key, Statement>((bound) =>
@@ -134,9 +136,10 @@ const dropLabelled = either<Named, Statement>((bound) =>
   ),
 );
 
-const deleteLabelled = scoped<Named>((p, bound) =>
-  raw(sql`delete from threads where deployment = ${p.deployment} and thread_id in ${labelled(p)}
-    and ${holds(sql`metadata`, p.text)} and ${isGone(p)}${andPermitted(itsMetadata, bound)}`),
+const deleteLabelled = scoped<Named>(
+  (p, bound) =>
+    sql`delete from threads where deployment = ${p.deployment} and thread_id in ${labelled(p)}
+    and ${holds(sql`metadata`, p.text)} and ${isGone(p)}${andPermitted(itsMetadata, bound)}`,
 );
 
 const deleteLabelsLeft = shape<Labelled>((p) =>

@@ -4,7 +4,7 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import type { PlatformStorage, TraceRow, UsageGroup, UsageQuery } from "../../lib/platform-storage.ts";
-import { db, each, raw, rowsOf, settled } from "./dialect.ts";
+import { db, each, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, type Statement, shape } from "./statement.ts";
 
@@ -33,20 +33,22 @@ const firstAttempt = (p: Claimed): RawBuilder<unknown> =>
   sql`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token} and r.attempt = 1
     and r.charged = 1`;
 
-const addClaimed = shape<Claimed>((p) =>
-  raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
+const addClaimed = shape<Claimed>(
+  (p) =>
+    sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select ${p.workspace_id}, ${hourOf(sql`r.started_at`)}, ${p.project_id}, coalesce(r.user_id, ''),
       coalesce(r.api_key, ''), 1
     from runs r where ${firstAttempt(p)} and r.started_at < ${sealedBefore}
       and not exists (select 1 from traces t where t.trace_id = r.run_id)
-    ${ADD_UP}`),
+    ${ADD_UP}`,
 );
 
-const insertClaimed = shape<Claimed>((p) =>
-  raw(sql`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
+const insertClaimed = shape<Claimed>(
+  (p) =>
+    sql`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
     select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, ${p.workspace_id},
       ${p.project_id}, r.user_id, r.api_key, r.started_at, ${p.counted}
-    from runs r where ${firstAttempt(p)} on conflict do nothing`),
+    from runs r where ${firstAttempt(p)} on conflict do nothing`,
 );
 
 /**
@@ -72,30 +74,33 @@ const NAMES = Object.keys(FIELDS) as readonly (keyof typeof FIELDS)[];
 
 const given = (rows: string): RawBuilder<unknown> => sql`${rowsOf(rows, FIELDS)} g`;
 
-const addGiven = shape<{ rows: string }>((p) =>
-  raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
+const addGiven = shape<{ rows: string }>(
+  (p) =>
+    sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select g.workspace_id, ${hourOf(sql`g.started_at`)}, g.project_id, coalesce(g.user_id, ''), coalesce(g.api_key, ''),
       count(*)
     from ${given(p.rows)} where g.counted = 1 and g.started_at < ${sealedBefore}
       and not exists (select 1 from traces t where t.trace_id = g.trace_id)
     group by 1, 2, 3, 4, 5
-    ${ADD_UP}`),
+    ${ADD_UP}`,
 );
 
-const insertGiven = shape<{ rows: string }>((p) =>
-  raw(sql`insert into traces (deployment, ${sql.join(NAMES.map((field) => sql.ref(field)))})
+const insertGiven = shape<{ rows: string }>(
+  (p) =>
+    sql`insert into traces (deployment, ${sql.join(NAMES.map((field) => sql.ref(field)))})
     select '', ${sql.join(NAMES.map((field) => sql.ref(`g.${field}`)))} from ${given(p.rows)}
-    where true on conflict do nothing`),
+    where true on conflict do nothing`,
 );
 
 type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_usd: number };
 
 /** Adds what an executor has reported to the run's trace, where `when` holds. Without effect when there is none. */
 export function traceReported<Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): (of: Of) => Statement {
-  return shape<Of>((p) =>
-    raw(sql`update traces set tokens_in = tokens_in + ${p.tokens_in}, tokens_out = tokens_out + ${p.tokens_out},
+  return shape<Of>(
+    (p) =>
+      sql`update traces set tokens_in = tokens_in + ${p.tokens_in}, tokens_out = tokens_out + ${p.tokens_out},
         cost_usd = cost_usd + ${p.cost_usd}
-      where trace_id = ${p.run_id} and ${when(p)}`),
+      where trace_id = ${p.run_id} and ${when(p)}`,
   );
 }
 
@@ -105,9 +110,10 @@ const addReported = traceReported<Reported>(() => sql`true`);
 
 type Sealing = { sealed: number; until: number };
 
-const unsealed = shape<Record<never, never>>(() =>
-  raw(sql`select ${sealedBefore} as sealed, (select min(t.started_at) from traces t
-    where t.counted = 1 and t.started_at >= coalesce(${sealedBefore}, -8640000000000000)) as next`),
+const unsealed = shape<Record<never, never>>(
+  () =>
+    sql`select ${sealedBefore} as sealed, (select min(t.started_at) from traces t
+    where t.counted = 1 and t.started_at >= coalesce(${sealedBefore}, -8640000000000000)) as next`,
 );
 
 /** Nobody has sealed since `sealed` was read: else another process sums the same hours. */
@@ -115,18 +121,20 @@ const asSeen = (p: Sealing): RawBuilder<unknown> =>
   sql`coalesce(${sealedBefore}, -8640000000000000) = ${settled(p.sealed)}`;
 
 // Without `on conflict`: two sums of one hour would have to fail, not add up.
-const sumHours = shape<Sealing>((p) =>
-  raw(sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
+const sumHours = shape<Sealing>(
+  (p) =>
+    sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select t.workspace_id, ${hourOf(sql`t.started_at`)}, t.project_id, coalesce(t.user_id, ''), coalesce(t.api_key, ''),
       count(*)
     from traces t where t.counted = 1 and t.started_at >= ${settled(p.sealed)} and t.started_at < ${settled(p.until)}
       and ${asSeen(p)}
-    group by 1, 2, 3, 4, 5`),
+    group by 1, 2, 3, 4, 5`,
 );
 
-const moveSeal = shape<Sealing>((p) =>
-  raw(sql`insert into usage_seals (name, sealed_before) select 'hourly', ${p.until} where ${asSeen(p)}
-    on conflict (name) do update set sealed_before = excluded.sealed_before`),
+const moveSeal = shape<Sealing>(
+  (p) =>
+    sql`insert into usage_seals (name, sealed_before) select 'hourly', ${p.until} where ${asSeen(p)}
+    on conflict (name) do update set sealed_before = excluded.sealed_before`,
 );
 
 // ------------------------------------------------------------------ counting
@@ -159,14 +167,14 @@ const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
       sql`select ${bucket(sql`started_at`)}, coalesce(${dimension}, ''), count(*) from traces
         where counted = 1 and workspace_id in ${each(p.workspace_ids)} and started_at >= ${from} and started_at < ${to}
         group by 1, 2`;
-    return raw(sql`select bucket, nullif(dimension, '') as dimension, sum(traces) as traces from (
+    return sql`select bucket, nullif(dimension, '') as dimension, sum(traces) as traces from (
         select ${bucket(sql`hour`)} as bucket, ${dimension} as dimension, sum(traces) as traces from usage_hourly
           where workspace_id in ${each(p.workspace_ids)} and hour >= ${settled(p.hours_from)} and hour < ${edge}
           group by 1, 2
         union all ${events(settled(p.start), settled(p.hours_from))}
         union all ${events(edge, settled(p.end))}
       ) c
-      group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`);
+      group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`;
   });
 
 const count: Readonly<Record<UsageGroup, (args: Counted) => Statement>> = {
@@ -192,8 +200,8 @@ const getTrace = shape<{ trace_id: string }>((p) =>
   db.selectFrom("traces").selectAll().where("trace_id", "=", p.trace_id),
 );
 
-const firstCounted = shape<Record<never, never>>(() =>
-  raw(sql`select min(started_at) as first from traces where counted = 1`),
+const firstCounted = shape<Record<never, never>>(
+  () => sql`select min(started_at) as first from traces where counted = 1`,
 );
 
 /** The verbs on traces and on counting them. */

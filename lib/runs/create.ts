@@ -74,7 +74,7 @@ export function createCreator(options: CreateOptions): Preparing & {
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
   const kept = ttl ? { ttl } : {};
   // Readers in other processes know only what is stored.
-  const shared = storage.shared || storage.signals ? { framed: true } : {};
+  const shared = storage.shared ? { framed: true } : {};
 
   function planOf(resolved: Resolved): CreateRun {
     const plan = planRun(resolved);

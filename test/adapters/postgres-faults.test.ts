@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { connect, createServer, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
 import pg from "pg";
 import { type PostgresOptions, type PostgresPool, postgres, postgresDriver } from "../../adapters/postgres.ts";
-import { DatabaseUnavailable, type SqlDriver } from "../../adapters/sql/driver.ts";
+import { DatabaseUnavailable } from "../../adapters/sql/driver.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
-import { allItems, dropTables, ids, insert, statement, tables, triesOf } from "./postgres-suite.ts";
+import { allItems, dropTables, ids, insert, statement, tables, triesOf, withDriver } from "./postgres-suite.ts";
 import { freePort } from "./sqld.ts";
 
 let server: TestPostgres;
@@ -16,18 +17,6 @@ before(async () => {
 after(() => server.stop());
 
 const secret = "s3cr%40t-word";
-
-async function withDriver(
-  options: PostgresOptions | string,
-  test: (driver: SqlDriver) => Promise<void>,
-): Promise<void> {
-  const driver = postgresDriver(options);
-  try {
-    await test(driver);
-  } finally {
-    await driver.close();
-  }
-}
 
 /** An empty database with the tables: the same again, which is cheaper. */
 let place: Promise<{ readonly url: string }> | undefined;
@@ -64,10 +53,13 @@ async function failure(work: () => unknown): Promise<Error> {
   return error;
 }
 
-/** Stands before the server. `onCommit` is told of each COMMIT before it is sent on, and may cut the connection. */
+type Meddle = (to: Socket, from: Socket, bytes: Uint8Array) => void;
+
+/** Stands before the server. `onCommit` is told of each COMMIT before it is sent on, and may cut the connection; `onAnswer` of all answers. */
 async function proxy(
   url: string,
-  onCommit: (client: Socket, server: Socket, commit: Uint8Array) => void,
+  onCommit: Meddle = (_client, server, bytes) => void server.write(bytes),
+  onAnswer: Meddle = (client, _server, bytes) => void client.write(bytes),
 ): Promise<{ readonly url: string; readonly refuse: () => void; readonly close: () => Promise<void> }> {
   const target = new URL(url);
   const sockets = new Set<Socket>();
@@ -90,7 +82,7 @@ async function proxy(
       if (new TextDecoder().decode(bytes).includes("commit\0")) onCommit(client, onward, bytes);
       else onward.write(bytes);
     });
-    onward.on("data", (bytes) => void client.write(bytes));
+    onward.on("data", (bytes: Uint8Array<ArrayBuffer>) => onAnswer(client, onward, bytes));
   });
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
   const { port } = listener.address() as { port: number };
@@ -242,6 +234,31 @@ describe("Postgres driver: a connection that is lost", () => {
     assert.equal(waits, 1);
     await inner.end();
   });
+
+  for (const whose of ["of its own", "of a host's pool"]) {
+    it(`in the moment it is made: another one is taken (${whose})`, async () => {
+      const { url } = await fresh();
+      const over = "E\0\0\0\x3bSFATAL\0VFATAL\0C57P01\0Mthe server is shutting down now\0\0";
+      let ended = 0;
+      const between = await proxy(url, undefined, (client, onward, bytes) => {
+        const ready = Buffer.from(bytes).toString("latin1").endsWith("Z\0\0\0\x05I");
+        // Its greeting and its end come as one piece.
+        if (ready && ended++ < 2) {
+          client.end(Buffer.concat([bytes, Buffer.from(over, "latin1")]));
+          onward.destroy();
+        } else client.write(bytes);
+      });
+      const pool = new pg.Pool({ connectionString: between.url });
+      pool.on("error", () => {});
+      await withDriver(whose === "of its own" ? between.url : { pool }, async (driver) => {
+        await driver.batch([insert(1)]);
+        assert.deepEqual(ids(await driver.read(allItems)), [1]);
+      });
+      assert.ok(ended > 2);
+      await pool.end();
+      await between.close();
+    });
+  }
 
   it("while nothing is asked of it: nobody notices", async () => {
     const { url } = await fresh();

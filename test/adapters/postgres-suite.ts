@@ -1,10 +1,24 @@
 /** What a driver for Postgres must do, over whatever client. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
+import { type PostgresOptions, postgresDriver } from "../../adapters/postgres.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
 
 /** Calls `test` with a driver of a new database, which has the table `item`. */
 export type UsePostgres = (test: (driver: SqlDriver) => Promise<void>) => Promise<void>;
+
+/** Calls `test` with a driver, and closes it. */
+export async function withDriver(
+  options: PostgresOptions | string,
+  test: (driver: SqlDriver) => Promise<void>,
+): Promise<void> {
+  const driver = postgresDriver(options);
+  try {
+    await test(driver);
+  } finally {
+    await driver.close();
+  }
+}
 
 export function statement(sql: string, ...args: SqlValue[]): SqlStatement {
   return { sql, args };

@@ -17,6 +17,7 @@ import {
   statement,
   tables,
   triesOf,
+  withDriver,
 } from "./postgres-suite.ts";
 
 const onBun = "Bun" in globalThis;
@@ -26,18 +27,6 @@ before(async () => {
   server = await startPostgres({ fsync: false });
 });
 after(() => server.stop());
-
-async function withDriver(
-  options: PostgresOptions | string,
-  test: (driver: SqlDriver) => Promise<void>,
-): Promise<void> {
-  const driver = postgresDriver(options);
-  try {
-    await test(driver);
-  } finally {
-    await driver.close();
-  }
-}
 
 /** Calls `test` with the tables empty: cheaper than a database for each. */
 async function emptied(options: PostgresOptions, test: (driver: SqlDriver) => Promise<void>): Promise<void> {

@@ -126,6 +126,7 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
       alone: false,
       becomeWorker: async () => true,
       close: async () => {},
+      shared: true,
       signals: hub,
       ...(common_clock ? { now: async () => clock.now() } : {}),
     };

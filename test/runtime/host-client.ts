@@ -54,6 +54,16 @@ export async function converse(host: Hosted): Promise<void> {
   await assert.rejects(client.threads.get(thread_id), { status: 404 });
 }
 
+/** Leaves the agent `counter` in the middle of its work: its run ends, and the thread is free for the next. */
+export async function leaveCounting(host: Hosted): Promise<void> {
+  const client = clientOf(host);
+  const { thread_id } = await client.threads.create();
+  const endless = { input: human("180000"), streamMode: "messages-tuple", event: "messages" } as const;
+  await leaveAfter(host, client, { thread_id, ...endless });
+  await until(async () => (await client.runs.list(thread_id))[0]?.status === "interrupted");
+  assert.equal(last(await client.runs.wait(thread_id, "counter", { input: human("1") })), "1 ");
+}
+
 /** Opens the stream of a run that starts in an hour. Resolves once its answer has begun. */
 export async function openQuietStream(host: Hosted): Promise<{
   readonly client: Client;

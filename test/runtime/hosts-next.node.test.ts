@@ -15,7 +15,7 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
-import { clientOf, converse, disconnect, type Hosted, human, last, leaveAfter, until } from "./host-client.ts";
+import { converse, disconnect, type Hosted, human, leaveCounting, until } from "./host-client.ts";
 import { type Program, root, start } from "./programs.ts";
 
 const NEXT = "node_modules/next/dist/bin/next";
@@ -81,12 +81,7 @@ describe("Next.js", () => {
     await converse(host);
     await disconnect(host);
     // Tokens come while the run goes on, and leaving in the middle ends it.
-    const client = clientOf(host);
-    const { thread_id } = await client.threads.create();
-    const endless = { input: human("180000"), streamMode: "messages-tuple", event: "messages" } as const;
-    await leaveAfter(host, client, { thread_id, ...endless });
-    await until(async () => (await client.runs.list(thread_id))[0]?.status === "interrupted");
-    assert.equal(last(await client.runs.wait(thread_id, "counter", { input: human("1") })), "1 ");
+    await leaveCounting(host);
     await program.kill("SIGTERM");
   });
 

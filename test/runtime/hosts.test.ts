@@ -9,6 +9,7 @@ import {
   human,
   last,
   leaveAfter,
+  leaveCounting,
   openQuietStream,
   until,
 } from "./host-client.ts";
@@ -99,12 +100,7 @@ describe(`hosts on ${runtime}`, () => {
     assert.equal((await fetch(`${url}/ok`, { headers })).status, 404);
     await converse(host);
     // A run in the middle of its work: it would count for an hour.
-    const client = clientOf(host);
-    const { thread_id } = await client.threads.create();
-    const endless = { input: human("180000"), streamMode: "messages-tuple", event: "messages" } as const;
-    await leaveAfter(host, client, { thread_id, ...endless });
-    await until(async () => (await client.runs.list(thread_id))[0]?.status === "interrupted");
-    assert.equal(last(await client.runs.wait(thread_id, "counter", { input: human("1") })), "1 ");
+    await leaveCounting(host);
     await stop(program, host);
   });
 

@@ -328,7 +328,7 @@ export class SimulatedNode {
 
     return {
       dialect: "sqlite",
-      ...(plan.signals ? { signals: this.#signals(process) } : {}),
+      ...(plan.signals ? { shared: true, signals: this.#signals(process) } : {}),
       batch: (statements) => call("write", () => inner.batch(statements)),
       read: (statement) => call("read", () => inner.read(statement)),
       ...(plan.mode === "file"

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { TraceTerms } from "../../../lib/platform-storage.ts";
 import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage.ts";
-import { each, isAmong, numberIn, raw, rowByRow, settled } from "../dialect.ts";
+import { each, isAmong, numberIn, rowByRow, settled } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { ofThread, type Pipe, type Statement, shape } from "../statement.ts";
 import { traceClaimed } from "../usage.ts";
@@ -42,17 +42,19 @@ const LOOK = 20;
 const TRIES = 10;
 
 /** Leases that are over, the runs that are next, and whether runs wait at all. */
-const outlook = shape<Due & { limit: number }>((p) =>
-  raw(sql`select 'over' as kind, run_id, thread_id from (
+const outlook = shape<Due & { limit: number }>(
+  (p) =>
+    sql`select 'over' as kind, run_id, thread_id from (
       select run_id, thread_id from runs where ${expired(p)} limit ${LOOK}) as leases
     union all select 'next', run_id, thread_id from (${nextRuns(p, sql``, sql`${p.limit}`)}) as next
     union all select 'waiting', null, null where exists (select 1 from runs
-      where deployment = ${p.deployment} and status = 'pending' and due_at <= ${p.now})`),
+      where deployment = ${p.deployment} and status = 'pending' and due_at <= ${p.now})`,
 );
 
-const requeueExpired = shape<{ deployment: string; run_ids: string; now: number }>((p) =>
-  raw(sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
-    where run_id in ${each(p.run_ids)} and ${expired(p)}`),
+const requeueExpired = shape<{ deployment: string; run_ids: string; now: number }>(
+  (p) =>
+    sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
+    where run_id in ${each(p.run_ids)} and ${expired(p)}`,
 );
 
 type Taken = Due & { token: string; lease_until: number };
@@ -68,8 +70,8 @@ const lease = (p: Taken, among?: RawBuilder<unknown>): RawBuilder<unknown> =>
       updated_at = ${p.now}
     where run_id = ${nextRun(p, among)}`;
 
-const leaseNext = shape<Taken & { thread_id: string }>((p) =>
-  raw(sql`${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`),
+const leaseNext = shape<Taken & { thread_id: string }>(
+  (p) => sql`${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`,
 );
 
 /** What tells that a batch has ended its run. */
@@ -79,17 +81,19 @@ const itsEnd = (p: Ended): RawBuilder<unknown> =>
   sql`select 1 as ended from runs f where f.run_id = ${p.run_id} and f.ended_at = ${p.ended_at} and f.end_frame = ${p.end_frame}`;
 
 /** A row where this batch, or an earlier one like it, has ended the run. */
-export const hasEnded: (ended: Ended) => Statement = shape<Ended>((p) => raw(itsEnd(p)));
+export const hasEnded: (ended: Ended) => Statement = shape<Ended>((p) => itsEnd(p));
 
-const leaseAfter = shape<Taken & Ended>((p) =>
-  raw(sql`${lease(p)} and exists (${itsEnd(p)})
-    returning *, ${storedFrames} as last_frame`),
+const leaseAfter = shape<Taken & Ended>(
+  (p) =>
+    sql`${lease(p)} and exists (${itsEnd(p)})
+    returning *, ${storedFrames} as last_frame`,
 );
 
-const takeSlot = shape<{ deployment: string; token: string; lease_until: number }>((p) =>
-  raw(sql`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}
+const takeSlot = shape<{ deployment: string; token: string; lease_until: number }>(
+  (p) =>
+    sql`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}
     where deployment = ${p.deployment} and thread_id = (select thread_id from runs
-      where deployment = ${p.deployment} and status = 'running' and lease_token = ${p.token}) returning *`),
+      where deployment = ${p.deployment} and status = 'running' and lease_token = ${p.token}) returning *`,
 );
 
 function terms(deployment: string, { graph_ids, max_attempts = {}, now, token, lease_until }: ClaimRequest): Taken {

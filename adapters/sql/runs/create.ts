@@ -6,7 +6,7 @@ import type {
   CreateRunsOutcome,
   MultitaskStrategy,
 } from "../../../lib/storage.ts";
-import { each, raw, settled } from "../dialect.ts";
+import { each, settled } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { mintTokens } from "../feedback.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
@@ -71,14 +71,15 @@ type Columns = Ttl & { metadata: string; config: string; hidden: number };
 
 /** Makes the run's thread with the run already counted on it. Only where there is none yet. */
 const insertThread = (allow: Allowed): ((args: Asked & Columns) => Statement) =>
-  shape<Asked & Columns>((p) =>
-    raw(sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
+  shape<Asked & Columns>(
+    (p) =>
+      sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
         status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, ttl_strategy, ttl_ms)
       select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
         'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
         ${p.ttl_strategy}, ${p.ttl_ms}
       where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(settled(p.deployment)))}
-      on conflict do nothing returning *`),
+      on conflict do nothing returning *`,
   );
 
 /** `changes` is 1 where metadata and config are given. */
@@ -101,7 +102,7 @@ const takeThread = (
     const claims = sql`${p.token} is not null and (slot_token is null or slot_until <= ${p.now})
       and not exists (select 1 from ${itsRuns} and r.status = 'running')
       and not exists (select 1 from ${itsRuns} and r.status = 'pending' and ${before(p)})`;
-    return raw(sql`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
+    return sql`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
         metadata = coalesce(${p.metadata}, metadata), config = coalesce(${p.config}, config),
         revision = revision + ${p.changes},
         slot_token = case when ${claims} then ${p.token} else slot_token end,
@@ -109,7 +110,7 @@ const takeThread = (
         last_run = ${p.run_id}, run_count = run_count + 1
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
         and ${allow(p, itsDeployment)} and ${fits(p)}
-      returning *`);
+      returning *`;
   });
 
 const hasRoom = (p: Asked): RawBuilder<unknown> =>
@@ -182,7 +183,7 @@ const insertRun = shape<{
   const claimed = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>): RawBuilder<unknown> =>
     sql`case when own then ${then} else ${otherwise} end`;
   const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
-  return raw(sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
+  return sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
       multitask_strategy, temporary, attempt, claims, charged, due_at, lease_token, lease_until, cancelled, saved, framed,
       keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth,
       auth_user, cron_id)
@@ -194,29 +195,30 @@ const insertRun = shape<{
       ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}
     from (select *, slot_token = ${p.token} as own from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
-    returning seq, status, attempt, claims, started_at, lease_token`);
+    returning seq, status, attempt, claims, started_at, lease_token`;
 });
 
 type Key = { deployment: string; route: string; key: string };
 
-const insertKey = shape<Key & { body_hash: string; run_id: string; now: number }>((p) =>
-  raw(sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
-    select deployment, ${p.route}, ${p.key}, ${p.body_hash}, run_id, ${p.now} from runs where run_id = ${p.run_id}`),
+const insertKey = shape<Key & { body_hash: string; run_id: string; now: number }>(
+  (p) =>
+    sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
+    select deployment, ${p.route}, ${p.key}, ${p.body_hash}, run_id, ${p.now} from runs where run_id = ${p.run_id}`,
 );
 
-const knownKey = shape<Key>((p) =>
-  raw(sql`select k.body_hash as key_hash, r.* from idempotency_keys k
+const knownKey = shape<Key>(
+  (p) =>
+    sql`select k.body_hash as key_hash, r.* from idempotency_keys k
     left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
-    where k.deployment = ${settled(p.deployment)} and k.route = ${settled(p.route)} and k.key = ${settled(p.key)}`),
+    where k.deployment = ${settled(p.deployment)} and k.route = ${settled(p.route)} and k.key = ${settled(p.key)}`,
 );
 
-const pendingNow = shape<{ deployment: string }>((p) =>
-  raw(sql`select ${pendingRuns(settled(p.deployment))} as pending`),
-);
+const pendingNow = shape<{ deployment: string }>((p) => sql`select ${pendingRuns(settled(p.deployment))} as pending`);
 
-const obstacles = shape<{ deployment: string; thread_id: string }>((p) =>
-  raw(sql`select ${pendingRuns(settled(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
-    from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`),
+const obstacles = shape<{ deployment: string; thread_id: string }>(
+  (p) =>
+    sql`select ${pendingRuns(settled(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
+    from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 
 /** How many runs of a deployment wait. */
@@ -348,9 +350,10 @@ export async function createRun(
 }
 
 /** Makes the database refuse the whole batch when it has not made all of these runs. */
-const allMade = shape<{ run_ids: string; count: number }>((p) =>
-  raw(sql`insert into probes (name, at) select 'runs', null
-    where (select count(*) from runs where run_id in ${each(p.run_ids)}) < ${p.count}`),
+const allMade = shape<{ run_ids: string; count: number }>(
+  (p) =>
+    sql`insert into probes (name, at) select 'runs', null
+    where (select count(*) from runs where run_id in ${each(p.run_ids)}) < ${p.count}`,
 );
 
 const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error as { message?: unknown }).message));

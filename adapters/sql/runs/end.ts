@@ -1,6 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
 import { outbox } from "../deliveries.ts";
-import { raw } from "../dialect.ts";
 import { expireTokens } from "../feedback.ts";
 import { type Statement, shape } from "../statement.ts";
 
@@ -43,22 +42,24 @@ export interface Ending<Of> {
  * those that were. `told` false: none of the runs has tokens or a webhook.
  */
 export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of, told?: boolean) => Statement[] {
-  const restThreads = shape<Of>((p) =>
-    raw(sql`update threads set updated_at = ${p.now},
+  const restThreads = shape<Of>(
+    (p) =>
+      sql`update threads set updated_at = ${p.now},
         state_updated_at = case when ${p.rest} is null then state_updated_at else ${p.now} end,
         head = coalesce(${p.head}, head), status = coalesce(${p.rest}, status),
         interrupts = coalesce(${p.interrupts}, interrupts),
         error = case when ${p.rest} is null then error else ${p.thread_error} end,
         slot_token = case when slot_token = ${p.token} then null else slot_token end,
         slot_until = case when slot_token = ${p.token} then null else slot_until end
-      where ${threads(p)}`),
+      where ${threads(p)}`,
   );
-  const closeRuns = shape<Of>((p) =>
-    raw(sql`update runs set status = ${p.status}, error = ${p.error}, result = ${p.result}, ended_at = ${p.now},
+  const closeRuns = shape<Of>(
+    (p) =>
+      sql`update runs set status = ${p.status}, error = ${p.error}, result = ${p.result}, ended_at = ${p.now},
         end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end
           + case when feedback is null then 0 else 1 end),
         updated_at = ${p.now}, lease_token = null, lease_until = null
-      where ${runs(p)} returning run_id, thread_id, end_frame`),
+      where ${runs(p)} returning run_id, thread_id, end_frame`,
   );
   const expire = expireTokens<Of>((p) => sql`select run_id from runs where ${runs(p)} and feedback is not null`);
   const tell = outbox<Of>(runs);

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage.ts";
 import { type Held, whileHeld } from "../checkpoints.ts";
-import { raw, settled } from "../dialect.ts";
+import { settled } from "../dialect.ts";
 import { andOfPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema.ts";
 import { type Pipe, type Statement, shape } from "../statement.ts";
@@ -11,11 +11,12 @@ const CHUNK_SIZE = 64 * 1024;
 type Chunk = { first_id: number; last_id: number; size: number; frames: string };
 
 // A repeated save may hold more frames than the one before it, whose outcome nobody knew.
-const putChunk = shape<Held & Chunk>((p) =>
-  raw(sql`insert into run_frames (run_id, first_id, last_id, size, frames)
+const putChunk = shape<Held & Chunk>(
+  (p) =>
+    sql`insert into run_frames (run_id, first_id, last_id, size, frames)
     select ${p.run_id}, ${p.first_id}, ${p.last_id}, ${p.size}, ${p.frames} where ${whileHeld(p)}
     on conflict (run_id, first_id) do update set last_id = excluded.last_id, size = excluded.size, frames = excluded.frames
-      where excluded.last_id > run_frames.last_id`),
+      where excluded.last_id > run_frames.last_id`,
 );
 
 /** Statements that store frames while the run is still the lease's. */
@@ -42,8 +43,9 @@ const from = (p: After): RawBuilder<unknown> =>
     from run_frames where run_id = ${settled(p.run_id)} and first_id <= ${settled(p.after)}), 0)`;
 
 // At most 64 rows at once, and none after a million characters.
-const chunksAfter = scoped<After>((p, bound) =>
-  raw(sql`select first_id, frames from run_frames where ${from(p)}
+const chunksAfter = scoped<After>(
+  (p, bound) =>
+    sql`select first_id, frames from run_frames where ${from(p)}
       and first_id <= (select max(first_id) from (
         select first_id, sum(size) over (order by first_id) - size as before from (
           select first_id, size from run_frames where ${from(p)} order by first_id limit 64
@@ -51,7 +53,7 @@ const chunksAfter = scoped<After>((p, bound) =>
       ) as sums where before < 1000000)
       and exists (select 1 from runs where run_id = ${settled(p.run_id)} and deployment = ${settled(p.deployment)}
         ${andOfPermitted("runs", bound)})
-    order by first_id`),
+    order by first_id`,
 );
 
 /** See `Storage.readFrames`. */

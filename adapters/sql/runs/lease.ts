@@ -2,7 +2,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { TraceUsage } from "../../../lib/platform-storage.ts";
 import type { ClaimedRun, ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage.ts";
 import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
-import { db, raw } from "../dialect.ts";
+import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
 import { ofThread, type Pipe, shape } from "../statement.ts";
@@ -14,37 +14,42 @@ import { nullable, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
 // Never back: renewals may arrive in another order than they were sent.
-const extendSlot = shape<Held & { lease_until: number }>((p) =>
-  raw(sql`update threads set slot_until = case when slot_until < ${p.lease_until} then ${p.lease_until} else slot_until end
+const extendSlot = shape<Held & { lease_until: number }>(
+  (p) =>
+    sql`update threads set slot_until = case when slot_until < ${p.lease_until} then ${p.lease_until} else slot_until end
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and exists (select 1 from runs where ${held(p)})`),
+      and exists (select 1 from runs where ${held(p)})`,
 );
 
-const extendLease = shape<Held & { lease_until: number }>((p) =>
-  raw(sql`update runs set lease_until = case when lease_until < ${p.lease_until} then ${p.lease_until} else lease_until end
-    where ${held(p)} returning cancelled`),
+const extendLease = shape<Held & { lease_until: number }>(
+  (p) =>
+    sql`update runs set lease_until = case when lease_until < ${p.lease_until} then ${p.lease_until} else lease_until end
+    where ${held(p)} returning cancelled`,
 );
 
 const isHeld = shape<Held>((p) => db.selectFrom("runs").select("run_id").where(held(p)));
 
 const markSaved = shape<Held>((p) => db.updateTable("runs").set({ saved: 1 }).where(held(p)).returning("run_id"));
 
-const freeSlot = shape<Held>((p) =>
-  raw(sql`update threads set slot_token = null, slot_until = null
+const freeSlot = shape<Held>(
+  (p) =>
+    sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and not exists (select 1 from runs where ${held(p)})`),
+      and not exists (select 1 from runs where ${held(p)})`,
 );
 
 // Before the run is put back: of a run that is gone, the executor may still be at work.
-const freeHeldSlot = shape<Held>((p) =>
-  raw(sql`update threads set slot_token = null, slot_until = null
+const freeHeldSlot = shape<Held>(
+  (p) =>
+    sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and exists (select 1 from runs where ${held(p)})`),
+      and exists (select 1 from runs where ${held(p)})`,
 );
 
-const requeue = shape<Held & { now: number }>((p) =>
-  raw(sql`update runs set status = 'pending', attempt = attempt - charged, charged = 0, lease_token = null, lease_until = null,
-      updated_at = ${p.now} where ${held(p)} returning run_id`),
+const requeue = shape<Held & { now: number }>(
+  (p) =>
+    sql`update runs set status = 'pending', attempt = attempt - charged, charged = 0, lease_token = null, lease_until = null,
+      updated_at = ${p.now} where ${held(p)} returning run_id`,
 );
 
 const holds = (p: Held): RawBuilder<unknown> =>
@@ -61,10 +66,11 @@ const reportHeld = traceReported<Held & TraceUsage & { run_id: string }>(
   (p) => sql`exists (select 1 from runs where ${held(p)})`,
 );
 
-const countFailure = shape<Held & { cron_id: string; failed: number }>((p) =>
-  raw(sql`update crons set failures = case when ${p.failed} = 1 then failures + 1 else 0 end
+const countFailure = shape<Held & { cron_id: string; failed: number }>(
+  (p) =>
+    sql`update crons set failures = case when ${p.failed} = 1 then failures + 1 else 0 end
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} and (${p.failed} = 1 or failures > 0)
-      and exists (select 1 from runs where ${held(p)})`),
+      and exists (select 1 from runs where ${held(p)})`,
 );
 
 async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish: FinishRun): Promise<FinishOutcome> {

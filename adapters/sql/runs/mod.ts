@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Activity, Storage } from "../../../lib/storage.ts";
-import { db, raw, settled } from "../dialect.ts";
+import { db, settled } from "../dialect.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";
 import { ofThread, type Pipe, type Statement, shape, statement } from "../statement.ts";
@@ -32,30 +32,30 @@ const dropItsTokens = either<RunKey, Statement>((bound) =>
   dropTokens((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
-const deleteRun = scoped<RunKey>((p, bound) =>
-  raw(sql`delete from runs where ${exactly(p, bound)} and status <> 'running' returning run_id`),
+const deleteRun = scoped<RunKey>(
+  (p, bound) => sql`delete from runs where ${exactly(p, bound)} and status <> 'running' returning run_id`,
 );
 
-const isThere = scoped<RunKey>((p, bound) => raw(sql`select run_id from runs where ${exactly(p, bound)}`));
+const isThere = scoped<RunKey>((p, bound) => sql`select run_id from runs where ${exactly(p, bound)}`);
 
-const getRun = scoped<{ deployment: string; run_id: string }>((p, bound) =>
-  raw(
+const getRun = scoped<{ deployment: string; run_id: string }>(
+  (p, bound) =>
     sql`select * from runs where deployment = ${p.deployment} and run_id = ${p.run_id}${andOfPermitted("runs", bound)}`,
-  ),
 );
 
-const runsAfter = scoped<{ deployment: string; thread_id: string; seq: number; limit: number }>((p, bound) =>
-  raw(sql`select * from runs where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
-    and seq > ${settled(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${settled(p.limit)}`),
+const runsAfter = scoped<{ deployment: string; thread_id: string; seq: number; limit: number }>(
+  (p, bound) =>
+    sql`select * from runs where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
+    and seq > ${settled(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${settled(p.limit)}`,
 );
 
 const activity = shape<{ deployment: string; now: number }>((p) => {
   const due = sql`from runs where deployment = ${settled(p.deployment)} and status = 'pending'
     and due_at <= ${settled(p.now)}`;
-  return raw(sql`select (select count(*) ${due}) as pending, (select min(due_at) ${due}) as oldest_due,
+  return sql`select (select count(*) ${due}) as pending, (select min(due_at) ${due}) as oldest_due,
     (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'pending'
       and due_at > ${settled(p.now)}) as scheduled,
-    (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'running') as running`);
+    (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'running') as running`;
 });
 
 /** The verbs on runs, from their creation to their end. */

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Filter } from "../../../lib/filter.ts";
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage.ts";
-import { each, raw, settled } from "../dialect.ts";
+import { each, settled } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type BoundIn, boundOf } from "../filter.ts";
@@ -41,9 +41,10 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
     threads: (p) => sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unsaved(p)})`,
   });
   // The pending ones that are still so have saved something.
-  const flag = shape<Of>((p) =>
-    raw(sql`update runs set cancelled = 1 where run_id in (${which(p, pending)} union all ${which(p, running)})
-      returning run_id, thread_id, lease_token`),
+  const flag = shape<Of>(
+    (p) =>
+      sql`update runs set cancelled = 1 where run_id in (${which(p, pending)} union all ${which(p, running)})
+      returning run_id, thread_id, lease_token`,
   );
   const untouched = { error: null, result: null, head: null, rest: null, interrupts: null, thread_error: null };
   const end = { ...untouched, values: null, values_omitted: 0, status: "interrupted", end_frame: null, token: null };
@@ -64,9 +65,10 @@ export function clearing<Of extends { deployment: string }>(
 ): (args: Of) => Statement[] {
   const started = (p: Of): RawBuilder<unknown> => sql`from runs where run_id in (${which(p)}) and claims > 0`;
   const clear = LEFT.map((table) =>
-    shape<Of>((p) =>
-      raw(sql`delete from ${sql.table(table)} where deployment = ${p.deployment}
-        and thread_id in (select thread_id ${started(p)}) and run_id in (select run_id ${started(p)})`),
+    shape<Of>(
+      (p) =>
+        sql`delete from ${sql.table(table)} where deployment = ${p.deployment}
+        and thread_id in (select thread_id ${started(p)}) and run_id in (select run_id ${started(p)})`,
     ),
   );
   return (args) => clear.map((statement) => statement(args));
@@ -77,8 +79,8 @@ export function removal<Of extends { deployment: string }>(which: Stopping<Of>):
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const clear = clearing(all);
   const drop = dropTokens<Of>(all);
-  const remove = shape<Of>((p) =>
-    raw(sql`delete from runs where run_id in (${all(p)}) returning run_id, thread_id, lease_token`),
+  const remove = shape<Of>(
+    (p) => sql`delete from runs where run_id in (${all(p)}) returning run_id, thread_id, lease_token`,
   );
   return {
     statements: (args) => [...clear(args), drop(args), remove(args)],
@@ -90,10 +92,11 @@ export function removal<Of extends { deployment: string }>(which: Stopping<Of>):
 export function markThreads<Of extends { deployment: string }>(
   which: (p: Of) => RawBuilder<unknown>,
 ): (args: Of) => Statement {
-  return shape<Of>((p) =>
-    raw(sql`update threads set last_run = null where deployment = ${p.deployment}
+  return shape<Of>(
+    (p) =>
+      sql`update threads set last_run = null where deployment = ${p.deployment}
       and thread_id in (select r.thread_id from runs r where r.run_id in (${which(p)}))
-      and (hidden = 1 or slot_token is not null)`),
+      and (hidden = 1 or slot_token is not null)`,
   );
 }
 
@@ -103,8 +106,8 @@ export const leftBehind = (p: { deployment: string; now: number }): RawBuilder<u
     and (slot_token is null or slot_until <= ${p.now})
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`;
 
-export const dropLeftThreads: (args: { deployment: string; now: number }) => Statement = shape((p) =>
-  raw(sql`delete from ${leftBehind(p)} returning thread_id`),
+export const dropLeftThreads: (args: { deployment: string; now: number }) => Statement = shape(
+  (p) => sql`delete from ${leftBehind(p)} returning thread_id`,
 );
 
 type Named = { deployment: string; thread_id: string; run_ids: string; now: number };
@@ -128,9 +131,10 @@ function stops<Of extends { deployment: string; now: number }>(which: Stopping<O
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const mark = markThreads<Of>(all);
   // The state is as before, but something has happened: what a thread lives by its ttl starts anew.
-  const touch = shape<Of>((p) =>
-    raw(sql`update threads set updated_at = ${p.now} where deployment = ${p.deployment}
-      and thread_id in (select r.thread_id from runs r where r.run_id in (${all(p)}))`),
+  const touch = shape<Of>(
+    (p) =>
+      sql`update threads set updated_at = ${p.now} where deployment = ${p.deployment}
+      and thread_id in (select r.thread_id from runs r where r.run_id in (${all(p)}))`,
   );
   const { statements, stopped } = removal(which);
   return {
