@@ -27,7 +27,7 @@ function connect(path: string): SqliteConnection {
   if (path !== ":memory:") mkdirSync(dirname(path), { recursive: true });
   // SQLite opens a file that it may not write without saying so.
   if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
-  const cutsText = textIsCut();
+  cutsText ??= textIsCut();
   const database = new DatabaseSync(path);
   const statements = new StatementCache<StatementSync>(
     (sql) => database.prepare(sql),
@@ -65,6 +65,8 @@ function connect(path: string): SqliteConnection {
     },
   };
 }
+
+let cutsText: boolean | undefined;
 
 function textIsCut(): boolean {
   const database = new DatabaseSync(":memory:");

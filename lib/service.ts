@@ -212,7 +212,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     onTold: () => deliveries.wake(),
     onFinished,
     onLeft: (run, tape) => runs.watch(run, tape),
-    onDue: () => storage.signals?.publish("work", scope.deployment),
+    onWaiting: () => storage.signals?.publish("work", scope.deployment),
   });
   const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
   const ttl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };

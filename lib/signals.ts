@@ -60,12 +60,11 @@ function own(signals: Signals, origin: string): Signals {
 
 /** The verbs that mean something to other processes. */
 function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
-  function made(deployment: string, { run, claimed, stopped }: CreatedRun, now: number): void {
+  /** That it waits is told by the worker of whoever made it, if it has no place for it. */
+  function made(deployment: string, { run, stopped }: CreatedRun): void {
     publish("thread", run.thread_id);
     for (const { run_id } of stopped) publish("run", run_id);
     if (stopped.some(({ kind }) => kind === "ended")) publish("deliveries", deployment);
-    // One that is due later nobody can take now.
-    if (!claimed && run.created_at <= now) publish("work", deployment);
   }
   function gone(thread_ids: readonly string[]): void {
     for (const thread_id of thread_ids) publish("thread", thread_id);
@@ -74,19 +73,19 @@ function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
   return {
     async createRun(scope, request) {
       const outcome = await storage.createRun(scope, request);
-      if (outcome.kind === "created") made(scope.deployment, outcome, request.now);
+      if (outcome.kind === "created") made(scope.deployment, outcome);
       return outcome;
     },
     async createRuns(scope, requests) {
       const outcome = await storage.createRuns(scope, requests);
       if (outcome.kind === "created") {
-        for (const [i, created] of outcome.created.entries()) made(scope.deployment, created, requests[i]?.now ?? 0);
+        for (const created of outcome.created) made(scope.deployment, created);
       }
       return outcome;
     },
     async fireCron(scope, fire) {
       const outcome = await storage.fireCron(scope, fire);
-      if (outcome.kind === "fired") made(scope.deployment, outcome.created, fire.now);
+      if (outcome.kind === "fired") made(scope.deployment, outcome.created);
       return outcome;
     },
     async stopRuns(scope, target, action, now) {

@@ -431,8 +431,11 @@ export interface FinishRun {
   readonly now: number;
 }
 
-/** Null when the lease was lost: nothing was written then. `next` is the run that was claimed, if one was asked for and due. */
-export type FinishOutcome = { readonly next: ClaimedRun | null } | null;
+/**
+ * Null when the lease was lost: nothing was written then. `next` is the run that was claimed, if one was asked for and due; where it is
+ * null, `blocked` tells whether runs wait for their threads, if that is known.
+ */
+export type FinishOutcome = { readonly next: ClaimedRun | null; readonly blocked?: boolean } | null;
 
 /** What the runs of a deployment are doing. */
 export interface Activity {

@@ -27,8 +27,8 @@ export interface WorkerOptions extends ExecutionOptions {
   readonly trace?: TraceTerms;
   /** A run is not executed here any more and has not ended: readers of its tape wait for whoever has it now. */
   onLeft(run: Pick<RunRow, "run_id" | "thread_id">, tape: Tape): void;
-  /** A run is due, or a thread is free, that this process has known of and has no place for. */
-  onDue?: () => void;
+  /** Runs wait that this process has known of: it has no place for them, or something that may execute elsewhere is in their way. */
+  onWaiting?: () => void;
 }
 
 /** What the worker has done since it was made. */
@@ -48,6 +48,8 @@ export interface WorkerCounters {
 export interface Worker {
   /** A run may be waiting: look now. */
   wake(): void;
+  /** A run was made that may start: it is looked for here, and left to others where there is no place. `blocked`: its thread was busy. */
+  offer(blocked: boolean): void;
   /** A run is due then: look at that time. */
   wakeAt(time: number): void;
   /** A free place, for a claim inside createRun; null when there is none. Ends with `start` or `release`. */
@@ -116,6 +118,8 @@ export function createWorker(options: WorkerOptions): Worker {
   // Runs may be waiting: nothing has said yet that none is.
   let backlog = true;
   let wakes = 0;
+  // Runs that were made here and may wait, of which the others do not know.
+  let offered = 0;
   // Runs wait for others of their threads to end.
   let blocked = false;
   let failingSince: number | null = null;
@@ -166,7 +170,8 @@ export function createWorker(options: WorkerOptions): Worker {
     await Promise.all([...claims.map(awaitAnswer), ...executions.map((execution) => execution.beforeClaim())]);
   }
 
-  const room = (): boolean => active && !stopping && executing.size + reserved < concurrency;
+  const places = (): number => (active && !stopping ? concurrency - executing.size - reserved : 0);
+  const room = (): boolean => places() > 0;
   const terms = (now: number): ClaimTerms => ({
     token: ambient.uuid(),
     lease_until: now + lease_ms,
@@ -236,8 +241,12 @@ export function createWorker(options: WorkerOptions): Worker {
         return;
       }
       blocked = outcome.kind === "blocked";
-      if (outcome.kind !== "claimed") continue;
+      if (outcome.kind !== "claimed") {
+        if (!backlog) offered = 0;
+        continue;
+      }
       backlog = true;
+      offered = Math.max(0, offered - 1);
       start(outcome.claimed);
     }
   }
@@ -248,10 +257,18 @@ export function createWorker(options: WorkerOptions): Worker {
     if (!claiming && room()) claim();
   }
 
+  /** Not of runs that this process takes at once: the others would look in vain, and meanwhile not take their own at once. */
+  function share(): void {
+    if (offered <= places()) return;
+    offered = 0;
+    options.onWaiting?.();
+  }
+
   function claim(): void {
     claiming = claimAll().finally(() => {
       claiming = null;
       forgetEarly();
+      share();
       if (backlog && room() && failingSince === null) claim();
       idle();
     });
@@ -274,7 +291,7 @@ export function createWorker(options: WorkerOptions): Worker {
       const later = due.findIndex((time) => time > ambient.now());
       if (due.splice(0, later < 0 ? due.length : later).length > 0) {
         wake();
-        if (!room()) options.onDue?.();
+        if (!room()) options.onWaiting?.();
       }
       awaitDue();
     });
@@ -298,7 +315,7 @@ export function createWorker(options: WorkerOptions): Worker {
         else if (wakes === seen) {
           // Nothing could be taken, and nothing was made since. Some may still wait for their threads.
           backlog = false;
-          blocked = true;
+          blocked = outcome.blocked ?? true;
         }
         forgetEarly();
       },
@@ -355,15 +372,22 @@ export function createWorker(options: WorkerOptions): Worker {
 
   return {
     wake,
+    offer(blocked) {
+      offered++;
+      wake();
+      if (blocked) options.onWaiting?.();
+      else share();
+    },
     wakeAt(time) {
       const later = due.findIndex((other) => other > time);
       due.splice(later < 0 ? due.length : later, 0, time);
       if (due[0] === time) awaitDue();
     },
     reserve() {
-      // Older runs first: a new one takes a place at once only when none is known to wait.
+      // Older runs first: a new one takes a place at once only when there is one left for each that was made here and waits. Where it
+      // had to wait for every look that goes on, it would need one itself, and so would the next.
       const now = ambient.now();
-      if (!room() || backlog || claiming || behind(now)) return null;
+      if (places() <= offered || behind(now)) return null;
       const sent = terms(now);
       reserved++;
       send(sent);
@@ -414,6 +438,7 @@ export function createWorker(options: WorkerOptions): Worker {
     counters: () => ({ ...counters, ended: { ...counters.ended }, executing: executing.size }),
     async stop(grace_ms) {
       stopping = true;
+      share();
       cancelPoll();
       cancelDue();
       cancelRetry();

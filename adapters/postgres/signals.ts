@@ -6,7 +6,7 @@ const CHANNEL = "greenroom";
 /** The server takes less than 8,000 bytes. */
 const MAX_PAYLOAD = 7_900;
 /** At most one statement in this time. */
-const SEND_MS = 20;
+const SEND_MS = 30;
 const MAX_PENDING = 10_000;
 const ASK_MS = 5_000;
 const ANSWER_MS = 5_000;
@@ -115,7 +115,10 @@ class Sender implements Signals {
       opened.on("notification", (message) => this.#hear(message));
       opened.on("error", lost);
       opened.on("end", lost);
-      await limited(opened.query(`listen ${CHANNEL}`), ANSWER_MS, this.#timer, "no answer");
+      // A NOTIFY commits, too; signals may be lost and need not wait for the disk.
+      for (const text of ["set synchronous_commit to off", `listen ${CHANNEL}`]) {
+        await limited(opened.query(text), ANSWER_MS, this.#timer, "no answer");
+      }
       if (over || this.#closed) throw new Error("The session is over");
     } catch {
       dispose(session);

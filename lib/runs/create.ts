@@ -61,7 +61,7 @@ export interface Preparing {
    * Errors: those of `create`.
    */
   prepare(thread_id: string | null, request: RunCreate, origin: RunOrigin): Promise<CreateRun>;
-  /** It is stored. */
+  /** It is stored, on a thread that may be busy. */
   started(created: CreatedRun, plan: CreateRun): void;
 }
 
@@ -166,7 +166,7 @@ export function createCreator(options: CreateOptions): Preparing & {
   function started(
     { run, claimed, stopped }: CreatedRun,
     { run: { created_at }, now }: CreateRun,
-    watched: boolean,
+    { watched = false, blocked }: { readonly watched?: boolean; readonly blocked: boolean },
   ): Created {
     if (claimed) {
       if (watched) events.tape(run.run_id).watched = true;
@@ -174,7 +174,7 @@ export function createCreator(options: CreateOptions): Preparing & {
     } else if (created_at > now) {
       worker.wakeAt(created_at);
     } else {
-      worker.wake();
+      worker.offer(blocked);
     }
     if (stopped.length > 0) stops.stopped(stopped);
     events.announce(run.thread_id);
@@ -193,7 +193,9 @@ export function createCreator(options: CreateOptions): Preparing & {
     } finally {
       if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release(claim.claim);
     }
-    if (outcome.kind === "created") return started(outcome, plan, watched);
+    // Where a place was kept for it, its thread was taken meanwhile.
+    const blocked = resolved.thread?.status === "busy" || claim.claim !== undefined;
+    if (outcome.kind === "created") return started(outcome, plan, { watched, blocked });
     return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
   }
 
@@ -225,7 +227,10 @@ export function createCreator(options: CreateOptions): Preparing & {
       for (const [i, { claim }] of plans.entries()) if (claim && !created[i]?.claimed) worker.release(claim);
     }
     if (outcome.kind === "created") {
-      return outcome.created.map((created, i) => started(created, plans[i] as CreateRun, false));
+      return outcome.created.map((created, i) => {
+        const plan = plans[i] as CreateRun;
+        return started(created, plan, { blocked: plan.claim !== undefined });
+      });
     }
     if (outcome.kind === "repeated") return outcome.runs.map((run) => repeated(run, outcome.same_body));
     const { outcome: why, index } = outcome;
@@ -237,7 +242,7 @@ export function createCreator(options: CreateOptions): Preparing & {
   return {
     create,
     prepare,
-    started: (created, plan) => void started(created, plan, false),
+    started: (created, plan) => void started(created, plan, { blocked: true }),
     async createBatch(requests, origin) {
       if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
       for (const request of requests) checkRequest(request, null);

@@ -10,7 +10,8 @@ import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
-import { oneSeed } from "./one-seed.ts";
+import { brief } from "./efforts.ts";
+import { Emptied } from "./emptied.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
 const secret = "s3cret-t0ken";
@@ -111,7 +112,7 @@ describe("libSQL in a file", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  storageSuite(oneSeed, async () => libsql(fresh()));
+  storageSuite(brief, async () => libsql(fresh()));
   driverTests(async () => ({ url: fresh() }), { file: true, exclusive: true });
 
   it("stays as durable as promised, after errors too", () =>
@@ -223,9 +224,13 @@ function remoteTests(program: string): void {
 
       // Above the driver there is no difference.
       if (scheme === "http" && once) {
-        storageSuite(oneSeed, async () => {
-          await empty(server.url);
-          return libsql(url());
+        describe("with a storage", () => {
+          let database: Emptied;
+          before(async () => {
+            database = new Emptied(libsqlDriver(url()));
+          });
+          after(() => database.close());
+          storageSuite(brief, () => database.open());
         });
       }
       driverTests(

@@ -4,13 +4,13 @@ import { describe, it } from "node:test";
 import { type SqlDriver, sqlStorage } from "../../adapters/sql/mod.ts";
 import { clientDriver } from "../../examples/storage-adapter.ts";
 import { storageSuite } from "../suite/mod.ts";
-import { oneSeed } from "./one-seed.ts";
+import { brief } from "./efforts.ts";
 import { faults, openClient } from "./own/faults.ts";
 
 const guide = readFileSync(new URL("../../docs/storage-adapter.md", import.meta.url), "utf8");
 
 describe("a storage over the driver of the guide", () => {
-  storageSuite(oneSeed, async () => sqlStorage(clientDriver(openClient())));
+  storageSuite(brief, async () => sqlStorage(clientDriver(openClient())));
 });
 
 describe("the guide to storage adapters", () => {

@@ -11,8 +11,8 @@ import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { storageSuite } from "../suite/storage.ts";
+import { brief, whole } from "./efforts.ts";
 import { nodeSqliteShim } from "./kysely-shim.ts";
-import { oneSeed } from "./one-seed.ts";
 
 const openers: Record<string, () => Storage> = {
   "node:sqlite": () => nodeSqlite(":memory:"),
@@ -51,7 +51,7 @@ function hostOwned(driver: Parameters<typeof sqlStorage>[0], destroy: () => Prom
 for (const [name, open] of Object.entries(openers)) {
   describe(`storage on ${name}`, () =>
     storageSuite(
-      name.startsWith("kysely") || (name === "node:sqlite" && "Bun" in globalThis) ? oneSeed : { describe, it },
+      name.startsWith("kysely") || (name === "node:sqlite" && "Bun" in globalThis) ? brief : whole,
       async () => open(),
     ));
 }

@@ -1,13 +1,15 @@
 /** What clients rely on holds below a prefix as well, and nothing is served beside it. */
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { createHandler } from "../../server.ts";
 import { type TestService, testService } from "../suite/kit.ts";
-import { type Subject, sdkSuite } from "./sdk/mod.ts";
+import { sdkSuite } from "./sdk/mod.ts";
+import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, SDKS } from "./sdk/reach.ts";
 
-const place: Subject["place"] = () => ({ storage: nodeSqlite(":memory:") });
+const { place, close } = sharedStorage(() => nodeSqlite(":memory:"));
+after(close);
 
 for (const [name, prefix] of [
   ["SDK 2.0.0", "/api/agents"],

@@ -6,22 +6,20 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { libsql } from "../../adapters/libsql.ts";
 import { type Sqld, sqldProgram, startSqld } from "../adapters/sqld.ts";
-import { type Subject, sdkSuite } from "./sdk/mod.ts";
+import { sdkSuite } from "./sdk/mod.ts";
+import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
-
-/** Each test has the database to itself and a deployment of its own: an empty database for each would cost more than the tests. */
-function placeAt(url: () => string): Subject["place"] {
-  let count = 0;
-  return () => ({ storage: libsql(url()), deployment: { name: `test-${++count}` } });
-}
 
 describe("libSQL in a file", () => {
   let folder = "";
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "greenroom-clients-"));
   });
-  after(() => rm(folder, { recursive: true }));
-  const place = placeAt(() => `file:${folder}/a.db`);
+  const { place, close } = sharedStorage(() => libsql(`file:${folder}/a.db`));
+  after(async () => {
+    await close();
+    await rm(folder, { recursive: true });
+  });
   sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });
 });
 
@@ -37,9 +35,12 @@ function onServer(program: string): void {
     before(async () => {
       server = await startSqld(program);
     });
-    after(() => server.stop());
     // By WebSocket a test takes half as long as by HTTP.
-    const place = placeAt(() => server.url.replace("http", "ws"));
+    const { place, close } = sharedStorage(() => libsql(server.url.replace("http", "ws")));
+    after(async () => {
+      await close();
+      await server.stop();
+    });
     sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
   });
 }

@@ -1,8 +1,9 @@
 /** What clients rely on: both SDKs on every runtime, each in one way of reaching a service. */
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Storage } from "../../lib/storage.ts";
-import { type Subject, sdkSuite } from "./sdk/mod.ts";
+import { sdkSuite } from "./sdk/mod.ts";
+import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
 
 let open = (): Storage => nodeSqlite(":memory:");
@@ -10,7 +11,9 @@ if ("Bun" in globalThis) {
   const { bunSqlite } = await import("../../adapters/bun-sqlite.ts");
   open = () => bunSqlite(":memory:");
 }
-const place: Subject["place"] = () => ({ storage: open() });
-
-sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
-sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });
+describe("SQLite in memory", () => {
+  const { place, close } = sharedStorage(open);
+  after(close);
+  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
+  sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });
+});

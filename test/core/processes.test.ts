@@ -325,6 +325,25 @@ describe("processes that share a database", () => {
     });
   });
 
+  it("leave to the others only what they have no place for", async () => {
+    await across({ concurrency: [2, 2] }, async ({ one, until, happened, hub }) => {
+      const offers = (): number => hub.published.filter(([kind]) => kind === "work").length;
+      const before = offers();
+      for (let n = 1; n <= 2; n++) {
+        await one.runs.create(null, ask());
+        await until(() => happened.length === n);
+        assert.equal(offers(), before, "nobody is to look for what starts here");
+      }
+      await one.runs.create(null, ask());
+      await until(() => happened.length === 3, 50);
+      assert.equal(offers(), before + 1);
+      assert.deepEqual(
+        happened.map(({ process }) => process),
+        [0, 0, 1],
+      );
+    });
+  });
+
   it("do nothing more for what they have published themselves", async () => {
     const calls: string[] = [];
     const storage: ProcessesOptions["storage"] = (real, process) =>

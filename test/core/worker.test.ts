@@ -155,6 +155,66 @@ describe("a worker", () => {
     assert.deepEqual(await waiting.result, { ok: true });
   });
 
+  it("starts a new run with its creation, though a look for others goes on", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const gate = Promise.withResolvers<void>();
+    let looks = 0;
+    faults.claimRun = async (call) => {
+      looks++;
+      await gate.promise;
+      return call();
+    };
+    await using kit = await testService({
+      storage,
+      agents: { ok: async () => ({ ok: true }) },
+      ambient: clock,
+      worker: { concurrency: 2 },
+    });
+    await advanceUntil(clock, () => looks > 0);
+    for (let n = 0; n < 5; n++) {
+      const { result } = await kit.service.runs.wait(null, ask("ok"));
+      assert.deepEqual(await result, { ok: true });
+    }
+    assert.equal(looks, 1);
+    gate.resolve();
+  });
+
+  it("keeps a place for each run that waits, and looks for it first", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const begun: string[] = [];
+    faults.claimRun = async (call) => {
+      await gates[0]?.promise;
+      return call();
+    };
+    const agents = {
+      async note({ run_id }: { readonly run_id: string }) {
+        begun.push(run_id);
+        await gates[1]?.promise;
+        return {};
+      },
+    };
+    await using kit = await testService({ storage, agents, ambient: clock, worker: { concurrency: 3 } });
+    const { thread_id } = await kit.service.threads.create();
+    const made: string[] = [];
+    const create = async (thread: string | null): Promise<void> => {
+      made.push((await kit.service.runs.create(thread, { ...ask("note"), multitask_strategy: "enqueue" })).run_id);
+    };
+    // One place is taken, one is the look's, and one is left for the run that waits for its thread.
+    await create(thread_id);
+    await create(thread_id);
+    await create(null);
+    await clock.advance(100);
+    assert.deepEqual(begun, made.slice(0, 1));
+    gates[0]?.resolve();
+    await advanceUntil(clock, () => begun.length === 2);
+    assert.deepEqual(begun, [made[0], made[2]]);
+    gates[1]?.resolve();
+    await advanceUntil(clock, () => begun.length === 3);
+  });
+
   it("takes the reader of an unreadable state for what it is", async () => {
     const executor = fromFunctions({ ok: async () => ({ ok: true }) });
     const broken: Executor = {

@@ -36,7 +36,7 @@ const { values, positionals } = parseArgs({
   options: { long: { type: "boolean", default: false }, keep: { type: "boolean", default: false } },
 });
 // Lanes run side by side: most of these is waiting for processes to start.
-const WAITING = ["kill", "postgres", "claims"];
+const WAITING = ["kill", "postgres"];
 const all = Object.keys(programs);
 const lanes = positionals.includes("ci") ? [WAITING, all.filter((name) => !WAITING.includes(name))] : [positionals];
 const names = lanes.flat();

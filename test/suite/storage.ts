@@ -31,6 +31,7 @@ import {
   progress,
   type StorageTest,
   type SuiteApi,
+  seeds,
   there,
 } from "./storage/material.ts";
 import { pruningTests } from "./storage/pruning.ts";
@@ -151,8 +152,8 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   });
 
   api.describe("a random workload", () => {
-    for (const seed of [1, 2]) {
-      test(`keeps every promise, seed ${seed}`, (storage) => runWorkload(storage, seed));
+    for (const seed of seeds(api, 2)) {
+      test(`keeps every promise, seed ${seed}`, (storage) => runWorkload(storage, seed, api.effort));
     }
   });
 }

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import type { TraceUsage } from "../../../lib/platform-storage.ts";
-import type { ClaimedRun, ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage.ts";
+import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage.ts";
 import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
@@ -115,17 +115,22 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
   }
   const results = await driver.batch(statements, touched);
   const found = results[last + 1]?.[0];
-  let next: ClaimedRun | null = null;
-  if (apart && found) next = await claimApart(driver, deployment, apart);
-  else if (finish.next && found) next = toClaim(found, results[last + 2]?.[0] as SqlRow);
+  let claimed: NonNullable<FinishOutcome> = { next: null };
+  if (apart && found) claimed = await claimApart(driver, deployment, apart);
+  else if (finish.next && found) claimed = { next: toClaim(found, results[last + 2]?.[0] as SqlRow) };
   // A repeated call whose first one took effect unseen ends nothing, but still claims.
-  return results[last]?.length || next ? { next } : null;
+  return results[last]?.length || claimed.next ? claimed : null;
 }
 
 /** The run has ended, whatever becomes of this. */
-async function claimApart(driver: Pipe, deployment: string, request: ClaimRequest): Promise<ClaimedRun | null> {
+async function claimApart(
+  driver: Pipe,
+  deployment: string,
+  request: ClaimRequest,
+): Promise<NonNullable<FinishOutcome>> {
   const outcome = await claimRun(driver, deployment, request).catch(() => null);
-  return outcome?.kind === "claimed" ? outcome.claimed : null;
+  if (!outcome) return { next: null };
+  return outcome.kind === "claimed" ? { next: outcome.claimed } : { next: null, blocked: outcome.kind === "blocked" };
 }
 
 const touchedBy = (deployment: string, { thread_id }: Lease): string[] => [ofThread(deployment, thread_id)];

@@ -131,7 +131,7 @@ export interface Subject {
   readonly Sdk: typeof Client;
   /** How the client reaches the service. */
   readonly open: (fetch: Fetch) => Promise<Opened>;
-  /** A storage, and a deployment that has nothing in it yet. The storage before it has been closed. */
+  /** A storage, and a deployment that has nothing in it yet. The service before it has been stopped. */
   readonly place: () => Pick<ServiceOptions, "storage" | "deployment">;
   /** Where the handler is mounted; default: at the root. */
   readonly prefix?: string;

@@ -82,6 +82,11 @@ export function stops({ describe, it, name, bench }: Suite): void {
           const text = `a ${wait}`;
           const { run_id } = await client.runs.create(id, half, { input: human(text), durability: "sync" });
           await gates.reached(text);
+          // Nothing of its step is on its way any more: else the agent may hear first that this was refused.
+          await until(async () => contentsOrNone((await client.threads.getState(id)).values).includes(`began ${text}`));
+          for await (const { data } of client.runs.joinStream(id, run_id, { lastEventId: "-1" })) {
+            if (JSON.stringify(data).includes(`began ${text}`)) break;
+          }
           // The run may be gone before the reader is there.
           const reader = collect(client.runs.joinStream(id, run_id, { lastEventId: "-1" })).catch(
             (error: { status?: number }) => {

@@ -17,6 +17,7 @@ import {
   request,
   type StorageTest,
   type SuiteApi,
+  seeds,
   stateless,
   there,
   write,
@@ -152,7 +153,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "copy"), "c1");
     });
 
-    for (const seed of [1, 2, 3]) {
+    for (const seed of seeds(api, 3)) {
       test(`is equal in every checkpoint, seed ${seed}`, async (storage) => {
         await randomHistory(storage, "t", seed);
         const { revision, head } = await thread(storage, "t");

@@ -23,6 +23,18 @@ import type {
 export interface SuiteApi {
   describe(name: string, fn: () => void): unknown;
   it(name: string, fn: () => Promise<void>): unknown;
+  /** How much the random tests do, above 0 and up to 1: less for a database that answers slowly. Default 1. */
+  readonly effort?: number;
+}
+
+/** So many of `most` as the effort allows; at least one. */
+export function inShort({ effort = 1 }: SuiteApi, most: number): number {
+  return Math.max(1, Math.round(most * effort));
+}
+
+/** Seeds from 1 on, for a random test that has so many at most. */
+export function seeds(api: SuiteApi, most: number): number[] {
+  return Array.from({ length: inShort(api, most) }, (_, i) => i + 1);
 }
 
 export const here: Scope = { deployment: "here" };

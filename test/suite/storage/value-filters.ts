@@ -12,12 +12,13 @@ import {
   finished,
   firstPage,
   here,
+  inShort,
   progress,
   type StorageTest,
   type SuiteApi,
 } from "./material.ts";
 
-export function valueFilterTests({ describe }: SuiteApi, test: StorageTest): void {
+export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
   let runs = 0;
   /** Ends a run on the thread that leaves these values. */
   const leave = (storage: Storage, assistant: AssistantRow, thread_id: string, scalars: JsonObject | null) => {
@@ -38,7 +39,7 @@ export function valueFilterTests({ describe }: SuiteApi, test: StorageTest): voi
     return rows.map((row) => row.thread_id).join();
   };
 
-  describe("filters on values", () => {
+  api.describe("filters on values", () => {
     test("follow the scalars of the last state", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t1", "t2", "t3"]) await aThread(storage, id, { id });
@@ -89,7 +90,8 @@ export function valueFilterTests({ describe }: SuiteApi, test: StorageTest): voi
       const threads = Array.from({ length: 20 }, (_, i) => ({ id: `t${i}`, values: null as JsonObject | null }));
       for (const { id } of threads) await aThread(storage, id);
       let found = 0;
-      for (let i = 0; i < 200; i++) {
+      const rounds = inShort(api, 200);
+      for (let i = 0; i < rounds; i++) {
         const thread = pick(threads);
         thread.values = values();
         await leave(storage, assistant, thread.id, scalarsOf(thread.values));
@@ -99,7 +101,7 @@ export function valueFilterTests({ describe }: SuiteApi, test: StorageTest): voi
         for (const { id } of wanted) assert.ok(candidates.includes(id), `${id} has ${JSON.stringify(filter)}`);
         found += wanted.length;
       }
-      assert.ok(found > 200);
+      assert.ok(found > rounds);
     });
   });
 }
