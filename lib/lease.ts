@@ -29,8 +29,8 @@ export interface HeldLease {
 
 /**
  * Renewals that fail, or are not answered, count as a lost lease shortly before it is over: somebody else may take the run
- * then. But not before they have failed for a while: an event loop that stood still says nothing about the store. Where nobody
- * else can take it, only a renewal that is refused means a loss.
+ * then. But not before they have failed for a while in which the process did not stand still: that says nothing about the store.
+ * Where nobody else can take it, only a renewal that is refused means a loss.
  */
 export function holdLease(options: LeaseOptions): HeldLease {
   const { storage, scope, ambient, lease, lease_ms } = options;
@@ -56,7 +56,8 @@ export function holdLease(options: LeaseOptions): HeldLease {
     if (!stopped) cancelTimer = ambient.timer(Math.max(0, ms), () => void renew());
   }
 
-  function failed(error: unknown): void {
+  /** `late`: by how much, in milliseconds, the process has come to notice it. */
+  function failed(error: unknown, late = 0): void {
     if (stopped) return;
     const { run_id, thread_id } = lease;
     // Told once, however often it fails before it is renewed.
@@ -64,14 +65,18 @@ export function holdLease(options: LeaseOptions): HeldLease {
       ambient.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
     }
     const now = ambient.now();
-    failingSince ??= now;
+    // It may have stood still again and again, without the time for one answer in between.
+    failingSince = late > lease_ms / 20 ? now : (failingSince ?? now);
     if (!storage.alone && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
     else schedule(lease_ms / 20);
   }
 
   async function renew(): Promise<boolean> {
-    const next = ambient.now() + lease_ms;
-    const cancelWait = ambient.timer(lease_ms / 6, () => failed(new Error("The store does not answer")));
+    const sent = ambient.now();
+    const next = sent + lease_ms;
+    const cancelWait = ambient.timer(lease_ms / 6, () => {
+      failed(new Error("The store does not answer"), ambient.now() - sent - lease_ms / 6);
+    });
     try {
       const renewed = await storage.renewLease(scope, lease, next);
       if (renewed && !stopped) {

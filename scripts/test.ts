@@ -49,6 +49,8 @@ const commands: Readonly<Record<string, (report: string) => string[]>> = {
   deno: (report) => ["deno", "test", "-A", "--no-check", `--junit-path=${report}`, ...filesOf("deno")],
   node: (report) => [
     ...node(),
+    // Much is made and little is kept.
+    "--max-semi-space-size=64",
     "--test",
     "--test-concurrency=2",
     "--test-reporter=spec",

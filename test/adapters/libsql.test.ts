@@ -223,7 +223,7 @@ function remoteTests(program: string): void {
       after(() => server.stop());
 
       // Above the driver there is no difference.
-      if (scheme === "http" && once) {
+      if (scheme === "ws" && once) {
         describe("with a storage", () => {
           let database: Emptied;
           before(async () => {

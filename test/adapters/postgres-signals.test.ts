@@ -97,7 +97,7 @@ describe("Signals of Postgres", () => {
       assert.deepEqual(new Set(other.heard), new Set(["run:same", "work:last", ...names]));
     }));
 
-  it("go out at most every 20 ms", async () => {
+  it("go out at most every 30 ms", async () => {
     const sent: number[] = [];
     let time = 0;
     const timers: { readonly at: number; readonly fn: () => void }[] = [];
@@ -128,7 +128,7 @@ describe("Signals of Postgres", () => {
       driver.signals?.publish("run", "a");
       for (const timer of timers.splice(0)) (timer.at <= time ? timer.fn : () => timers.push(timer))();
     }
-    assert.ok(sent.length >= 9 && sent.length <= 11, `${sent}`);
+    assert.ok(sent.length >= 6 && sent.length <= 8, `${sent}`);
     await driver.close();
   });
 

@@ -252,8 +252,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a run starts with its creation, whatever else is overdue",
     file: "lib/worker.ts",
-    find: "if (!room() || backlog || claiming || behind(now)) return null;",
-    replace: "if (!room() || backlog || claiming) return null;",
+    find: "if (places() <= offered || behind(now)) return null;",
+    replace: "if (places() <= offered) return null;",
   },
   ...PLATFORM,
 ];

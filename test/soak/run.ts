@@ -36,9 +36,11 @@ const { values, positionals } = parseArgs({
   options: { long: { type: "boolean", default: false }, keep: { type: "boolean", default: false } },
 });
 // Lanes run side by side: most of these is waiting for processes to start.
-const WAITING = ["kill", "postgres"];
+const LONGEST = ["kill", "postgres"];
 const all = Object.keys(programs);
-const lanes = positionals.includes("ci") ? [WAITING, all.filter((name) => !WAITING.includes(name))] : [positionals];
+const lanes = positionals.includes("ci")
+  ? [...LONGEST.map((name) => [name]), all.filter((name) => !LONGEST.includes(name))]
+  : [positionals];
 const names = lanes.flat();
 const unknown = names.filter((name) => !(name in programs));
 if (names.length === 0 || unknown.length > 0) {

@@ -136,7 +136,10 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       await created(storage, assistant, "v", "v1", { run: { created_at: 8000 } });
       await created(storage, assistant, "v", "v2", { run: { graph_id: "other" } });
       assert.equal(await storage.finishRun(here, { ...lease, token: "x" }, finish({ next: claimTerms("w") })), null);
-      assert.deepEqual(await storage.finishRun(here, lease, finish({ next: claimTerms("w") })), { next: null });
+      const ended = await storage.finishRun(here, lease, finish({ next: claimTerms("w") }));
+      assert.ok(ended);
+      assert.equal(ended.next, null);
+      assert.ok(ended.blocked ?? true, "u2 waits for its thread");
       assert.equal(await statuses(storage, "u"), "u1 running,u2 pending");
       await aRun(storage, assistant, "t", "t2");
       assert.equal(await storage.finishRun(here, lease, finish({ next: claimTerms("w"), end_frame: 10 })), null);
