@@ -10,7 +10,7 @@ import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
-import { brief } from "./efforts.ts";
+import { brief, costly } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
@@ -24,12 +24,6 @@ async function inFolder(test: (folder: string) => Promise<void>): Promise<void> 
     await rm(folder, { recursive: true });
   }
 }
-
-/**
- * Above the driver nothing differs between runtimes and connections, and remote tests cost much more: the storage suite runs on a
- * file everywhere, on a server on Node.
- */
-const once = !("Bun" in globalThis || "Deno" in globalThis);
 
 /** Calls `test` with a driver that has the table `item`, and closes it. */
 async function withDriver(options: LibsqlOptions | string, test: (driver: SqlDriver) => Promise<void>): Promise<void> {
@@ -222,8 +216,8 @@ function remoteTests(program: string): void {
       });
       after(() => server.stop());
 
-      // Above the driver there is no difference.
-      if (scheme === "ws" && once) {
+      // Above the driver there is no difference, and by WebSocket a batch costs half as much.
+      if (scheme === "ws" && costly) {
         describe("with a storage", () => {
           let database: Emptied;
           before(async () => {

@@ -1,9 +1,9 @@
-/** Everything that a Storage promises, on a Postgres server; on PGlite, which is slower, on Node alone. */
+/** Everything that a Storage promises, on a Postgres server; on PGlite, which is slower, on Node. */
 import { after, before, describe } from "node:test";
 import { PGlite } from "@electric-sql/pglite";
 import { postgresDriver } from "../../adapters/postgres.ts";
 import { storageSuite } from "../suite/storage.ts";
-import { brief, wholeOnNode } from "./efforts.ts";
+import { brief, costly, wholeOnNode } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
 import { pgliteOptions } from "./pglite.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
@@ -22,7 +22,7 @@ describe("storage on Postgres", () => {
   storageSuite(wholeOnNode, () => database.open());
 });
 
-if (!("Bun" in globalThis || "Deno" in globalThis)) {
+if (costly) {
   describe("storage on PGlite", () => {
     let db: PGlite;
     let database: Emptied;
