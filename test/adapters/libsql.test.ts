@@ -216,8 +216,8 @@ function remoteTests(program: string): void {
       });
       after(() => server.stop());
 
-      // Above the driver there is no difference, and by WebSocket a batch costs half as much.
-      if (scheme === "ws" && costly) {
+      // Above the driver there is no difference.
+      if (scheme === "http" && costly) {
         describe("with a storage", () => {
           let database: Emptied;
           before(async () => {
