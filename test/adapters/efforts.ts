@@ -12,8 +12,11 @@ const onNode = !("Bun" in globalThis || "Deno" in globalThis);
 export const wholeOnNode: SuiteApi = onNode ? whole : brief;
 
 /**
- * Whether a database runs here whose suite costs much: on Node always, on Bun and Deno with
+ * Databases whose suites cost much are tested on each runtime, and PGlite with every client test, by
  *
- *   GREENROOM_EVERY_PAIR=1 npm test -- --file adapters/libsql --file adapters/postgres-storage
+ *   GREENROOM_EVERY_PAIR=1 npm test -- --file adapters/libsql --file adapters/postgres-storage --file sdk-postgres
  */
-export const costly: boolean = onNode || process.env.GREENROOM_EVERY_PAIR === "1";
+export const everyPair: boolean = process.env.GREENROOM_EVERY_PAIR === "1";
+
+/** Whether such a database is tested here. */
+export const costly: boolean = onNode || everyPair;

@@ -6,6 +6,7 @@ import { Kysely, SqliteDialect } from "kysely";
 import { fromKysely } from "../../adapters/kysely.ts";
 import { postgres } from "../../adapters/postgres.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { everyPair } from "../adapters/efforts.ts";
 import { nodeSqliteShim } from "../adapters/kysely-shim.ts";
 import { pgliteOptions } from "../adapters/pglite.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
@@ -42,7 +43,8 @@ describe("PGlite", () => {
     await db.close();
   });
   // It is slow, and above its wrapper everything is as on a server.
-  shortSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
+  const suite = everyPair ? sdkSuite : shortSuite;
+  suite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
 });
 
 describe("Kysely", () => {
