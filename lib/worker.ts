@@ -48,8 +48,8 @@ export interface WorkerCounters {
 export interface Worker {
   /** A run may be waiting: look now. */
   wake(): void;
-  /** A run was made that may start: it is looked for here, and left to others where there is no place. `blocked`: its thread was busy. */
-  offer(blocked: boolean): void;
+  /** A run was made that may start: it is looked for here, and left to others where there is no place. `busy`: its thread was. */
+  offer(busy: boolean): void;
   /** A run is due then: look at that time. */
   wakeAt(time: number): void;
   /** A free place, for a claim inside createRun; null when there is none. Ends with `start` or `release`. */
@@ -372,10 +372,10 @@ export function createWorker(options: WorkerOptions): Worker {
 
   return {
     wake,
-    offer(blocked) {
+    offer(busy) {
       offered++;
       wake();
-      if (blocked) options.onWaiting?.();
+      if (busy) options.onWaiting?.();
       else share();
     },
     wakeAt(time) {

@@ -166,7 +166,7 @@ export function createCreator(options: CreateOptions): Preparing & {
   function started(
     { run, claimed, stopped }: CreatedRun,
     { run: { created_at }, now }: CreateRun,
-    { watched = false, blocked }: { readonly watched?: boolean; readonly blocked: boolean },
+    { watched = false, busy }: { readonly watched?: boolean; readonly busy: boolean },
   ): Created {
     if (claimed) {
       if (watched) events.tape(run.run_id).watched = true;
@@ -174,7 +174,7 @@ export function createCreator(options: CreateOptions): Preparing & {
     } else if (created_at > now) {
       worker.wakeAt(created_at);
     } else {
-      worker.offer(blocked);
+      worker.offer(busy);
     }
     if (stopped.length > 0) stops.stopped(stopped);
     events.announce(run.thread_id);
@@ -194,8 +194,8 @@ export function createCreator(options: CreateOptions): Preparing & {
       if (claim.claim && !(outcome?.kind === "created" && outcome.claimed)) worker.release(claim.claim);
     }
     // Where a place was kept for it, its thread was taken meanwhile.
-    const blocked = resolved.thread?.status === "busy" || claim.claim !== undefined;
-    if (outcome.kind === "created") return started(outcome, plan, { watched, blocked });
+    const busy = resolved.thread?.status === "busy" || claim.claim !== undefined;
+    if (outcome.kind === "created") return started(outcome, plan, { watched, busy });
     return outcome.kind === "repeated" ? repeated(outcome.run, outcome.same_body) : refuse(outcome, resolved.thread_id);
   }
 
@@ -229,7 +229,7 @@ export function createCreator(options: CreateOptions): Preparing & {
     if (outcome.kind === "created") {
       return outcome.created.map((created, i) => {
         const plan = plans[i] as CreateRun;
-        return started(created, plan, { blocked: plan.claim !== undefined });
+        return started(created, plan, { busy: plan.claim !== undefined });
       });
     }
     if (outcome.kind === "repeated") return outcome.runs.map((run) => repeated(run, outcome.same_body));
@@ -242,7 +242,7 @@ export function createCreator(options: CreateOptions): Preparing & {
   return {
     create,
     prepare,
-    started: (created, plan) => void started(created, plan, { blocked: true }),
+    started: (created, plan) => void started(created, plan, { busy: true }),
     async createBatch(requests, origin) {
       if (requests.length === 0) throw new ServiceError("invalid", "A batch needs at least one run");
       for (const request of requests) checkRequest(request, null);

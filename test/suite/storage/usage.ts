@@ -282,7 +282,8 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
           await storage.addTraces(more);
         };
         await add(200);
-        for (let round = 0; round < inShort(api, 150); round++) {
+        const rounds = inShort(api, 150);
+        for (let round = 0; round < rounds; round++) {
           if (round % 5 === 0) await storage.sealUsage(from + round * HOUR + below(HOUR));
           if (round % 7 === 0) await add(1 + below(20));
           const start = moment();
