@@ -126,6 +126,8 @@ export function createWorker(options: WorkerOptions): Worker {
   // It fails because the store cannot be reached: no fault of this process, and nothing that a new one could mend.
   let outage = false;
   let askedAt: number | null = null;
+  // When the last claim by itself was asked for: only these take up what a process has left that is dead.
+  let claimedAt = Number.NEGATIVE_INFINITY;
   let lookedAt = ambient.now();
   let cancelPoll = (): void => {};
   let cancelDue = (): void => {};
@@ -229,6 +231,7 @@ export function createWorker(options: WorkerOptions): Worker {
           now = ambient.now();
         }
         counters.claims++;
+        claimedAt = now;
         // By the same time: what was not over then is not over for the claim, however long the process stands still in between.
         return storage.claimRun(scope, request(now));
       });
@@ -297,10 +300,13 @@ export function createWorker(options: WorkerOptions): Worker {
     });
   }
 
-  /** The end of a run claims the one that is to have its place, where some are known to wait. */
+  /**
+   * The end of a run claims the one that is to have its place, where some are known to wait. Now and then it leaves that to a claim
+   * by itself: where every place is always taken, none would ever be made.
+   */
   function next(): NextClaim | null {
     const now = ambient.now();
-    if (stopping || !(backlog || blocked) || behind(now)) return null;
+    if (stopping || !(backlog || blocked) || behind(now) || now - claimedAt >= POLL_MS) return null;
     const seen = wakes;
     const claim = request(now);
     ending++;

@@ -198,7 +198,8 @@ export function createFollower(options: FollowOptions): Follower {
   }
 
   /** Where to read from: ids that no run has are unknown, and everything is read then. */
-  async function place(run_id: string, tape: Tape, after: number): Promise<number> {
+  async function place(run_id: string, tape: Tape, seen: number): Promise<number> {
+    const after = Math.min(seen, HIGHEST_ID);
     // An id from elsewhere may be that of the end, which is no stored frame.
     if (after > tape.lastId && open(tape)) await end(run_id, tape);
     if (after > tape.lastId && tape.stored && !tape.outcome) {
@@ -208,6 +209,11 @@ export function createFollower(options: FollowOptions): Follower {
         if (open(tape)) tape.skipTo(after);
         return after;
       }
+    }
+    if (after > tape.lastId && tape.live) {
+      // What executes here may have lost the run: how that ended elsewhere the tape tells once it is left.
+      const row = await storage.getRun(scope, run_id);
+      if (!row || (isOver(row) && after <= (row.end_frame ?? 0))) return after;
     }
     return after <= tape.lastId ? after : 0;
   }

@@ -196,6 +196,40 @@ describe("a resumable run", () => {
     await stop();
   });
 
+  it("is not shown from its start where it was lost, when another process has ended it", async () => {
+    const clock = testClock();
+    const executor: Executor = {
+      graphs: () => [{ graph_id: "count", checkpoints: "worker" }],
+      async *execute({ attempt }) {
+        yield { type: "stream", mode: "custom", data: attempt };
+        // The first hears no signal, so that its process holds what it has shown for a while after it has lost the run.
+        if (attempt === 1) await new Promise<void>(() => {});
+        yield { type: "state", values: { attempt }, next: [], tasks: [] };
+      },
+    };
+    const { services, stores, stop } = await processes(clock, executor, 1, 1);
+    const [one, two] = services as [Service, Service];
+    const store = stores[0] as Faulty;
+    const { thread_id } = await one.threads.create();
+    const { run, frames } = await one.runs.stream(thread_id, ask());
+    const stale = collect(frames);
+    await advanceUntil(clock, () => stale.list.length === 2, 10);
+    store.faults.renewLease = () => new Promise(() => {});
+    await advanceUntil(clock, async () => (await two.runs.get(thread_id, run.run_id)).status === "success");
+    const all = await framesOf((await two.runs.joinStream(thread_id, run.run_id)).frames);
+    const end = all.at(-1)?.id as number;
+    assert.deepEqual([all.at(-1)?.event, end > 2, stale.ended()], ["end", true, false]);
+    const join = async (after: number): Promise<ReturnType<typeof collect>> =>
+      collect((await one.runs.joinStream(thread_id, run.run_id, { after })).frames);
+    const joined = [await join(end), await join(end - 1), await join(2)];
+    delete store.faults.renewLease;
+    await advanceUntil(clock, () => stale.ended() && joined.every(({ ended }) => ended()));
+    const [last, before, two_] = joined.map(({ list }) => list);
+    assert.deepEqual([last?.length, last?.[0]?.event], [1, "end"]);
+    assert.deepEqual([before, two_, stale.list], [all.slice(-1), all.slice(2), all]);
+    await stop();
+  });
+
   it("whose frames are not kept any more says so, and how it ended", async () => {
     const clock = testClock();
     const { executor, say } = counter();

@@ -1,8 +1,8 @@
 /** Processes that share a database: each takes requests, and any of them executes the runs. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import type { Frame, Run, RunCreate, Service } from "../../lib/mod.ts";
-import { collect } from "./faulty.ts";
+import type { Frame, Run, RunCreate, Service, Storage } from "../../lib/mod.ts";
+import { collect, type Faulty, faulty, kill } from "./faulty.ts";
 import { type Mode, type Processes, type ProcessesOptions, processes } from "./shared-database.ts";
 
 // The services' own timers keep no process alive.
@@ -322,6 +322,25 @@ describe("processes that share a database", () => {
       gate.resolve();
       await until(() => happened.length === 2, 100);
       assert.deepEqual([happened[1]?.what, happened[1]?.reason], ["aborted", "cancelled"]);
+    });
+  });
+
+  it("take up what one has left that died, though their places are always taken", async () => {
+    let first: Faulty | undefined;
+    const storage = (real: Storage, process: number): Storage =>
+      process === 0 ? (first = faulty(real)).storage : real;
+    await across({ concurrency: [1, 1], storage }, async ({ two, started, clock, say, pass }) => {
+      const left = await started();
+      kill(first as Faulty);
+      const isLeft = async (): Promise<boolean> => (await two.runs.get(left.thread_id, left.run_id)).status !== "success";
+      const began = clock.now();
+      // Another run ends every second, and there are always some that wait for its place.
+      while ((await isLeft()) && clock.now() - began < 60_000) {
+        while ((await two.metrics()).runs.pending < 2) await two.runs.create(null, ask());
+        await pass(1_000);
+        say("end");
+      }
+      assert.equal(await isLeft(), false);
     });
   });
 

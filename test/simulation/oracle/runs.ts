@@ -258,7 +258,9 @@ export class RunRules {
     const last = run.claims.at(-1);
     if (charged > 0 && was.attempt > 0 && last) {
       const taker = was.status === "running" ? process : (run.requeuedBy ?? process);
-      const lost = !last.process.alive || this.executions.mayHaveLost(last.process, last.at, taker);
+      // A claim that took effect when its lease was over: whoever sent it had stood still since.
+      const late = last.until <= last.at;
+      const lost = late || !last.process.alive || this.executions.mayHaveLost(last.process, last.at, taker);
       const { name } = last.process;
       if (!lost && !last.returned) {
         world.violation("I12", `${run.tag} is started again by ${taker.name}, and ${name} had lost nothing`);
