@@ -246,8 +246,20 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the end of a run claims the next one, whatever else is overdue",
     file: "lib/worker.ts",
-    find: "if (stopping || !(backlog || blocked) || behind(now)) return null;",
-    replace: "if (stopping || !(backlog || blocked)) return null;",
+    find: "!(backlog || blocked) || behind(now) || now - claimedAt",
+    replace: "!(backlog || blocked) || now - claimedAt",
+  },
+  {
+    name: "the end of a run always claims the next one",
+    file: "lib/worker.ts",
+    find: " || now - claimedAt >= POLL_MS) return null;",
+    replace: ") return null;",
+  },
+  {
+    name: "what was shown here before a run was lost is shown again to readers that have seen its end",
+    file: "lib/runs/follow.ts",
+    find: "after > tape.lastId && tape.live",
+    replace: "after > tape.lastId && tape.live && after < 0",
   },
   {
     name: "a run starts with its creation, whatever else is overdue",

@@ -8,6 +8,8 @@ import { RunRules } from "./runs.ts";
 
 /** Within that time after the last fault a free worker must have taken every run that is due. */
 const IDLE_MS = 1_000;
+/** How often a worker looks for what others have left. */
+const POLL_MS = 2_000;
 
 export class Oracle {
   readonly runs: RunRules;
@@ -18,6 +20,8 @@ export class Oracle {
   readonly #world: World;
   #named = 0;
   #calmSince = Number.POSITIVE_INFINITY;
+  /** When every place was last found taken: the end of a run and the claim of the next are not always one batch. */
+  #fullAt = 0;
 
   constructor(world: World) {
     this.#world = world;
@@ -136,14 +140,23 @@ export class Oracle {
     const { plan, nodes } = world;
     const { now } = world.scheduler;
     // A lease that a dead process left, then two polls; on a file a standby asks every 250 ms.
-    const calm = this.#calmSince + plan.lease_ms + 2 * 2_000 + 8_500;
+    const calm = this.#calmSince + plan.lease_ms + 2 * POLL_MS + 8_500;
     if (now < calm + IDLE_MS) return;
     const running = [...this.runs.byId.values()].filter(
       (run) => run.fate === "present" && run.state.status === "running",
-    ).length;
+    );
+    for (const { tag, state } of running) {
+      // Where every place is always taken, it is in its turn all the same.
+      const since = Math.max(state.lease_until as number, calm);
+      if (this.runs.claimedAt - since <= 2 * POLL_MS + IDLE_MS) continue;
+      world.violation("I13", `the lease of ${tag} has been over for ${now - since} ms, and others were started`);
+    }
     const executions = this.executions.active();
-    const executing = Math.max(running, executions.length);
-    if (executing >= plan.concurrency * (plan.mode === "file" ? 1 : nodes.length)) return;
+    const executing = Math.max(running.length, executions.length);
+    if (executing >= plan.concurrency * (plan.mode === "file" ? 1 : nodes.length)) {
+      this.#fullAt = now;
+      return;
+    }
     if (executions.some((execution) => execution.stoppedAt !== null)) return;
     for (const thread of this.threads.values()) {
       if (thread.state.slot_token !== null && (thread.state.slot_until ?? 0) > now - IDLE_MS) continue;
@@ -151,7 +164,7 @@ export class Oracle {
       const free = Math.max(thread.freeSince, thread.state.slot_until ?? 0);
       for (const run of thread.runs) {
         if (run.fate !== "present" || run.state.status !== "pending") continue;
-        const since = Math.max(run.state.due_at, free, calm);
+        const since = Math.max(run.state.due_at, free, calm, this.#fullAt);
         if (now - since <= IDLE_MS) continue;
         world.violation("I13", `${run.tag} has waited ${now - since} ms while a worker is free`);
       }

@@ -33,6 +33,8 @@ export class RunRules {
   readonly claims: Map<string, Claim> = new Map();
   /** When a run was last claimed, ended or removed. */
   progressAt = 0;
+  /** When a run was last claimed. */
+  claimedAt = 0;
   /** The database is as the batch in hand has left it. */
   exact = true;
   readonly #world: World;
@@ -243,6 +245,7 @@ export class RunRules {
     const token = is.lease_token as string;
     const charged = is.attempt - was.attempt;
     this.progressAt = world.scheduler.now;
+    this.claimedAt = world.scheduler.now;
     world.count("claim");
     world.note(`${process.name} claims ${run.tag} attempt ${is.attempt}${is.cancelled ? ", cancelled" : ""}`);
     if (this.claims.has(token)) world.violation("R1", `${run.tag} was claimed with a token that was used before`);
