@@ -327,12 +327,16 @@ describe("processes that share a database", () => {
 
   it("take up what one has left that died, though their places are always taken", async () => {
     let first: Faulty | undefined;
-    const storage = (real: Storage, process: number): Storage =>
-      process === 0 ? (first = faulty(real)).storage : real;
+    const storage = (real: Storage, process: number): Storage => {
+      if (process > 0) return real;
+      first = faulty(real);
+      return first.storage;
+    };
     await across({ concurrency: [1, 1], storage }, async ({ two, started, clock, say, pass }) => {
       const left = await started();
       kill(first as Faulty);
-      const isLeft = async (): Promise<boolean> => (await two.runs.get(left.thread_id, left.run_id)).status !== "success";
+      const isLeft = async (): Promise<boolean> =>
+        (await two.runs.get(left.thread_id, left.run_id)).status !== "success";
       const began = clock.now();
       // Another run ends every second, and there are always some that wait for its place.
       while ((await isLeft()) && clock.now() - began < 60_000) {
