@@ -154,11 +154,17 @@ export function createWorker(options: WorkerOptions): Worker {
    * unless nobody but this process could take up what the claim brings.
    */
   async function awaitAnswer(claim: UnderWay): Promise<void> {
-    if (storage.alone) return claim.answered;
-    const cancel = ambient.timer(LATE_MS, () => {
-      underWay.delete(claim.token);
-      claim.answer();
-    });
+    let cancel = (): void => {};
+    const wait = (): void => {
+      const until = ambient.now() + LATE_MS;
+      cancel = ambient.timer(LATE_MS, () => {
+        // While the process stands still nothing is answered: that says nothing about the store.
+        if (ambient.now() - until > LATE_MS / 10) return wait();
+        underWay.delete(claim.token);
+        claim.answer();
+      });
+    };
+    if (!storage.alone) wait();
     await claim.answered;
     cancel();
   }

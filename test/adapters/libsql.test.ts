@@ -106,7 +106,14 @@ describe("libSQL in a file", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  storageSuite(brief, async () => libsql(fresh()));
+  describe("with a storage", () => {
+    let database: Emptied;
+    before(() => {
+      database = new Emptied(libsqlDriver(fresh()));
+    });
+    after(() => database.close());
+    storageSuite(brief, () => database.open());
+  });
   driverTests(async () => ({ url: fresh() }), { file: true, exclusive: true });
 
   it("stays as durable as promised, after errors too", () =>

@@ -3,7 +3,7 @@ import { mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import { Kysely, SqliteDialect } from "kysely";
 import { fromKysely } from "../../adapters/kysely.ts";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
@@ -12,48 +12,46 @@ import { ConfigError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { brief, whole } from "./efforts.ts";
+import { Emptied } from "./emptied.ts";
 import { nodeSqliteShim } from "./kysely-shim.ts";
 
-const openers: Record<string, () => Storage> = {
-  "node:sqlite": () => nodeSqlite(":memory:"),
+const opened: Record<string, () => Storage> = { "node:sqlite": () => nodeSqlite(":memory:") };
+
+/** A host's own connections, which it closes itself. */
+const hosts: Record<string, () => Kysely<unknown>> = {
   "kysely on its SqliteDialect"() {
     const database = new DatabaseSync(":memory:");
     database.exec("pragma foreign_keys = on");
-    const db = new Kysely({ dialect: new SqliteDialect({ database: nodeSqliteShim(database) }) });
-    return hostOwned(fromKysely(db), () => db.destroy());
+    return new Kysely({ dialect: new SqliteDialect({ database: nodeSqliteShim(database) }) });
   },
 };
 
 if ("Bun" in globalThis) {
   const { bunSqlite } = await import("../../adapters/bun-sqlite.ts");
   const [{ Database }, { BunSqliteDialect }] = await Promise.all([import("bun:sqlite"), import("kysely-bun-sqlite")]);
-  openers["bun:sqlite"] = () => bunSqlite(":memory:");
-  openers["kysely on kysely-bun-sqlite"] = () => {
+  opened["bun:sqlite"] = () => bunSqlite(":memory:");
+  hosts["kysely on kysely-bun-sqlite"] = () => {
     const database = new Database(":memory:");
     database.run("pragma foreign_keys = on");
-    const db = new Kysely({ dialect: new BunSqliteDialect({ database }) });
-    return hostOwned(fromKysely(db), () => db.destroy());
+    return new Kysely({ dialect: new BunSqliteDialect({ database }) });
   };
 }
 
-/** As a host does it: its own connection is closed after the storage. */
-function hostOwned(driver: Parameters<typeof sqlStorage>[0], destroy: () => Promise<void>): Storage {
-  const storage = sqlStorage(driver);
-  return {
-    ...storage,
-    async close() {
-      await storage.close();
-      await destroy();
-    },
-  };
+for (const [name, open] of Object.entries(opened)) {
+  const effort = name === "node:sqlite" && "Bun" in globalThis ? brief : whole;
+  describe(`storage on ${name}`, () => storageSuite(effort, async () => open()));
 }
 
-for (const [name, open] of Object.entries(openers)) {
-  describe(`storage on ${name}`, () =>
-    storageSuite(
-      name.startsWith("kysely") || (name === "node:sqlite" && "Bun" in globalThis) ? brief : whole,
-      async () => open(),
-    ));
+for (const [name, host] of Object.entries(hosts)) {
+  describe(`storage on ${name}`, () => {
+    const db = host();
+    const database = new Emptied(fromKysely(db));
+    after(async () => {
+      await database.close();
+      await db.destroy();
+    });
+    storageSuite(brief, () => database.open());
+  });
 }
 
 describe("migrate refuses", () => {
@@ -66,7 +64,7 @@ describe("migrate refuses", () => {
       const database = new DatabaseSync(path);
       database.exec("pragma foreign_keys = on");
       const db = new Kysely({ dialect: new SqliteDialect({ database: nodeSqliteShim(database) }) });
-      const storage = hostOwned(fromKysely(db), () => db.destroy());
+      const storage = sqlStorage(fromKysely(db));
       try {
         await assert.rejects(storage.migrate(), (error: unknown) => {
           assert.ok(error instanceof ConfigError, String(error));
@@ -75,6 +73,7 @@ describe("migrate refuses", () => {
         });
       } finally {
         await storage.close();
+        await db.destroy();
       }
     } finally {
       await rm(folder, { recursive: true });

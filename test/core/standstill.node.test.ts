@@ -273,4 +273,36 @@ describe("a process that stood still", () => {
     await pass(clock);
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
+
+  it("waits longer for a claim's answer when it stands still again meanwhile", async () => {
+    const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+    const { storage, faults } = faulty;
+    // Another process could take the run up, so it does not wait for ever.
+    const shared = { ...storage, alone: false };
+    await using kit = await clockedService(clock, { storage: shared, executor, ambient });
+    const { runs, threads } = kit.service;
+    await pass(clock);
+    const answered = Promise.withResolvers<void>();
+    faults.createRun = async (call) => {
+      delete faults.createRun;
+      const outcome = await call();
+      await answered.promise;
+      return outcome;
+    };
+    const creating = runs.create((await threads.create()).thread_id, request);
+    for (let i = 0; i < 5; i++) await clock.advance(1);
+    standStill();
+    const other = await runs.create((await threads.create()).thread_id, request);
+    await clock.advance(50);
+    standStill();
+    await clock.advance(60);
+    answered.resolve();
+    const run = await creating;
+    await pass(clock);
+    assert.deepEqual(ids(begun).sort(), [run.run_id, other.run_id].sort());
+    assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
+    settle(run.run_id);
+    settle(other.run_id);
+    await pass(clock);
+  });
 });

@@ -137,12 +137,13 @@ export interface Subject {
   readonly prefix?: string;
 }
 
-/** Makes a service with nothing in it, and a client of it. */
-export async function openBench({ Sdk, open, place, prefix }: Subject): Promise<Bench> {
+/** Makes a service with these agents and nothing else in it, and a client of it. */
+export async function openBench({ Sdk, open, place, prefix }: Subject, agents: readonly string[]): Promise<Bench> {
   const gates = createGates();
+  const executor = testExecutor(gates);
   const host = await testService({
     ...place(),
-    executor: testExecutor(gates),
+    executor: { ...executor, graphs: () => executor.graphs().filter(({ graph_id }) => agents.includes(graph_id)) },
     worker: { concurrency: 100 },
   });
   const mounted = prefix === undefined ? null : createHandler(host.service, { prefix });

@@ -15,29 +15,39 @@ import { threads } from "./threads.ts";
 
 export type { Subject } from "./bench.ts";
 
+const FAMILY = ["tokens", "chat"];
+const WAITING = ["wait", "waiting"];
+const HALF = ["half", "halfway"];
+const FAILING = ["fail", "failing"];
+const TOLD = ["tell", "informed"];
+const ASKING = ["ask", "approval", "questions", "outer", "family"];
+
+/** The agents that each part runs. All of them would be made anew for each test, which takes longer than most tests on a distant database. */
+const PARTS: ReadonlyMap<(suite: Suite) => void, readonly string[]> = new Map([
+  [assistants, ["agent", "chat", "family"]],
+  [threads, ["ask", "tell"]],
+  [runs, [...FAMILY, ...WAITING, ...FAILING, ...TOLD]],
+  [crons, ["agent"]],
+  [states, [...FAMILY, ...WAITING, ...TOLD, ...ASKING]],
+  [store, ["agent"]],
+  [streams, [...FAMILY, ...WAITING]],
+  [interrupts, ["agent", ...ASKING]],
+  [refusals, FAMILY],
+  [doubleTexts, ["agent", "ask", "outer", ...FAMILY, ...WAITING, ...HALF]],
+  [stops, ["agent", ...FAMILY, ...WAITING, ...HALF, ...FAILING]],
+  [reconnects, [...FAMILY, ...WAITING, ...HALF]],
+]);
+
 /** What of the suite asks a database the most different things. */
 export function shortSuite(api: TestApi, name: string, subject: Subject): void {
-  const suite: Suite = { ...api, name, bench: () => openBench(subject) };
-  for (const part of [assistants, threads, crons, states, store]) part(suite);
+  parts(api, name, subject, [assistants, threads, crons, states, store]);
 }
 
 /** The tests, for one SDK that reaches a service in one way, on one kind of storage. */
 export function sdkSuite(api: TestApi, name: string, subject: Subject): void {
-  const suite: Suite = { ...api, name, bench: () => openBench(subject) };
-  for (const part of [
-    assistants,
-    threads,
-    runs,
-    crons,
-    states,
-    store,
-    streams,
-    interrupts,
-    refusals,
-    doubleTexts,
-    stops,
-    reconnects,
-  ]) {
-    part(suite);
-  }
+  parts(api, name, subject, [...PARTS.keys()]);
+}
+
+function parts(api: TestApi, name: string, subject: Subject, chosen: readonly ((suite: Suite) => void)[]): void {
+  for (const part of chosen) part({ ...api, name, bench: () => openBench(subject, PARTS.get(part) ?? []) });
 }
