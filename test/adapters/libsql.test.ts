@@ -10,7 +10,7 @@ import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
-import { brief, costly } from "./efforts.ts";
+import { brief } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
@@ -224,7 +224,7 @@ function remoteTests(program: string): void {
       after(() => server.stop());
 
       // Above the driver there is no difference.
-      if (scheme === "http" && costly) {
+      if (scheme === "http") {
         describe("with a storage", () => {
           let database: Emptied;
           before(async () => {

@@ -6,11 +6,10 @@ import { Kysely, SqliteDialect } from "kysely";
 import { fromKysely } from "../../adapters/kysely.ts";
 import { postgres } from "../../adapters/postgres.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import { everyPair } from "../adapters/efforts.ts";
 import { nodeSqliteShim } from "../adapters/kysely-shim.ts";
 import { pgliteOptions } from "../adapters/pglite.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
-import { sdkSuite, shortSuite } from "./sdk/mod.ts";
+import { sdkSuite } from "./sdk/mod.ts";
 import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
 
@@ -42,9 +41,7 @@ describe("PGlite", () => {
     await close();
     await db.close();
   });
-  // It is slow, and above its wrapper everything is as on a server.
-  const suite = everyPair ? sdkSuite : shortSuite;
-  suite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
+  sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
 });
 
 describe("Kysely", () => {

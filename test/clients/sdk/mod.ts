@@ -38,16 +38,7 @@ const PARTS: ReadonlyMap<(suite: Suite) => void, readonly string[]> = new Map([
   [reconnects, [...FAMILY, ...WAITING, ...HALF]],
 ]);
 
-/** What of the suite asks a database the most different things. */
-export function shortSuite(api: TestApi, name: string, subject: Subject): void {
-  parts(api, name, subject, [assistants, threads, crons, states, store]);
-}
-
 /** The tests, for one SDK that reaches a service in one way, on one kind of storage. */
 export function sdkSuite(api: TestApi, name: string, subject: Subject): void {
-  parts(api, name, subject, [...PARTS.keys()]);
-}
-
-function parts(api: TestApi, name: string, subject: Subject, chosen: readonly ((suite: Suite) => void)[]): void {
-  for (const part of chosen) part({ ...api, name, bench: () => openBench(subject, PARTS.get(part) ?? []) });
+  for (const [part, agents] of PARTS) part({ ...api, name, bench: () => openBench(subject, agents) });
 }
