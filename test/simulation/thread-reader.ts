@@ -1,7 +1,7 @@
 /** What one reader has seen of a thread's stream, over all its connections. */
 import type { Frame } from "../../lib/events.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { ThreadNote } from "./oracle/notes.ts";
+import type { RunNote, ThreadNote } from "./oracle/notes.ts";
 import type { World } from "./world.ts";
 
 /** One reader of a thread's runs, which reconnects at the place where it was. */
@@ -22,6 +22,21 @@ export class ThreadReader {
     this.#life = world.oracle.threads.get(thread_id);
     this.name = name;
     this.thread_id = thread_id;
+  }
+
+  /**
+   * Connects again at `at`. What of later runs it has seen already nobody knows when the run there was deleted meanwhile: its
+   * row told when its turn had been.
+   */
+  goOn(): void {
+    const { seq } = this.at;
+    const present = (run: RunNote): boolean => run.fate === "present";
+    if (seq === 0 || this.#life?.runs.some((run) => run.state.seq === seq && present(run))) return;
+    for (const run of this.#life?.runs ?? []) {
+      if (run.state.seq <= seq || !present(run)) continue;
+      this.seen.delete(run.state.seq);
+      this.done.delete(run.run_id);
+    }
   }
 
   see(frame: Frame): void {

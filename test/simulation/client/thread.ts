@@ -25,6 +25,7 @@ export async function watchThread(caller: Caller): Promise<void> {
         true,
       );
       if (!opened) break;
+      reader.goOn();
       world.note(`${reader.name} reads from ${reader.at.seq}-${reader.at.frame} at ${opened.process.name}`);
       await readThread(caller, reader, opened.frames, opened.process, until);
     }
