@@ -10,7 +10,7 @@ import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
-import { brief } from "./efforts.ts";
+import { brief, least } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
@@ -231,7 +231,7 @@ function remoteTests(program: string): void {
             database = new Emptied(libsqlDriver(url()));
           });
           after(() => database.close());
-          storageSuite(brief, () => database.open());
+          storageSuite(least, () => database.open());
         });
       }
       driverTests(

@@ -35,12 +35,10 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: { long: { type: "boolean", default: false }, keep: { type: "boolean", default: false } },
 });
-// Lanes run side by side: most of these is waiting for processes to start.
-const LONGEST = ["kill", "postgres"];
-const all = Object.keys(programs);
-const lanes = positionals.includes("ci")
-  ? [...LONGEST.map((name) => [name]), all.filter((name) => !LONGEST.includes(name))]
-  : [positionals];
+// Lanes take about as long and run side by side: most of these is waiting for processes to start.
+const LANES = [["kill", "readers"], ["postgres"]];
+const rest = Object.keys(programs).filter((name) => !LANES.flat().includes(name));
+const lanes = positionals.includes("ci") ? [...LANES, rest] : [positionals];
 const names = lanes.flat();
 const unknown = names.filter((name) => !(name in programs));
 if (names.length === 0 || unknown.length > 0) {

@@ -8,6 +8,15 @@ import { traceClaimed } from "../usage.ts";
 import { storedFrames } from "./end.ts";
 import { toClaim } from "./row.ts";
 
+/**
+ * Whether a pending run of the same thread, named `run`, is to go before later ones: also one that was due when it was made, by a
+ * clock that is ahead or while this statement waited for its database.
+ */
+export function isDue(run: string, now: number): RawBuilder<boolean> {
+  const row = sql.raw(run);
+  return sql<boolean>`(+${row}.due_at <= ${now} or ${row}.due_at <= ${row}.updated_at)`;
+}
+
 type Due = { deployment: string; graph_ids: string; max_attempts: string; now: number };
 
 /**
@@ -25,7 +34,7 @@ const nextRuns = (p: Due, among: RawBuilder<unknown>, limit: RawBuilder<unknown>
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'running' ${rowByRow})
     and (n.saved = 1 or not exists (select 1 from runs e where e.deployment = n.deployment
-      and e.thread_id = n.thread_id and e.status = 'pending' and e.seq < n.seq and +e.due_at <= ${p.now} ${rowByRow}))
+      and e.thread_id = n.thread_id and e.status = 'pending' and e.seq < n.seq and ${isDue("e", p.now)} ${rowByRow}))
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) ${rowByRow})
   order by n.due_at, n.seq limit ${limit}`;

@@ -13,7 +13,7 @@ import { addLabels, replaceLabels } from "../labels.ts";
 import { ofKey, ofThread, type Pipe, type Statement, shape } from "../statement.ts";
 import { busy, type Ttl, ttlColumns } from "../threads.ts";
 import { traceClaimed } from "../usage.ts";
-import { traceTerms } from "./claim.ts";
+import { isDue, traceTerms } from "./claim.ts";
 import { toClaim, toRun } from "./row.ts";
 import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
 
@@ -120,7 +120,7 @@ const hasRoomWithout = (p: Asked): RawBuilder<unknown> =>
   fitsIn(p, sql<number>`${pendingRuns(itsDeployment)} - ${itsPending}`);
 
 const takes = (allow: Allowed): Record<MultitaskStrategy, (args: Seen) => Statement> => ({
-  enqueue: takeThread(allow, (p) => sql`+r.due_at <= ${p.now}`, hasRoom),
+  enqueue: takeThread(allow, (p) => isDue("r", p.now), hasRoom),
   reject: takeThread(
     allow,
     () => sql`true`,

@@ -59,6 +59,23 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(order, ["t1", "t2", "u1", "t3", "u2"]);
     });
 
+    test("gives a run no place before an earlier one, also when it was asked for before that was made", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const first = await request(storage, assistant, "t", "r1");
+      await storage.createRun(here, { ...first, run: newRun("t", "r1", { created_at: 1300 }), now: 1300 });
+      const second = await request(storage, assistant, "t", "r2");
+      const outcome = await storage.createRun(here, {
+        ...second,
+        run: newRun("t", "r2", { created_at: 1200 }),
+        claim: { token: "early", lease_until: 5000 },
+        now: 1200,
+      });
+      assert.ok(outcome.kind === "created" && outcome.claimed === null, "it waits");
+      assert.equal(await claimNext(storage, here, { ...claimTerms("late"), now: 1250 }), null);
+      assert.equal((await claimNext(storage, here, claimTerms("next")))?.run.run_id, "r1");
+    });
+
     test("keeps a thread's order whatever the clocks and graphs of its runs", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
