@@ -173,8 +173,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the newest run of a thread goes first",
     file: "adapters/sql/runs/claim.ts",
-    find: "e.seq < n.seq and +e.due_at",
-    replace: "e.seq > n.seq and +e.due_at",
+    find: "e.seq < n.seq and ${isDue(",
+    replace: "e.seq > n.seq and ${isDue(",
   },
   {
     name: "a run is made from an assistant that has changed since",
