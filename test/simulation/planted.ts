@@ -256,12 +256,6 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: ") return null;",
   },
   {
-    name: "what was shown here before a run was lost is shown again to readers that have seen its end",
-    file: "lib/runs/follow.ts",
-    find: "after > tape.lastId && tape.live",
-    replace: "after > tape.lastId && tape.live && after < 0",
-  },
-  {
     name: "a run starts with its creation, whatever else is overdue",
     file: "lib/worker.ts",
     find: "if (places() <= offered || behind(now)) return null;",
