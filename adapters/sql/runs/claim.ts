@@ -13,8 +13,8 @@ import { toClaim } from "./row.ts";
  * clock that is ahead or while this statement waited for its database.
  */
 export function isDue(run: string, now: number): RawBuilder<boolean> {
-  const row = sql.raw(run);
-  return sql<boolean>`(+${row}.due_at <= ${now} or ${row}.due_at <= ${row}.updated_at)`;
+  const [due_at, updated_at] = [sql.ref(`${run}.due_at`), sql.ref(`${run}.updated_at`)];
+  return sql<boolean>`(+${due_at} <= ${now} or ${due_at} <= ${updated_at})`;
 }
 
 type Due = { deployment: string; graph_ids: string; max_attempts: string; now: number };

@@ -145,7 +145,7 @@ export interface Known {
 
 /**
  * Puts the service under load and takes copies of its database meanwhile, each by a call of `copy`, when one run executes, one waits
- * behind it and one is to start much later.
+ * behind it, one is to start much later, and some have ended in every way.
  */
 export async function copyUnderLoad(
   site: Site,
@@ -167,7 +167,9 @@ export async function copyUnderLoad(
       await create("steps", 1),
       await create("steps", 2, { after_seconds: 86_400 }),
     ];
-    while (load.acknowledged.length < 40) await pause(10);
+    const every = async (): Promise<boolean> =>
+      Object.values((await site.service.metrics()).worker.ended).every((count) => count > 0);
+    while (load.acknowledged.length < 40 || !(await every())) await pause(10);
     const known: Known[] = [];
     for (let at = 0; at < count; at++) {
       const acknowledged = [...load.acknowledged, ...held];
