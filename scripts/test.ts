@@ -45,10 +45,8 @@ const LANES: Readonly<Record<string, readonly RegExp[]>> = {
 };
 const lanesOf = (runtime: string): string[][] => {
   const lanes = [...(LANES[runtime] ?? []), /^/];
-  const laneOf = (file: string): number => lanes.findIndex((lane) => lane.test(file));
-  return lanes
-    .map((_, index) => filesOf(runtime).filter((file) => laneOf(file) === index))
-    .filter((lane) => lane.length > 0);
+  const byLane = Map.groupBy(filesOf(runtime), (file) => lanes.findIndex((lane) => lane.test(file)));
+  return [...byLane.values()];
 };
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */

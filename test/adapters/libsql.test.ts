@@ -8,7 +8,7 @@ import { createClient } from "@libsql/client";
 import { type LibsqlOptions, libsql, libsqlDriver } from "../../adapters/libsql.ts";
 import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
-import { storageSuite } from "../suite/storage.ts";
+import { type SuiteApi, storageSuite } from "../suite/storage.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
 import { brief, least } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
@@ -73,6 +73,18 @@ function driverTests(fresh: () => Promise<LibsqlOptions>, traits: Pick<Subject, 
     }));
 }
 
+/** The storage suite on the database of this URL. */
+function storageTests(api: SuiteApi, url: () => string): void {
+  describe("with a storage", () => {
+    let database: Emptied;
+    before(() => {
+      database = new Emptied(libsqlDriver(url()));
+    });
+    after(() => database.close());
+    storageSuite(api, () => database.open());
+  });
+}
+
 /** Libsql's too: two SQLite libraries in one process do not see each other's locks. */
 async function rivalOf(url: string): Promise<Rival> {
   const client = createClient({ url });
@@ -106,14 +118,7 @@ describe("libSQL in a file", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  describe("with a storage", () => {
-    let database: Emptied;
-    before(() => {
-      database = new Emptied(libsqlDriver(fresh()));
-    });
-    after(() => database.close());
-    storageSuite(brief, () => database.open());
-  });
+  storageTests(brief, fresh);
   driverTests(async () => ({ url: fresh() }), { file: true, exclusive: true });
 
   it("stays as durable as promised, after errors too", () =>
@@ -224,16 +229,7 @@ function remoteTests(program: string): void {
       after(() => server.stop());
 
       // Above the driver there is no difference.
-      if (scheme === "http") {
-        describe("with a storage", () => {
-          let database: Emptied;
-          before(async () => {
-            database = new Emptied(libsqlDriver(url()));
-          });
-          after(() => database.close());
-          storageSuite(least, () => database.open());
-        });
-      }
+      if (scheme === "http") storageTests(least, url);
       driverTests(
         async () => {
           await empty(server.url);

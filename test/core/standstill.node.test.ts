@@ -19,11 +19,14 @@ function world(): {
   readonly begun: Job[];
   standStill(): void;
   settle(run_id: string): void;
+  /** Settles these runs and lets time pass. */
+  end(...runs: readonly { readonly run_id: string }[]): Promise<void>;
 } {
   const clock = testClock();
   let skew = 0;
   const begun: Job[] = [];
   const gates = new Map<string, PromiseWithResolvers<void>>();
+  const settle = (run_id: string): void => gates.get(run_id)?.resolve();
   const executor: Executor = {
     graphs: () => [{ graph_id: "g", checkpoints: "worker" }],
     async *execute(job) {
@@ -43,7 +46,11 @@ function world(): {
     standStill() {
       skew += STILL_MS;
     },
-    settle: (run_id) => gates.get(run_id)?.resolve(),
+    settle,
+    async end(...runs) {
+      for (const { run_id } of runs) settle(run_id);
+      await pass(clock);
+    },
   };
 }
 
@@ -56,6 +63,19 @@ async function pass(clock: ReturnType<typeof testClock>): Promise<void> {
 async function claimedBy(storage: Storage, now: number): Promise<void> {
   const terms = { token: "other", lease_until: now + STILL_MS, graph_ids: ["g"], now };
   assert.equal((await storage.claimRun({ deployment: "default" }, terms)).kind, "claimed");
+}
+
+/** Keeps back the answer of the next creation, which has taken effect, until it is told to give it; calls `then` before. */
+function holdCreation(faults: Faulty["faults"], then: () => void = () => {}): () => void {
+  const answered = Promise.withResolvers<void>();
+  faults.createRun = async (call) => {
+    delete faults.createRun;
+    const outcome = await call();
+    then();
+    await answered.promise;
+    return outcome;
+  };
+  return answered.resolve;
 }
 
 const request = { assistant_id: "g", input: {} };
@@ -245,50 +265,35 @@ describe("a process that stood still", () => {
   }
 
   it("starts a run once whose claim was not answered meanwhile", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+    const { clock, ambient, faulty, executor, begun, standStill, end } = world();
     const { storage, faults } = faulty;
     await using kit = await clockedService(clock, { storage, executor, ambient });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
-    const answered = Promise.withResolvers<void>();
     await pass(clock);
-    faults.createRun = async (call) => {
-      delete faults.createRun;
-      const outcome = await call();
-      standStill();
-      await answered.promise;
-      return outcome;
-    };
+    const answer = holdCreation(faults, standStill);
     const creating = runs.create(thread_id, request);
     for (let i = 0; i < 5; i++) await clock.advance(1);
     const other = await runs.create((await threads.create()).thread_id, request);
     for (let i = 0; i < 20; i++) await clock.advance(1);
-    answered.resolve();
+    answer();
     const run = await creating;
     await pass(clock);
     assert.deepEqual(ids(begun).sort(), [run.run_id, other.run_id].sort());
     assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
-    settle(run.run_id);
-    settle(other.run_id);
-    await pass(clock);
+    await end(run, other);
     assert.equal((await runs.get(thread_id, run.run_id)).status, "success");
   });
 
   it("waits longer for a claim's answer when it stands still again meanwhile", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+    const { clock, ambient, faulty, executor, begun, standStill, end } = world();
     const { storage, faults } = faulty;
     // Another process could take the run up, so it does not wait for ever.
     const shared = { ...storage, alone: false };
     await using kit = await clockedService(clock, { storage: shared, executor, ambient });
     const { runs, threads } = kit.service;
     await pass(clock);
-    const answered = Promise.withResolvers<void>();
-    faults.createRun = async (call) => {
-      delete faults.createRun;
-      const outcome = await call();
-      await answered.promise;
-      return outcome;
-    };
+    const answer = holdCreation(faults);
     const creating = runs.create((await threads.create()).thread_id, request);
     for (let i = 0; i < 5; i++) await clock.advance(1);
     standStill();
@@ -296,13 +301,11 @@ describe("a process that stood still", () => {
     await clock.advance(50);
     standStill();
     await clock.advance(60);
-    answered.resolve();
+    answer();
     const run = await creating;
     await pass(clock);
     assert.deepEqual(ids(begun).sort(), [run.run_id, other.run_id].sort());
     assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
-    settle(run.run_id);
-    settle(other.run_id);
-    await pass(clock);
+    await end(run, other);
   });
 });
