@@ -3,29 +3,33 @@ import { sql } from "kysely";
 import { ConfigError } from "../../lib/errors.ts";
 import { defining, isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { schemaSteps } from "./schema.ts";
+import { newSchema, type SchemaStep, schemaSteps } from "./schema.ts";
 import { type Pipe, plain, type Statement, shape, statement } from "./statement.ts";
 
 const record = shape<{ version: number }>((p) => sql`insert into greenroom_schema (version) values (${p.version})`);
 
-/** See `Storage.migrate`. */
+/**
+ * See `Storage.migrate`. The version is read again after each step, also because a connection that reads knows the tables as they
+ * were until its next read: Deno would leave out the new columns there.
+ */
 export async function migrate(driver: Pipe): Promise<void> {
-  const before = await currentVersion(driver);
-  for (let version = before; version < schemaSteps.length; version++) {
-    const step = schemaSteps[version] as (typeof schemaSteps)[number];
+  const newest = schemaSteps.length;
+  for (let version = await currentVersion(driver); version < newest; version = await currentVersion(driver)) {
+    // An empty database gets all steps at once.
+    const [to, statements] =
+      version === 0 ? [newest, newSchema()] : [version + 1, (schemaSteps[version] as SchemaStep).statements];
+    const versions = Array.from({ length: to - version }, (_, i) => record({ version: version + i + 1 }));
     try {
       await driver.batch([
         plain("create table if not exists greenroom_schema (version integer not null primary key)"),
-        // The primary key refuses the step, and with it the batch, when another process has taken it.
-        record({ version: version + 1 }),
-        ...step.statements.map((statement) => plain(defining(statement, driver.dialect))),
+        // The primary key refuses them, and with them the batch, when another process was first.
+        ...versions,
+        ...statements.map((statement) => plain(defining(statement, driver.dialect))),
       ]);
     } catch (error) {
       if ((await currentVersion(driver)) <= version) throw error;
     }
   }
-  // A connection that reads knows the tables as they were until its next read; Deno would leave out the new columns there.
-  if (before < schemaSteps.length) await currentVersion(driver);
 }
 
 async function currentVersion(driver: Pipe): Promise<number> {

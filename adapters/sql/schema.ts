@@ -765,3 +765,26 @@ export function columnTypes(): ReadonlyMap<string, "bigint" | "double precision"
   const others = found.filter(([, name]) => !texts.has(name));
   return new Map(others.map(([, name, type]) => [name as string, types[type as keyof typeof types]]));
 }
+
+const made: string[] = [];
+
+/**
+ * What makes the tables of all steps in an empty database: a column that a later step adds is there from the start, behind the
+ * others as the step would have put it. To add one rereads the whole schema each time, and was most of the time a new database took.
+ */
+export function newSchema(): readonly string[] {
+  if (made.length > 0) return made;
+  for (const statement of schemaSteps.flatMap((step) => step.statements)) {
+    const added = /^alter table (\w+) add column (.+)$/s.exec(statement);
+    const table = added && made.findLastIndex((other) => other.startsWith(`create table ${added[1]} (`));
+    if (table === null) made.push(statement);
+    else made[table] = withColumn(made[table] as string, added?.[2] as string);
+  }
+  return made;
+}
+
+/** A table's statement with one column more: behind the last one, before what holds for the table as a whole. */
+function withColumn(table: string, column: string): string {
+  const constraint = /,\s+(?:primary key|foreign key|check|unique) ?\(|\s*\)[^)]*$/.exec(table) as RegExpExecArray;
+  return `${table.slice(0, constraint.index)}, ${column}${table.slice(constraint.index)}`;
+}

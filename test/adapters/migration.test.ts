@@ -7,7 +7,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { labelsOf } from "../../adapters/sql/labels.ts";
-import { schemaSteps } from "../../adapters/sql/schema.ts";
+import { newSchema, schemaSteps } from "../../adapters/sql/schema.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { AssistantRow, Storage, ThreadRow } from "../../lib/storage.ts";
 
@@ -200,3 +200,20 @@ for (const version of [1, 2]) {
       }));
   });
 }
+
+it("an empty database gets at once what it would have got step by step", () => {
+  const made = (statements: readonly string[]): Map<string, string> => {
+    const database = new DatabaseSync(":memory:");
+    for (const statement of statements) database.exec(statement);
+    const rows = database.prepare("select name, sql from sqlite_master where sql is not null").all();
+    database.close();
+    const plain = (sql: unknown): string =>
+      String(sql)
+        .replaceAll(/\s+/g, " ")
+        .replaceAll(/ (?=[,)])/g, "");
+    return new Map(rows.map(({ name, sql }) => [String(name), plain(sql)]));
+  };
+  const steps = made(schemaSteps.flatMap(({ statements }) => statements));
+  assert.ok(steps.size > 60);
+  assert.deepEqual(made(newSchema()), steps);
+});

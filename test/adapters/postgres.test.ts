@@ -4,7 +4,9 @@ import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import { lockKey } from "../../adapters/postgres/locks.ts";
 import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../adapters/postgres.ts";
+import { defining } from "../../adapters/sql/dialect.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
+import { newSchema, schemaSteps } from "../../adapters/sql/schema.ts";
 import { pgliteOptions } from "./pglite.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 import {
@@ -273,4 +275,29 @@ describe("Locks of Postgres batches", () => {
     assert.equal(lockKey("foobar"), BigInt.asIntN(64, 0x85944171f73967e8n));
     assert.notEqual(lockKey("ä"), lockKey("a"));
   });
+});
+
+it("An empty Postgres database gets at once what it would have got step by step", async () => {
+  const made = async (statements: readonly string[]): Promise<readonly unknown[]> => {
+    const { url } = await server.database();
+    const driver = postgresDriver({ url });
+    const look = (sql: string) => driver.read({ sql, args: [] });
+    try {
+      await driver.batch(statements.map((sql) => ({ sql: defining(sql, "postgres"), args: [] })));
+      return [
+        await look(`select table_name, ordinal_position, column_name, data_type, collation_name, is_nullable, column_default
+          from information_schema.columns where table_schema = current_schema() order by 1, 2`),
+        await look(`select conrelid::regclass::text as "table", pg_get_constraintdef(oid) as text from pg_constraint
+          where connamespace = current_schema()::regnamespace order by 1, 2`),
+        await look(
+          `select tablename, indexname, indexdef from pg_indexes where schemaname = current_schema() order by 1, 2`,
+        ),
+      ];
+    } finally {
+      await driver.close();
+    }
+  };
+  const steps = await made(schemaSteps.flatMap(({ statements }) => statements));
+  assert.ok((steps[0] as unknown[]).length > 200);
+  assert.deepEqual(await made(newSchema()), steps);
 });
