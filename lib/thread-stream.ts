@@ -8,16 +8,20 @@ import type { RunRow, Scope, Storage, ThreadRow } from "./storage.ts";
 /** `run_modes`: the runs' frames, and `run_done` after each. `lifecycle`: its start and end. `state_update`: the state it left. */
 export type ThreadStreamMode = "run_modes" | "lifecycle" | "state_update";
 
-/** A place in the stream: a run's `seq`, and the id of one of its frames. Frames carry it as `<seq>-<frame>`. */
+/** A place in the stream. Frames carry it as `<seq>-<frame>-<at>`. */
 export interface ThreadPosition {
+  /** Of a run. */
   readonly seq: number;
+  /** Id of one of its frames. */
   readonly frame: number;
+  /** When the run's turn came, in milliseconds since 1970: what was before is known when the run is gone, too. */
+  readonly at: number;
 }
 
 export interface ThreadStreamQuery {
   /** Default `run_modes`. */
   readonly modes?: readonly ThreadStreamMode[];
-  /** What the reader has seen; `{seq: 0, frame: 0}` is before the first run. Without it the stream shows what comes from now on. */
+  /** What the reader has seen; `{seq: 0, frame: 0, at: 0}` is before the first run. Without it the stream shows what comes from now on. */
   readonly after?: ThreadPosition;
 }
 
@@ -91,7 +95,7 @@ export async function threadStream(
   // Where the reader was, until what it has seen is left out.
   let resumed = after;
   // The last id of the run told last: the place of what tells that a run is gone, as no row says where that was.
-  let mark = after ? idOf(after.seq, after.frame) : null;
+  let mark = after ? idOf(after, after.frame) : null;
   // The run it is of: what is told later, but was before it, must not lead a reader back there.
   let furthest: Entry | undefined;
   // The last run that is not to be looked for.
@@ -181,13 +185,11 @@ export async function threadStream(
   }
 
   /** Leaves out what the reader has seen to its end. */
-  function skip({ seq, frame }: ThreadPosition): void {
-    const at = entries.find(({ run }) => run.seq === seq);
+  function skip({ seq, frame, at }: ThreadPosition): void {
     for (const entry of entries) {
       const { run, place } = entry;
       if (place === null || run.end_frame === null) continue;
-      if (entry === at) entry.told = frame >= run.end_frame;
-      else entry.told = at ? inOrder(entry, at) < 0 : run.seq < seq;
+      entry.told = run.seq === seq ? frame >= run.end_frame : (place - at || run.seq - seq) < 0;
     }
   }
 
@@ -246,7 +248,7 @@ export async function threadStream(
     } else if (event === "end") {
       source.end = { status: JSON.parse(data).status, id: frame.id };
     } else {
-      const id = frame.id === null ? null : idOf(source.entry.run.seq, frame.id);
+      const id = frame.id === null ? null : idOf(positionOf(source.entry), frame.id);
       start(source, id);
       if (shown.has("run_modes")) ready.push({ id, event, data });
     }
@@ -255,11 +257,11 @@ export async function threadStream(
   /** Tells that a run has ended. The last frame about it has its last id. */
   async function finish(source: Omit<Source, "frames" | "iterator">): Promise<void> {
     const { entry, end, error } = source;
-    const { seq, run_id, started_at } = entry.run;
+    const { run_id, started_at } = entry.run;
     const status = end?.status ?? "";
     if (started_at !== null) start(source, null);
     if (end && status !== "rollback" && !(furthest && inOrder(entry, furthest) < 0)) {
-      mark = idOf(seq, end.id);
+      mark = idOf(positionOf(entry), end.id);
       furthest = entry;
     }
     const told: (readonly [event: string, data: unknown])[] = [];
@@ -358,6 +360,8 @@ const since = ({ run }: Entry): number | null => run.started_at ?? run.ended_at;
 
 const inOrder = (a: Entry, b: Entry): number => (a.place ?? 0) - (b.place ?? 0) || a.run.seq - b.run.seq;
 
-const idOf = (seq: number, frame: Frame["id"]): string => `${seq}-${frame}`;
+const positionOf = ({ run, place }: Entry): Omit<ThreadPosition, "frame"> => ({ seq: run.seq, at: place ?? 0 });
+
+const idOf = ({ seq, at }: Omit<ThreadPosition, "frame">, frame: Frame["id"]): string => `${seq}-${frame}-${at}`;
 
 const isOver = ({ status }: RunRow): boolean => status !== "pending" && status !== "running";

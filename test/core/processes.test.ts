@@ -200,7 +200,10 @@ for (const mode of ["normal", "lost", "late", "doubled"] as const) {
         const { thread_id } = await one.threads.create();
         const open = async (service: Service): Promise<ReturnType<typeof collect>> =>
           collect(
-            await service.threads.stream(thread_id, { modes: ["run_modes", "lifecycle"], after: { seq: 0, frame: 0 } }),
+            await service.threads.stream(thread_id, {
+              modes: ["run_modes", "lifecycle"],
+              after: { seq: 0, frame: 0, at: 0 },
+            }),
           );
         const readers = [await open(one), await open(two), await open(services[2] as Service)];
         const length = (): number => readers[0]?.list.length ?? 0;

@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
+import {
+  createService,
+  type Executor,
+  type Frame,
+  type RunCreate,
+  type Service,
+  type ThreadPosition,
+} from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
-import { advanceUntil, collect, faulty } from "./faulty.ts";
+import { advanceUntil, clockedService, collect, faulty } from "./faulty.ts";
 
 // The service's own timers keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
@@ -78,11 +85,11 @@ const told = (frames: readonly Frame[]): string[] =>
     return value.status ? `${event} ${value.status}` : event;
   });
 
-const place = (id: Frame["id"] | undefined): { seq: number; frame: number } => {
-  const [seq, frame] = String(id).split("-").map(Number);
-  return { seq: seq as number, frame: frame as number };
+const place = (id: Frame["id"] | undefined): ThreadPosition => {
+  const [seq, frame, at] = String(id).split("-").map(Number);
+  return { seq, frame, at } as ThreadPosition;
 };
-const START = { seq: 0, frame: 0 };
+const START = { seq: 0, frame: 0, at: 0 };
 
 /** Whoever has seen some of what was told, and stored, is told the rest. */
 async function checkPlaces(threads: Service["threads"], thread_id: string, all: readonly Frame[]): Promise<void> {
@@ -110,7 +117,7 @@ describe("a thread's stream", () => {
     assert.deepEqual(told(live.list), expected);
     const [, failed] = live.list.filter(({ event }) => event === "run_done");
     assert.deepEqual(JSON.parse(failed?.data ?? "").error, { error: "RangeError", message: "too far" });
-    assert.ok(live.list.every(({ id }) => /^\d+-\d+$/.test(String(id))));
+    assert.ok(live.list.every(({ id }) => /^\d+-\d+-\d+$/.test(String(id))));
     assert.deepEqual(new Set(live.list.map(({ id }) => id)).size, 10);
     const all = collect(await threads.stream(thread_id, { after: START }));
     await until(() => all.list.length === 13);
@@ -164,6 +171,33 @@ describe("a thread's stream", () => {
     const end = collect(await threads.stream(thread_id, { after: place(again.list.at(-1)?.id) }));
     await (await runs.wait(thread_id, kept("new"))).result;
     await until(() => end.list.length === 3);
+    assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
+  });
+
+  it("goes on where its reader was though the run there is deleted: nothing is left out, nothing shown again", async () => {
+    const { executor } = shower();
+    const clock = testClock();
+    await using kit = await clockedService(clock, { executor });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const live = collect(await threads.stream(thread_id));
+    const stopped = await runs.create(thread_id, { ...kept("never"), after_seconds: 3_600 });
+    await runs.create(thread_id, { ...kept("later"), after_seconds: 60 });
+    const now = await runs.create(thread_id, kept("now"));
+    await advanceUntil(clock, () => live.list.length === 3);
+    const seen = place(live.list.at(-1)?.id);
+    await runs.delete(thread_id, now.run_id);
+    await advanceUntil(clock, () => live.list.length === 6, 1_000);
+    const again = collect(await threads.stream(thread_id, { after: seen }));
+    await advanceUntil(clock, () => again.list.length === 3);
+    assert.deepEqual(told(again.list), ["metadata", "later", "run_done success"]);
+    // It was made first, and is told last.
+    await runs.cancel(thread_id, stopped.run_id);
+    await advanceUntil(clock, () => again.list.length === 4);
+    await runs.delete(thread_id, stopped.run_id);
+    const end = collect(await threads.stream(thread_id, { after: place(again.list.at(-1)?.id) }));
+    await runs.create(thread_id, kept("new"));
+    await advanceUntil(clock, () => end.list.length === 3);
     assert.deepEqual(told(end.list), ["metadata", "new", "run_done success"]);
   });
 

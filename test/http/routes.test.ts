@@ -273,9 +273,9 @@ describe("routes", () => {
   }
 
   for (const [sent, after] of [
-    ["-1", { seq: 0, frame: 0 }],
-    ["-", { seq: 0, frame: 0 }],
-    ["12-4294967297", { seq: 12, frame: 4294967297 }],
+    ["-1", { seq: 0, frame: 0, at: 0 }],
+    ["-", { seq: 0, frame: 0, at: 0 }],
+    ["12-4294967297-1700000000000", { seq: 12, frame: 4294967297, at: 1_700_000_000_000 }],
   ] as const) {
     it(`continue a thread after Last-Event-ID ${sent}`, async () => {
       const { send, calls } = fake();

@@ -1,7 +1,8 @@
 /** What one reader has seen of a thread's stream, over all its connections. */
 import type { Frame } from "../../lib/events.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { RunNote, ThreadNote } from "./oracle/notes.ts";
+import type { ThreadPosition } from "../../lib/thread-stream.ts";
+import type { ThreadNote } from "./oracle/notes.ts";
 import type { World } from "./world.ts";
 
 /** One reader of a thread's runs, which reconnects at the place where it was. */
@@ -9,7 +10,7 @@ export class ThreadReader {
   readonly name: string;
   readonly thread_id: string;
   /** The last frame that has a place. */
-  at: { readonly seq: number; readonly frame: number } = { seq: 0, frame: 0 };
+  at: ThreadPosition = { seq: 0, frame: 0, at: 0 };
   /** Frames seen by run. */
   readonly seen: Map<number, number[]> = new Map();
   readonly done: Set<string> = new Set();
@@ -22,21 +23,6 @@ export class ThreadReader {
     this.#life = world.oracle.threads.get(thread_id);
     this.name = name;
     this.thread_id = thread_id;
-  }
-
-  /**
-   * Connects again at `at`. What of later runs it has seen already nobody knows when the run there was deleted meanwhile: its
-   * row told when its turn had been.
-   */
-  goOn(): void {
-    const { seq } = this.at;
-    const present = (run: RunNote): boolean => run.fate === "present";
-    if (seq === 0 || this.#life?.runs.some((run) => run.state.seq === seq && present(run))) return;
-    for (const run of this.#life?.runs ?? []) {
-      if (run.state.seq <= seq || !present(run)) continue;
-      this.seen.delete(run.state.seq);
-      this.done.delete(run.run_id);
-    }
   }
 
   see(frame: Frame): void {
@@ -56,12 +42,12 @@ export class ThreadReader {
       if (run?.fate === "present" && run.state.status !== data["status"]) refuse(`the run is ${run.state.status}`);
     }
     if (frame.id === null) return;
-    const [seq, id] = String(frame.id).split("-").map(Number);
-    if (seq === undefined || id === undefined || !Number.isSafeInteger(seq) || !Number.isSafeInteger(id)) {
+    const [seq = Number.NaN, id = Number.NaN, at = Number.NaN] = String(frame.id).split("-").map(Number);
+    if (![seq, id, at].every(Number.isSafeInteger)) {
       if (data?.["status"] !== "rollback") refuse("its id names no place");
       return;
     }
-    this.at = { seq, frame: id };
+    this.at = { seq, frame: id, at };
     // What is told late has the place of what was told before it.
     if (frame.event === "run_done" && run?.state.seq !== seq) return;
     const ids = this.seen.get(seq) ?? [];

@@ -18,10 +18,9 @@ export function readLastEventId(headers: Headers): number | undefined {
 export function readThreadEventId(headers: Headers): ThreadPosition | undefined {
   const sent = headers.get("last-event-id")?.trim();
   if (!sent) return undefined;
-  if (sent === "-1" || sent === "-") return { seq: 0, frame: 0 };
-  const [, seq, frame] = /^(\d{1,15})-(\d{1,16})$/.exec(sent) ?? [];
-  const position = { seq: Number(seq), frame: Number(frame) };
-  if (Number.isSafeInteger(position.seq) && Number.isSafeInteger(position.frame)) return position;
+  if (sent === "-1" || sent === "-") return { seq: 0, frame: 0, at: 0 };
+  const [seq, frame, at] = (/^(\d{1,15})-(\d{1,16})-(\d{1,15})$/.exec(sent) ?? []).slice(1).map(Number);
+  if (seq !== undefined && at !== undefined && Number.isSafeInteger(frame)) return { seq, frame: frame as number, at };
   throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
 }
 

@@ -14,10 +14,11 @@ export async function watchThread(caller: Caller): Promise<void> {
   const reader = new ThreadReader(world, `${caller.name} on a thread`, caller.dice.pick(caller.threads));
   caller.streams++;
   const until = world.scheduler.now + caller.dice.between(500, 8_000);
+  const place = (): string => `${reader.at.seq}-${reader.at.frame}`;
   const read = async (): Promise<void> => {
     while (world.scheduler.now < until && !world.quiet) {
       const opened = await caller.ask(
-        `watch a thread from ${reader.at.seq}-${reader.at.frame}`,
+        `watch a thread from ${place()}`,
         async (service, process) => ({
           frames: await service.threads.stream(reader.thread_id, { after: reader.at }),
           process,
@@ -25,8 +26,7 @@ export async function watchThread(caller: Caller): Promise<void> {
         true,
       );
       if (!opened) break;
-      reader.goOn();
-      world.note(`${reader.name} reads from ${reader.at.seq}-${reader.at.frame} at ${opened.process.name}`);
+      world.note(`${reader.name} reads from ${place()} at ${opened.process.name}`);
       await readThread(caller, reader, opened.frames, opened.process, until);
     }
     caller.streams--;
