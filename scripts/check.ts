@@ -1,5 +1,5 @@
 /** Everything that can be said about the tree without running it. Ends with `N passed, N failed`. */
-import { spawnSync } from "node:child_process";
+import { exec } from "node:child_process";
 import { rmSync } from "node:fs";
 import { delimiter, resolve } from "node:path";
 
@@ -11,13 +11,17 @@ const env = {
   DENO_CONDITIONS: "greenroom-source",
 };
 
-const checks: readonly (readonly [name: string, command: string])[] = [
+type Check = readonly [name: string, command: string];
+/** Those of the tree, and those of what is built of it: side by side, and within each list one after the other. */
+const ofTree: readonly Check[] = [
   ["format and lint", "biome ci --colors=off --diagnostic-level=warn --error-on-warnings ."],
   ["types", "tsc -p tsconfig.json"],
   ["types of the core, without any runtime's globals", "tsc -p tsconfig.lib.json"],
   ["types of the examples", "tsc -p examples"],
   ["types on Deno", "deno check lib adapters server.ts test/suite examples/deno.ts"],
   ["import rules and exports", "node --test test/core/imports.test.ts test/core/exports.test.ts"],
+];
+const ofBuild: readonly Check[] = [
   ["build", "node scripts/build.ts"],
   ["what a release would publish to npm and JSR", "node scripts/release.ts --dry-run"],
   ["manifest", "publint --strict"],
@@ -25,15 +29,20 @@ const checks: readonly (readonly [name: string, command: string])[] = [
   ["the packed package in a folder of its own", "node scripts/check-package.ts"],
 ];
 
+let passed = 0;
 let failed = 0;
-for (const [name, command] of checks) {
-  const { status, stdout, stderr } = spawnSync(command, { env, shell: true, encoding: "utf8", maxBuffer: 1 << 28 });
-  console.log(`${status === 0 ? "ok    " : "FAILED"} ${name}: ${command}`);
-  if (status !== 0) {
-    failed += 1;
-    console.log(stdout + stderr);
+async function runAll(checks: readonly Check[]): Promise<void> {
+  for (const [name, command] of checks) {
+    const [error, output] = await new Promise<[error: unknown, output: string]>((resolve) => {
+      exec(command, { env, maxBuffer: 1 << 28 }, (error, stdout, stderr) => resolve([error, stdout + stderr]));
+    });
+    console.log(`${error ? "FAILED" : "ok    "} ${name}: ${command}`);
+    if (error) console.log(output);
+    if (error) failed += 1;
+    else passed += 1;
   }
 }
+await Promise.all([runAll(ofTree), runAll(ofBuild)]);
 rmSync("dist", { recursive: true, force: true });
-console.log(`${checks.length - failed} passed, ${failed} failed`);
+console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed > 0 ? 1 : 0;

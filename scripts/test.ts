@@ -153,6 +153,8 @@ const env = {
   PATH: `${bin}${delimiter}${process.env.PATH}`,
   NO_COLOR: "1",
   DENO_NO_UPDATE_CHECK: "1",
+  // For what each process of a run would make again for itself.
+  GREENROOM_TEST_SHARED: folder,
   // Tests start many processes of Node: what one has compiled the next need not.
   NODE_COMPILE_CACHE: join(folder, "compiled"),
 };

@@ -11,7 +11,7 @@ import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { storageSuite } from "../suite/storage.ts";
-import { brief, whole } from "./efforts.ts";
+import { brief, whole, wholeOnNode } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
 import { nodeSqliteShim } from "./kysely-shim.ts";
 
@@ -38,7 +38,7 @@ if ("Bun" in globalThis) {
 }
 
 for (const [name, open] of Object.entries(opened)) {
-  const effort = name === "node:sqlite" && "Bun" in globalThis ? brief : whole;
+  const effort = name === "node:sqlite" ? wholeOnNode : whole;
   describe(`storage on ${name}`, () => storageSuite(effort, async () => open()));
 }
 

@@ -14,11 +14,11 @@ import { quantile, type Report } from "./report.ts";
 import { createSite, freePort, sleep } from "./servers.ts";
 
 export interface KillOptions {
-  /** It goes on until there were so many kills and acknowledged runs, or the time is over. */
+  /** It goes on until there were so many kills and acknowledged runs, or the time is over and there was a share of both. */
   readonly kills: number;
   readonly runs: number;
   readonly most_ms: number;
-  /** Less than this share of both has put too little to the test. */
+  /** Less than this share of both, or no run that was executed again, has put too little to the test, however long it took. */
   readonly least_share: number;
   /** The longest time between two faults. */
   readonly most_between_ms: number;
@@ -38,7 +38,7 @@ export const SHORT: KillOptions = {
   runs: 200,
   most_ms: 60_000,
   // A slow machine gets through less in its time.
-  least_share: 0.25,
+  least_share: 0.3,
   most_between_ms: 1_500,
   creators: 8,
   followers: 4,
@@ -82,8 +82,14 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   const client = connect(faults.url);
   const load = await startLoad({ client, facts, webhook: receivers.url, ...options });
   const acknowledged = (): number => facts.creates.filter(({ run_id }) => run_id !== undefined).length;
-  const deadline = Date.now() + options.most_ms;
-  while ((faults.kills.length < options.kills || acknowledged() < options.runs) && Date.now() < deadline) {
+  const from = Date.now();
+  const enough = (share: number): boolean =>
+    faults.kills.length >= share * options.kills &&
+    acknowledged() >= share * options.runs &&
+    restartTimes(executions.lines(), faults).length > 0;
+  while (!enough(1)) {
+    const took = Date.now() - from;
+    if (took > 3 * options.most_ms || (took > options.most_ms && enough(options.least_share))) break;
     await faults.next();
     if (process.stderr.isTTY) process.stderr.write(`\r${faults.kills.length} kills, ${acknowledged()} runs `);
   }
@@ -102,7 +108,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   const told_ms = await awaitDeliveries(database);
 
   report.atLeast("SIGKILLs", faults.kills.length, options.least_share * options.kills);
-  report.note("SIGTERMs, SIGSTOPs of 2 leases", `${faults.terms}, ${faults.stops}`);
+  report.note("SIGTERMs, SIGSTOPs of 2 leases", `${faults.terms}, ${faults.pauses.length}`);
   report.atLeast("acknowledged runs", acknowledged(), options.least_share * options.runs);
   report.none("processes that ended by themselves, or too late", faults.wrong);
   report.none("clients' errors that no fault explains", load.problems);
@@ -111,7 +117,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   const lines = executions.lines();
   await checkInvariants(report, { facts, lines, client, database, receivers, deaths: faults.deaths });
   report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
-  const starts = restartTimes(lines, faults.restarts);
+  const starts = restartTimes(lines, faults);
   report.note("runs executed again after a kill", starts.length);
   report.note("restart to re-start p50", `${quantile(starts, 0.5)} ms`);
   report.atMost("restart to re-start p99", quantile(starts, 0.99), options.most_restart_ms, "ms");
@@ -123,8 +129,11 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   receivers.close();
 }
 
-/** For every run that executed when its server was killed: how long after the next server listened it executed again. */
-function restartTimes(lines: readonly Line[], restarts: readonly Restart[]): number[] {
+/**
+ * For every run that executed when its server was killed: how long after the next server listened it executed again, without
+ * the time in which that server was made to stand still.
+ */
+function restartTimes(lines: readonly Line[], { restarts, pauses }: Pick<Faults, "restarts" | "pauses">): number[] {
   const times: number[] = [];
   const open = new Map<string, Map<string, string>>();
   const due = new Map<string, number>();
@@ -140,7 +149,10 @@ function restartTimes(lines: readonly Line[], restarts: readonly Restart[]): num
       const tokens = open.get(String(pid)) ?? new Map<string, string>();
       open.set(String(pid), tokens.set(token, run));
       const from = due.get(run);
-      if (from !== undefined) times.push(Math.max(0, at - from));
+      if (from !== undefined) {
+        const still = pauses.filter(([start, end]) => start >= from && end <= at);
+        times.push(Math.max(0, at - from - still.reduce((sum, [start, end]) => sum + end - start, 0)));
+      }
       due.delete(run);
     } else if (mark === "end") open.get(String(pid))?.delete(token);
   }

@@ -33,8 +33,9 @@ export class Faults {
   readonly kills: number[] = [];
   readonly deaths: number[] = [];
   readonly restarts: Restart[] = [];
+  /** From when to when a process stood still. */
+  readonly pauses: (readonly [from: number, to: number])[] = [];
   terms = 0;
-  stops = 0;
   /** Ends of a process that nobody asked for, and stops that took too long. */
   readonly wrong: string[] = [];
   readonly #options: FaultOptions;
@@ -62,10 +63,11 @@ export class Faults {
     await sleep(200 + Math.random() * (this.#options.most_between_ms - 200));
     if (await this.#crashed()) return;
     if (this.#lease_ms === SHORT_LEASE_MS && Math.random() < 0.45) {
-      this.stops += 1;
+      const from = Date.now();
       signal(this.#server.pid, "SIGSTOP");
       await sleep(2 * this.#lease_ms);
       signal(this.#server.pid, "SIGCONT");
+      this.pauses.push([from, Date.now()]);
     } else if (Math.random() < 0.25) await this.#terminate();
     else {
       this.kills.push(Date.now());
