@@ -40,7 +40,7 @@ const filesOf = (runtime: string): string[] =>
 
 /** A runtime's files in parts that take about as long, and run beside each other; what none of these names is one more. */
 const LANES: Readonly<Record<string, readonly RegExp[]>> = {
-  bun: [/^test\/simulation\//],
+  bun: [/^test\/simulation\//, /^test\/adapters\//],
   deno: [/^test\/adapters\//],
   node: [/^test\/adapters\//, /^test\/clients\//],
 };
