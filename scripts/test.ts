@@ -42,7 +42,7 @@ const filesOf = (runtime: string): string[] =>
 const LANES: Readonly<Record<string, readonly RegExp[]>> = {
   bun: [/^test\/simulation\//, /^test\/adapters\//],
   deno: [/^test\/adapters\//],
-  node: [/^test\/adapters\//, /^test\/clients\//, /^test\/runtime\//],
+  node: [/^test\/adapters\//, /^test\/clients\//],
 };
 const lanesOf = (runtime: string): string[][] => {
   const lanes = [...(LANES[runtime] ?? []), /^/];

@@ -45,7 +45,8 @@ export async function checkAftermath(storage: Storage, aftermath: Aftermath): Pr
     history.checkCheckpoints(thread, await storage.listCheckpoints(scope, thread_id, { limit: 10_000 }));
   }
   for (const { thread_id } of rows) await checkRemains(storage, aftermath, thread_id);
-  for (const run_id of history.goneWithFrames().slice(0, 30)) {
+  for (const run_id of history.goneWithFrames()) {
+    if (await storage.getRun(scope, run_id)) continue;
     // A run of the same id would show the frames that are left of it.
     await createRun(storage, aftermath, run_id, "probe");
     assert.deepEqual(await allFrames(storage, scope, run_id), [], `frames left of ${run_id}`);

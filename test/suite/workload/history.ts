@@ -302,11 +302,10 @@ export class History {
     if (thread.head !== null) assert.ok(found.has(thread.head), `the head of ${thread_id} is stored`);
   }
 
-  /** Runs that are gone and had frames. */
+  /** Runs that had frames and are gone, or may be: made while their thread was deleted. At the most 30. */
   goneWithFrames(): string[] {
-    return [...this.frames.keys()].filter(
-      (run_id) => this.#isGone(this.run(run_id)) && this.frames.get(run_id)?.length,
-    );
+    const had = [...this.frames.keys()].filter((run_id) => this.frames.get(run_id)?.length);
+    return had.filter((run_id) => this.#isGone(this.run(run_id))).slice(0, 30);
   }
 
   /** Checkpoints that must have left nothing on the thread: no value, no write. */
