@@ -95,7 +95,7 @@ export async function threadStream(
   // Where the reader was, until what it has seen is left out.
   let resumed = after;
   // The last id of the run told last: the place of what tells that a run is gone, as no row says where that was.
-  let mark = after ? idOf(after, after.frame) : null;
+  let mark = after ? `${after.seq}-${after.frame}-${after.at}` : null;
   // The run it is of: what is told later, but was before it, must not lead a reader back there.
   let furthest: Entry | undefined;
   // The last run that is not to be looked for.
@@ -248,7 +248,7 @@ export async function threadStream(
     } else if (event === "end") {
       source.end = { status: JSON.parse(data).status, id: frame.id };
     } else {
-      const id = frame.id === null ? null : idOf(positionOf(source.entry), frame.id);
+      const id = frame.id === null ? null : idOf(source.entry, frame.id);
       start(source, id);
       if (shown.has("run_modes")) ready.push({ id, event, data });
     }
@@ -261,7 +261,7 @@ export async function threadStream(
     const status = end?.status ?? "";
     if (started_at !== null) start(source, null);
     if (end && status !== "rollback" && !(furthest && inOrder(entry, furthest) < 0)) {
-      mark = idOf(positionOf(entry), end.id);
+      mark = idOf(entry, end.id);
       furthest = entry;
     }
     const told: (readonly [event: string, data: unknown])[] = [];
@@ -360,8 +360,6 @@ const since = ({ run }: Entry): number | null => run.started_at ?? run.ended_at;
 
 const inOrder = (a: Entry, b: Entry): number => (a.place ?? 0) - (b.place ?? 0) || a.run.seq - b.run.seq;
 
-const positionOf = ({ run, place }: Entry): Omit<ThreadPosition, "frame"> => ({ seq: run.seq, at: place ?? 0 });
-
-const idOf = ({ seq, at }: Omit<ThreadPosition, "frame">, frame: Frame["id"]): string => `${seq}-${frame}-${at}`;
+const idOf = ({ run, place }: Entry, frame: Frame["id"]): string => `${run.seq}-${frame}-${place ?? 0}`;
 
 const isOver = ({ status }: RunRow): boolean => status !== "pending" && status !== "running";

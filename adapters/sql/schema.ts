@@ -766,14 +766,12 @@ export function columnTypes(): ReadonlyMap<string, "bigint" | "double precision"
   return new Map(others.map(([, name, type]) => [name as string, types[type as keyof typeof types]]));
 }
 
-const made: string[] = [];
-
 /**
  * What makes the tables of all steps in an empty database: a column that a later step adds is there from the start, behind the
  * others as the step would have put it. To add one rereads the whole schema each time, and was most of the time a new database took.
  */
 export function newSchema(): readonly string[] {
-  if (made.length > 0) return made;
+  const made: string[] = [];
   for (const statement of schemaSteps.flatMap((step) => step.statements)) {
     const added = /^alter table (\w+) add column (.+)$/s.exec(statement);
     const table = added && made.findLastIndex((other) => other.startsWith(`create table ${added[1]} (`));

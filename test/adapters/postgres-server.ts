@@ -137,10 +137,7 @@ async function startOwn({ fsync = true, settings = [] }: StartOptions): Promise<
   return withDatabases(url, control, () => end(child, folder), false);
 }
 
-/**
- * Makes a cluster, or copies the one that was made first in the folder that all test processes of one run share: a second of two
- * processors' time each.
- */
+/** Makes a cluster, or copies the one that was made first in the folder that all test processes of one run share. */
 async function initialize(data: string, make: () => Promise<void>): Promise<void> {
   const shared = process.env.GREENROOM_TEST_SHARED;
   if (!shared) return await make();

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { connect } from "./client.ts";
 import { inspect } from "./database.ts";
+import { disturbedBetween } from "./disturbances.ts";
 import { followExecutions, type Line } from "./executions.ts";
 import { Facts } from "./kill/facts.ts";
 import { Faults, type Restart } from "./kill/faults.ts";
@@ -149,10 +150,7 @@ function restartTimes(lines: readonly Line[], { restarts, pauses }: Pick<Faults,
       const tokens = open.get(String(pid)) ?? new Map<string, string>();
       open.set(String(pid), tokens.set(token, run));
       const from = due.get(run);
-      if (from !== undefined) {
-        const still = pauses.filter(([start, end]) => start >= from && end <= at);
-        times.push(Math.max(0, at - from - still.reduce((sum, [start, end]) => sum + end - start, 0)));
-      }
+      if (from !== undefined) times.push(Math.max(0, at - from - disturbedBetween(from, at, pauses)));
       due.delete(run);
     } else if (mark === "end") open.get(String(pid))?.delete(token);
   }

@@ -3,13 +3,14 @@ import { join } from "node:path";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
 import { anyOf, connect } from "./client.ts";
 import { inspect } from "./database.ts";
+import { type Disturbance, disturbedBetween } from "./disturbances.ts";
 import { followExecutions, type Line } from "./executions.ts";
 import { Facts } from "./kill/facts.ts";
 import { checkInvariants } from "./kill/invariants.ts";
 import { COULD_START, watchWaits } from "./kill/liveness.ts";
 import { startLoad } from "./kill/load.ts";
 import { ask, copyTo, cutSignals, forgetClaims } from "./postgres/database.ts";
-import { type Disturbance, Fleet, type Killed } from "./postgres/fleet.ts";
+import { Fleet, type Killed } from "./postgres/fleet.ts";
 import { startReceivers } from "./receivers.ts";
 import { quantile, type Report } from "./report.ts";
 import { createSite, sleep, until } from "./servers.ts";
@@ -241,16 +242,4 @@ function takeoverTimes(
     } else if (mark === "end") open.get(pid)?.delete(token);
   }
   return times;
-}
-
-/** How much of a time was disturbed, once or more than once at the same time. */
-function disturbedBetween(from: number, to: number, disturbances: readonly Disturbance[]): number {
-  let sum = 0;
-  let counted = from;
-  for (const one of disturbances.toSorted((a, b) => a.from - b.from)) {
-    const end = Math.min(to, one.to);
-    sum += Math.max(0, end - Math.max(counted, one.from));
-    counted = Math.max(counted, end);
-  }
-  return sum;
 }

@@ -19,8 +19,9 @@ export function readThreadEventId(headers: Headers): ThreadPosition | undefined 
   const sent = headers.get("last-event-id")?.trim();
   if (!sent) return undefined;
   if (sent === "-1" || sent === "-") return { seq: 0, frame: 0, at: 0 };
-  const [seq, frame, at] = (/^(\d{1,15})-(\d{1,16})-(\d{1,15})$/.exec(sent) ?? []).slice(1).map(Number);
-  if (seq !== undefined && at !== undefined && Number.isSafeInteger(frame)) return { seq, frame: frame as number, at };
+  const [, seq, frame, at] = /^(\d{1,15})-(\d{1,16})-(\d{1,15})$/.exec(sent) ?? [];
+  const position = { seq: Number(seq), frame: Number(frame), at: Number(at) };
+  if (Object.values(position).every(Number.isSafeInteger)) return position;
   throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
 }
 

@@ -1,5 +1,6 @@
 /** What happens to the server process: killed, told to stop, or paused for longer than its lease, over and over. */
 import { stripVTControlCharacters } from "node:util";
+import type { Disturbance } from "../disturbances.ts";
 import type { Executions } from "../executions.ts";
 import { configure, RUNTIMES, type Server, type Site, signal, sleep, startServer } from "../servers.ts";
 
@@ -34,7 +35,7 @@ export class Faults {
   readonly deaths: number[] = [];
   readonly restarts: Restart[] = [];
   /** From when to when a process stood still. */
-  readonly pauses: (readonly [from: number, to: number])[] = [];
+  readonly pauses: Disturbance[] = [];
   terms = 0;
   /** Ends of a process that nobody asked for, and stops that took too long. */
   readonly wrong: string[] = [];
@@ -67,7 +68,7 @@ export class Faults {
       signal(this.#server.pid, "SIGSTOP");
       await sleep(2 * this.#lease_ms);
       signal(this.#server.pid, "SIGCONT");
-      this.pauses.push([from, Date.now()]);
+      this.pauses.push({ from, to: Date.now() });
     } else if (Math.random() < 0.25) await this.#terminate();
     else {
       this.kills.push(Date.now());

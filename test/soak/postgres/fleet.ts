@@ -1,5 +1,6 @@
 /** Three servers on one database, one of each runtime, and what happens to them: killed, told to stop, or paused, over and over. */
 import { stripVTControlCharacters } from "node:util";
+import type { Disturbance } from "../disturbances.ts";
 import type { Executions } from "../executions.ts";
 import {
   configure,
@@ -43,12 +44,6 @@ const GRACE_MS = 10_000;
 const FELT_MS = 3_000;
 const HIT_EVERY_MS = 250;
 const STARTS = 3;
-
-/** A time in which the others could not do their work, or none of them was there. */
-export interface Disturbance {
-  readonly from: number;
-  to: number;
-}
 
 interface Place {
   readonly runtime: Runtime;

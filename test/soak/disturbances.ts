@@ -1,0 +1,19 @@
+/** Times in which a soak itself kept its servers from what it measures. */
+
+/** A time in which the servers could not do their work, or none was there. */
+export interface Disturbance {
+  readonly from: number;
+  to: number;
+}
+
+/** How much of a time was disturbed, once or more than once at the same time. */
+export function disturbedBetween(from: number, to: number, disturbances: readonly Disturbance[]): number {
+  let sum = 0;
+  let counted = from;
+  for (const one of disturbances.toSorted((a, b) => a.from - b.from)) {
+    const end = Math.min(to, one.to);
+    sum += Math.max(0, end - Math.max(counted, one.from));
+    counted = Math.max(counted, end);
+  }
+  return sum;
+}
