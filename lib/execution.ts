@@ -393,6 +393,7 @@ export function startExecution(
     const tail = { feedback: options.feedbackUrls(run), error };
     const usage = yields.usage();
     const end: FinishRun = {
+      claims: run.claims,
       status,
       error,
       result: temporary ? result : null,

@@ -399,6 +399,8 @@ export interface NewWrites {
 }
 
 export interface FinishRun {
+  /** `run.claims` of the claim: tells this end from that of another worker when it is repeated. */
+  readonly claims: number;
   readonly status: TerminalStatus;
   readonly error: JsonObject | null;
   readonly result: Json;

@@ -156,6 +156,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       const last = claimed.run.framed ? next.frame + (progress.frames?.list.length ?? 0) : claimed.run.claims * 2 ** 32;
       end_frame = last + below(2);
       const outcome = await storage.finishRun(scope, lease, {
+        claims: claimed.run.claims,
         status,
         error: null,
         result: null,

@@ -83,11 +83,12 @@ const leaseNext = shape<Taken & { thread_id: string }>(
   (p) => sql`${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`,
 );
 
-/** What tells that a batch has ended its run. */
-type Ended = { run_id: string; ended_at: number; end_frame: number };
+/** What tells that a batch has ended its run. Another worker may have ended it, at the same moment and with as many frames. */
+type Ended = { run_id: string; claims: number; status: string; ended_at: number; end_frame: number };
 
 const itsEnd = (p: Ended): RawBuilder<unknown> =>
-  sql`select 1 as ended from runs f where f.run_id = ${p.run_id} and f.ended_at = ${p.ended_at} and f.end_frame = ${p.end_frame}`;
+  sql`select 1 as ended from runs f where f.run_id = ${p.run_id} and f.claims = ${p.claims} and f.status = ${p.status}
+    and f.ended_at = ${p.ended_at} and f.end_frame = ${p.end_frame}`;
 
 /** A row where this batch, or an earlier one like it, has ended the run. */
 export const hasEnded: (ended: Ended) => Statement = shape<Ended>((p) => itsEnd(p));

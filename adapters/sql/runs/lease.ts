@@ -74,9 +74,9 @@ const countFailure = shape<Held & { cron_id: string; failed: number }>(
 );
 
 async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish: FinishRun): Promise<FinishOutcome> {
-  const { thread, progress, end_frame, now } = finish;
+  const { thread, progress, claims, status, end_frame, now } = finish;
   const fence = { deployment, ...lease };
-  const { usage, cron_id, status } = finish;
+  const { usage, cron_id } = finish;
   const failed = status === "success" ? 0 : 1;
   const statements = [
     // A run that was stopped says nothing about its cron.
@@ -87,7 +87,7 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
     ...endHeld(
       {
         ...fence,
-        status: finish.status,
+        status,
         error: nullable(finish.error),
         result: nullable(finish.result),
         end_frame,
@@ -106,7 +106,7 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
   const touched = touchedBy(deployment, lease);
   // Which thread the next run is of is known only when it is looked for: too late to say that this batch touches it.
   const apart = driver.dialect === "postgres" ? finish.next : undefined;
-  const ended = { run_id: lease.run_id, ended_at: now, end_frame };
+  const ended = { run_id: lease.run_id, claims, status, ended_at: now, end_frame };
   if (apart) statements.push(hasEnded(ended));
   else if (finish.next) statements.push(...claimAfter(deployment, finish.next, ended));
   // After the head, which says whether they took effect.

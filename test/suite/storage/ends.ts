@@ -1,7 +1,7 @@
 /** How runs end, and what is left of them. */
 import assert from "node:assert/strict";
 import type { Json } from "../../../lib/json.ts";
-import type { ClaimedRun, Storage, ThreadRow } from "../../../lib/storage.ts";
+import type { ClaimedRun, Lease, Storage, ThreadRow } from "../../../lib/storage.ts";
 import {
   anAssistant,
   aRun,
@@ -160,6 +160,22 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await end("w2"))?.next?.run.run_id, "t2");
       assert.equal(await end("w3"), null);
       assert.equal(await statuses(storage, "t"), "t1 success,t2 running");
+    });
+
+    test("takes no next run for a worker whose run another one has ended likewise, at the same moment", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const id of ["t", "u"]) await aThread(storage, id);
+      const { lease } = await claimed(storage, assistant, "t", "t1");
+      assert.equal(await storage.requeueRun(here, lease, 2000), true);
+      const again = await claimNext(storage, here, claimTerms("w2"));
+      assert.ok(again?.lease.run_id === "t1");
+      await aRun(storage, assistant, "u", "u1");
+      const end = (by: Lease, claims: number, token: string) =>
+        storage.finishRun(here, by, finish({ claims, next: claimTerms(token) }));
+      assert.equal((await end(again.lease, 2, "w3"))?.next?.run.run_id, "u1");
+      await aRun(storage, assistant, "t", "t2");
+      assert.equal(await end(lease, 1, "w4"), null);
+      assert.equal(await statuses(storage, "t"), "t1 success,t2 pending");
     });
 
     test("keeps the slot of a deleted thread's successor apart, and frees only its own", async (storage) => {

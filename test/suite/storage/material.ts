@@ -196,6 +196,7 @@ export function write(checkpoint_id: string, task_id: string, idx: number, data:
 
 export function finish(options: Partial<FinishRun> = {}): FinishRun {
   return {
+    claims: 1,
     status: "success",
     error: null,
     result: null,
