@@ -1,13 +1,22 @@
 /** A fetch handler on `node:http`: what Bun.serve and Deno.serve bring along. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 
+/** What a connection holds that nobody reads, beside what the system holds for it. */
+const UNSENT_SIZE = 16 * 1024;
+
 export type Fetch = (request: Request) => Response | Promise<Response>;
 
 /** A server that is not listening yet. Bodies stream both ways; a client that goes away cancels the response's body. */
 export function nodeServer(handler: Fetch): Server {
   return createServer(
     // A request has as long as it needs (a run may take hours), its headers have not.
-    { headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 30_000, connectionsCheckingInterval: 2_000 },
+    {
+      headersTimeout: 10_000,
+      requestTimeout: 0,
+      keepAliveTimeout: 30_000,
+      connectionsCheckingInterval: 2_000,
+      highWaterMark: UNSENT_SIZE,
+    },
     (incoming, outgoing) => void answer(handler, incoming, outgoing),
   );
 }
@@ -104,12 +113,10 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
     return;
   }
   const reader = response.body.getReader();
-  let gone: () => void = () => {};
-  const closed = new Promise<void>((resolve) => {
-    gone = resolve;
-  });
+  let goOn: () => void = () => {};
+  outgoing.on("drain", () => goOn());
   outgoing.once("close", () => {
-    gone();
+    goOn();
     // After a complete answer this does nothing.
     reader.cancel().catch(() => {});
   });
@@ -124,14 +131,10 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
-    if (outgoing.write(value)) continue;
-    let drained: () => void = () => {};
-    const drain = new Promise<void>((resolve) => {
-      drained = resolve;
+    if (outgoing.write(value) || outgoing.destroyed) continue;
+    await new Promise<void>((resolve) => {
+      goOn = resolve;
     });
-    outgoing.once("drain", drained);
-    await Promise.race([drain, closed]);
-    outgoing.off("drain", drained);
   }
   outgoing.end();
 }

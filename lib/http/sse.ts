@@ -6,7 +6,7 @@ const HEARTBEAT_MS = 5_000;
 /** A reader that has not asked for more for so many beats is dead, or as good as. */
 const STALLED_BEATS = 6;
 /** About how many characters a chunk has at the most: a reader that does not read costs a chunk or two. */
-const CHUNK_SIZE = 8 * 1024;
+const CHUNK_SIZE = 4 * 1024;
 const encoder = new TextEncoder();
 
 /** Whether the caller may still read; asked at every beat. */

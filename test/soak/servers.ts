@@ -105,19 +105,27 @@ export interface ServerOptions {
   readonly port?: number;
   /** Put before the command: a tracer. */
   readonly under?: readonly string[];
+  /** What is started, from the repository's root; default `server.ts`. */
+  readonly script?: string;
 }
 
 const START_MS = 60_000;
 let started = 0;
 
 /** Starts a server and resolves once it listens. */
-export async function startServer({ runtime, site, port = 0, under = [] }: ServerOptions): Promise<Server> {
+export async function startServer({
+  runtime,
+  site,
+  port = 0,
+  under = [],
+  script = "server.ts",
+}: ServerOptions): Promise<Server> {
   const output = join(site.path, `server-${++started}-${runtime}.log`);
   const [program = "", ...args] = [
     ...under,
     ...COMMANDS[runtime],
     "--conditions=greenroom-source",
-    join(root, "server.ts"),
+    join(root, script),
     ...["--config", site.config, "--database", site.database, "--port", String(port)],
   ];
   const inherited = Object.entries(process.env).filter(([name]) => !/^(?:GREENROOM_|NODE_OPTIONS|npm_)/.test(name));
