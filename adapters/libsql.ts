@@ -330,7 +330,7 @@ async function open(place: Place): Promise<Clients> {
 
 const LOOPBACK = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;
 
-/** From this machine an answer is there at once: on Node to unzip it takes two fifths of the client's work for a statement. */
+/** Nothing is saved by zipping what comes from this machine: on Node to unzip it takes two fifths of the client's work for a statement. */
 function uncompressed(request: Request): Promise<Response> {
   request.headers.set("accept-encoding", "identity");
   return fetch(request);

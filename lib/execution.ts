@@ -442,9 +442,9 @@ export function startExecution(
   }
 
   /** An earlier try to end the run took effect, though the store did not say so. */
-  async function hasEnded({ status, end_frame }: FinishRun): Promise<boolean> {
+  async function hasEnded({ claims, status, end_frame, now }: FinishRun): Promise<boolean> {
     const row = await insist(() => storage.getRun(scope, run_id));
-    return row?.status === status && row.end_frame === end_frame && row.claims === run.claims;
+    return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;
   }
 
   /** The newest root checkpoint of the run, from this attempt or an earlier one. */

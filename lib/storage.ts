@@ -615,7 +615,10 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   renewLease(scope: Scope, lease: Lease, lease_until: number): Promise<{ readonly cancelled: boolean } | null>;
   /** False when the lease is lost: nothing was written. */
   saveProgress(scope: Scope, lease: Lease, progress: Progress, now: number): Promise<boolean>;
-  /** Writes everything the end of a run means in one batch and frees the slot. */
+  /**
+   * Writes everything the end of a run means in one batch and frees the slot. Called again after an end that took effect unseen, known by
+   * `claims`, `status`, `end_frame` and `now`, it still claims the next run.
+   */
   finishRun(scope: Scope, lease: Lease, finish: FinishRun): Promise<FinishOutcome>;
   /** Puts a claimed run back as pending without charging the attempt, and frees its slot (shut-down). False when the lease is lost. */
   requeueRun(scope: Scope, lease: Lease, now: number): Promise<boolean>;

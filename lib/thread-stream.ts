@@ -95,7 +95,7 @@ export async function threadStream(
   // Where the reader was, until what it has seen is left out.
   let resumed = after;
   // The last id of the run told last: the place of what tells that a run is gone, as no row says where that was.
-  let mark = after ? `${after.seq}-${after.frame}-${after.at}` : null;
+  let mark = after ? textOf(after) : null;
   // The run it is of: what is told later, but was before it, must not lead a reader back there.
   let furthest: Entry | undefined;
   // The last run that is not to be looked for.
@@ -360,6 +360,8 @@ const since = ({ run }: Entry): number | null => run.started_at ?? run.ended_at;
 
 const inOrder = (a: Entry, b: Entry): number => (a.place ?? 0) - (b.place ?? 0) || a.run.seq - b.run.seq;
 
-const idOf = ({ run, place }: Entry, frame: Frame["id"]): string => `${run.seq}-${frame}-${place ?? 0}`;
+const idOf = ({ run, place }: Entry, frame: Frame["id"]): string => textOf({ seq: run.seq, frame, at: place ?? 0 });
+
+const textOf = ({ seq, frame, at }: { seq: number; frame: Frame["id"]; at: number }): string => `${seq}-${frame}-${at}`;
 
 const isOver = ({ status }: RunRow): boolean => status !== "pending" && status !== "running";

@@ -1,7 +1,7 @@
 /** A fetch handler on `node:http`: what Bun.serve and Deno.serve bring along. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 
-/** What a connection holds that nobody reads, beside what the system holds for it. */
+/** A body is not asked for more while so much of it waits for the socket. A request's is read ahead as far. */
 const UNSENT_SIZE = 16 * 1024;
 
 export type Fetch = (request: Request) => Response | Promise<Response>;
@@ -131,7 +131,8 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
-    if (outgoing.write(value) || outgoing.destroyed) continue;
+    if (outgoing.write(value)) continue;
+    if (outgoing.destroyed) return await reader.cancel();
     await new Promise<void>((resolve) => {
       goOn = resolve;
     });

@@ -275,7 +275,7 @@ describe("a stream that is cancelled while it is given a chunk", () => {
 });
 
 describe("a stream of large frames", () => {
-  const CHUNK = 8 * 1024;
+  const CHUNK = 4 * 1024;
   const large = (id: number, data: string): Frame => ({ id, event: "values", data: JSON.stringify(data) });
   const wire = ({ id, event, data }: Frame): string => `id: ${id}\nevent: ${event}\ndata: ${data}\n\n`;
 

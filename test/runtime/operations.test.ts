@@ -137,7 +137,8 @@ describe("a server that is told to stop", () => {
     const first = home.serve(["--grace-ms", "0"]);
     const url = await urlOf(first);
     const port = new URL(url).port;
-    const client = new Client({ apiUrl: url });
+    // On a machine that does much else the next server takes its time: by itself the SDK may try for only a quarter of a minute.
+    const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 6 } });
     const { thread_id } = await client.threads.create();
     const { run_id } = await client.runs.create(thread_id, "gated", {
       input,

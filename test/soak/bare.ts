@@ -4,6 +4,7 @@
  */
 import { listen } from "../../adapters/standalone/listen.ts";
 
+/** As large as those of `lib/http/sse.ts`. */
 const CHUNK = 4 * 1024;
 
 function endless(): ReadableStream<Uint8Array> {

@@ -47,8 +47,9 @@ export const LONG: ReaderOptions = {
 const MOST_GROWTH_MIB = 200;
 const CHUNK = 64 * 1024;
 const CLIENTS = 32;
-/** After so long without growth a server has nothing more to hold. */
+/** After so long without growth a server has nothing more to hold; until then at the most so long. */
 const STEADY_MS = 5_000;
+const STEADY_WITHIN_MS = 60_000;
 
 export async function readers(report: Report, options: ReaderOptions): Promise<void> {
   for (const runtime of options.runtimes) {
@@ -82,17 +83,24 @@ async function withoutGreenroom(runtime: Runtime, readers: number): Promise<numb
   const sockets: Socket[] = [];
   try {
     for (let count = 0; count < 4; count++) sockets.push((await neverReads(server.url, "/")).resume());
-    await sleep(500);
+    await sleep(5_000);
     for (const socket of sockets.splice(0)) socket.destroy();
+    await sleep(500);
     const before = server.rss();
     for (let count = 0; count < readers; count++) sockets.push(await neverReads(server.url, "/"));
-    let most = 0;
-    for (let at = Date.now(); Date.now() - at < STEADY_MS; await sleep(100)) {
-      // Some move all the time, of what their collectors leave.
-      if (server.rss() < most + 1) continue;
-      most = server.rss();
-      at = Date.now();
-    }
+    let most = before;
+    let grown_at = Date.now();
+    await until(
+      "a server without Greenroom grows no more",
+      () => {
+        const rss = server.rss();
+        // Less is what its collector leaves now and then.
+        if (rss > most + 1) grown_at = Date.now();
+        most = Math.max(most, rss);
+        return Date.now() - grown_at > STEADY_MS;
+      },
+      STEADY_WITHIN_MS,
+    );
     return most - before;
   } finally {
     for (const socket of sockets) socket.destroy();

@@ -83,7 +83,7 @@ const leaseNext = shape<Taken & { thread_id: string }>(
   (p) => sql`${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`,
 );
 
-/** What tells that a batch has ended its run. Another worker may have ended it, at the same moment and with as many frames. */
+/** What tells that a batch has ended its run: another worker, or a stop, may have done so at the same moment and with as many frames. */
 type Ended = { run_id: string; claims: number; status: string; ended_at: number; end_frame: number };
 
 const itsEnd = (p: Ended): RawBuilder<unknown> =>
