@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type { DeliveryAttempt, DeliveryRow, DeliveryState, PlatformStorage } from "../../lib/platform-storage.ts";
 import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage.ts";
-import { db, settled } from "./dialect.ts";
+import { db, isAmong, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema.ts";
 import { type Pipe, type Statement, shape, statement } from "./statement.ts";
@@ -101,6 +101,13 @@ const release = shape<Fence & { state: string; due_at: number | null }>(
     where ${isClaimed(p)} returning delivery_id`,
 );
 
+/** Ends all other claims than these (tokens, as JSON), so that their hosts are free. What they were of is due when they would have been over. */
+export const endClaims: (but: { own: string }) => Statement = shape<{ own: string }>(
+  (p) =>
+    sql`update webhook_deliveries set due_at = claimed_until, claim_token = null, claimed_until = null
+    where claim_token is not null and not (${isAmong(sql`claim_token`, p.own)})`,
+);
+
 const firstDue = shape<{ deployment: string }>(
   (p) =>
     sql`select due_at from webhook_deliveries
@@ -131,9 +138,13 @@ const restart = shape<Key & { now: number }>(
       and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
 );
 
-/** The verbs on webhook deliveries. */
+/** Until when this process has claimed deliveries, by the claims' tokens in their order. */
+export type OwnClaims = Map<string, number>;
+
+/** The verbs on webhook deliveries. Tells `own` of their claims. */
 export function deliveryVerbs(
   driver: Pipe,
+  own: OwnClaims,
 ): Pick<
   PlatformStorage,
   | "claimDeliveries"
@@ -146,6 +157,12 @@ export function deliveryVerbs(
 > {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
+      for (const [old, over] of own) {
+        if (over > now) break;
+        own.delete(old);
+      }
+      // Before it is sent: others' claims may be freed right after it.
+      own.set(token, until);
       const [taken] = await driver.batch(
         [takeDue({ deployment, token, until, now, limit, per_host })],
         [`deliveries ${deployment}`],

@@ -5,7 +5,7 @@ import type { Storage } from "../../lib/storage.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";
-import { deliveryVerbs } from "./deliveries.ts";
+import { deliveryVerbs, endClaims, type OwnClaims } from "./deliveries.ts";
 import { isFull, isUnstorable } from "./dialect.ts";
 import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
 import { feedbackVerbs } from "./feedback.ts";
@@ -25,13 +25,14 @@ export type { Tables } from "./schema.ts";
 /** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
 export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = pipeOf(driver);
+  const claims: OwnClaims = new Map();
   return {
     alone: driver.alone ?? false,
     shared: driver.shared ?? false,
     ...(driver.signals && { signals: driver.signals }),
     ...(pipe.now && { now: pipe.now }),
     migrate: () => migrate(pipe),
-    becomeWorker: adoption(pipe),
+    becomeWorker: adoption(pipe, claims),
     async probe(now) {
       await pipe.batch([putProbe({ now })], []);
     },
@@ -41,7 +42,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...checkpointVerbs(pipe),
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),
-    ...deliveryVerbs(pipe),
+    ...deliveryVerbs(pipe, claims),
     ...stateVerbs(pipe),
     ...cronVerbs(pipe),
     ...itemVerbs(pipe),
@@ -74,8 +75,8 @@ const requeueRunning = shape<{ now: number }>(
     where status = 'running'`,
 );
 
-/** See `Storage.becomeWorker`. */
-function adoption(driver: Pipe): Storage["becomeWorker"] {
+/** See `Storage.becomeWorker`. `claims` are this process's own on deliveries. */
+function adoption(driver: Pipe, claims: OwnClaims): Storage["becomeWorker"] {
   let adopted: Promise<void> | undefined;
   return async (now) => {
     if (!driver.exclusive) return true;
@@ -84,13 +85,19 @@ function adoption(driver: Pipe): Storage["becomeWorker"] {
       return false;
     }
     // Once: what runs after it is this process's own.
-    adopted ??= driver.batch([...freeSlots.map((free) => free({ now })), requeueRunning({ now })]).then(
-      () => {},
-      (error: unknown) => {
-        adopted = undefined;
-        throw error;
-      },
-    );
+    adopted ??= driver
+      .batch([
+        ...freeSlots.map((free) => free({ now })),
+        requeueRunning({ now }),
+        endClaims({ own: JSON.stringify([...claims.keys()]) }),
+      ])
+      .then(
+        () => {},
+        (error: unknown) => {
+          adopted = undefined;
+          throw error;
+        },
+      );
     await adopted;
     return true;
   };

@@ -4,7 +4,9 @@ import { describe, it } from "node:test";
 import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
 import { type SqlDriver, type SqlStatement, sqlStorage } from "../../adapters/sql/mod.ts";
 import { ServiceError } from "../../lib/errors.ts";
+import type { NewWebhook } from "../../lib/platform-storage.ts";
 import type { ClaimedRun, MultitaskStrategy, Storage } from "../../lib/storage.ts";
+import { finish } from "../suite/storage/material.ts";
 
 const now = 1000;
 const scopes = [{ deployment: "one" }, { deployment: "two" }] as const;
@@ -14,6 +16,7 @@ async function claimed(
   deployment: string,
   thread_id: string,
   strategy: MultitaskStrategy = "enqueue",
+  webhook?: NewWebhook,
 ) {
   const scope = { deployment };
   const content = { graph_id: "g", name: "n", description: null, config: {}, context: {}, metadata: {} };
@@ -22,13 +25,27 @@ async function claimed(
   const run_id = `${deployment} ${thread_id} ${strategy}`;
   const request = { metadata: {}, kwargs: {}, temporary: false, framed: false, created_at: now };
   const outcome = await storage.createRun(scope, {
-    run: { run_id, thread_id, assistant_id: "a", graph_id: "g", multitask_strategy: strategy, ...request },
+    run: {
+      run_id,
+      thread_id,
+      assistant_id: "a",
+      graph_id: "g",
+      multitask_strategy: strategy,
+      ...request,
+      ...(webhook && { webhook }),
+    },
     seen: { assistant_revision: assistant.revision, thread_revision: thread.revision },
     claim: { token: run_id, lease_until: 1e9 },
     now,
   });
   assert.ok(outcome.kind === "created");
   return outcome;
+}
+
+/** Ends what `claimed` has claimed in the first deployment. */
+async function end(storage: Storage, thread_id: string): Promise<void> {
+  const run_id = `one ${thread_id} enqueue`;
+  assert.ok(await storage.finishRun(scopes[0], { run_id, thread_id, token: run_id }, finish({ now })));
 }
 
 /** A storage that may work when `may` says so, on a database that holds what `left` leaves there. */
@@ -105,6 +122,40 @@ describe("a process that takes over", () => {
     assert.equal(await storage.becomeWorker(now + 2), true);
     assert.deepEqual(await running(), [2, 1], "what it has claimed itself stays");
     assert.equal(right.asked, 4, "it asks the driver each time");
+  });
+
+  it("ends the claims on deliveries that are not its own: their hosts wait for nobody", async () => {
+    const [scope] = scopes;
+    const claim = (token: string, at: number) => ({ token, until: at + 60_000, now: at, limit: 10, per_host: 2 });
+    const ids = async (storage: Storage, token: string, at: number) =>
+      (await storage.claimDeliveries(scope, claim(token, at))).map(({ delivery_id }) => delivery_id);
+    await using world = await takingOver(async (before) => {
+      for (const thread_id of ["a", "b", "c", "other"]) {
+        const host = thread_id === "other" ? "two.example:443" : "one.example:443";
+        await claimed(before, "one", thread_id, "enqueue", { url: `https://${host}/`, host, depth: 0 });
+      }
+      for (const thread_id of ["a", "b", "c"]) await end(before, thread_id);
+      assert.deepEqual(await ids(before, "dead", now), ["one a enqueue", "one b enqueue"]);
+    });
+    const { storage, right } = world;
+    await end(storage, "other");
+    assert.deepEqual(await ids(storage, "own", now + 1), ["one other enqueue"], "the host of the others is full");
+    right.held = true;
+    await storage.becomeWorker(now + 2);
+    assert.deepEqual(await ids(storage, "next", now + 3), ["one c enqueue"]);
+    const attempt = { number: 1, at: now, status: 200, error: null, duration_ms: 1, address: null };
+    const sent = (token: string, thread_id: string) =>
+      storage.finishDelivery(
+        scope,
+        token,
+        { ...attempt, delivery_id: `one ${thread_id} enqueue` },
+        { state: "delivered" },
+      );
+    assert.equal(await sent("own", "other"), true);
+    assert.equal(await sent("dead", "a"), false);
+    assert.equal(await sent("next", "c"), true);
+    assert.deepEqual(await ids(storage, "early", now + 59_999), []);
+    assert.deepEqual(await ids(storage, "due", now + 60_000), ["one a enqueue", "one b enqueue"]);
   });
 
   it("does so again when it lost the right in between", async () => {

@@ -9,7 +9,7 @@ import { Faults, type Restart } from "./kill/faults.ts";
 import { checkInvariants } from "./kill/invariants.ts";
 import { watchLiveness } from "./kill/liveness.ts";
 import { startLoad } from "./kill/load.ts";
-import { awaitDeliveries, forgetClaims } from "./platform.ts";
+import { awaitDeliveries, forgetClaims, UNSENT } from "./platform.ts";
 import { startReceivers } from "./receivers.ts";
 import { quantile, type Report } from "./report.ts";
 import { createSite, freePort, sleep } from "./servers.ts";
@@ -106,7 +106,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   const longest = liveness.stop();
   await faults.calm(0);
   const quiet_ms = Date.now() - quiet_from;
-  const told_ms = await awaitDeliveries(database);
+  const told_ms = await awaitDeliveries(() => Number(database.rows(UNSENT)[0]?.n));
 
   report.atLeast("SIGKILLs", faults.kills.length, options.least_share * options.kills);
   report.note("SIGTERMs, SIGSTOPs of 2 leases", `${faults.terms}, ${faults.pauses.length}`);

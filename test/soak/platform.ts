@@ -14,12 +14,9 @@ export interface Told {
   readonly gone: boolean;
 }
 
-/** How long a process that is dead keeps what it was about to send. */
-const CLAIMED_MS = 60_000;
-/** How soon deliveries are looked for that nobody has told of. */
-const POLL_MS = 15_000;
-/** All attempts of the last ones. */
-const SENT_MS = 30_000;
+/** The claim of a process that is dead, a poll, and all attempts of a delivery: after so long without any being done, none will be. */
+const STILL_MS = 60_000 + 15_000 + 30_000;
+const ALL_MS = 15 * 60_000;
 
 /** What the processes of the database, all dead, were about to send is due again: as it is a minute later. */
 export function forgetClaims(path: string): void {
@@ -32,12 +29,18 @@ export function forgetClaims(path: string): void {
   }
 }
 
-/** Resolves with how long it took until every delivery was taken, or had failed. */
-export async function awaitDeliveries(database: Inspection): Promise<number> {
+export const UNSENT = "select count(*) as n from webhook_deliveries where state = 'pending'";
+
+/** Resolves with how long it took until every delivery was taken, or had failed, or nothing moved any more. */
+export async function awaitDeliveries(unsent: () => number | Promise<number>): Promise<number> {
   const from = Date.now();
-  const left = (): number =>
-    Number(database.rows("select count(*) as n from webhook_deliveries where state = 'pending'")[0]?.n);
-  while (left() > 0 && Date.now() < from + CLAIMED_MS + POLL_MS + SENT_MS) await sleep(50);
+  let least = Number.POSITIVE_INFINITY;
+  for (let moved = from; moved > Date.now() - STILL_MS && Date.now() < from + ALL_MS; await sleep(50)) {
+    const left = await unsent();
+    if (left === 0) break;
+    if (left < least) moved = Date.now();
+    least = Math.min(least, left);
+  }
   return Date.now() - from;
 }
 

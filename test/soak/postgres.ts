@@ -9,6 +9,7 @@ import { Facts } from "./kill/facts.ts";
 import { checkInvariants } from "./kill/invariants.ts";
 import { COULD_START, watchWaits } from "./kill/liveness.ts";
 import { startLoad } from "./kill/load.ts";
+import { awaitDeliveries, UNSENT } from "./platform.ts";
 import { ask, copyTo, cutSignals, forgetClaims } from "./postgres/database.ts";
 import { Fleet, type Killed } from "./postgres/fleet.ts";
 import { startReceivers } from "./receivers.ts";
@@ -74,7 +75,6 @@ const QUIET_MS = 90_000;
 /** A lease may have to run out. */
 const SETTLE_MS = 13_000;
 const CLAIMED_MS = 60_000;
-const LAST_SENDS_MS = 60_000;
 const SENT_MS = 3_000;
 /** A signal, or the next renewal of the longest lease. */
 const HEARD_MS = 4_000;
@@ -155,13 +155,11 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   const longest = liveness.stop();
   await fleet.check();
   const quiet_ms = Date.now() - quiet_from;
-  const untold = "select count(*) as n from webhook_deliveries where state = 'pending'";
   if (options.hurried) {
     await sleep(SENT_MS);
     await forgetClaims(asked, CLAIMED_MS, SENT_MS);
   }
-  const told_from = Date.now();
-  while ((await count(untold)) > 0 && Date.now() < told_from + CLAIMED_MS + LAST_SENDS_MS) await sleep(100);
+  const told_ms = await awaitDeliveries(() => count(UNSENT));
 
   report.atLeast("SIGKILLs, SIGTERMs and SIGSTOPs", fleet.faults, options.least_share * options.faults);
   report.note("of them SIGKILL, SIGTERM, SIGSTOP", `${fleet.killed.length}, ${fleet.terms}, ${fleet.stops}`);
@@ -170,6 +168,7 @@ async function soak(report: Report, options: PostgresOptions, server: TestPostgr
   report.none("processes that ended by themselves, or too late", fleet.wrong);
   report.none("clients' errors that no fault explains", load.problems);
   report.note("last client to the end of the last run", `${(quiet_ms / 1000).toFixed(1)} s`);
+  report.note("end of the last run to the last webhook", `${(told_ms / 1000).toFixed(1)} s`);
   const lines = executions.lines();
   const copy = join(site.path, "copy.db");
   await copyTo(copy, asked);

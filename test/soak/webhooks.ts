@@ -2,7 +2,7 @@
 import { type Answer, Broken, connect } from "./client.ts";
 import { inspect, keyMaker } from "./database.ts";
 import { followExecutions } from "./executions.ts";
-import { awaitDeliveries, checkTraces, checkWebhooks, forgetClaims, type Told } from "./platform.ts";
+import { awaitDeliveries, checkTraces, checkWebhooks, forgetClaims, type Told, UNSENT } from "./platform.ts";
 import { startReceivers } from "./receivers.ts";
 import type { Report } from "./report.ts";
 import { configure, createSite, freePort, RUNTIMES, type Server, sleep, startServer } from "./servers.ts";
@@ -114,7 +114,7 @@ export async function webhooks(report: Report, options: WebhookOptions): Promise
     Number(database.rows("select count(*) as n from runs where status in ('pending', 'running')")[0]?.n);
   const quiet_from = Date.now();
   while (active() > 0 && Date.now() < quiet_from + END_MS) await sleep(50);
-  const told_ms = await awaitDeliveries(database);
+  const told_ms = await awaitDeliveries(() => Number(database.rows(UNSENT)[0]?.n));
 
   report.atLeast("SIGKILLs", kills, options.kills);
   report.atLeast("acknowledged runs", made.length, options.runs);
