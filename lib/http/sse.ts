@@ -3,6 +3,8 @@ import type { Ambient } from "../ambient.ts";
 import type { Frame, FrameReader, RunWait } from "../runs/mod.ts";
 
 const HEARTBEAT_MS = 5_000;
+/** A body that has nothing to send for so long begins with a beat: some hosts send no headers before. */
+const FIRST_BEAT_MS = 1_000;
 /** A reader that has not asked for more for so many beats is dead, or as good as. */
 const STALLED_BEATS = 6;
 /** About how many characters a chunk has at the most: a reader that does not read costs a chunk or two. */
@@ -128,6 +130,7 @@ function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<
   let missed = 0;
   let closed = false;
   let cancelTimer: (() => void) | undefined;
+  let cancelFirst: (() => void) | undefined;
   bodies.open++;
 
   function close(): void {
@@ -135,6 +138,7 @@ function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<
     closed = true;
     rest = [];
     cancelTimer?.();
+    cancelFirst?.();
   }
 
   async function leave(): Promise<void> {
@@ -188,6 +192,7 @@ function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<
       if (done) close();
       if (chunk) {
         asked = false;
+        cancelFirst?.();
         controller.enqueue(encoder.encode(chunk));
       }
       if (done) controller.close();
@@ -242,9 +247,15 @@ function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<
   return new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        if (!cancelTimer) beat(controller);
         asked = true;
         missed = 0;
+        if (!cancelTimer) {
+          beat(controller);
+          cancelFirst = bodies.ambient.timer(FIRST_BEAT_MS, () => {
+            beaten = true;
+            answer(controller);
+          });
+        }
         answer(controller);
       },
       cancel: leave,

@@ -209,8 +209,8 @@ export function fake(options: FakeOptions = {}): Fake {
     timers: () => timers.size,
     elapse(ms) {
       for (const [key, timer] of [...timers]) {
-        if (timer.ms > ms) continue;
-        timers.delete(key);
+        // One that fires may cancel another one.
+        if (timer.ms > ms || !timers.delete(key)) continue;
         timer.fn();
       }
     },

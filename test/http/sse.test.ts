@@ -96,6 +96,33 @@ describe("a stream", () => {
     assert.equal(service.timers(), 0);
   });
 
+  it("begins with a beat where it has nothing to send: some hosts send no headers before", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    const first = reader.next();
+    service.elapse(1_000);
+    assert.equal(await first, ": heartbeat\n");
+    const second = reader.next();
+    service.elapse(5_000);
+    assert.equal(await second, ": heartbeat\n");
+    await reader.cancel();
+
+    assert.equal(service.timers(), 0);
+  });
+
+  it("begins with what it has, and no beat follows it at once", async () => {
+    const service = fake();
+    const reader = await open(service, STREAM);
+    service.tape.add({ id: 1, event: "values", data: "1" });
+    assert.equal(await reader.next(), "id: 1\nevent: values\ndata: 1\n\n");
+    const next = reader.next();
+    service.elapse(1_000);
+    service.tape.add({ id: 2, event: "values", data: "2" });
+    assert.equal(await next, "id: 2\nevent: values\ndata: 2\n\n");
+    await reader.cancel();
+    assert.equal(service.timers(), 0);
+  });
+
   it("keeps what comes after a beat until it is asked for", async () => {
     const service = fake();
     const reader = await open(service, STREAM);
