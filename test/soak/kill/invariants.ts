@@ -1,6 +1,7 @@
 /** The invariants of design/reliability.md §7.3, checked after the faults against what clients and agents wrote down. */
 import type { Client } from "../client.ts";
 import type { Inspection } from "../database.ts";
+import { type Disturbance, disturbedBetween } from "../disturbances.ts";
 import { type Line, overlaps } from "../executions.ts";
 import { checkFeedback, checkTraces, checkWebhooks } from "../platform.ts";
 import type { Receivers } from "../receivers.ts";
@@ -16,7 +17,7 @@ export interface Evidence {
   readonly receivers: Receivers;
   /** When a process died for whatever reason but SIGTERM. */
   readonly deaths: readonly number[];
-  /** How long after it was stopped a run may still end in another process, which has to hear of it. Default 0. */
+  /** How long after it was stopped a run may still end in another process, which has to hear of it and can while it is not paused. Default 0. */
   readonly heard_ms?: number;
 }
 
@@ -54,7 +55,7 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   report.none("I2 threads with two runs executing", overlaps(lines));
   report.none("I2 writes of an execution that was not the last", late(evidence, acknowledged, seen, threads));
   report.none("I3 rolled-back runs visible or left behind", await leftovers(evidence, gone, threads));
-  report.none("I3, 9.1 runs that outlived their stop", outlived(facts, seen, evidence.heard_ms ?? 0));
+  report.none("I3, 9.1 runs that outlived their stop", outlived(evidence, seen));
   report.none("I4 threads whose messages are not those of their runs", contents(facts, threads));
   report.none("I5 threads with a wrong status", statuses(facts, threads));
   const streams = await checkStreams(evidence, acknowledged, seen);
@@ -204,11 +205,15 @@ async function leftovers(
 }
 
 /** Runs that existed when all runs of their thread were stopped, and went on all the same. */
-function outlived(facts: Facts, seen: ReadonlyMap<string, RunSeen>, heard_ms: number): string[] {
+function outlived({ facts, lines, heard_ms = 0 }: Evidence, seen: ReadonlyMap<string, RunSeen>): string[] {
   const found: string[] = [];
+  const pauses = pausesByRun(lines);
   const check = (run_id: string | undefined, action: string, acknowledged_at: number, by: string): void => {
     const run = seen.get(run_id ?? "");
-    if (!run || Date.parse(run.updated_at) <= acknowledged_at + heard_ms || run.status === "interrupted") return;
+    if (!run || run.status === "interrupted") return;
+    const updated_at = Date.parse(run.updated_at);
+    const still_ms = heard_ms > 0 ? disturbedBetween(acknowledged_at, updated_at, pauses.get(run.run_id) ?? []) : 0;
+    if (updated_at <= acknowledged_at + heard_ms + still_ms) return;
     // An attempt that was the last allowed one may still end as exhausted.
     if (run.status === "error" && action === "interrupt") return;
     if (action === "interrupt" || TERMINAL.has(run.status)) {
@@ -225,6 +230,23 @@ function outlived(facts: Facts, seen: ReadonlyMap<string, RunSeen>, heard_ms: nu
       if ((earlier.acknowledged_at ?? Number.POSITIVE_INFINITY) >= stop.sent_at) continue;
       check(earlier.run_id, stop.strategy, stop.acknowledged_at, stop.key);
     }
+  }
+  return found;
+}
+
+/** When the processes that executed a run stood still. */
+function pausesByRun(lines: readonly Line[]): Map<string, Disturbance[]> {
+  const pauses = new Map<number, Disturbance[]>();
+  for (const { mark, pid, at } of lines) {
+    const own = pauses.get(pid) ?? [];
+    if (mark === "paused") pauses.set(pid, [...own, { from: at, to: Number.POSITIVE_INFINITY }]);
+    const last = own.at(-1);
+    if (mark === "resumed" && last) last.to = at;
+  }
+  const found = new Map<string, Disturbance[]>();
+  for (const { mark, pid, run } of lines) {
+    const own = pauses.get(pid);
+    if (mark === "begin" && own) found.set(run, [...(found.get(run) ?? []), ...own]);
   }
   return found;
 }
