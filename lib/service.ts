@@ -164,6 +164,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
   const feedback = createFeedback({ storage, identity, scope, ambient, base_url: baseUrl, ...feedbackTerms });
   const usage = createUsage({ storage, identity, ambient, ...usageTerms });
   const transport = webhookSettings.transport ?? (await systemTransport());
+  const terms = settled(DEFAULTS.worker, options.worker);
   const deliveries = createDeliveries({
     storage,
     scope,
@@ -172,6 +173,8 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     transport,
     loopback: webhookSettings.loopback,
     user_agent: `greenroom/${VERSION} (webhook)`,
+    // What a dead process was sending is in the way of the rest until this one takes over from it.
+    after: terms.concurrency > 0 ? storage.becomeWorker(ambient.now()) : Promise.resolve(),
   });
   const told = createTold({
     ambient,
@@ -198,7 +201,6 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     void call.then(() => calls.delete(call));
   });
   let runs: RunDirectory;
-  const terms = settled(DEFAULTS.worker, options.worker);
   const worker = createWorker({
     storage,
     scope,

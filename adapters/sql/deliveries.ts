@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type { DeliveryAttempt, DeliveryRow, DeliveryState, PlatformStorage } from "../../lib/platform-storage.ts";
 import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage.ts";
-import { db, isAmong, settled } from "./dialect.ts";
+import { db, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema.ts";
 import { type Pipe, type Statement, shape, statement } from "./statement.ts";
@@ -38,6 +38,12 @@ export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (
       on conflict do nothing`,
   );
 }
+
+/**
+ * Stands before the tokens of the one process that executes: when another one does, that is dead. Others may send too, of what ends
+ * through them, and nobody knows whether they live.
+ */
+const WORKER = "worker ";
 
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
 
@@ -85,7 +91,8 @@ type Attempt = {
 type Fence = { deployment: string; delivery_id: string; token: string };
 
 const isClaimed = (p: Fence): RawBuilder<unknown> =>
-  sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment} and claim_token = ${p.token}`;
+  sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
+    and claim_token in (${p.token}, ${sql.lit(WORKER)} || ${p.token})`;
 
 const recordAttempt = shape<Fence & Attempt>(
   (p) =>
@@ -101,11 +108,11 @@ const release = shape<Fence & { state: string; due_at: number | null }>(
     where ${isClaimed(p)} returning delivery_id`,
 );
 
-/** Ends all other claims than these (tokens, as JSON), so that their hosts are free. What they were of is due when they would have been over. */
-export const endClaims: (but: { own: string }) => Statement = shape<{ own: string }>(
-  (p) =>
+/** Ends the claims of a worker that is dead, so that their hosts are free. What they were of is due when they would have been over. */
+export const endClaims: (none: Record<never, never>) => Statement = shape(
+  () =>
     sql`update webhook_deliveries set due_at = claimed_until, claim_token = null, claimed_until = null
-    where claim_token is not null and not (${isAmong(sql`claim_token`, p.own)})`,
+    where claim_token like ${sql.lit(`${WORKER}%`)}`,
 );
 
 const firstDue = shape<{ deployment: string }>(
@@ -138,13 +145,10 @@ const restart = shape<Key & { now: number }>(
       and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
 );
 
-/** Until when this process has claimed deliveries, by the claims' tokens in their order. */
-export type OwnClaims = Map<string, number>;
-
-/** The verbs on webhook deliveries. Tells `own` of their claims. */
+/** The verbs on webhook deliveries. `alone`: no other process executes while this one lives. */
 export function deliveryVerbs(
   driver: Pipe,
-  own: OwnClaims,
+  alone: () => boolean,
 ): Pick<
   PlatformStorage,
   | "claimDeliveries"
@@ -157,14 +161,9 @@ export function deliveryVerbs(
 > {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
-      for (const [old, over] of own) {
-        if (over > now) break;
-        own.delete(old);
-      }
-      // Before it is sent: others' claims may be freed right after it.
-      own.set(token, until);
+      const claimant = alone() ? `${WORKER}${token}` : token;
       const [taken] = await driver.batch(
-        [takeDue({ deployment, token, until, now, limit, per_host })],
+        [takeDue({ deployment, token: claimant, until, now, limit, per_host })],
         [`deliveries ${deployment}`],
       );
       const rows = (taken ?? []).map(toDelivery);

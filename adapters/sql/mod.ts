@@ -5,7 +5,7 @@ import type { Storage } from "../../lib/storage.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";
-import { deliveryVerbs, endClaims, type OwnClaims } from "./deliveries.ts";
+import { deliveryVerbs, endClaims } from "./deliveries.ts";
 import { isFull, isUnstorable } from "./dialect.ts";
 import { DatabaseUnavailable, type SqlDriver } from "./driver.ts";
 import { feedbackVerbs } from "./feedback.ts";
@@ -25,14 +25,14 @@ export type { Tables } from "./schema.ts";
 /** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
 export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = pipeOf(driver);
-  const claims: OwnClaims = new Map();
+  const { becomeWorker, alone } = adoption(pipe);
   return {
     alone: driver.alone ?? false,
     shared: driver.shared ?? false,
     ...(driver.signals && { signals: driver.signals }),
     ...(pipe.now && { now: pipe.now }),
     migrate: () => migrate(pipe),
-    becomeWorker: adoption(pipe, claims),
+    becomeWorker,
     async probe(now) {
       await pipe.batch([putProbe({ now })], []);
     },
@@ -42,7 +42,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...checkpointVerbs(pipe),
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),
-    ...deliveryVerbs(pipe, claims),
+    ...deliveryVerbs(pipe, alone),
     ...stateVerbs(pipe),
     ...cronVerbs(pipe),
     ...itemVerbs(pipe),
@@ -75,31 +75,33 @@ const requeueRunning = shape<{ now: number }>(
     where status = 'running'`,
 );
 
-/** See `Storage.becomeWorker`. `claims` are this process's own on deliveries. */
-function adoption(driver: Pipe, claims: OwnClaims): Storage["becomeWorker"] {
-  let adopted: Promise<void> | undefined;
-  return async (now) => {
-    if (!driver.exclusive) return true;
-    if (!(await driver.exclusive())) {
-      adopted = undefined;
-      return false;
-    }
-    // Once: what runs after it is this process's own.
-    adopted ??= driver
-      .batch([
-        ...freeSlots.map((free) => free({ now })),
-        requeueRunning({ now }),
-        endClaims({ own: JSON.stringify([...claims.keys()]) }),
-      ])
-      .then(
-        () => {},
-        (error: unknown) => {
-          adopted = undefined;
-          throw error;
-        },
-      );
-    await adopted;
-    return true;
+/** See `Storage.becomeWorker`. `alone`: this process has become the one that executes, where there is only one. */
+function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly alone: () => boolean } {
+  let adopting: Promise<void> | undefined;
+  let adopted = false;
+
+  async function adopt(now: number): Promise<void> {
+    await driver.batch([...freeSlots.map((free) => free({ now })), requeueRunning({ now }), endClaims({})]);
+    adopted = true;
+  }
+
+  return {
+    alone: () => adopted,
+    async becomeWorker(now) {
+      if (!driver.exclusive) return true;
+      if (!(await driver.exclusive())) {
+        adopting = undefined;
+        adopted = false;
+        return false;
+      }
+      // Once: what runs after it is this process's own.
+      adopting ??= adopt(now).catch((error: unknown) => {
+        adopting = undefined;
+        throw error;
+      });
+      await adopting;
+      return true;
+    },
   };
 }
 

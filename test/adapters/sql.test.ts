@@ -42,12 +42,6 @@ async function claimed(
   return outcome;
 }
 
-/** Ends what `claimed` has claimed in the first deployment. */
-async function end(storage: Storage, thread_id: string): Promise<void> {
-  const run_id = `one ${thread_id} enqueue`;
-  assert.ok(await storage.finishRun(scopes[0], { run_id, thread_id, token: run_id }, finish({ now })));
-}
-
 /** A storage that may work when `may` says so, on a database that holds what `left` leaves there. */
 async function takingOver(
   left: (storage: Storage) => Promise<unknown>,
@@ -124,38 +118,49 @@ describe("a process that takes over", () => {
     assert.equal(right.asked, 4, "it asks the driver each time");
   });
 
-  it("ends the claims on deliveries that are not its own: their hosts wait for nobody", async () => {
+  it("ends what the dead one was sending, so that hosts wait for nobody; not what others send", async () => {
     const [scope] = scopes;
-    const claim = (token: string, at: number) => ({ token, until: at + 60_000, now: at, limit: 10, per_host: 2 });
-    const ids = async (storage: Storage, token: string, at: number) =>
-      (await storage.claimDeliveries(scope, claim(token, at))).map(({ delivery_id }) => delivery_id);
-    await using world = await takingOver(async (before) => {
-      for (const thread_id of ["a", "b", "c", "other"]) {
-        const host = thread_id === "other" ? "two.example:443" : "one.example:443";
-        await claimed(before, "one", thread_id, "enqueue", { url: `https://${host}/`, host, depth: 0 });
+    const driver = nodeSqliteDriver(":memory:");
+    const held = { dead: true, standby: false, next: false };
+    const storageOf = (name: keyof typeof held): Storage =>
+      sqlStorage({ ...driver, exclusive: async () => held[name] });
+    const [dead, standby, next] = [storageOf("dead"), storageOf("standby"), storageOf("next")];
+    const claim = async (storage: Storage, token: string, at: number): Promise<string> => {
+      const terms = { token, until: at + 60_000, now: at, limit: 10, per_host: 2 };
+      return (await storage.claimDeliveries(scope, terms)).map(({ run }) => run.thread_id).join();
+    };
+    const sent = (storage: Storage, token: string, thread_id: string): Promise<boolean> => {
+      const attempt = { number: 1, at: now, status: 200, error: null, duration_ms: 1, address: null };
+      const delivery_id = `one ${thread_id} enqueue`;
+      return storage.finishDelivery(scope, token, { ...attempt, delivery_id }, { state: "delivered" });
+    };
+    const told = async (host: string, ...threads: readonly string[]): Promise<void> => {
+      for (const thread_id of threads) {
+        const webhook = { url: `https://${host}/`, host, depth: 0 };
+        const { run } = await claimed(dead, "one", thread_id, "enqueue", webhook);
+        const lease = { run_id: run.run_id, thread_id, token: run.run_id };
+        assert.ok(await dead.finishRun(scope, lease, finish({ now })));
       }
-      for (const thread_id of ["a", "b", "c"]) await end(before, thread_id);
-      assert.deepEqual(await ids(before, "dead", now), ["one a enqueue", "one b enqueue"]);
-    });
-    const { storage, right } = world;
-    await end(storage, "other");
-    assert.deepEqual(await ids(storage, "own", now + 1), ["one other enqueue"], "the host of the others is full");
-    right.held = true;
-    await storage.becomeWorker(now + 2);
-    assert.deepEqual(await ids(storage, "next", now + 3), ["one c enqueue"]);
-    const attempt = { number: 1, at: now, status: 200, error: null, duration_ms: 1, address: null };
-    const sent = (token: string, thread_id: string) =>
-      storage.finishDelivery(
-        scope,
-        token,
-        { ...attempt, delivery_id: `one ${thread_id} enqueue` },
-        { state: "delivered" },
-      );
-    assert.equal(await sent("own", "other"), true);
-    assert.equal(await sent("dead", "a"), false);
-    assert.equal(await sent("next", "c"), true);
-    assert.deepEqual(await ids(storage, "early", now + 59_999), []);
-    assert.deepEqual(await ids(storage, "due", now + 60_000), ["one a enqueue", "one b enqueue"]);
+    };
+    await dead.migrate();
+    await told("two.example:443", "p", "q", "r");
+    assert.equal(await claim(standby, "s", now), "p,q");
+    await told("one.example:443", "a", "b", "c");
+    assert.equal(await claim(dead, "early", now), "a,b", "before it is the one that executes");
+    assert.equal(await sent(dead, "early", "a"), true);
+    assert.equal(await sent(dead, "early", "b"), true);
+    await told("one.example:443", "d", "e");
+    await dead.becomeWorker(now);
+    assert.equal(await claim(dead, "d", now), "c,d");
+    assert.equal(await claim(next, "n0", now + 1), "", "its hosts are busy");
+    held.next = true;
+    await next.becomeWorker(now + 2);
+    assert.equal(await claim(next, "n1", now + 3), "e");
+    assert.deepEqual([await sent(dead, "d", "c"), await sent(standby, "s", "p")], [false, true]);
+    assert.equal(await sent(next, "n1", "e"), true);
+    assert.equal(await claim(next, "n2", now + 4), "r");
+    assert.equal(await claim(next, "n3", now + 60_000), "q,c,d");
+    await driver.close();
   });
 
   it("does so again when it lost the right in between", async () => {
