@@ -164,7 +164,6 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
   const feedback = createFeedback({ storage, identity, scope, ambient, base_url: baseUrl, ...feedbackTerms });
   const usage = createUsage({ storage, identity, ambient, ...usageTerms });
   const transport = webhookSettings.transport ?? (await systemTransport());
-  const terms = settled(DEFAULTS.worker, options.worker);
   const deliveries = createDeliveries({
     storage,
     scope,
@@ -173,8 +172,6 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     transport,
     loopback: webhookSettings.loopback,
     user_agent: `greenroom/${VERSION} (webhook)`,
-    // What a dead process was sending is in the way of the rest until this one takes over from it.
-    after: terms.concurrency > 0 ? storage.becomeWorker(ambient.now()) : Promise.resolve(),
   });
   const told = createTold({
     ambient,
@@ -201,6 +198,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     void call.then(() => calls.delete(call));
   });
   let runs: RunDirectory;
+  const terms = settled(DEFAULTS.worker, options.worker);
   const worker = createWorker({
     storage,
     scope,
@@ -215,7 +213,10 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     onFinished,
     onLeft: (run, tape) => runs.watch(run, tape),
     onWaiting: () => storage.signals?.publish("work", scope.deployment),
+    // Not sooner: what a dead worker was sending keeps its hosts busy until this process takes over from it.
+    onRole: () => deliveries.wake(),
   });
+  if (terms.concurrency === 0) deliveries.wake();
   const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
   const ttl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
   const threads = createThreads({

@@ -495,7 +495,8 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   /**
    * Whether this process may execute runs. On a database whose processes share the work by leases: always. On an embedded
    * file one process executes and others only serve requests; when this one takes over from a process that is dead, every run
-   * that was executing is pending again and every slot is free, before the answer, and what that process was sending has freed its hosts. Cheap to ask again.
+   * that was executing is pending again, every slot is free and no webhook waits for what that process was sending, all before the
+   * answer. Cheap to ask again.
    */
   becomeWorker(now: number): Promise<boolean>;
   /** Writes a row, to know that writing works. Rejects when it does not. */

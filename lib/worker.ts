@@ -29,6 +29,8 @@ export interface WorkerOptions extends ExecutionOptions {
   onLeft(run: Pick<RunRow, "run_id" | "thread_id">, tape: Tape): void;
   /** Runs wait that this process has known of: it has no place for them, or something that may execute elsewhere is in their way. */
   onWaiting?: () => void;
+  /** This process executes from now on; or, once, it stands by. */
+  onRole?: () => void;
 }
 
 /** What the worker has done since it was made. */
@@ -215,10 +217,12 @@ export function createWorker(options: WorkerOptions): Worker {
       if (active) {
         poll();
         wake();
+        options.onRole?.();
         return;
       }
       if (may === false && !told) {
         told = true;
+        options.onRole?.();
         ambient.log({ level: "info", message: "another process executes runs on this database; this one stands by" });
       }
       cancelPoll = ambient.timer(STANDBY_MS, enter);

@@ -39,10 +39,7 @@ export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (
   );
 }
 
-/**
- * Stands before the tokens of the one process that executes: when another one does, that is dead. Others may send too, of what ends
- * through them, and nobody knows whether they live.
- */
+/** Stands before the tokens of the one process that executes: when another one does, that is dead. Others send too, and nobody knows whether they live. */
 const WORKER = "worker ";
 
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
@@ -108,11 +105,11 @@ const release = shape<Fence & { state: string; due_at: number | null }>(
     where ${isClaimed(p)} returning delivery_id`,
 );
 
-/** Ends the claims of a worker that is dead, so that their hosts are free. What they were of is due when they would have been over. */
+/** Ends the claims of a worker that is dead, so that their hosts are free. Their deliveries are due when the claims would have run out. */
 export const endClaims: (none: Record<never, never>) => Statement = shape(
   () =>
     sql`update webhook_deliveries set due_at = claimed_until, claim_token = null, claimed_until = null
-    where claim_token like ${sql.lit(`${WORKER}%`)}`,
+    where claim_token is not null and claim_token like ${sql.lit(`${WORKER}%`)}`,
 );
 
 const firstDue = shape<{ deployment: string }>(
@@ -145,10 +142,10 @@ const restart = shape<Key & { now: number }>(
       and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
 );
 
-/** The verbs on webhook deliveries. `alone`: no other process executes while this one lives. */
+/** The verbs on webhook deliveries. `executes`: this process has become the one that executes, where there is only one. */
 export function deliveryVerbs(
   driver: Pipe,
-  alone: () => boolean,
+  executes: () => boolean,
 ): Pick<
   PlatformStorage,
   | "claimDeliveries"
@@ -161,7 +158,7 @@ export function deliveryVerbs(
 > {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
-      const claimant = alone() ? `${WORKER}${token}` : token;
+      const claimant = executes() ? `${WORKER}${token}` : token;
       const [taken] = await driver.batch(
         [takeDue({ deployment, token: claimant, until, now, limit, per_host })],
         [`deliveries ${deployment}`],

@@ -25,7 +25,7 @@ export type { Tables } from "./schema.ts";
 /** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
 export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = pipeOf(driver);
-  const { becomeWorker, alone } = adoption(pipe);
+  const { becomeWorker, executes } = adoption(pipe);
   return {
     alone: driver.alone ?? false,
     shared: driver.shared ?? false,
@@ -42,7 +42,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...checkpointVerbs(pipe),
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),
-    ...deliveryVerbs(pipe, alone),
+    ...deliveryVerbs(pipe, executes),
     ...stateVerbs(pipe),
     ...cronVerbs(pipe),
     ...itemVerbs(pipe),
@@ -75,8 +75,8 @@ const requeueRunning = shape<{ now: number }>(
     where status = 'running'`,
 );
 
-/** See `Storage.becomeWorker`. `alone`: this process has become the one that executes, where there is only one. */
-function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly alone: () => boolean } {
+/** See `Storage.becomeWorker`. `executes`: this process has become the one that executes, where there is only one. */
+function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {
   let adopting: Promise<void> | undefined;
   let adopted = false;
 
@@ -86,7 +86,7 @@ function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly alon
   }
 
   return {
-    alone: () => adopted,
+    executes: () => adopted,
     async becomeWorker(now) {
       if (!driver.exclusive) return true;
       if (!(await driver.exclusive())) {

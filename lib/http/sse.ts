@@ -118,7 +118,8 @@ interface Source {
 
 /**
  * Sends what is ready in chunks of some size, and takes nothing before it is asked for. Beats in a regular rhythm from the
- * first request on, busy or not: clients measure the gaps. Beats that nobody asked for become one.
+ * first request on, busy or not: clients measure the gaps. Beats that nobody asked for become one; one more comes early where nothing
+ * was sent.
  */
 function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<Uint8Array> {
   // Taken, and not out yet.

@@ -28,8 +28,6 @@ export interface DeliveriesOptions {
   /** Null: relative URLs cannot be sent to here. */
   readonly loopback: Loopback | null;
   readonly user_agent: string;
-  /** Nothing is looked for by itself before this is settled. Default: at once. */
-  readonly after?: Promise<unknown>;
 }
 
 /** What the sender has done since it was made. */
@@ -104,7 +102,7 @@ const failure = (error: string, options: Partial<Outcome> = {}): Outcome => ({
   ...options,
 });
 
-/** Starts to send what is due. With webhooks disabled nothing is sent, and deliveries stay as they are. */
+/** Sends what is due once it is woken. With webhooks disabled nothing is sent, and deliveries stay as they are. */
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
   const { storage, scope, ambient, settings } = options;
   const { concurrency, timeout_ms } = settings;
@@ -319,8 +317,6 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   }
 
   const wake = (): void => ambient.defer(look);
-  if (options.after) void options.after.then(wake, wake);
-  else wake();
   return {
     wake(elsewhere = false) {
       if (!elsewhere) wake();

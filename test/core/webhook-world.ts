@@ -113,6 +113,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
         user_agent: "greenroom/1.0.0 (webhook)",
       });
       opened.push(deliveries);
+      deliveries.wake();
       return deliveries;
     },
     async row(id) {

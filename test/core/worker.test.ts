@@ -257,12 +257,15 @@ describe("a worker", () => {
     assert.equal((await kit.service.metrics()).runs.pending, 1);
     assert.equal(kit.service.healthy(), true);
     assert.equal(kit.log.filter(({ message }) => message.includes("stands by")).length, 1);
+    const looks = calls.claimDeliveries ?? 0;
+    assert.ok(looks > 0, "what ends through it is told by it");
     alone = true;
     let result: Json | undefined;
     void waiting.result.then((value) => {
       result = value;
     });
     await clock.advance(300);
+    assert.equal(calls.claimDeliveries, looks + 1, "what the other one has left is sent at once");
     await advanceUntil(clock, () => result !== undefined);
     assert.deepEqual(result, { ok: true });
     assert.equal((await kit.service.metrics()).standby, false);

@@ -179,6 +179,7 @@ describe("a webhook to an address that is not public", () => {
       user_agent: "greenroom",
     });
     try {
+      deliveries.wake();
       await until(() => deliveries.counters().failed === urls.length);
       const { attempts, delivered, retried } = deliveries.counters();
       assert.deepEqual([attempts, delivered, retried], [urls.length, 0, 0], "the first refusal is the last word");

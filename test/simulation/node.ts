@@ -37,6 +37,8 @@ export class Process implements Owner {
   started = false;
   /** It was told to stop and takes no requests. */
   stopping = false;
+  /** Calls of the store whose answer has not come: what was done may not be known yet. */
+  unanswered = 0;
   service: Service | null = null;
   /** That of the service. */
   storage: Storage | null = null;
@@ -292,7 +294,9 @@ export class SimulatedNode {
         world.oracle.executions.storeFails(process, scheduler.now + ms);
         // On the wire it is late by itself: it may find another world, and its sender dead.
         world.onWire += plan.remote ? 1 : 0;
+        process.unanswered += 1;
         await wait(ms, plan.remote ? null : process);
+        process.unanswered -= 1;
         world.onWire -= plan.remote ? 1 : 0;
       }
       const crashes = process.alive && on("crash_in_call", 0.3);
@@ -321,7 +325,9 @@ export class SimulatedNode {
       if (on("delay", 0.5)) {
         const ms = dice.between(20, dice.chance(0.2) ? 3 * plan.lease_ms : 400);
         world.oracle.executions.storeFails(process, scheduler.now + ms);
+        process.unanswered += 1;
         await wait(ms, process);
+        process.unanswered -= 1;
       }
       return answer;
     }

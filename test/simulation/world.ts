@@ -230,7 +230,7 @@ export class World {
   }
 
   #allUp(): boolean {
-    return this.nodes.every(({ process }) => process.service !== null && !process.stopping);
+    return this.nodes.every(({ process }) => process.service !== null && !process.stopping && process.unanswered === 0);
   }
 
   async #stop(): Promise<void> {

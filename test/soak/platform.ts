@@ -16,6 +16,7 @@ export interface Told {
 
 /** The claim of a process that is dead, a poll, and all attempts of a delivery: after so long without any being done, none will be. */
 const STILL_MS = 60_000 + 15_000 + 30_000;
+/** However long they go on. */
 const ALL_MS = 15 * 60_000;
 
 /** What the processes of the database, all dead, were about to send is due again: as it is a minute later. */

@@ -17,7 +17,7 @@ export interface Evidence {
   readonly receivers: Receivers;
   /** When a process died for whatever reason but SIGTERM. */
   readonly deaths: readonly number[];
-  /** How long after it was stopped a run may still end in another process, which has to hear of it and can while it is not paused. Default 0. */
+  /** How long after it was stopped a run may still end in another process, which has to hear of it; pauses do not count. Default 0. */
   readonly heard_ms?: number;
 }
 
@@ -234,19 +234,21 @@ function outlived({ facts, lines, heard_ms = 0 }: Evidence, seen: ReadonlyMap<st
   return found;
 }
 
-/** When the processes that executed a run stood still. */
+/** When the process that executed a run, as far as is known, stood still. */
 function pausesByRun(lines: readonly Line[]): Map<string, Disturbance[]> {
-  const pauses = new Map<number, Disturbance[]>();
-  for (const { mark, pid, at } of lines) {
-    const own = pauses.get(pid) ?? [];
-    if (mark === "paused") pauses.set(pid, [...own, { from: at, to: Number.POSITIVE_INFINITY }]);
-    const last = own.at(-1);
-    if (mark === "resumed" && last) last.to = at;
-  }
+  const executes = new Map<string, number>();
+  const still = new Map<number, Disturbance>();
   const found = new Map<string, Disturbance[]>();
-  for (const { mark, pid, run } of lines) {
-    const own = pauses.get(pid);
-    if (mark === "begin" && own) found.set(run, [...(found.get(run) ?? []), ...own]);
+  for (const { mark, pid, run, at } of lines) {
+    if (mark === "begin") executes.set(run, pid);
+    else if (mark === "paused") {
+      const pause = { from: at, to: Number.POSITIVE_INFINITY };
+      still.set(pid, pause);
+      for (const [run, by] of executes) if (by === pid) found.set(run, [...(found.get(run) ?? []), pause]);
+    } else if (mark === "resumed") {
+      const pause = still.get(pid);
+      if (pause) pause.to = at;
+    }
   }
   return found;
 }
