@@ -209,6 +209,8 @@ export function createFollower(options: FollowOptions): Follower {
         if (open(tape)) tape.skipTo(after);
         return after;
       }
+      // Or the run was rolled back meanwhile: its frames went with it, and the reader is to see none of them again.
+      if (open(tape)) await end(run_id, tape);
     }
     if (after > tape.lastId && tape.live) {
       // What executes here may have lost the run: how that ended elsewhere the tape tells once it is left.

@@ -28,6 +28,9 @@ export class InjectedFault extends Error {}
 /** What feedback links start with. */
 export const BASE_URL = "https://agents.example";
 
+/** How long after the grace time a process that stops waits for its store: as lib/worker.ts says. */
+const LAST_MS = 20_000;
+
 /** One life of a machine. */
 export class Process implements Owner {
   readonly name: string;
@@ -143,12 +146,14 @@ export class SimulatedNode {
     const process = this.process;
     if (!process.alive || !process.service || process.stopping) return;
     process.stopping = true;
+    const patience = this.#world.scheduler.now + grace_ms + LAST_MS;
     this.#world.note(`${process.name} is told to stop, grace ${grace_ms}`);
     this.#world.scheduler.at(0, process, () => {
       process.service?.stop(grace_ms).then(
         () => {
           if (!process.alive) return;
-          this.#world.oracle.runs.processStopped(process);
+          // One that has waited for so long leaves what it could not put back to its leases.
+          if (this.#world.scheduler.now < patience) this.#world.oracle.runs.processStopped(process);
           this.#end(process, "has stopped");
         },
         (error: unknown) => {
