@@ -39,9 +39,6 @@ export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (
   );
 }
 
-/** Stands before the tokens of the one process that executes: when another one does, that is dead. Others send too, and nobody knows whether they live. */
-const WORKER = "worker ";
-
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
 
 // Host by host, so that a long queue of one costs the others nothing. Those under way count against their host.
@@ -87,9 +84,11 @@ type Attempt = {
 };
 type Fence = { deployment: string; delivery_id: string; token: string };
 
+// `worker ` stands before the tokens of the one process that executes: when another one does, that is dead. Others send too, and nobody
+// knows whether they live.
 const isClaimed = (p: Fence): RawBuilder<unknown> =>
   sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
-    and claim_token in (${p.token}, ${sql.lit(WORKER)} || ${p.token})`;
+    and claim_token in (${p.token}, 'worker ' || ${p.token})`;
 
 const recordAttempt = shape<Fence & Attempt>(
   (p) =>
@@ -109,7 +108,7 @@ const release = shape<Fence & { state: string; due_at: number | null }>(
 export const endClaims: (none: Record<never, never>) => Statement = shape(
   () =>
     sql`update webhook_deliveries set due_at = claimed_until, claim_token = null, claimed_until = null
-    where claim_token is not null and claim_token like ${sql.lit(`${WORKER}%`)}`,
+    where claim_token is not null and claim_token like 'worker %'`,
 );
 
 const firstDue = shape<{ deployment: string }>(
@@ -158,7 +157,7 @@ export function deliveryVerbs(
 > {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
-      const claimant = executes() ? `${WORKER}${token}` : token;
+      const claimant = executes() ? `worker ${token}` : token;
       const [taken] = await driver.batch(
         [takeDue({ deployment, token: claimant, until, now, limit, per_host })],
         [`deliveries ${deployment}`],
