@@ -291,7 +291,9 @@ describe("a reader of a run that is rolled back as it comes", () => {
     readonly store: Faulty;
     readonly open: (after: number) => Promise<ReturnType<typeof collect>>;
     readonly join: (after: number) => Promise<Frame[]>;
-    readonly rollback: () => Promise<void>;
+    readonly rollback: (by?: Service) => Promise<void>;
+    /** The first process. */
+    readonly one: Service;
     readonly stop: () => Promise<void>;
   }> {
     const clock = testClock();
@@ -310,7 +312,8 @@ describe("a reader of a run that is rolled back as it comes", () => {
       store: stores[1] as Faulty,
       open: async (after) => collect(await open(after)),
       join: async (after) => await framesOf(await open(after)),
-      rollback: async () => await two.runs.cancel(thread_id, run.run_id, { action: "rollback" }),
+      rollback: async (by = two) => await by.runs.cancel(thread_id, run.run_id, { action: "rollback" }),
+      one,
       stop,
     };
   }
@@ -331,6 +334,29 @@ describe("a reader of a run that is rolled back as it comes", () => {
       assert.deepEqual(ending(await join(after)), told);
       await stop();
     }
+  });
+
+  it("is shown nothing again that was on its way to another reader", async () => {
+    const { clock, store, open, rollback, one, stop } = await executing();
+    const loaded = Promise.withResolvers<void>();
+    let loads = 0;
+    store.faults.readFrames = async (call) => {
+      loads += 1;
+      if (loads === 2) await rollback(one);
+      const page = await call();
+      if (loads === 1) await loaded.promise;
+      return page;
+    };
+    const other = await open(0);
+    await advanceUntil(clock, () => loads === 1);
+    const back = await open(3);
+    loaded.resolve();
+    await advanceUntil(clock, () => other.ended() && back.ended());
+    assert.deepEqual(ending(back.list), [
+      [4, "error", "RunRolledBack"],
+      [5, "end", "rollback"],
+    ]);
+    await stop();
   });
 
   it("is told so when it found the run just before", async () => {
