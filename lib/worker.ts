@@ -84,7 +84,9 @@ const MAX_ATTEMPTS = 3;
 const POLL_MS = 2_000;
 const STANDBY_MS = 250;
 const RETRY_MS = 500;
+/** How long the answer of a claim is waited for when its lease is over, and how often when the process stands still meanwhile. */
 const LATE_MS = 100;
+const LATE_TIMES = 8;
 const UNHEALTHY_MS = 10_000;
 /** How long after the grace time executors and store have to let go. */
 const LAST_MS = 20_000;
@@ -157,16 +159,16 @@ export function createWorker(options: WorkerOptions): Worker {
    */
   async function awaitAnswer(claim: UnderWay): Promise<void> {
     let cancel = (): void => {};
-    const wait = (): void => {
+    const wait = (times: number): void => {
       const until = ambient.now() + LATE_MS;
       cancel = ambient.timer(LATE_MS, () => {
-        // While the process stands still nothing is answered: that says nothing about the store.
-        if (ambient.now() - until > LATE_MS / 10) return wait();
+        // While the process stands still nothing is answered: that says nothing about the store. One that is busy is always late.
+        if (times > 1 && ambient.now() - until > LATE_MS / 10) return wait(times - 1);
         underWay.delete(claim.token);
         claim.answer();
       });
     };
-    if (!storage.alone) wait();
+    if (!storage.alone) wait(LATE_TIMES);
     await claim.answered;
     cancel();
   }

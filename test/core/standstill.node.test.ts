@@ -308,4 +308,26 @@ describe("a process that stood still", () => {
     assert.equal((await storage.getRun({ deployment: "default" }, run.run_id))?.attempt, 1);
     await end(run, other);
   });
+
+  it("and is so busy that each timer is late waits no longer than a while for a claim's answer", async () => {
+    const { clock, ambient, faulty, executor, begun, standStill, end } = world();
+    const { storage, faults } = faulty;
+    const busy = { ...ambient, timer: (ms: number, fn: () => void) => ambient.timer(ms + 50, fn) };
+    await using kit = await clockedService(clock, {
+      storage: { ...storage, alone: false },
+      executor,
+      ambient: busy,
+    });
+    const { runs, threads } = kit.service;
+    await pass(clock);
+    const answer = holdCreation(faults);
+    const creating = runs.create((await threads.create()).thread_id, request);
+    for (let i = 0; i < 5; i++) await clock.advance(1);
+    standStill();
+    const other = await runs.create((await threads.create()).thread_id, request);
+    for (let i = 0; i < 5; i++) await pass(clock);
+    assert.ok(ids(begun).includes(other.run_id));
+    answer();
+    await end(await creating, other);
+  });
 });
