@@ -156,7 +156,7 @@ export interface DeliveryRow {
   readonly state: DeliveryState;
   /** Attempts that have begun, in all series. */
   readonly attempts: number;
-  /** Attempts that have begun since it was made or sent again. */
+  /** Attempts since it was made or sent again: those that have begun, without those that were said not to count. */
   readonly series: number;
   readonly due_at: number;
   /** When the first attempt began; null before. */
@@ -216,9 +216,9 @@ export interface DeliveryClaim {
   readonly per_host: number;
 }
 
-/** What an attempt leaves: another one at `due_at`, or none. */
+/** What an attempt leaves: another one at `due_at`, or none. `uncounted`: this one is none of its series. */
 export type DeliveryRest =
-  | { readonly state: "pending"; readonly due_at: number }
+  | { readonly state: "pending"; readonly due_at: number; readonly uncounted?: boolean }
   | { readonly state: "delivered" | "failed" };
 
 export interface PlatformStorage {

@@ -97,10 +97,10 @@ const recordAttempt = shape<Fence & Attempt>(
     from webhook_deliveries where ${isClaimed(p)} on conflict do nothing`,
 );
 
-const release = shape<Fence & { state: string; due_at: number | null }>(
+const release = shape<Fence & { state: string; due_at: number | null; uncounted: number }>(
   (p) =>
     sql`update webhook_deliveries set state = ${p.state}, due_at = coalesce(${p.due_at}, due_at), claim_token = null,
-      claimed_until = null
+      claimed_until = null, series = series - ${p.uncounted}
     where ${isClaimed(p)} returning delivery_id`,
 );
 
@@ -170,10 +170,11 @@ export function deliveryVerbs(
       const fence = { deployment, delivery_id: attempt.delivery_id, token };
       const { number, at, status, error, duration_ms, address } = attempt;
       const due_at = rest.state === "pending" ? rest.due_at : null;
+      const uncounted = rest.state === "pending" && rest.uncounted ? 1 : 0;
       const [, released] = await driver.batch(
         [
           recordAttempt({ ...fence, number, at, http_status: status, error, duration_ms, address }),
-          release({ ...fence, state: rest.state, due_at }),
+          release({ ...fence, state: rest.state, due_at, uncounted }),
         ],
         [`delivery ${attempt.delivery_id}`],
       );

@@ -291,7 +291,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
 
   function restOf(row: DeliveryRow, outcome: Outcome, now: number): DeliveryRest {
     if (outcome.error === null) return { state: "delivered" };
-    if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS };
+    if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
     const wait = settings.schedule_ms[row.series - 1];
     if (outcome.final || wait === undefined) return { state: "failed" };
     const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * ambient.random()));

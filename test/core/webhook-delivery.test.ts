@@ -241,6 +241,26 @@ describe("webhook deliveries", () => {
     assert.equal((w.sent[1] as Sent).request.body, (w.sent[0] as Sent).request.body);
   });
 
+  it("that are broken off by stops again and again have all their attempts left", async () => {
+    await using w = await world();
+    await w.told("r1");
+    for (let stops = 1; stops <= 4; stops++) {
+      const deliveries = w.open({ schedule_ms: [5_000] });
+      await w.requests(stops);
+      await deliveries.stop();
+      w.jump(60_000);
+    }
+    w.open({ schedule_ms: [5_000] });
+    await w.requests(5);
+    (w.sent[4] as Sent).answer(503);
+    await until(async () => (await w.storage.listAttempts(here, "r1")).length === 5);
+    w.jump(60_000);
+    await w.requests(6);
+    (w.sent[5] as Sent).answer(503);
+    await until(async () => (await w.row("r1")).state === "failed");
+    assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series], [6, 2]);
+  });
+
   it("are sent again when asked, under the same id", async () => {
     await using w = await world();
     await w.told("r1");

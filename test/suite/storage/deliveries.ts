@@ -213,6 +213,18 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.listAttempts(here, "r1"), [attempt("r1", 1, "timeout"), attempt("r1", 2)]);
     });
 
+    test("wait without an attempt that is not to count", async (storage) => {
+      await told(storage, { r1: hook() });
+      await storage.claimDeliveries(here, claim("c", 3000));
+      const rest = { state: "pending", due_at: 8000, uncounted: true } as const;
+      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), rest), true);
+      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), rest), false);
+      const { attempts, series } = (await storage.getDelivery(here, "r1")) ?? {};
+      assert.deepEqual([attempts, series], [1, 0]);
+      const [again] = await storage.claimDeliveries(here, claim("d", 8000));
+      assert.deepEqual([again?.attempts, again?.series], [2, 1]);
+    });
+
     test("are listed newest first, by state and run", async (storage) => {
       await told(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
       await storage.claimDeliveries(here, claim("c", 2000));
