@@ -28,7 +28,10 @@ export interface LibsqlOptions {
   readonly authToken?: string;
   /** The server of which the file at `url` becomes a replica: batches go to the server, reads to the file. */
   readonly syncUrl?: string;
-  /** How far a replica's reads may be behind the batches of other processes; default 1000. Its own are always seen. */
+  /**
+   * How far a replica's reads may be behind the batches of other processes; default 1000. Its own are always seen, and readers that
+   * come back to a stream after what another process has shown them lose and repeat nothing.
+   */
   readonly sync_interval_ms?: number;
   /** Calls `fn` once after `ms`; for a simulation. */
   readonly timer?: (ms: number, fn: () => void) => () => void;
@@ -58,7 +61,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   let opening: Promise<Clients> | undefined;
   let closing: Promise<void> | undefined;
   let last: Promise<unknown> = Promise.resolve();
-  // Of a replica: how many batches there were, and how many of them its file has.
+  // Of a replica: how many batches and demands to see those of others there were, and how many of them its file has.
   let written = 0;
   let synced = 0;
   let synced_at = Number.NEGATIVE_INFINITY;
@@ -204,6 +207,12 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
         return rowsOf(await patiently(() => opened.reading.execute(bound)));
       });
     },
+    ...(place.server &&
+      place.file !== undefined && {
+        refresh: () => {
+          written += 1;
+        },
+      }),
     close() {
       closing ??= Promise.allSettled(answering).then(async () => {
         const opened = await opening?.catch(() => undefined);

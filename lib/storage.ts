@@ -485,6 +485,8 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   readonly shared?: boolean;
   /** Wake-ups from and to the other processes that share the database; absent where there are none. */
   readonly signals?: Signals;
+  /** Where reads may be behind what other processes have written: those that begin afterwards see all that was answered before. */
+  refresh?(): void;
   /** Milliseconds since 1970 by the database's clock, where processes with clocks of their own share it: leases are reckoned by it. */
   now?(): Promise<number>;
   /**

@@ -25,8 +25,13 @@ export interface SqlDriver {
    * effect is looked up. Rejects with `DatabaseUnavailable` when the database cannot be reached.
    */
   batch(statements: readonly SqlStatement[], touched?: readonly string[]): Promise<SqlRow[][]>;
-  /** Runs one read outside any write transaction. It sees every batch that resolved before it was called. */
+  /**
+   * Runs one read outside any write transaction. It sees every batch that resolved before it was called; with `refresh`, those of
+   * other processes perhaps later.
+   */
   read(statement: SqlStatement): Promise<SqlRow[]>;
+  /** Makes reads that are called from now on see every batch of other processes that had resolved. For reads from a replica. */
+  refresh?(): void;
   /**
    * Where one process at a time executes: takes that right, and keeps it until `close` or the end of the process. True while
    * it is held; false while another living process holds it. Undefined where processes share the work by leases.

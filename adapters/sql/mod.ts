@@ -30,6 +30,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     alone: driver.alone ?? false,
     shared: driver.shared ?? false,
     ...(driver.signals && { signals: driver.signals }),
+    ...(driver.refresh && { refresh: () => driver.refresh?.() }),
     ...(pipe.now && { now: pipe.now }),
     migrate: () => migrate(pipe),
     becomeWorker,

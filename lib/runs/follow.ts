@@ -201,7 +201,10 @@ export function createFollower(options: FollowOptions): Follower {
   async function place(run_id: string, tape: Tape, seen: number): Promise<number> {
     const after = Math.min(seen, HIGHEST_ID);
     // An id from elsewhere may be that of the end, which is no stored frame.
-    if (after > tape.lastId && open(tape)) await end(run_id, tape);
+    if (after > tape.lastId && open(tape)) {
+      storage.refresh?.();
+      await end(run_id, tape);
+    }
     if (after > tape.lastId && tape.stored && !tape.outcome) {
       // Another process may have shown it.
       const [frame] = await storage.readFrames(scope, run_id, after - 1);
@@ -239,9 +242,12 @@ export function createFollower(options: FollowOptions): Follower {
     },
     async read(run, after, onLeave, made = false) {
       const tape = await follow(run, after, made);
-      const frames = tape.read(await place(run.run_id, tape, after), onLeave);
-      watch(run, tape);
-      return { tape, frames };
+      try {
+        return { tape, frames: tape.read(await place(run.run_id, tape, after), onLeave) };
+      } finally {
+        // Also when the place could not be found: what nobody reads is forgotten.
+        watch(run, tape);
+      }
     },
     async result(run, made = false) {
       const tape = await follow(run, 0, made);

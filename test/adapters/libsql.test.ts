@@ -287,6 +287,9 @@ function remoteTests(program: string): void {
         now = 500;
         assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
         await other.batch([insert(3)]);
+        assert.deepEqual(ids(await driver.read(allItems)), [1, 2]);
+        driver.refresh?.();
+        assert.deepEqual(ids(await driver.read(allItems)), [1, 2, 3]);
         await driver.batch([insert(4)]);
         const reads = await Promise.all([driver.read(allItems), driver.read(allItems)]);
         assert.deepEqual(reads.map(ids), [

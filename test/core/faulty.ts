@@ -23,7 +23,8 @@ export function faulty(real: Storage = nodeSqlite(":memory:")): Faulty {
     get(target, name) {
       const verb = name as keyof Storage;
       const method = Reflect.get(target, name) as (...args: unknown[]) => Promise<unknown>;
-      if (typeof method !== "function") return method;
+      // Verbs that this storage does not have can be put in by a fault.
+      if (typeof method !== "function" && !faults[verb]) return method;
       return (...args: unknown[]) => {
         calls[verb] = (calls[verb] ?? 0) + 1;
         const call = (): Promise<unknown> => method.apply(target, args);

@@ -147,6 +147,36 @@ describe("a resumable run", () => {
     }
   });
 
+  it("is read on after what another process has shown where reads are behind", async () => {
+    const clock = testClock();
+    const { executor, say } = counter();
+    const { services, stores, stop } = await processes(clock, executor, 1, 0);
+    const [one, two] = services as [Service, Service];
+    const { faults } = stores[1] as Faulty;
+    const { thread_id } = await one.threads.create();
+    const { run, frames } = await one.runs.stream(thread_id, ask());
+    const here = collect(frames);
+    say(3);
+    await advanceUntil(clock, () => here.list.length === 4, 10);
+    const before = await (stores[0] as Faulty).storage.getRun({ deployment: "default" }, run.run_id);
+    let behind = true;
+    faults.getRun = (call) => (behind ? before : call());
+    faults.readFrames = async (call) => {
+      const page = (await call()) as readonly Frame[];
+      return behind ? page.filter(({ id }) => (id as number) <= 2) : page;
+    };
+    faults.refresh = () => {
+      behind = false;
+    };
+    const join = async (after: number): Promise<ReturnType<typeof collect>> =>
+      collect((await two.runs.joinStream(thread_id, run.run_id, { after })).frames);
+    const live = await join(4);
+    say(1, "end");
+    await advanceUntil(clock, () => here.ended() && live.ended());
+    assert.deepEqual([idsOf(here.list), idsOf(live.list)], [upTo(6), [5, 6]]);
+    await stop();
+  });
+
   it("that executes in another process is read there as it goes on", async () => {
     const clock = testClock();
     const { executor, say } = counter();
@@ -277,6 +307,34 @@ describe("a resumable run", () => {
     const again = collect((await two.runs.joinStream(null, run_id)).frames);
     await advanceUntil(clock, again.ended);
     assert.deepEqual(idsOf(again.list), upTo(5));
+    await stop();
+  });
+});
+
+describe("a reader whose place cannot be looked up", () => {
+  it("leaves nothing behind", async () => {
+    const clock = testClock();
+    const { executor, say } = counter();
+    const { services, stores, stop } = await processes(clock, executor, 1, 0);
+    const [one, two] = services as [Service, Service];
+    const { faults, calls } = stores[1] as Faulty;
+    const { thread_id } = await one.threads.create();
+    const { run } = await one.runs.stream(thread_id, ask());
+    say(3);
+    await clock.advance(1_000);
+    faults.readFrames = () => Promise.reject(new Error("down"));
+    await assert.rejects(two.runs.joinStream(thread_id, run.run_id, { after: 4 }));
+    await clock.advance(1_000);
+    // A tape that is kept needs no look at the row.
+    const looks = async (): Promise<number> => {
+      const before = calls.getRun ?? 0;
+      await assert.rejects(two.runs.joinStream(thread_id, run.run_id, { after: 4 }));
+      return (calls.getRun ?? 0) - before;
+    };
+    const [again, atOnce] = [await looks(), await looks()];
+    assert.equal(again - atOnce, 1);
+    say("end");
+    await clock.advance(1_000);
     await stop();
   });
 });
