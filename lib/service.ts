@@ -459,8 +459,19 @@ async function placed(identity: IdentityStore, options: ServiceOptions, ambient:
     },
     ambient.now(),
   );
-  if (made.kind === "made") return made.row;
-  throw new ConfigError([
-    `deployment: there is no ${workspace === undefined ? "" : `workspace ${workspace} or `}project ${project ?? ""} with this id`,
-  ]);
+  if (made.kind !== "made") {
+    throw new ConfigError([
+      `deployment: there is no ${workspace === undefined ? "" : `workspace ${workspace} or `}project ${project ?? ""} with this id`,
+    ]);
+  }
+  const { owner_user_id } = made.row;
+  if (!user || owner_user_id === user.id) return made.row;
+  if (owner_user_id !== null) {
+    const message = "the agent was transferred: it is not that of auth.owner; see greenroom agents list";
+    ambient.log({ level: "warn", message, deployment: name, owner_user_id });
+    return made.row;
+  }
+  // It was made when the deployment was nobody's.
+  const change = { owner_user_id: user.id, ...(shared === undefined ? {} : { shared }) };
+  return (await identity.updateDeployment(name, change)) ?? made.row;
 }

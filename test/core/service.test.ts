@@ -4,6 +4,7 @@ import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import {
   ConfigError,
   combine,
+  createAccounts,
   createService,
   type Executor,
   type ExecutorEvent,
@@ -12,6 +13,7 @@ import {
   fromFunctions,
   type Json,
   type JsonObject,
+  type LogRecord,
   type Service,
   ServiceError,
   type ServiceOptions,
@@ -176,6 +178,33 @@ describe("createService", () => {
     await clock.advance(90_000);
     assert.deepEqual(contents(await waited(kit.service, thread.thread_id, ask("echo"))), ["hi", "ok"]);
     assert.equal((await kit.service.threads.get(thread.thread_id)).updated_at, "2026-01-01T00:01:30.000Z");
+  });
+
+  it("makes an agent that was nobody's its owner's, and leaves one that was transferred to whom it was", async () => {
+    const shared = faulty();
+    const { storage } = shared.share();
+    const log: LogRecord[] = [];
+    const serve = async (auth?: ServiceOptions["auth"]): Promise<unknown> => {
+      const executor = fromFunctions({ echo: () => ({}) });
+      const ambient = { log: (record: LogRecord) => void log.push(record) };
+      const service = await createService({ storage, executor, ambient, ...(auth && { auth }) });
+      await service.stop(0);
+      const row = await storage.identity.getDeployment("default");
+      return [row?.owner_user_id, row?.shared];
+    };
+    assert.deepEqual(await serve(), [null, false]);
+    const accounts = createAccounts({ identity: storage.identity, ambient: { now: () => 0, uuid: testIds() } });
+    const ada = await accounts.createUser({ email: "ada@example.com" });
+    const bob = await accounts.createUser({ email: "bob@example.com" });
+    const adas = { mode: "agent_builder", owner: "ada@example.com", shared: true } as const;
+    assert.deepEqual(await serve(adas), [ada.id, true]);
+    await accounts.unshareAgent("default");
+    assert.deepEqual(await serve(adas), [ada.id, false]);
+    assert.deepEqual(log, []);
+    await accounts.transferAgent("default", "bob@example.com");
+    assert.deepEqual(await serve(adas), [bob.id, false]);
+    assert.match(log[0]?.message ?? "", /was transferred/);
+    await shared.storage.close();
   });
 
   it("gives each graph a default assistant with the id that clients expect", async () => {
