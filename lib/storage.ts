@@ -582,7 +582,10 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     at: { readonly ns: string; readonly checkpoint_id: string },
     metadata: JsonObject,
   ): Promise<boolean>;
-  /** A thread of its own with the state of another and all its checkpoints; runs stay behind. `stale`: it is not as it was seen. */
+  /**
+   * A thread of its own with the state of another and all its checkpoints; runs stay behind, and what those that are active have
+   * stored. `stale`: it is not as it was seen.
+   */
   copyThread(
     scope: Scope,
     copy: {
@@ -594,7 +597,7 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     now: number,
   ): Promise<
     | { readonly kind: "copied"; readonly thread: ThreadRow }
-    | { readonly kind: "busy" | "stale" | "not_found" | "exists" }
+    | { readonly kind: "stale" | "not_found" | "exists" }
   >;
   /** Threads that are not there or have an active run are left alone. Gives those that were pruned. */
   pruneThreads(

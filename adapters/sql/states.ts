@@ -114,13 +114,16 @@ const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now:
     select deployment, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, config, graph_id,
       'idle', head, '{}', null, 0, ${p.now}, ${marked(sql`run_count`)}, ttl_strategy, ttl_ms
     from threads where deployment = ${p.deployment} and thread_id = ${p.from} and hidden = 0
-      and revision = ${p.seen_revision} and not ${busy} ${andPermitted(sql`metadata`, bound)}
+      and revision = ${p.seen_revision} ${andPermitted(sql`metadata`, bound)}
     on conflict do nothing returning *`,
 );
 
 const memberOf = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
 
-/** Copies the rows of a table from one thread to the other, which is marked. */
+/**
+ * Copies the rows of a table from one thread to the other, which is marked. What active runs have stored is no part of the
+ * thread's state before they end.
+ */
 const copying = (
   table: string,
   columns: readonly string[],
@@ -131,6 +134,8 @@ const copying = (
     return sql`insert into ${sql.table(table)} (deployment, thread_id, ${sql.join(columns.map((name) => sql.ref(name)))})
       select deployment, ${p.thread_id}, ${sql.join(columns.map((name) => own[name] ?? sql.ref(name)))}
       from ${sql.table(table)} where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.from)}
+        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = ${settled(p.deployment)}
+          and r.thread_id = ${settled(p.from)} and r.status in ('pending', 'running')))
         and ${isMarked(p)}`;
   });
 
@@ -175,7 +180,6 @@ const copyThread =
       if (inserted?.[0]) return { kind: "copied", thread: made(inserted[0]) };
       const source = await look(driver, scope, from);
       if (!source) return { kind: "not_found" };
-      if (source.busy) return { kind: "busy" };
       if (source.revision !== seen_revision) return { kind: "stale" };
       if (await isThere(driver, { deployment, thread_id })) return { kind: "exists" };
     }

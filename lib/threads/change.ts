@@ -57,7 +57,7 @@ export interface Changes {
   updateState(thread_id: string, change: StateChange, reach?: Reach): Promise<WireCheckpoint>;
   /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (what the service sets). */
   patchState(thread_id: string, metadata: JsonObject, reach?: Reach): Promise<void>;
-  /** A thread of its own, with the metadata and all checkpoints of another. Errors: conflict (it is absent, or a run is active). */
+  /** A thread of its own, with the metadata and all checkpoints of another but those of active runs. Errors: conflict (it is absent). */
   copy(thread_id: string, may?: MayCopy, reach?: Reach): Promise<ThreadRow>;
   /** Threads that are absent or have an active run are left alone. Gives those that were pruned. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, reach?: Reach): Promise<readonly string[]>;
@@ -170,7 +170,6 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
         const row = await states.visible(thread_id, reach).catch((error: unknown) => {
           throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
         });
-        if (row.status === "busy") throw busy(thread_id);
         const copy = ambient.uuid();
         // Some servers name the thread there.
         const own: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
@@ -181,7 +180,6 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
           ambient.now(),
         );
         if (outcome.kind === "copied") return outcome.thread;
-        if (outcome.kind === "busy") throw busy(thread_id);
         if (outcome.kind === "not_found") throw absent;
       }
     },

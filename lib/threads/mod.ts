@@ -43,7 +43,7 @@ export interface Threads {
   update(thread_id: string, patch: ThreadPatch, reach?: Reach): Promise<Thread>;
   /** Runs and checkpoints go too; active runs are stopped. Errors: not_found. */
   delete(thread_id: string, reach?: Reach): Promise<void>;
-  /** A thread of its own with the metadata and all checkpoints of this one. Errors: conflict (it is absent, or a run is active). */
+  /** A thread of its own with the metadata and all checkpoints of this one but those of active runs. Errors: conflict (it is absent). */
   copy(thread_id: string, may?: MayCopy, reach?: Reach): Promise<Thread>;
   /** Threads that are absent or have an active run are left alone. Gives how many were pruned. Default: `delete`. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, reach?: Reach): Promise<number>;

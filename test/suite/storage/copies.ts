@@ -115,7 +115,32 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "copy"), "e,c-r7,c-r6,c-r5");
     });
 
-    test("is not made of a thread that is busy, changed or not there, nor over another", async (storage) => {
+    test("of a busy thread has the state from before the active runs, and nothing that they store", async (storage) => {
+      const assistant = await anAssistant(storage);
+      const { revision } = await aThread(storage, "t");
+      const first = progress([checkpoint("c1", { n: 1 })], [write("c1", "task", 0, "asked")]);
+      await finished(storage, assistant, "t", "r1", { head: "c1", scalars: { n: 1 } }, { progress: first });
+      const before = await allOf(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r2");
+      const steps = progress([checkpoint("c2", { n: 2 }, "c1")], [write("c1", "task", 0, "answered")]);
+      assert.equal(await storage.saveProgress(here, lease, steps, 1200), true);
+      assert.equal(await ids(storage, "t"), "c2,c1");
+      const outcome = await copy(storage, revision);
+      assert.ok(outcome.kind === "copied");
+      const { head, status, running } = outcome.thread;
+      assert.deepEqual([head, status, running], ["c1", "idle", null]);
+      assert.deepEqual(await thread(storage, "copy"), outcome.thread);
+      assert.equal(await ids(storage, "copy"), "c1");
+      assert.deepEqual(
+        (await allOf(storage, "copy")).map(({ values }) => values),
+        before.map(({ values }) => values),
+      );
+      assert.equal(await found(storage, {}, { n: 1 }), "copy,t");
+      assert.ok(await storage.finishRun(here, lease, finish()));
+      assert.equal(await ids(storage, "copy"), "c1");
+    });
+
+    test("is not made of a thread that is changed or not there, nor over another", async (storage) => {
       const assistant = await anAssistant(storage);
       const { revision } = await aThread(storage, "t", { owner: "ada" });
       await finished(
@@ -135,11 +160,8 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
       await aThread(storage, "taken", { copied: true });
       assert.equal(await refused(revision, "taken"), "exists");
       assert.equal(await ids(storage, "taken"), "");
-      assert.equal((await create(storage, assistant, "t", "r2")).kind, "created");
-      assert.equal(await refused(revision), "busy");
       assert.equal(await storage.getThread(here, "copy"), null);
       assert.equal(await ids(storage, "copy"), "");
-      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 2000);
       await storage.updateThread(here, "t", ({ metadata }) => ({ metadata: { ...metadata, b: 1 } }), 2000);
       assert.equal(await refused(revision), "stale");
       const { lease } = await stateless(storage, assistant, "r9");

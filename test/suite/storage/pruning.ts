@@ -360,7 +360,7 @@ async function onlyNeeded(
 ): Promise<void> {
   const needed = new Set<string>();
   for (const { versions: of } of kept) {
-    for (let at = of.list; at !== undefined; at = versions.get(at)?.extended) needed.add(at);
+    for (let at: string | undefined = of.list; at !== undefined; at = versions.get(at)?.extended) needed.add(at);
   }
   const [assistant] = (
     await storage.searchAssistants(here, { limit: 1, offset: 0, sort_by: "name", sort_order: "asc" })
