@@ -29,6 +29,8 @@ export interface JobCheckpoints extends CheckpointHandle {
   dirty(): boolean;
   /** The newest root checkpoint this job has put. */
   root(): string | null;
+  /** Of what was put and not taken only the newest root checkpoint stays, right behind what is stored; or not even that. */
+  collapse(rest: "newest" | "none"): void;
   /** From now on every write throws LeaseLost. */
   lose(): void;
 }
@@ -68,6 +70,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   let taken: string[] = [];
   let backlog = 0;
   let lastRoot: string | null = null;
+  let takenRoot: string | null = null;
   let lost = false;
   // The job's own writes on checkpoints, stored or not: they overlay what the store has.
   const ownWrites = new Map<string, StoredWrite[]>();
@@ -117,6 +120,26 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     return { ...checkpoint, run_id: options.run_id, values, writes: [], created_at: options.now() };
   }
 
+  function add(checkpoint: NewCheckpoint): void {
+    const name = key(checkpoint.ns, checkpoint.checkpoint_id);
+    const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
+    const { values, tails } = asTails(checkpoint, parent);
+    const stored = asStored({ ...checkpoint, values: tails });
+    if (stored) known.set(name, stored);
+    checkpoints.push({ ...checkpoint, values, created_at: stored?.created_at ?? options.now() });
+    unsavedOrder.push(name);
+    newest.set(checkpoint.ns, checkpoint.checkpoint_id);
+    if (checkpoint.ns === "") lastRoot = checkpoint.checkpoint_id;
+    for (const value of values) backlog += value.data.length;
+  }
+
+  function forget(): void {
+    checkpoints = [];
+    writes = [];
+    unsavedOrder = [];
+    backlog = 0;
+  }
+
   async function queued(): Promise<void> {
     options.onDirty();
     if (options.sync || backlog > BACKLOG) await options.save();
@@ -151,16 +174,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     },
     async put(checkpoint) {
       if (lost) throw new LeaseLost(String(options.run_id));
-      const name = key(checkpoint.ns, checkpoint.checkpoint_id);
-      const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
-      const { values, tails } = asTails(checkpoint, parent);
-      const stored = asStored({ ...checkpoint, values: tails });
-      if (stored) known.set(name, stored);
-      checkpoints.push({ ...checkpoint, values, created_at: stored?.created_at ?? options.now() });
-      unsavedOrder.push(name);
-      newest.set(checkpoint.ns, checkpoint.checkpoint_id);
-      if (checkpoint.ns === "") lastRoot = checkpoint.checkpoint_id;
-      for (const value of values) backlog += value.data.length;
+      add(checkpoint);
       await queued();
     },
     async putWrites(at, task_id, items) {
@@ -191,11 +205,26 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
         ownWrites.delete(name);
       }
       taken = [...taken.filter(isNewest), ...unsavedOrder];
-      checkpoints = [];
-      writes = [];
-      unsavedOrder = [];
-      backlog = 0;
+      takenRoot = lastRoot;
+      forget();
       return progress;
+    },
+    collapse(rest) {
+      const parent_id = checkpoints.find(({ ns }) => ns === "")?.parent_id;
+      const last = parent_id === undefined || lastRoot === null ? undefined : known.get(key("", lastRoot));
+      if (rest === "newest" && !last) return;
+      for (const name of unsavedOrder) {
+        known.delete(name);
+        ownWrites.delete(name);
+      }
+      for (const { ns } of checkpoints) newest.delete(ns);
+      forget();
+      lastRoot = takenRoot;
+      if (takenRoot !== null) newest.set("", takenRoot);
+      if (rest === "none" || !last || parent_id === undefined) return;
+      const before = parent_id === null ? undefined : known.get(key("", parent_id));
+      const values = last.values.filter(({ channel, version }) => before?.versions[channel] !== version);
+      add({ ...last, parent_id, values });
     },
     dirty: () => checkpoints.length > 0 || writes.length > 0,
     root: () => lastRoot,

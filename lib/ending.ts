@@ -47,8 +47,8 @@ function endGone(tape: Tape, run_id: string, error: JsonObject): void {
   closeTape(tape, run_id, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
 }
 
-/** What wait and join answer for a run that did not fail. */
-export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[]): Json {
-  if (next.length === 0) return values ?? {};
+/** What wait and join answer for a run that did not fail. `cut`: it was cut off, so that nodes which are left are no breakpoint. */
+export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[], cut: boolean): Json {
+  if (next.length === 0 || (cut && interrupts.length === 0)) return values ?? {};
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }

@@ -138,6 +138,7 @@ export function startExecution(
   const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
   const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
   const recorded = graph.checkpoints === "worker";
+  const exits = recorded && request.durability === "exit" && !temporary;
   const tape = events.tape(run_id);
   const abort = new AbortController();
   let reason: StopReason | null = null;
@@ -374,7 +375,10 @@ export function startExecution(
     ending = true;
     const cancelled = reason === "cancelled";
     const timedOut = reason === "timed_out";
-    const last = cancelled ? await lastState() : yields.last();
+    // With durability `exit` an execution that was cut off leaves no steps. Executors with checkpoints of their own see to that.
+    const dropped = cancelled && exits;
+    if (exits) checkpoints.collapse(dropped ? "none" : "newest");
+    const last = dropped ? await reached() : cancelled ? await lastState() : yields.last();
     const error = cancelled
       ? null
       : timedOut
@@ -386,7 +390,7 @@ export function startExecution(
       .filter((task) => task.interrupts.length > 0)
       .map((task) => [task.id, task.interrupts as unknown as Json]);
     const asked = interrupts.flatMap(([, list]) => list as Json[]);
-    const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, asked);
+    const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, asked, cancelled);
     const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint());
     const discard = temporary && (journal.saved() || resumed);
     const { progress, shown } = journal.rest();

@@ -156,7 +156,8 @@ export function createFollower(options: FollowOptions): Follower {
     const thread = await storage.getThread(scope, run.thread_id);
     try {
       const state = thread && (await threads.current(thread));
-      return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[]) : {};
+      const cut = run.status === "interrupted";
+      return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[], cut) : {};
     } catch (error) {
       if (!(error instanceof StateUnreadable)) throw error;
       // The graph cannot read its state any more; the run has ended all the same.
@@ -251,6 +252,8 @@ export function createFollower(options: FollowOptions): Follower {
     },
     async result(run, made = false) {
       const tape = await follow(run, 0, made);
+      // Later runs may have changed the state since.
+      if (isOver(run) && tape.outcome?.status !== "gone") return { tape, result: Promise.resolve(await storedResult(run)) };
       const result = tape.ended().then((outcome) => outcome.result ?? {});
       watch(run, tape);
       return { tape, result };

@@ -104,6 +104,58 @@ describe("a checkpoint to start from", () => {
   });
 });
 
+describe("a join of a run that has ended", () => {
+  it("gives the thread's state as it is now, and how the run failed", async () => {
+    await using kit = await testService({
+      agents: {
+        log: async ({ input }) => {
+          if ((input as JsonObject)["fail"]) throw new RangeError("too far");
+          return input as JsonObject;
+        },
+      },
+    });
+    const { threads, runs } = kit.service;
+    const { thread_id } = await threads.create();
+    const turn = async (input: JsonObject): Promise<[string, unknown]> => {
+      const { run, result } = await runs.wait(thread_id, { assistant_id: "log", input });
+      return [run.run_id, await result];
+    };
+    const join = async (run_id: string): Promise<unknown> => await (await runs.join(thread_id, run_id)).result;
+    const [first, own] = await turn({ a: 1 });
+    assert.deepEqual([own, await join(first)], [{ a: 1 }, { a: 1 }]);
+    const [second] = await turn({ b: 2 });
+    assert.deepEqual([await join(first), await join(second)], [{ a: 1, b: 2 }, { a: 1, b: 2 }]);
+    const [failed, error] = await turn({ fail: 1 });
+    assert.deepEqual(error, { __error__: { error: "RangeError", message: "too far" } });
+    assert.deepEqual(await join(failed), error);
+    const { run, result } = await runs.wait(null, { assistant_id: "log", input: { c: 3 } });
+    assert.deepEqual([await result, await (await runs.join(run.thread_id, run.run_id)).result], [{ c: 3 }, { c: 3 }]);
+  });
+
+  it("says of nodes that are left only where the run stopped at a breakpoint", async () => {
+    await using kit = await testService({
+      agents: {
+        async *half({ signal }) {
+          yield { half: true };
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        },
+      },
+    });
+    const { threads, runs } = kit.service;
+    const { thread_id } = await threads.create();
+    const request = { assistant_id: "half", input: { a: 1 } };
+    const held = await runs.wait(thread_id, { ...request, interrupt_before: "*" });
+    assert.deepEqual(await held.result, { a: 1, __interrupt__: [] });
+    const { run, frames } = await runs.stream(thread_id, { assistant_id: "half", stream_mode: ["values"] });
+    const waiting = runs.join(thread_id, run.run_id);
+    for await (const { data } of frames) if (data.includes("half")) break;
+    await runs.cancel(thread_id, run.run_id, { wait: true });
+    assert.deepEqual(await (await waiting).result, { a: 1, half: true });
+    assert.deepEqual(await (await runs.join(thread_id, run.run_id)).result, { a: 1, half: true });
+    assert.equal((await threads.get(thread_id)).status, "interrupted");
+  });
+});
+
 describe("a stopping service", () => {
   it("tells who waits that the run goes on later", async () => {
     const begun = Promise.withResolvers<void>();

@@ -225,6 +225,54 @@ describe("frames of a resumable run", () => {
     await advanceUntil(clock, read.ended);
     assert.deepEqual((await kit.service.threads.state(thread_id)).values, { at: 2 });
   });
+
+  it("leaves one checkpoint a run with durability exit, where it ended or failed, and none where it was cut off", async () => {
+    const clock = testClock();
+    const log = (end: number): string[] => Array.from({ length: end }, (_, n) => `line ${n} of a long enough log`);
+    await using kit = await clockedService(clock, {
+      executor: graph(async function* (job, signal) {
+        const { how, from } = job.input as { how: string; from: number };
+        for (let n = from + 1; n <= from + 3; n++) yield state({ log: log(100 * n), n, [how]: n }, ["more"]);
+        if (how === "fail") throw new Error("no more");
+        if (how === "hang") await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        yield state({ log: log(100 * (from + 4)), how });
+      }),
+    });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const executed = async (how: string, from: number): Promise<string> => {
+      const request = { ...ask("g"), input: { how, from }, durability: "exit" } as const;
+      const { run, result } = await runs.wait(thread_id, request);
+      if (how === "hang") {
+        await clock.advance(1_000);
+        await runs.cancel(thread_id, run.run_id);
+      }
+      let ended = false;
+      void result.then(() => {
+        ended = true;
+      });
+      await advanceUntil(clock, () => ended);
+      return (await runs.get(thread_id, run.run_id)).status;
+    };
+    const history = async (): Promise<unknown[]> =>
+      (await threads.history(thread_id, { limit: 100 })).map(({ values, parent_checkpoint, checkpoint }) => {
+        const { log: lines, ...rest } = values as { log: string[] };
+        return [rest, lines.length, parent_checkpoint?.checkpoint_id ?? null, checkpoint?.checkpoint_id];
+      });
+    assert.equal(await executed("end", 0), "success");
+    const [first] = await history();
+    assert.deepEqual((first as unknown[]).slice(0, 3), [{ how: "end" }, 400, null]);
+    assert.equal(await executed("hang", 4), "interrupted");
+    assert.deepEqual([await history(), (await threads.get(thread_id)).status], [[first], "idle"]);
+    assert.equal(await executed("fail", 4), "error");
+    const [second, ...rest] = await history();
+    assert.deepEqual(rest, [first]);
+    assert.deepEqual((second as unknown[]).slice(0, 3), [{ n: 7, fail: 7 }, 700, (first as unknown[])[3]]);
+    assert.equal(await executed("end", 8), "success");
+    const [third, ...others] = await history();
+    assert.deepEqual(others, [second, first]);
+    assert.deepEqual((third as unknown[]).slice(0, 3), [{ how: "end" }, 1200, (second as unknown[])[3]]);
+  });
 });
 
 describe("a later attempt", () => {

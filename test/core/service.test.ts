@@ -200,7 +200,7 @@ describe("createService", () => {
     assert.deepEqual(await serve(adas), [ada.id, true]);
     await accounts.unshareAgent("default");
     assert.deepEqual(await serve(adas), [ada.id, false]);
-    assert.deepEqual(log, []);
+    assert.equal(log.length, 0);
     await accounts.transferAgent("default", "bob@example.com");
     assert.deepEqual(await serve(adas), [bob.id, false]);
     assert.match(log[0]?.message ?? "", /was transferred/);
@@ -213,6 +213,35 @@ describe("createService", () => {
     assert.equal(assistant.assistant_id, "fe096781-5601-53d2-b2f6-0d3403f7e9ca");
     assert.deepEqual(assistant.metadata, { created_by: "system" });
     await assert.rejects(kit.service.assistants.delete("agent"), { code: "conflict" });
+  });
+
+  it("keeps the default assistant of a graph that has left the configuration", async () => {
+    const { storage } = faulty().share();
+    const serve = async (...graphs: string[]): Promise<Service> => {
+      const executor = fromFunctions(Object.fromEntries(graphs.map((graph) => [graph, () => ({})])));
+      return await createService({ storage, executor, ambient: { log: () => {} } });
+    };
+    const before = await serve("stays", "leaves");
+    const { assistant_id } = await before.assistants.get("leaves");
+    await before.assistants.update(assistant_id, {
+      graph_id: "stays",
+      name: "renamed",
+      metadata: { created_by: "ann" },
+    });
+    // Ids of the same kind, but of no graph that they were made for.
+    const own = { assistant_id: "01234567-89ab-5def-8123-456789abcdef", graph_id: "leaves" };
+    await before.assistants.create(own);
+    await before.assistants.update(own.assistant_id, { graph_id: "stays" });
+    await before.stop(0);
+    const { assistants, stop } = await serve("stays");
+    await assert.rejects(assistants.delete(assistant_id), { code: "conflict" });
+    assert.equal((await assistants.get(assistant_id)).name, "renamed");
+    await assistants.delete(own.assistant_id);
+    for (const gone of [own.assistant_id, crypto.randomUUID(), "leaves"]) {
+      await assert.rejects(assistants.delete(gone), { code: "not_found" });
+    }
+    await stop(0);
+    await storage.close();
   });
 });
 

@@ -417,8 +417,14 @@ export function runs({ describe, it, name, bench }: Suite): void {
           const values = await client.runs.wait(id, graph, { input: human(durability), durability });
           assert.deepEqual(contents(values), [durability, `You said: ${durability}`]);
           assert.deepEqual((await client.threads.getState(id)).values, values);
+          const { length } = await client.threads.getHistory(id);
+          if (durability === "exit") assert.equal(length, 1);
+          else assert.ok(length > 1);
           const more = await client.runs.wait(id, graph, { input: human("more"), durability });
           assert.equal(messagesOf(more).length, 4);
+          const states = await client.threads.getHistory(id);
+          assert.deepEqual(states.at(-length)?.values, values);
+          assert.equal(states.length, 2 * length);
         }
       });
 
