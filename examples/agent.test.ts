@@ -1,4 +1,5 @@
-// Testing an agent with the stock SDK, without a socket and without a file: bun test, deno test or node --test.
+// Testing an agent with the stock SDK, without a socket and without a file, after npm run build: npx bun test, npx node
+// --test, or npx deno test -A, which also wants @types/node, and then examples/agent.test.ts.
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";

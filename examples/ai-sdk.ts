@@ -1,5 +1,5 @@
-// An agent made with the AI SDK: the thread is its memory. Bun: PORT=3000 bun examples/ai-sdk.ts; Deno: deno serve -A
-// --port 3000 examples/ai-sdk.ts; on Node hand `fetch` to a server as node.ts does.
+// An agent made with the AI SDK: the thread is its memory. After npm run build on Bun: npx bun examples/ai-sdk.ts; on Deno:
+// npx deno serve -A --host 127.0.0.1 --port 3000 examples/ai-sdk.ts; on Node hand `fetch` to a server as node.ts does.
 import process from "node:process";
 import { type ModelMessage, streamText } from "ai";
 import { createService, fromFunctions, type JsonObject } from "greenroom";

@@ -1,4 +1,4 @@
-// The same on Deno: deno run -A examples/deno.ts
+// The same on Deno: npm run build && npx deno run -A examples/deno.ts
 import { createService, fromFunctions } from "greenroom";
 import { nodeSqlite } from "greenroom/node-sqlite";
 import { createHandler } from "greenroom/server";

@@ -1,4 +1,4 @@
-// The smallest service, on Bun: bun examples/echo.ts
+// The smallest service, on Bun: npm run build && npx bun examples/echo.ts
 import { createService, fromFunctions } from "greenroom";
 import { bunSqlite } from "greenroom/bun-sqlite";
 import { createHandler } from "greenroom/server";
@@ -11,5 +11,5 @@ const service = await createService({
     },
   }),
 });
-const server = Bun.serve({ fetch: createHandler(service), idleTimeout: 0 });
+const server = Bun.serve({ hostname: "127.0.0.1", idleTimeout: 0, fetch: createHandler(service) });
 console.log(`Listening on ${server.url.origin}`);

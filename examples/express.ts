@@ -1,4 +1,4 @@
-// Agents beside the routes of an Express application: node examples/express.ts
+// Agents beside the routes of an Express application: npm run build && npx node examples/express.ts
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";

@@ -1,5 +1,5 @@
-// A page with thumbs for what an agent answers. Bun: PORT=3000 bun examples/feedback.ts; Deno: deno serve -A --port 3000
-// examples/feedback.ts; on Node hand `fetch` to a server as node.ts does.
+// A page with thumbs for what an agent answers, after npm run build. Bun: npx bun examples/feedback.ts; Deno: npx deno serve
+// -A --host 127.0.0.1 --port 3000 examples/feedback.ts; on Node hand `fetch` to a server as node.ts does.
 import { readFile } from "node:fs/promises";
 import process from "node:process";
 import { createService, fromFunctions } from "greenroom";

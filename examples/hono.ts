@@ -1,5 +1,5 @@
-// Agents beside the routes of a Hono application. Bun: PORT=3000 bun examples/hono.ts; Deno: deno serve -A --port 3000
-// examples/hono.ts; on Node hand `fetch` to `serve` of @hono/node-server.
+// Agents beside the routes of a Hono application, after npm run build. Bun: npx bun examples/hono.ts; Deno: npx deno serve
+// -A --host 127.0.0.1 --port 3000 examples/hono.ts; on Node hand `fetch` to `serve` of @hono/node-server.
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createService, fromFunctions } from "greenroom";

@@ -1,4 +1,4 @@
-// Greenroom inside an application of your own: bun examples/mount.ts
+// Greenroom inside an application of your own: npm run build && npx bun examples/mount.ts
 import { createService, fromFunctions } from "greenroom";
 import { bunSqlite } from "greenroom/bun-sqlite";
 import { createHandler } from "greenroom/server";
@@ -14,6 +14,7 @@ const service = await createService({
 const agents = createHandler(service, { prefix: "/agents" });
 
 const server = Bun.serve({
+  hostname: "127.0.0.1",
   idleTimeout: 0,
   routes: {
     "/": () => new Response("The application's own page"),

@@ -1,4 +1,5 @@
-// The same on Node (22.18 or newer), whose own server speaks no Request and Response: node examples/node.ts
+// The same on Node (22.18 or newer), whose own server speaks no Request and Response:
+// npm run build && npx node examples/node.ts
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";

@@ -1,4 +1,4 @@
-// The stock SDK against a running server (npm start): bun examples/sdk.ts [URL]
+// The stock SDK against a running server (npm start): npx bun examples/sdk.ts [URL]
 import { Client } from "@langchain/langgraph-sdk";
 
 const client = new Client({ apiUrl: process.argv[2] ?? "http://127.0.0.1:2024" });

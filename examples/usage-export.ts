@@ -1,4 +1,4 @@
-// Last month's usage of every workspace as a CSV file: API_KEY=gr_sk_… bun examples/usage-export.ts [URL]
+// Last month's usage of every workspace as a CSV file: API_KEY=gr_sk_… npx bun examples/usage-export.ts [URL]
 import { writeFile } from "node:fs/promises";
 import process from "node:process";
 

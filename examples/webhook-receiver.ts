@@ -1,5 +1,5 @@
 // Told about the ends of runs, and believes only what is signed (Standard Webhooks, npm package `standardwebhooks`).
-// Bun: PORT=4000 bun examples/webhook-receiver.ts; Deno: deno serve -A --port 4000 examples/webhook-receiver.ts
+// Bun: npx bun examples/webhook-receiver.ts; Deno: npx deno serve -A --host 127.0.0.1 --port 4000 examples/webhook-receiver.ts
 import process from "node:process";
 import { Webhook, WebhookVerificationError } from "standardwebhooks";
 
