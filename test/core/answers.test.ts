@@ -124,7 +124,13 @@ describe("a join of a run that has ended", () => {
     const [first, own] = await turn({ a: 1 });
     assert.deepEqual([own, await join(first)], [{ a: 1 }, { a: 1 }]);
     const [second] = await turn({ b: 2 });
-    assert.deepEqual([await join(first), await join(second)], [{ a: 1, b: 2 }, { a: 1, b: 2 }]);
+    assert.deepEqual(
+      [await join(first), await join(second)],
+      [
+        { a: 1, b: 2 },
+        { a: 1, b: 2 },
+      ],
+    );
     const [failed, error] = await turn({ fail: 1 });
     assert.deepEqual(error, { __error__: { error: "RangeError", message: "too far" } });
     assert.deepEqual(await join(failed), error);

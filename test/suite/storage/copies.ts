@@ -8,7 +8,6 @@ import {
   aThread,
   checkpoint,
   claimed,
-  create,
   finish,
   finished,
   here,
