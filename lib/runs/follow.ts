@@ -155,7 +155,8 @@ export function createFollower(options: FollowOptions): Follower {
     if (run.temporary) return run.result ?? {};
     const thread = await storage.getThread(scope, run.thread_id);
     try {
-      const state = thread && (await threads.current(thread));
+      // What a run has stored that has not ended is none of this one's.
+      const state = thread && (await threads.current({ ...thread, running: null }));
       const cut = run.status === "interrupted";
       return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[], cut) : {};
     } catch (error) {
@@ -253,7 +254,8 @@ export function createFollower(options: FollowOptions): Follower {
     async result(run, made = false) {
       const tape = await follow(run, 0, made);
       // Later runs may have changed the state since.
-      if (isOver(run) && tape.outcome?.status !== "gone") return { tape, result: Promise.resolve(await storedResult(run)) };
+      if (isOver(run) && tape.outcome?.status !== "gone")
+        return { tape, result: Promise.resolve(await storedResult(run)) };
       const result = tape.ended().then((outcome) => outcome.result ?? {});
       watch(run, tape);
       return { tape, result };

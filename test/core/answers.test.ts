@@ -105,12 +105,17 @@ describe("a checkpoint to start from", () => {
 });
 
 describe("a join of a run that has ended", () => {
-  it("gives the thread's state as it is now, and how the run failed", async () => {
+  it("gives what the last run has left, and how the run failed", async () => {
+    const hold = Promise.withResolvers<void>();
     await using kit = await testService({
       agents: {
         log: async ({ input }) => {
           if ((input as JsonObject)["fail"]) throw new RangeError("too far");
           return input as JsonObject;
+        },
+        async *slow() {
+          yield { begun: 1 };
+          await hold.promise;
         },
       },
     });
@@ -131,6 +136,14 @@ describe("a join of a run that has ended", () => {
         { a: 1, b: 2 },
       ],
     );
+    const request = { assistant_id: "slow", durability: "sync", stream_mode: ["values"] } as const;
+    const slow = await runs.stream(thread_id, request);
+    for await (const { data } of slow.frames) if (data.includes("begun")) break;
+    assert.deepEqual(await join(second), { a: 1, b: 2 });
+    const waiting = join(slow.run.run_id);
+    hold.resolve();
+    assert.deepEqual(await waiting, { a: 1, b: 2, begun: 1 });
+    assert.deepEqual(await join(first), { a: 1, b: 2, begun: 1 });
     const [failed, error] = await turn({ fail: 1 });
     assert.deepEqual(error, { __error__: { error: "RangeError", message: "too far" } });
     assert.deepEqual(await join(failed), error);
