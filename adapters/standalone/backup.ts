@@ -17,7 +17,7 @@ import process from "node:process";
 import type { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
-import { readPlace } from "./config.ts";
+import { type Given, readPlace } from "./config.ts";
 
 /** What was copied. */
 export interface Backup {
@@ -63,12 +63,13 @@ export async function runBackup(args: readonly string[], surroundings: BackupSur
 }
 
 /**
- * Copies what is committed in the SQLite file `from` at one moment to `to`, which is whole and on the disk when this resolves, and
- * is not there when it rejects or the process dies. Servers go on reading and writing; `from` is never written to. Throws
+ * Copies what is committed in the SQLite file that is given at one moment to `to`, which is whole and on the disk when this resolves, and
+ * is not there when it rejects or the process dies. Servers go on reading and writing; the file is never written to. Throws
  * ConfigError for what the user can mend.
  */
-export async function copyDatabase(from: string, to: string): Promise<Backup> {
-  if (!existsSync(from)) throw new ConfigError([`--database: there is no file ${from}`]);
+export async function copyDatabase({ value: from, setting }: Given, to: string): Promise<Backup> {
+  const shown = `${setting}: ${from}`;
+  if (!existsSync(from)) throw new ConfigError([`${setting}: there is no file ${from}`]);
   if (existsSync(to)) throw taken(to);
   const { DatabaseSync } = await sqlite();
   const part = join(dirname(to), `.${basename(to)}.${randomUUID().slice(0, 8)}.part`);
@@ -81,14 +82,14 @@ export async function copyDatabase(from: string, to: string): Promise<Backup> {
   try {
     use(new DatabaseSync(from, { readOnly: true }), (source) => {
       source.exec(`pragma busy_timeout = ${BUSY_MS}`);
-      versionOf(source, from);
+      versionOf(source, shown);
       source.prepare("vacuum into ?").run(part);
     });
     const schema_version = use(new DatabaseSync(part, { readOnly: true }), (copy) => {
       const [first] = copy.prepare("pragma integrity_check(1)").all() as { integrity_check?: string }[];
       if (first?.integrity_check !== "ok")
         throw new Error(`database disk image is malformed: ${first?.integrity_check}`);
-      return versionOf(copy, from);
+      return versionOf(copy, shown);
     });
     chmodSync(part, statSync(from).mode & 0o777);
     synced(part, constants.O_RDWR);
@@ -98,9 +99,7 @@ export async function copyDatabase(from: string, to: string): Promise<Backup> {
     return { file: to, bytes: statSync(to).size, schema_version };
   } catch (error) {
     if (error instanceof ConfigError) throw error;
-    throw new ConfigError([
-      `--database: ${from} cannot be copied to ${to}: ${(error as Error).message}${remedy(error)}`,
-    ]);
+    throw new ConfigError([`${shown} cannot be copied to ${to}: ${(error as Error).message}${remedy(error)}`]);
   } finally {
     for (const end of ["", "-journal", "-wal", "-shm"]) rmSync(`${part}${end}`, { force: true });
   }
@@ -127,11 +126,11 @@ function use<Result>(database: DatabaseSync, work: (database: DatabaseSync) => R
 }
 
 /** Throws for a database that Greenroom has not made: the wrong file was named. */
-function versionOf(database: DatabaseSync, file: string): number {
+function versionOf(database: DatabaseSync, shown: string): number {
   const named = database
     .prepare("select 1 from sqlite_schema where type = 'table' and name = 'greenroom_schema'")
     .get();
-  if (!named) throw new ConfigError([`--database: ${file} is no database of Greenroom`]);
+  if (!named) throw new ConfigError([`${shown} is no database of Greenroom`]);
   return Number(database.prepare("select max(version) as version from greenroom_schema").get()?.version);
 }
 
@@ -163,14 +162,16 @@ async function sqlite(): Promise<typeof import("node:sqlite")> {
   });
 }
 
-/** Of what stands after `--database`. */
-function fileOf(database: string): string {
-  if (database === ":memory:") throw new ConfigError(["--database: what is in memory alone cannot be copied"]);
-  const [, scheme = "", rest = ""] = /^([a-z][a-z0-9+.-]+):(.*)$/is.exec(database) ?? [];
-  if (scheme === "") return database;
-  if (/^file$/i.test(scheme)) return decodeURI(rest.replace(/^\/\/(?=\/)/, "").replace(/[?#].*$/s, ""));
+/** The file that is meant by a database. */
+function fileOf({ value, setting }: Given): Given {
+  if (value === ":memory:") throw new ConfigError([`${setting}: what is in memory alone cannot be copied`]);
+  const [, scheme = "", rest = ""] = /^([a-z][a-z0-9+.-]+):(.*)$/is.exec(value) ?? [];
+  if (scheme === "") return { value, setting };
+  if (/^file$/i.test(scheme)) {
+    return { value: decodeURI(rest.replace(/^\/\/(?=\/)/, "").replace(/[?#].*$/s, "")), setting };
+  }
   const tool = /^postgres/i.test(scheme) ? "pg_dump" : "what its server offers";
-  throw new ConfigError([`--database: only SQLite files are copied; for ${scheme}: databases use ${tool}`]);
+  throw new ConfigError([`${setting}: only SQLite files are copied; for ${scheme}: databases use ${tool}`]);
 }
 
 function read(args: readonly string[]): { readonly file: string; readonly json: boolean; readonly help: boolean } {

@@ -8,16 +8,20 @@ import {
   type AuthMode,
   ConfigError,
   createService,
+  type GraphInfo,
   type IdentityStore,
+  type Service,
   type ServiceOptions,
   type Storage,
   staticIdentity,
   VERSION,
 } from "../../lib/mod.ts";
 import { createHandler } from "../../server.ts";
+import type { SqlDriver } from "../sql/driver.ts";
 import { COMMANDS, runCommand } from "./commands.ts";
 import {
   type CommandOptions,
+  type Given,
   isLibsql,
   isPostgres,
   readCommand,
@@ -26,7 +30,7 @@ import {
   shownDatabase,
   usage,
 } from "./config.ts";
-import { loadGraphs } from "./graphs.ts";
+import { loadGraphs, oldNode } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
 import { textLine } from "./log.ts";
 import { loadModules } from "./modules.ts";
@@ -54,42 +58,32 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
   } catch (error) {
     // What the user can mend is named; of anything else the stack is wanted.
     const known = error instanceof ConfigError || error instanceof PortTaken;
-    console.error(
-      `greenroom: ${known ? asAsked(error.message) : error instanceof Error ? error.stack : String(error)}`,
-    );
+    console.error(`greenroom: ${known ? error.message : error instanceof Error ? error.stack : String(error)}`);
     process.exit(1);
   }
 }
 
-/** The settings by the names that they have here. */
-function asAsked(message: string): string {
-  return message
-    .replaceAll("postgres: direct_url:", "GREENROOM_DATABASE_DIRECT_URL:")
-    .replaceAll("postgres: url:", "--database:");
-}
-
 async function serve(options: CommandOptions): Promise<void> {
+  const { host, database } = options;
+  // What a Node that is too old says of the agents would mislead.
+  if (!isLibsql(database.value) && !isPostgres(database.value)) await sqlite();
   const config = readConfig(options.config);
   // What the shell sets wins, as it does with .env files.
   for (const [name, value] of Object.entries(config.env)) process.env[name] ??= value;
   const name = basename(config.file);
   if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
 
-  const executor = await loadGraphs(config.graphs, config.file);
-  const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = await loadModules(config.modules);
+  const loaded = await loadGraphs(config.graphs, config.file);
+  const { modules, problems: ofModules } = await loadModules(config.modules);
+  const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = modules;
   const { worker, auth, store, usage: usageOptions, webhooks } = config.service;
   let url = "";
-  const storage = await openStorage(options.database);
-  const { mode, identity } = await guard(storage, auth?.mode ?? (custom && "custom"), options.loopback);
-  const open = mode === "none";
-  const public_base_url = options.public_base_url ?? config.service.public_base_url;
-  const service = await createService({
+  const public_base_url = options.public_base_url?.value ?? config.service.public_base_url;
+  const settings: Omit<ServiceOptions, "storage"> = {
     ...config.service,
     worker: options.workers === undefined ? worker : { ...worker, concurrency: options.workers },
-    storage,
-    executor,
-    identity,
-    auth: { ...auth, mode, ...(custom ? { custom } : {}) },
+    executor: loaded.executor,
+    auth: { ...auth, ...(custom ? { custom } : {}) },
     ...(store?.index && embed ? { store: { ...store, index: { ...store.index, embed } } } : {}),
     usage: { ...usageOptions, ...usageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
     public_base_url: public_base_url ?? (() => url || undefined),
@@ -98,13 +92,28 @@ async function serve(options: CommandOptions): Promise<void> {
     env: process.env,
     // For programs to read; people at a terminal get text.
     ...(process.stderr.isTTY ? { ambient: { log: (record) => console.error(textLine(record, Date.now())) } } : {}),
-  }).catch((error: unknown) => {
-    if (!(error instanceof ConfigError)) throw error;
-    throw new ConfigError(error.problems.map((problem) => problem.replaceAll("auth.custom", "auth.path")));
-  });
-  const graphs = executor.graphs().map(({ graph_id }) => graph_id);
+  };
+  const problems = [...config.problems, ...loaded.problems, ...ofModules];
+  problems.push(...(await problemsOf(settings, config.graph_ids, problems)));
+  if (problems.length > 0) {
+    const base = options.public_base_url?.setting;
+    const shown = (problem: string): string =>
+      base && problem.startsWith("public_base_url:") ? problem.replace("public_base_url", base) : `${name}: ${problem}`;
+    throw new ConfigError(problems.map(shown));
+  }
+
+  const own = ownKeys(process.env.GREENROOM_API_KEYS);
+  const storage = await openStorage(database);
+  const identity = own ?? storage.identity;
+  const mode = await guard({ identity, own: own !== null, asked: auth?.mode ?? (custom && "custom"), options });
+  const open = mode === "none";
+  // Accounts in memory are made anew at each start.
+  const before = own ? null : await workspacesAndProjects(identity, config.service.deployment);
+  const service = await createService({ ...settings, storage, identity, auth: { ...settings.auth, mode } });
+  if (before) tellMade(service, before);
+  const graphs = loaded.executor.graphs().map(({ graph_id }) => graph_id);
   const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
-  const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(options.host), ...named];
+  const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(host.value), ...named];
   const handler = createHandler(service, {
     // What stands at the mount itself is the application's to say.
     ...(app ? { app } : { page: () => page(url, graphs, mode) }),
@@ -136,14 +145,14 @@ async function serve(options: CommandOptions): Promise<void> {
   };
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop());
 
-  url = `http://${urlHost(options.host)}:${listener.port}`;
+  url = `http://${urlHost(host.value)}:${listener.port}`;
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (open) console.log("Open: no key is asked for, so whoever is on this machine can use it (greenroom keys --help)");
-  if (public_base_url === undefined && /^(?:0\.0\.0\.0|::)$/.test(options.host)) {
+  if (public_base_url === undefined && /^(?:0\.0\.0\.0|::)$/.test(host.value)) {
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
   }
   console.log(`Graphs: ${graphs.join(", ")} (${name})`);
-  console.log(`Database: ${shownDatabase(options.database)}`);
+  console.log(`Database: ${shownDatabase(database.value)}`);
   console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/openapi.json`);
   if ((await service.metrics()).standby) {
@@ -152,26 +161,79 @@ async function serve(options: CommandOptions): Promise<void> {
   console.log(`Greenroom listening on ${url}`);
 }
 
-/** How the server is guarded. Throws a ConfigError when it would be open to other machines. */
-async function guard(
-  storage: Storage,
-  asked: AuthMode | undefined,
-  loopback: boolean,
-): Promise<{ readonly mode: AuthMode; readonly identity: IdentityStore }> {
-  await storage.migrate();
-  const own = ownKeys(process.env.GREENROOM_API_KEYS);
-  const identity = own ?? storage.identity;
+/**
+ * What the service finds wrong with its options, by their names in the file; of keys in `told` nothing more. No database is opened
+ * for it.
+ */
+async function problemsOf(
+  settings: Omit<ServiceOptions, "storage">,
+  graph_ids: readonly string[],
+  told: readonly string[],
+): Promise<readonly string[]> {
+  // Also those that could not be loaded.
+  const graphs = (): readonly GraphInfo[] => graph_ids.map((graph_id) => ({ graph_id, checkpoints: "worker" }));
+  // The options are proven before the storage is asked for anything.
+  const storage: Pick<Storage, "migrate"> = { migrate: () => Promise.reject(new Error("No database yet")) };
+  const keyOf = (problem: string): string => problem.replace(/:.*$/s, "");
+  try {
+    await createService({
+      ...settings,
+      executor: { ...settings.executor, graphs },
+      storage: storage as Storage,
+    });
+    return [];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) return [];
+    const keys = new Set(told.map(keyOf));
+    return error.problems
+      .map((problem) => problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:"))
+      .filter((problem) => !keys.has(keyOf(problem)));
+  }
+}
+
+/** Ids of the workspaces and projects that are there, where the deployment names one. */
+async function workspacesAndProjects(
+  identity: IdentityStore,
+  { project, workspace }: NonNullable<ServiceOptions["deployment"]> = {},
+): Promise<ReadonlySet<string> | null> {
+  if (project === undefined && workspace === undefined) return null;
+  const { organization } = await identity.ensureDefaults(Date.now());
+  const workspaces = (await identity.listWorkspaces(organization.id)).map(({ id }) => id);
+  return new Set([...workspaces, ...(await identity.listProjects(workspaces)).map(({ id }) => id)]);
+}
+
+/** A name that is mistyped is billed to as well: nobody else would notice. */
+function tellMade({ ambient, deployment, options }: Service, before: ReadonlySet<string>): void {
+  for (const kind of ["workspace", "project"] as const) {
+    const id = deployment[`${kind}_id`];
+    const name = options.deployment?.[kind];
+    if (name === undefined || before.has(id)) continue;
+    const message = `a ${kind} was made: none had the name in deployment.${kind}`;
+    ambient.log({ level: "info", message, name, [`${kind}_id`]: id });
+  }
+}
+
+/** How callers are known. Throws a ConfigError when the server would be open to other machines. */
+async function guard({ identity, own, asked, options }: Guarded): Promise<AuthMode> {
   const mode = asked ?? (own || (await identity.hasKeys()) ? "api_key" : "none");
   if (mode === "none" && own) {
     throw new ConfigError(['GREENROOM_API_KEYS: has no effect while auth.mode is "none"; remove one of the two']);
   }
-  if (mode === "none" && !loopback) {
+  if (mode === "none" && !options.loopback) {
     throw new ConfigError([
-      "--host: without keys anybody who reaches the server could use it, so it listens on loopback addresses alone; make a " +
-        "key with greenroom keys create, or set GREENROOM_API_KEYS",
+      `${options.host.setting}: without keys anybody who reaches the server could use it, so it listens on loopback addresses ` +
+        "alone; make a key with greenroom keys create, or set GREENROOM_API_KEYS",
     ]);
   }
-  return { mode, identity };
+  return mode;
+}
+
+interface Guarded {
+  readonly identity: IdentityStore;
+  /** Its keys are those of GREENROOM_API_KEYS. */
+  readonly own: boolean;
+  readonly asked: AuthMode | undefined;
+  readonly options: CommandOptions;
 }
 
 /** Accounts of the keys in a list with commas; null when it names none. */
@@ -193,42 +255,60 @@ function usageEnabled(value: string | undefined): NonNullable<ServiceOptions["us
 
 const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 
-async function openStorage(database: string): Promise<Storage> {
-  if (isLibsql(database)) {
-    const { libsql } = await import("../libsql.ts").catch((error: unknown) => {
-      throw new ConfigError([
-        `--database: a libSQL URL needs the package @libsql/client (${(error as Error).message})`,
-      ]);
-    });
-    const authToken = process.env.GREENROOM_DATABASE_TOKEN;
-    return libsql({ url: database, ...(authToken ? { authToken } : {}) });
-  }
-  if (isPostgres(database)) {
-    const { postgres } = await import("../postgres.ts");
-    const direct_url = process.env.GREENROOM_DATABASE_DIRECT_URL;
-    return postgres({ url: database, ...(direct_url ? { direct_url } : {}) });
-  }
-  const open = await sqlite();
+/** A storage that is open and up to date. Throws a ConfigError for what the user can mend. */
+async function openStorage({ value, setting }: Given): Promise<Storage> {
+  const token = "GREENROOM_DATABASE_TOKEN";
+  /** The options of drivers by the names that they have here. */
+  const named = (message: string): string =>
+    message
+      .replace(/^postgres: direct_url:/, "GREENROOM_DATABASE_DIRECT_URL:")
+      .replace(/^postgres: url:|^libSQL: url\b/, `${setting}:`)
+      .replace(/^libSQL: authToken/, `${token}:`)
+      .replace(/: check url\.$/, ": check the address and that the server runs.")
+      .replace(/\bauthToken\b/, token);
+  let opened = false;
   try {
-    return open(database);
+    const driver = await openDriver(value);
+    await driver.read({ sql: "select 1", args: [] });
+    opened = true;
+    const storage = (await import("../sql/mod.ts")).sqlStorage(driver);
+    await storage.migrate();
+    return storage;
   } catch (error) {
-    throw new ConfigError([`--database: ${(error as Error).message}`]);
+    if (error instanceof ConfigError) throw new ConfigError(error.problems.map(named));
+    // What opening says, the user can mend; of anything else the stack is wanted.
+    throw opened ? error : new ConfigError([`${setting}: ${named((error as Error).message)}`]);
   }
 }
 
-async function sqlite(): Promise<(path: string) => Storage> {
-  if ("Bun" in globalThis) return (await import("../bun-sqlite.ts")).bunSqlite;
-  const { nodeSqlite } = await import("../node-sqlite.ts").catch((error: unknown) => {
+async function openDriver(database: string): Promise<SqlDriver> {
+  if (isLibsql(database)) {
+    const { libsqlDriver } = await import("../libsql.ts").catch((error: unknown) => {
+      throw new Error(`a libSQL URL needs the package @libsql/client (${(error as Error).message})`);
+    });
+    const authToken = process.env.GREENROOM_DATABASE_TOKEN;
+    return libsqlDriver({ url: database, ...(authToken ? { authToken } : {}) });
+  }
+  if (isPostgres(database)) {
+    const { postgresDriver } = await import("../postgres.ts");
+    const direct_url = process.env.GREENROOM_DATABASE_DIRECT_URL;
+    return postgresDriver({ url: database, ...(direct_url ? { direct_url } : {}) });
+  }
+  return (await sqlite())(database);
+}
+
+async function sqlite(): Promise<(path: string) => SqlDriver> {
+  if ("Bun" in globalThis) return (await import("../bun-sqlite.ts")).bunSqliteDriver;
+  const { nodeSqliteDriver } = await import("../node-sqlite.ts").catch((error: unknown) => {
     if ((error as { code?: unknown }).code !== "ERR_UNKNOWN_BUILTIN_MODULE") throw error;
-    throw new ConfigError([
-      `This is Node ${process.versions.node}, which has no SQLite: use Node 22.18 or newer, or Bun (bunx --bun greenroom)`,
-    ]);
+    throw new ConfigError([oldNode("has no SQLite")]);
   });
-  return nodeSqlite;
+  return nodeSqliteDriver;
 }
 
 /** An asked-for port or an error; without one the first free port from 2024 on. */
-async function listenFrom(handler: Fetch, { host: hostname, port }: CommandOptions): Promise<Listener> {
+async function listenFrom(handler: Fetch, { host, port }: CommandOptions): Promise<Listener> {
+  const hostname = host.value;
   if (port !== undefined) return listen(handler, { hostname, port });
   for (let next = DEFAULT_PORT; ; next += 1) {
     try {

@@ -183,7 +183,8 @@ const actions: Readonly<Record<string, Readonly<Record<string, Action>>>> = {
   },
   users: {
     create: {
-      about: "makes a user who is a member of the organization",
+      about:
+        "makes a user who is a member of the organization, with organization:read unless --permission says otherwise",
       positionals: ["EMAIL"],
       options: { name: "TEXT", permission: "NAME,..." },
       async run(accounts, input) {

@@ -4,19 +4,25 @@ import { basename, dirname, resolve } from "node:path";
 import { parseArgs, parseEnv } from "node:util";
 import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
 
+/** A value, and the flag or variable that errors about it name. */
+export interface Given {
+  readonly value: string;
+  readonly setting: string;
+}
+
 /** Options of the command, as flags or `GREENROOM_*`. Flags win; an empty variable counts as unset. */
 export interface CommandOptions {
   readonly help: boolean;
   readonly version: boolean;
   readonly config?: string;
-  readonly host: string;
+  readonly host: Given;
   /** Only this machine reaches the host. */
   readonly loopback: boolean;
   /** What URLs that leave the server start with. Default: where it listens. */
-  readonly public_base_url?: string;
+  readonly public_base_url?: Given;
   /** Undefined: 2024, or the next free one. */
   readonly port?: number;
-  readonly database: string;
+  readonly database: Given;
   readonly workers?: number;
   /** How long runs may go on after SIGTERM. */
   readonly grace_ms: number;
@@ -46,9 +52,17 @@ Backups: greenroom backup --help
 `;
 
 /** A SQLite file. */
-export const DEFAULT_DATABASE = ".greenroom/greenroom.db";
+const DEFAULT_DATABASE: Given = { value: ".greenroom/greenroom.db", setting: "--database" };
 
 type Environment = Readonly<Record<string, string | undefined>>;
+
+/** An option by its flag, or else by its variable. */
+function givenBy(name: string, flag: string | undefined, env: Environment): Given | undefined {
+  if (flag !== undefined) return { value: flag, setting: `--${name}` };
+  const setting = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
+  const value = env[setting];
+  return value ? { value, setting } : undefined;
+}
 
 /** Throws ConfigError with every problem, each naming its option or variable. */
 export function readCommand(args: readonly string[], env: Environment): CommandOptions {
@@ -70,28 +84,23 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
     else if (!token.value) problems.push(`${token.rawName}: needs a value`);
     else flags.set(token.name, token.value);
   }
-  const given = (name: (typeof names)[number]): { readonly from: string; readonly value: string } | undefined => {
-    const flag = flags.get(name);
-    if (flag !== undefined) return { from: `--${name}`, value: flag };
-    const variable = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
-    return env[variable] ? { from: variable, value: env[variable] } : undefined;
-  };
+  const given = (name: (typeof names)[number]): Given | undefined => givenBy(name, flags.get(name), env);
   const whole = (name: "port" | "workers" | "grace-ms", most: number): number | undefined => {
     const option = given(name);
     if (!option) return undefined;
     if (/^\d{1,10}$/.test(option.value) && Number(option.value) <= most) return Number(option.value);
-    problems.push(`${option.from}: ${option.value} is not a whole number from 0 to ${most}`);
+    problems.push(`${option.setting}: ${option.value} is not a whole number from 0 to ${most}`);
     return undefined;
   };
 
-  const host = given("host")?.value ?? "127.0.0.1";
-  const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
-  const public_base_url = given("public-base-url")?.value;
-  const database = given("database")?.value ?? DEFAULT_DATABASE;
-  const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(database)?.[1];
-  if (scheme && !isLibsql(database) && !isPostgres(database)) {
+  const host = given("host") ?? { value: "127.0.0.1", setting: "--host" };
+  const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host.value);
+  const public_base_url = given("public-base-url");
+  const database = given("database") ?? DEFAULT_DATABASE;
+  const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(database.value)?.[1];
+  if (scheme && !isLibsql(database.value) && !isPostgres(database.value)) {
     problems.push(
-      `${given("database")?.from}: no driver for ${scheme}: databases; use a file path, :memory:, a libSQL or a postgres: URL`,
+      `${database.setting}: no driver for ${scheme}: databases; use a file path, :memory:, a libSQL or a postgres: URL`,
     );
   }
   const config = given("config")?.value;
@@ -102,7 +111,7 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   return {
     help: flags.has("help"),
     version: flags.has("version"),
-    host: host.replace(/^\[(.*)\]$/, "$1"),
+    host: { ...host, value: host.value.replace(/^\[(.*)\]$/, "$1") },
     loopback,
     database,
     grace_ms,
@@ -117,15 +126,16 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
 export function readPlace(
   args: readonly string[],
   env: Environment,
-): { readonly database: string; readonly key_prefix?: string } {
+): { readonly database: Given; readonly key_prefix?: string } {
   const { values } = parseArgs({
     args: [...args],
     options: { config: { type: "string" }, database: { type: "string" } },
     strict: false,
   });
   const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
-  const database = text(values.database) ?? text(env.GREENROOM_DATABASE) ?? DEFAULT_DATABASE;
-  const file = text(values.config) ?? text(env.GREENROOM_CONFIG) ?? ["greenroom.json"].find((name) => existsSync(name));
+  const database = givenBy("database", text(values.database), env) ?? DEFAULT_DATABASE;
+  const file =
+    givenBy("config", text(values.config), env)?.value ?? ["greenroom.json"].find((name) => existsSync(name));
   if (file === undefined) return { database };
   const { auth } = readContent(file);
   const key_prefix = isRecord(auth) ? text(auth.key_prefix) : undefined;
@@ -163,11 +173,24 @@ export interface GraphEntry extends Place {
   readonly graph_id: string;
   /** The export is a function that makes the graph, not one that is the agent. */
   readonly factory: boolean;
+  /** What the library is told of it. */
+  readonly settings: GraphSettings;
 }
+
+interface GraphSettings {
+  readonly max_attempts?: number;
+  readonly timeout_ms?: number;
+}
+
+/** The most that each may be: what the library takes as counts, and as timers. */
+const MOST: Required<GraphSettings> = { max_attempts: 1e9, timeout_ms: 2 ** 31 - 1 };
 
 export interface FileConfig {
   /** Absolute. */
   readonly file: string;
+  /** All that the file names. */
+  readonly graph_ids: readonly string[];
+  /** Those whose entries can be read. */
   readonly graphs: readonly GraphEntry[];
   /** What other keys take from files, by key; the options in `service` are without them. */
   readonly modules: Readonly<Partial<Record<ModuleKey, Place>>>;
@@ -175,6 +198,8 @@ export interface FileConfig {
   readonly env: Readonly<Record<string, string>>;
   /** Keys of a `langgraph.json` that change nothing here. */
   readonly unsupported: readonly string[];
+  /** What is wrong with the file, each by its key; everything else is what could be read all the same. */
+  readonly problems: readonly string[];
 }
 
 /** Sections of the file that are options of the library under the same names. `createService` proves them. */
@@ -223,7 +248,10 @@ const greenroomKeys: Shape = {
   ...Object.fromEntries(OPTIONS.map((name): [string, true] => [name, true])),
 };
 
-/** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
+/**
+ * What a `langgraph.json` may hold; of its other keys the server says that they change nothing. It says nothing of those that every
+ * such file has.
+ */
 const langgraphKeys: Shape = {
   $schema: true,
   graphs: true,
@@ -265,7 +293,7 @@ type JsonObject = Readonly<Record<string, unknown>>;
 const isRecord = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Reads `greenroom.json` or `langgraph.json`. Throws ConfigError with every problem, each naming its key. */
+/** Reads `greenroom.json` or `langgraph.json`. Throws ConfigError for a file that is no JSON object. */
 export function readConfig(path: string | undefined): FileConfig {
   const file = path ?? ["greenroom.json", "langgraph.json"].find((name) => existsSync(name));
   if (file === undefined) {
@@ -278,19 +306,25 @@ export function readConfig(path: string | undefined): FileConfig {
   const langgraph = basename(file) === "langgraph.json";
   const shape = langgraph ? langgraphKeys : greenroomKeys;
   const unknown = unknownKeys(content, shape, "", problems);
+  const graphs = readGraphs(content.graphs, absolute, langgraph, unknown, problems);
   if (!langgraph) problems.push(...unknown.map((key) => `${key}: unknown key`));
-  const graphs = readGraphs(content.graphs, absolute, langgraph, problems);
-  const options = Object.entries(known(content, shape)).filter(([name]) => isOption(name));
+  const options = Object.entries(known(content, shape)).filter(([name, value]) => {
+    if (!isOption(name)) return false;
+    const fits = name === "public_base_url" || isRecord(value);
+    if (!fits) problems.push(`${name}: must be an object`);
+    return fits;
+  });
   const { modules, service } = readModules(Object.fromEntries(options), absolute, problems);
   const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
-  if (problems.length > 0) throw new ConfigError(problems.map((problem) => `${file}: ${problem}`));
   return {
     file: absolute,
+    graph_ids: isRecord(content.graphs) ? Object.keys(content.graphs) : [],
     graphs,
     modules,
     service,
     env,
     unsupported: langgraph ? unknown : [],
+    problems: [...new Set(problems)],
   };
 }
 
@@ -324,7 +358,7 @@ function unknownKeys(record: JsonObject, shape: Shape, prefix: string, problems:
     if (known === undefined) return [`${prefix}${key}`];
     if (known === true) return [];
     if (isRecord(value)) return unknownKeys(value, known, `${prefix}${key}.`, problems);
-    problems.push(`${prefix}${key}: not an object`);
+    problems.push(`${prefix}${key}: must be an object`);
     return [];
   });
 }
@@ -333,22 +367,34 @@ function unknownKeys(record: JsonObject, shape: Shape, prefix: string, problems:
  * In `langgraph.json` a plain function is a factory, as everywhere this file is read. In `greenroom.json` it is the agent
  * itself unless the entry says `"factory": true`: nothing is called at start to find out.
  */
-function readGraphs(value: unknown, file: string, langgraph: boolean, problems: string[]): GraphEntry[] {
+function readGraphs(
+  value: unknown,
+  file: string,
+  langgraph: boolean,
+  unknown: string[],
+  problems: string[],
+): GraphEntry[] {
   if (!isRecord(value) || Object.keys(value).length === 0) {
     problems.push('graphs: names no graph; write {"graphs": {"agent": "./agent.ts:agent"}}');
     return [];
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = `graphs.${graph_id}`;
-    const { path, factory = langgraph, ...rest } = isRecord(entry) ? entry : { path: entry };
-    const found: string[] = [];
-    if (!langgraph) found.push(...Object.keys(rest).map((name) => `${key}.${name}: unknown key`));
-    if (typeof factory !== "boolean") found.push(`${key}.factory: not true or false`);
+    const { path, factory = langgraph, max_attempts, timeout_ms, ...rest } = isRecord(entry) ? entry : { path: entry };
+    unknown.push(...Object.keys(rest).map((name) => `${key}.${name}`));
+    if (typeof factory !== "boolean") problems.push(`${key}.factory: must be true or false`);
+    const settings = Object.entries({ max_attempts, timeout_ms }).filter(([name, number]) => {
+      const most = MOST[name as keyof GraphSettings];
+      const fits = Number.isInteger(number) && (number as number) >= 1 && (number as number) <= most;
+      if (!fits && number !== undefined) problems.push(`${key}.${name}: must be a whole number from 1 to ${most}`);
+      return fits;
+    });
     const place = placeOf(path, file);
-    if (typeof place === "string") found.push(`${key}: ${place}`);
-    problems.push(...found);
-    if (typeof place === "string" || found.length > 0) return [];
-    return { graph_id, ...place, factory: factory === true };
+    if (typeof place !== "string") {
+      return { graph_id, ...place, factory: factory === true, settings: Object.fromEntries(settings) };
+    }
+    problems.push(`${key}: ${place}`);
+    return [];
   });
 }
 

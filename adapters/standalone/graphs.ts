@@ -1,32 +1,34 @@
 /** From the `graphs` of a configuration file to an executor. */
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import process from "node:process";
 import { pathToFileURL } from "node:url";
-import { type AgentFunction, ConfigError, combine, type Executor, fromFunctions } from "../../lib/mod.ts";
+import { type AgentFunction, combine, type Executor, fromFunctions } from "../../lib/mod.ts";
 import type { GraphFactory, GraphLike } from "../langgraph/mod.ts";
 import type { GraphEntry, Place } from "./config.ts";
 
-/** Imports every graph's file. Throws ConfigError naming all that cannot be served. LangGraph is loaded only for its graphs. */
-export async function loadGraphs(entries: readonly GraphEntry[], config: string): Promise<Executor> {
-  const agents: [string, AgentFunction][] = [];
+/** Imports every graph's file. `problems` names, by key, what cannot be served. LangGraph is loaded only for its graphs. */
+export async function loadGraphs(
+  entries: readonly GraphEntry[],
+  config: string,
+): Promise<{ readonly executor: Executor; readonly problems: readonly string[] }> {
   const executors: Executor[] = [];
   const problems: string[] = [];
-  for (const { graph_id, factory, ...place } of entries) {
+  for (const { graph_id, factory, settings, ...place } of entries) {
     try {
       const value = await load(place);
       if (typeof value === "function" && (!factory || isGenerator(value)))
-        agents.push([graph_id, value as AgentFunction]);
+        executors.push(fromFunctions({ [graph_id]: { ...settings, agent: value as AgentFunction } }));
       else if (typeof value === "function" || (typeof value === "object" && value !== null)) {
         const { langgraph } = await import("../langgraph/mod.ts");
-        const graph = value as GraphLike | GraphFactory;
-        executors.push(langgraph({ [graph_id]: { graph } }, { resolve: (name) => importFrom(config, name) }));
+        const entry = { ...settings, graph: value as GraphLike | GraphFactory };
+        executors.push(langgraph({ [graph_id]: entry }, { resolve: (name) => importFrom(config, name) }));
       } else throw new TypeError(`${place.export} is neither a function nor a LangGraph.js graph`);
     } catch (error) {
       problems.push(`graphs.${graph_id}: ${(error as Error).message}`);
     }
   }
-  if (problems.length > 0) throw new ConfigError(problems);
-  return combine(fromFunctions(Object.fromEntries(agents)), ...executors);
+  return { executor: combine(...executors), problems };
 }
 
 /** Imports what a place names. Rejects with a message for the user. */
@@ -37,13 +39,20 @@ export async function load({ file, export: name }: Place): Promise<unknown> {
   } catch (error) {
     const { code = "", message } = error as { code?: string; message?: string };
     const onNode = !("Bun" in globalThis) && !("Deno" in globalThis);
-    const remedy = onNode && /\.[mc]?tsx?$/.test(file) && BEYOND_STRIPPING.has(code) ? `. ${USE_BUN}` : "";
-    throw new Error(`${basename(file)} cannot be loaded: ${message ?? String(error)}${remedy}`, { cause: error });
+    const typed = onNode && /\.[mc]?tsx?$/.test(file);
+    const untyped = typed && code === "ERR_UNKNOWN_FILE_EXTENSION" && !process.features.typescript;
+    const why = untyped ? oldNode("runs no TypeScript") : (message ?? String(error));
+    const remedy = typed && !untyped && BEYOND_STRIPPING.has(code) ? `. ${USE_BUN}` : "";
+    throw new Error(`${basename(file)} cannot be loaded: ${why}${remedy}`, { cause: error });
   }
   const value = await module[name];
   if (value !== undefined) return value;
   throw new Error(`${basename(file)} has no export ${name}; it exports ${Object.keys(module).join(", ") || "nothing"}`);
 }
+
+/** What a Node that is too old is told. */
+export const oldNode = (lacks: string): string =>
+  `This is Node ${process.versions.node}, which ${lacks}: use Node 22.18 or newer, or Bun (bunx --bun greenroom)`;
 
 const BEYOND_STRIPPING: ReadonlySet<string> = new Set([
   "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX",

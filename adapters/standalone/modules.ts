@@ -1,5 +1,5 @@
 /** From the files that a configuration names to what they export: authentication, embeddings, custom routes. */
-import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
+import type { ServiceOptions } from "../../lib/mod.ts";
 import type { App } from "../../server.ts";
 import type { Place } from "./config.ts";
 import { load } from "./graphs.ts";
@@ -46,8 +46,10 @@ function member(value: unknown, name: string): Member | undefined {
   return typeof found === "function" ? (found as Member) : undefined;
 }
 
-/** Imports each file. Throws ConfigError naming, by key, all that cannot be used. */
-export async function loadModules(places: Readonly<Partial<Record<ModuleKey, Place>>>): Promise<Modules> {
+/** Imports each file. `problems` names, by key, what cannot be used. */
+export async function loadModules(
+  places: Readonly<Partial<Record<ModuleKey, Place>>>,
+): Promise<{ readonly modules: Modules; readonly problems: readonly string[] }> {
   const problems: string[] = [];
   const modules: [string, unknown][] = [];
   for (const [key, place] of Object.entries(places) as [ModuleKey, Place][]) {
@@ -60,6 +62,5 @@ export async function loadModules(places: Readonly<Partial<Record<ModuleKey, Pla
       problems.push(`${key}: ${(error as Error).message}`);
     }
   }
-  if (problems.length > 0) throw new ConfigError(problems);
-  return Object.fromEntries(modules) as Modules;
+  return { modules: Object.fromEntries(modules) as Modules, problems };
 }

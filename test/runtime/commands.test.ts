@@ -245,6 +245,7 @@ describe("greenroom commands", () => {
     const { code, out } = await desk.run("keys", "create", "--help");
     assert.equal(code, 0);
     assert.match(out, /^greenroom keys create .*\[--expires-at TIME\]/);
+    assert.match(usageOf("users"), /organization:read unless --permission says otherwise/);
     assert.match(usageOf(), /greenroom keys revoke KEY[\s\S]*greenroom agents list/);
     assert.equal(existsSync(desk.path), false);
   });

@@ -1,13 +1,13 @@
 /** What the stand-alone server reads from its configuration file, and from the files that this names. */
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readConfig } from "../../adapters/standalone/config.ts";
+import { loadGraphs } from "../../adapters/standalone/graphs.ts";
 import { textLine } from "../../adapters/standalone/log.ts";
 import { loadModules } from "../../adapters/standalone/modules.ts";
 import { page } from "../../adapters/standalone/page.ts";
-import { ConfigError } from "../../lib/mod.ts";
 import { type Program, root, start, temporaryFolder, urlOf } from "./programs.ts";
 
 const FILES = {
@@ -15,6 +15,16 @@ const FILES = {
 export function seen({ config, context, user }) {
   return JSON.stringify({ configurable: config.configurable, context, user });
 }
+export function sleeps({ signal }) {
+  console.log("asleep");
+  return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
+`,
+  "graphs.ts": `
+import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+const sleep = (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+export const builder = new StateGraph(MessagesAnnotation).addNode("sleep", sleep).addEdge(START, "sleep");
+export const make = () => builder.compile();
 `,
   "auth.ts": `
 export const auth = {
@@ -63,16 +73,6 @@ function project(config: unknown, name = "greenroom.json"): ReturnType<typeof te
 
 const graphs = { seen: "./src/agents.ts:seen" };
 const serve = (cwd: string): Program => start("server.ts", ["--port", "0", "--database", ":memory:"], { cwd });
-
-async function problemsOf(work: () => unknown): Promise<readonly string[]> {
-  try {
-    await work();
-  } catch (error) {
-    if (error instanceof ConfigError) return error.problems;
-    throw error;
-  }
-  return [];
-}
 
 describe("a configuration file", () => {
   it("takes authentication, embeddings and routes from files, and options by their names", async () => {
@@ -134,7 +134,10 @@ describe("a configuration file", () => {
   it("as langgraph.json takes the same, an Auth object of the SDK too, and names what has no effect", async () => {
     using folder = project(
       {
-        graphs,
+        node_version: "22",
+        dependencies: ["."],
+        dockerfile_lines: [],
+        graphs: { seen: { path: graphs.seen, description: "sees" } },
         auth: { path: "./src/sdk-auth.ts:auth", openapi: {} },
         store: { index: { dims: 2, embed: "./src/embed.ts:model" }, ttl: { refresh_on_read: false } },
         checkpointer: { ttl: { default_ttl: 10, sweep_interval_minutes: 1 }, serde: {} },
@@ -151,7 +154,7 @@ describe("a configuration file", () => {
     const url = await urlOf(program);
     assert.match(
       program.output(),
-      /langgraph\.json: without effect here: auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui/,
+      /langgraph\.json: without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui, graphs\.seen\.description$/m,
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
     assert.equal((await fetch(`${url}/mcp/`)).status, 200);
@@ -192,10 +195,140 @@ describe("a configuration file", () => {
     for (const [config, ...says] of broken) {
       using folder = project({ graphs, ...config });
       const file = join(folder.path, "greenroom.json");
-      const problems = (await problemsOf(async () => await loadModules(readConfig(file).modules))).join("\n");
-      for (const part of says) assert.match(problems, part);
-      assert.equal(problems.split("\n").length, says.length, problems);
+      const { problems, modules } = readConfig(file);
+      const told = [...problems, ...(await loadModules(modules)).problems].join("\n");
+      for (const part of says) assert.match(told, part);
+      assert.equal(told.split("\n").length, says.length, told);
     }
+  });
+
+  it("is told all at once: its own shape, the files it names and the options, before there is a database", async () => {
+    const broken: readonly (readonly [config: object, ...keys: string[]])[] = [
+      [{ graphs, nope: 1, checkpointer: { ttl: { strategy: "x" } } }, "nope", "checkpointer.ttl.strategy"],
+      [
+        { graphs: { a: "./src/agents.ts:absent" }, worker: { concurrency: "x" }, http: { app: "./src/app.ts:none" } },
+        "graphs.a",
+        "http.app",
+        "worker.concurrency",
+      ],
+      [
+        {
+          graphs: { "a/b": "./nowhere.ts", c: 5 },
+          auth: { path: "./src/auth.ts:none", mode: "custom" },
+          limits: { pending: 0 },
+        },
+        "graphs.a/b",
+        "graphs.c",
+        "auth.path",
+        "limits.pending",
+        "graphs",
+      ],
+      [{ graphs: {}, auth: 5, usage: [], store: null }, "graphs", "auth", "usage", "store"],
+    ];
+    for (const [config, ...keys] of broken) {
+      using folder = project(config);
+      await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
+      assert.equal(await program.ended, 1);
+      const told = [...program.output().matchAll(/^- greenroom\.json: ([^:]*): /gm)].map(([, key]) => key);
+      assert.deepEqual(told.sort(), keys.sort(), program.output());
+      assert.equal(existsSync(join(folder.path, ".greenroom")), false);
+    }
+  });
+
+  it("says of a graph how often a run is tried and how long an attempt may take", async () => {
+    const settings = { max_attempts: 1, timeout_ms: 300 };
+    const paths = { plain: "./src/agents.ts:sleeps", builder: "./src/graphs.ts:builder", made: "./src/graphs.ts:make" };
+    const config = {
+      graphs: Object.fromEntries(Object.entries(paths).map(([id, path]) => [id, { path, ...settings }])),
+    };
+    for (const name of ["greenroom.json", "langgraph.json"]) {
+      using folder = project(config, name);
+      const { graphs: entries, file } = readConfig(join(folder.path, name));
+      const { executor, problems } = await loadGraphs(entries, file);
+      assert.deepEqual(problems, []);
+      const infos = executor
+        .graphs()
+        .map(({ graph_id, max_attempts, timeout_ms }) => [graph_id, max_attempts, timeout_ms]);
+      assert.deepEqual(
+        infos,
+        Object.keys(paths).map((id) => [id, 1, 300]),
+      );
+    }
+    using folder = project({
+      graphs: {
+        ...config.graphs,
+        made: { ...config.graphs.made, factory: true },
+        once: { path: paths.plain, max_attempts: 1 },
+      },
+    });
+    interface Run {
+      readonly run_id: string;
+      readonly thread_id: string;
+      readonly status: string;
+    }
+    const ask = async (url: string, body?: object): Promise<Run> => {
+      const response = await fetch(url, body === undefined ? {} : { method: "POST", body: JSON.stringify(body) });
+      return (await response.json()) as Run;
+    };
+    const startRun = (url: string, assistant_id: string): Promise<Run> => {
+      const body = { assistant_id, input: { messages: "Hi" }, if_not_exists: "create" };
+      return ask(`${url}/threads/${crypto.randomUUID()}/runs`, body);
+    };
+    const endOf = async (url: string, { thread_id, run_id }: Run): Promise<string> => {
+      const at = `${url}/threads/${thread_id}/runs/${run_id}`;
+      await (await fetch(`${at}/join`)).text();
+      return (await ask(at)).status;
+    };
+    let cut: Run;
+    {
+      await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
+      const url = await urlOf(program);
+      for (const id of Object.keys(paths)) assert.equal(await endOf(url, await startRun(url, id)), "timeout", id);
+      cut = await startRun(url, "once");
+      await program.printed(/asleep[\s\S]*asleep/);
+      await program.kill("SIGKILL");
+    }
+    await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
+    assert.equal(await endOf(await urlOf(program), cut), "error");
+    assert.doesNotMatch(program.output(), /asleep/);
+  });
+
+  it("is told which settings of a graph cannot be", () => {
+    using folder = project({
+      graphs: { a: { path: "./src/agents.ts:seen", max_attempts: 0, timeout_ms: "1 minute", factory: 1, attempts: 1 } },
+    });
+    assert.deepEqual(readConfig(join(folder.path, "greenroom.json")).problems, [
+      "graphs.a.factory: must be true or false",
+      "graphs.a.max_attempts: must be a whole number from 1 to 1000000000",
+      "graphs.a.timeout_ms: must be a whole number from 1 to 2147483647",
+      "graphs.a.attempts: unknown key",
+    ]);
+  });
+
+  it("has the log tell of a workspace or project that nothing had the name of", async () => {
+    using folder = project({ graphs, deployment: { workspace: "Support", project: "Bots" } });
+    const told = async (env: Record<string, string> = {}): Promise<readonly (readonly string[])[]> => {
+      await using program = start("server.ts", ["--port", "0"], { cwd: folder.path, env });
+      await urlOf(program);
+      const ids = /^Organization \S+, workspace (\S+), project (\S+)$/m.exec(program.output()) ?? [];
+      return [...program.output().matchAll(/^\{.*"level":"info".*\}$/gm)].map(([line]) => {
+        const { message, name, workspace_id, project_id } = JSON.parse(line) as Record<string, string>;
+        assert.equal(workspace_id ?? project_id, workspace_id ? ids[1] : ids[2]);
+        return [String(message), String(name)];
+      });
+    };
+    const workspace = "a workspace was made: none had the name in deployment.workspace";
+    const made = "a project was made: none had the name in deployment.project";
+    assert.deepEqual(await told(), [
+      [workspace, "Support"],
+      [made, "Bots"],
+    ]);
+    assert.deepEqual(await told(), []);
+    const place = { workspace: "Support", project: "Bosts" };
+    writeFileSync(join(folder.path, "greenroom.json"), JSON.stringify({ graphs, deployment: place }));
+    assert.deepEqual(await told(), [[made, "Bosts"]]);
+    // Those accounts are in memory.
+    assert.deepEqual(await told({ GREENROOM_API_KEYS: "k".repeat(32) }), []);
   });
 
   it("has its options proven by the service, under their keys in the file", async () => {

@@ -238,6 +238,9 @@ describe("feedback links", () => {
       assert.ok(thumbs.startsWith(`${base}/api/v1/feedback/tokens/`), thumbs);
     }
     const [code, output] = await ended(serve(folder, [], { GREENROOM_PUBLIC_BASE_URL: "flag.example" }));
-    assert.deepEqual([code, /public_base_url: must be an absolute http or https URL/.test(output)], [1, true]);
+    assert.deepEqual(
+      [code, /GREENROOM_PUBLIC_BASE_URL: must be an absolute http or https URL/.test(output)],
+      [1, true],
+    );
   });
 });

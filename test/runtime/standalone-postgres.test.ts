@@ -42,8 +42,8 @@ describe("the stand-alone server on Postgres", () => {
     const bad = Object.assign(new URL(url), { password: secret }).href;
     const refused: readonly (readonly [args: string[], env: Record<string, string>, says: RegExp])[] = [
       [["--database", bad], {}, /^greenroom: --database: .*refuses the user or the password/],
-      [[], { GREENROOM_DATABASE: `${url}-absent` }, /^greenroom: --database: .*no such database/],
-      [[], { GREENROOM_DATABASE: `postgres:${secret}` }, /^greenroom: --database: not of the form postgres:/],
+      [[], { GREENROOM_DATABASE: `${url}-absent` }, /^greenroom: GREENROOM_DATABASE: .*no such database/],
+      [[], { GREENROOM_DATABASE: `postgres:${secret}` }, /^greenroom: GREENROOM_DATABASE: not of the form postgres:/],
       [
         ["--database", url],
         { GREENROOM_DATABASE_DIRECT_URL: bad },

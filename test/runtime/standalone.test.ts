@@ -188,6 +188,62 @@ describe("the stand-alone server", () => {
     }
   });
 
+  it("names the variable or the flag, whichever was given", async () => {
+    using folder = project({ graphs });
+    mkdirSync(join(folder.path, "adir"));
+    const cases: readonly (readonly [option: string, value: string, says: RegExp])[] = [
+      ["host", "0.0.0.0", /: without keys anybody/],
+      ["database", "adir", /: Cannot use the database adir: /],
+      ["database", "mysql://db/x", /: no driver for mysql: /],
+      ["public-base-url", "nowhere", /: must be an absolute http or https URL/],
+    ];
+    for (const [option, value, says] of cases) {
+      const variable = `GREENROOM_${option.toUpperCase().replaceAll("-", "_")}`;
+      const ways: readonly (readonly [setting: string, args: readonly string[], env: Record<string, string>])[] = [
+        [`--${option}`, [`--${option}`, value], { [variable]: "" }],
+        [variable, [], { [variable]: value }],
+      ];
+      for (const [setting, args, env] of ways) {
+        await using program = serve(folder.path, args, env);
+        assert.equal(await program.ended, 1);
+        assert.ok(program.output().startsWith(`greenroom: ${setting}: `), program.output());
+        assert.match(program.output(), says);
+        assert.doesNotMatch(program.output(), /^\s+at /m);
+      }
+    }
+    for (const command of [
+      ["keys", "list"],
+      ["backup", "copy.db"],
+    ]) {
+      await using program = start("server.ts", command, { cwd: folder.path, env: { GREENROOM_DATABASE: "adir" } });
+      assert.equal(await program.ended, 1);
+      assert.match(program.output(), /^greenroom: GREENROOM_DATABASE: /);
+    }
+  });
+
+  it("says in a line that a libSQL server cannot be reached, and shows no token", async () => {
+    using folder = project({ graphs });
+    const secret = "s3cret-w0rd";
+    const unreachable =
+      /Cannot use the database server \S+127\.0\.0\.1:9\S* \(.*\): check the address and that the server runs\.$/m;
+    const cases: readonly (readonly [url: string, env: Record<string, string>, says: RegExp])[] = [
+      ["http://127.0.0.1:9", { GREENROOM_DATABASE_TOKEN: secret }, unreachable],
+      ["libsql://127.0.0.1:9?tls=0", {}, unreachable],
+      [`ws://127.0.0.1:9?authToken=${secret}`, {}, unreachable],
+      [`http://ann:${secret}@127.0.0.1:9`, {}, /--database: holds a user name or password; .*GREENROOM_DATABASE_TOKEN/],
+      ["http://127.0.0.1:9", { GREENROOM_DATABASE_TOKEN: `${secret} ` }, /^greenroom: GREENROOM_DATABASE_TOKEN: /],
+    ];
+    for (const [url, env, says] of cases) {
+      for (const args of [[], ["keys", "list"]]) {
+        await using program = start("server.ts", [...args, "--database", url], { cwd: folder.path, env });
+        assert.equal(await program.ended, 1);
+        assert.match(program.output(), says);
+        assert.match(program.output(), /^greenroom: (?:--database|GREENROOM_DATABASE_TOKEN): [^\n]*\n$/);
+        assert.ok(!program.output().includes(secret), program.output());
+      }
+    }
+  });
+
   it("names every key it cannot use", async () => {
     const broken: readonly (readonly [config: unknown, ...says: RegExp[]])[] = [
       [
