@@ -100,7 +100,7 @@ const recordAttempt = shape<Fence & Attempt>(
 const release = shape<Fence & { state: string; due_at: number | null; uncounted: number }>(
   (p) =>
     sql`update webhook_deliveries set state = ${p.state}, due_at = coalesce(${p.due_at}, due_at), claim_token = null,
-      claimed_until = null, series = series - ${p.uncounted}
+      claimed_until = null, series = series - cast(${p.uncounted} as integer)
     where ${isClaimed(p)} returning delivery_id`,
 );
 
