@@ -53,7 +53,7 @@ export interface Visitor {
 export interface Access {
   /** The caller of a platform route. Errors: unauthenticated; forbidden (an organization or workspace out of reach). */
   caller(request: Request): Promise<Caller>;
-  /** The caller of a deployment route. Errors: unauthenticated, forbidden, not_found (nothing here for this key), unsupported_type. */
+  /** The caller of a deployment route. Errors: unauthenticated, forbidden (as above too), not_found (nothing here for this key), unsupported_type. */
   visitor(request: Request, use: Use): Promise<Visitor>;
   /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
   may<Value extends object>(
@@ -217,7 +217,8 @@ export function createAccess(options: AccessOptions): Access {
       if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
         throw new ServiceError("unauthenticated", "X-Auth-Scheme: must be service-api-key");
       }
-      const { key, caller } = await identified(headers);
+      const { key, caller: holder } = await identified(headers);
+      const caller = narrowed(holder, headers);
       const { user_id, api_key } = caller;
       const still = async (): Promise<boolean> => (await callerWith(key)) !== null;
       if (mode === "agent_builder") {

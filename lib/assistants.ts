@@ -149,6 +149,16 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     return (await Promise.all([...graphs.keys()].map(idOf))).includes(assistant_id);
   }
 
+  /** A default assistant whose graph has left the configuration: its first version says which one that was. */
+  async function wasDefault(assistant_id: string): Promise<boolean> {
+    if (!isNameBased(assistant_id)) return false;
+    const [newest] = (await storage.listAssistantVersions(scope, assistant_id, { limit: 1, offset: 0 })) ?? [];
+    if (!newest) return false;
+    const oldest = { limit: 1, offset: newest.version - 1 };
+    const [first] = (await storage.listAssistantVersions(scope, assistant_id, oldest)) ?? [];
+    return first !== undefined && (await defaultAssistantId(first.graph_id)) === assistant_id;
+  }
+
   const running = async (assistant_id: string, reach: Reach | undefined): Promise<Reach | undefined> =>
     reach?.filter && (await isDefault(assistant_id)) ? undefined : reach;
 
@@ -239,7 +249,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     async delete(id, { delete_threads = false, threads = {} } = {}, reach) {
       const assistant_id = await idOf(id);
       if (reach?.filter) await found(id, reach);
-      if (await isDefault(assistant_id)) {
+      if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
         throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
       }
       const deletion = { delete_threads, threads };
@@ -303,6 +313,9 @@ function notFound(id: string): ServiceError {
 function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantRow): Assistant {
   return { ...row, created_at: new Date(created_at).toISOString(), updated_at: new Date(updated_at).toISOString() };
 }
+
+/** Whether it is a UUID of the kind that default assistants have. */
+const isNameBased = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
 
 // Clients know default assistants by UUID version 5 of the graph id in this name space (nearly that of URLs in RFC 4122).
 const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";

@@ -17,7 +17,7 @@ import type {
 import type { TellFinished } from "./finished.ts";
 import { createJournal } from "./journal.ts";
 import { type Json, type JsonObject, scalarsOf } from "./json.ts";
-import { mirrored, readKwargs } from "./kwargs.ts";
+import { headersIn, mirrored, readKwargs } from "./kwargs.ts";
 import { holdLease } from "./lease.ts";
 import type {
   ClaimedRun,
@@ -212,7 +212,7 @@ export function startExecution(
     if (modes.delete("messages")) modes.add("messages-tuple");
     if (recorded && modes.has("debug")) modes.add("tasks");
     const ids = { run_id, thread_id, assistant_id, graph_id };
-    const metadata = { ...run.metadata, ...ids };
+    const metadata = { ...headersIn(request.config.configurable), ...run.metadata, ...ids };
     const user = run.auth_user as AuthUser | null;
     const config = user ? knowing(request.config, user) : request.config;
     return { ...request, ...ids, config, temporary, attempt, resumed, metadata, modes, user, checkpoints, store };

@@ -78,6 +78,12 @@ export function gotoList(
   return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
 }
 
+/** A run's stored request as others may see it: with the run's metadata in `config` too, where graphs find them. */
+export function shownRun(kwargs: JsonObject, metadata: JsonObject): JsonObject {
+  const shown = shownRequest(kwargs);
+  return { ...shown, config: { ...(isObject(shown.config) ? shown.config : {}), metadata } };
+}
+
 /** The stored request as others may see it: without credentials, wherever in `config` and `context` they stand. Input is shown as it is. */
 export function shownRequest(kwargs: JsonObject): JsonObject {
   const entries = Object.entries(kwargs).filter(([name]) => !isSecret(name));
@@ -128,6 +134,16 @@ export const PLACES: ReadonlySet<string> = new Set([
   "graph_id",
   "assistant_id",
 ]);
+
+/** The copies of headers in `config.configurable`, without those that may carry credentials: checkpoints keep them. */
+export const headersIn = (configurable: JsonObject): JsonObject =>
+  withoutSecrets(
+    Object.fromEntries(
+      Object.entries(configurable).filter(
+        ([name, value]) => typeof value === "string" && (name === "user-agent" || name.startsWith("x-")),
+      ),
+    ),
+  );
 
 /** Not of the configuration that its author wrote: places, what the server and LangGraph add, and copies of headers. */
 const isAdded = (name: string): boolean =>

@@ -33,6 +33,8 @@ export interface ServiceInfo {
   readonly version: string;
   /** The level of the agent server API whose options this service knows. */
   readonly api_version: string;
+  /** The version of LangGraph.js that graphs are tested with. */
+  readonly langgraph_js_version: string;
   readonly flags: Readonly<Record<string, boolean>>;
 }
 
@@ -392,6 +394,8 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     info: () => ({
       version: VERSION,
       api_version: "0.5.36",
+      // The graphs' own copy is the host's, and does not say which one it is.
+      langgraph_js_version: "1.4.17",
       flags: { assistants: true, crons: true, langsmith: false, langsmith_tracing_replicas: false },
     }),
     healthy: () => !closed && worker.healthy(),

@@ -596,8 +596,7 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     },
     now: number,
   ): Promise<
-    | { readonly kind: "copied"; readonly thread: ThreadRow }
-    | { readonly kind: "stale" | "not_found" | "exists" }
+    { readonly kind: "copied"; readonly thread: ThreadRow } | { readonly kind: "stale" | "not_found" | "exists" }
   >;
   /** Threads that are not there or have an active run are left alone. Gives those that were pruned. */
   pruneThreads(

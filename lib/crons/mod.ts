@@ -7,6 +7,7 @@ import type { AuthUser } from "../executor.ts";
 import { type Reach, within } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
 import { shownRequest } from "../kwargs.ts";
+import { readMoment } from "../moments.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type { Scope, Storage } from "../storage.ts";
@@ -249,18 +250,15 @@ function timingOf({ schedule, timezone, end_time }: CronCreate, now: number): Ti
   return timing;
 }
 
-const TIME = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d(?::?\d\d)?)?)?$/i;
+/** ISO 8601 leaves out more than RFC 3339 does: seconds, and minutes or the colon of an offset. */
+const SHORTER = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([+-]\d\d):?(\d\d)?|Z)?$/i;
 
 /** ISO 8601, in UTC where it does not say otherwise. */
 function endOf(text: string | null, now: number): number | null {
   if (text === null) return null;
-  const [whole, year, month, day, time = "00:00", zone = "Z"] = TIME.exec(text) ?? [];
-  const offset = zone.replace(/^([+-]\d\d):?(\d\d)?$/, (_all, hours: string, minutes = "00") => `${hours}:${minutes}`);
-  const moment = Date.parse(`${year}-${month}-${day}T${time}${offset.toUpperCase()}`);
-  const exists = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day))).getUTCDate() === Number(day);
-  if (whole === undefined || !exists || Number.isNaN(moment)) {
-    throw new ServiceError("invalid", "end_time: must be an ISO 8601 time");
-  }
+  const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORTER.exec(text) ?? [];
+  const moment = readMoment(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
+  if (moment === null) throw new ServiceError("invalid", "end_time: must be an ISO 8601 time");
   if (moment <= now) throw new ServiceError("invalid", "end_time: must be in the future");
   return moment;
 }

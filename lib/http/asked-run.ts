@@ -10,7 +10,8 @@ import * as parse from "./parse/mod.ts";
 interface AskedRun {
   readonly thread_id: string | null;
   readonly assistant_id: string;
-  readonly run_id: null;
+  /** The one that the run gets, unless an earlier call with the same idempotency key has made it. Null: a cron's, none is made now. */
+  readonly run_id: string | null;
   readonly status: "pending";
   readonly metadata: JsonObject;
   readonly prevent_insert_if_inflight: boolean;
@@ -21,14 +22,14 @@ interface AskedRun {
 }
 
 /** `thread_id` null: a stateless run. */
-function askedRun(thread_id: string | null, request: RunCreate): AskedRun {
+function askedRun(thread_id: string | null, run_id: string | null, request: RunCreate): AskedRun {
   const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, config, ...rest } = request;
   const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...kwargs } = rest;
   const strategy = multitask_strategy ?? "enqueue";
   return {
     thread_id,
     assistant_id,
-    run_id: null,
+    run_id,
     status: "pending",
     metadata: metadata ?? {},
     prevent_insert_if_inflight: strategy === "reject",
@@ -58,9 +59,10 @@ export async function assistantReach(call: Call, assistants: Assistants, assista
 export async function mayRun<Request extends RunCreate>(
   call: Call,
   thread_id: string | null,
+  run_id: string | null,
   request: Request,
 ): Promise<{ readonly request: Request | RunCreate; readonly threads: Reach }> {
-  const run = askedRun(thread_id, request);
+  const run = askedRun(thread_id, run_id, request);
   const { value, reach } = await call.may("threads:create_run", run);
   return { request: value === run ? request : changedRun(request, value), threads: reach };
 }

@@ -22,7 +22,7 @@ export function cronRoutes({ crons, assistants }: { crons: Crons; assistants: As
   ): Promise<[CronCreate, Pick<RunOrigin, "threads" | "assistants">]> {
     const among = await assistantReach(call, assistants, request.assistant_id);
     const { thread_id: _, ...cron } = (await call.may("crons:create", { ...request, thread_id })).value;
-    const run = await mayRun(call, thread_id, cron);
+    const run = await mayRun(call, thread_id, null, cron);
     const reaches = reachesOf(run.threads, among);
     if (run.request === cron) return [cron, reaches];
     const { metadata = null, input = null, config = null, context = null } = run.request;

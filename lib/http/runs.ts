@@ -72,23 +72,24 @@ export function runRoutes(
       ...(idempotency ? { idempotency } : {}),
     };
   }
-  /** A run as its caller may have it. */
+  /** A run as its caller may have it. Authorization is told of its id, so it is made here where anybody is asked. */
   async function allowed(
     call: Call,
     thread_id: string | null,
     request: RunCreate,
-  ): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants">]> {
+  ): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
     const among = await assistantReach(call, assistants, request.assistant_id);
-    const run = await mayRun(call, thread_id, request);
-    return [run.request, reachesOf(run.threads, among)];
+    const run_id = call.visitor.user ? bodies.ambient.uuid() : null;
+    const run = await mayRun(call, thread_id, run_id, request);
+    return [run.request, { ...reachesOf(run.threads, among), ...(run_id === null ? {} : { run_ids: [run_id] }) }];
   }
   async function asked(call: Call, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
     const thread_id = thread(call);
     if (thread_id !== null) await requireOwn(call, threads, thread_id);
     const bytes = await parse.readBytes(call.request);
     const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-    const [request, reaches] = await allowed(call, thread_id, parse.readObject(bytes, parse.runCreate));
-    return [thread_id, request, { ...(await origin(call, bytes, route)), ...reaches }];
+    const [request, agreed] = await allowed(call, thread_id, parse.readObject(bytes, parse.runCreate));
+    return [thread_id, request, { ...(await origin(call, bytes, route)), ...agreed }];
   }
   const named = async (call: Call, event: "threads:read" | "threads:delete") => {
     const [thread_id, run_id] = [threadId(call), runId(call)];
@@ -120,15 +121,18 @@ export function runRoutes(
     async createBatch(call) {
       const bytes = await parse.readBytes(call.request);
       const requests: RunCreate[] = [];
-      let reaches: Pick<RunOrigin, "threads" | "assistants"> = {};
+      const run_ids: string[] = [];
+      let reaches: Pick<RunOrigin, "assistants"> = {};
       for (const request of parse.readList(bytes, parse.runCreate)) {
         const [changed, its] = await allowed(call, null, request);
         requests.push(changed);
+        run_ids.push(...(its.run_ids ?? []));
         // What one of them may not use, none of them uses.
         const filter = [...(reaches.assistants?.filter ?? []), ...(its.assistants?.filter ?? [])];
         reaches = filter.length > 0 ? { assistants: { filter } } : {};
       }
-      return json(await runs.createBatch(requests, { ...(await origin(call, bytes, "/runs/batch")), ...reaches }));
+      const from = { ...(await origin(call, bytes, "/runs/batch")), ...reaches };
+      return json(await runs.createBatch(requests, run_ids.length > 0 ? { ...from, run_ids } : from));
     },
     async list(call) {
       const thread_id = threadId(call);

@@ -1,7 +1,8 @@
 /** Usage reports on the wire: JSON and CSV, written as they are read. */
+
+import { writeMoment } from "../moments.ts";
 import { strideMs, type UsageRecord, type UsageReport } from "../usage.ts";
 import { csvRow } from "./csv.ts";
-import { writeMoment } from "./parse/moments.ts";
 
 /** How many records go into one chunk of a body. */
 const RECORDS = 500;

@@ -129,7 +129,10 @@ export function createCreator(options: CreateOptions): Preparing & {
   const create: CreateRunCall = async (thread_id, request, origin, watched = false) => {
     checkRequest(request, thread_id);
     const made = told.of(request, origin);
-    const ids = { thread_id: thread_id?.toLowerCase() ?? ambient.uuid(), run_id: ambient.uuid() };
+    const ids = {
+      thread_id: thread_id?.toLowerCase() ?? ambient.uuid(),
+      run_id: origin.run_ids?.[0] ?? ambient.uuid(),
+    };
     const temporary = thread_id === null && request.on_completion !== "keep";
     let assistant = await assistants.recall(request.assistant_id, origin.assistants);
     while (true) {
@@ -249,7 +252,7 @@ export function createCreator(options: CreateOptions): Preparing & {
       const { idempotency, ...rest } = origin;
       const ids = requests.map((_, i) => ({
         thread_id: ambient.uuid(),
-        run_id: ambient.uuid(),
+        run_id: origin.run_ids?.[i] ?? ambient.uuid(),
         origin: idempotency ? { ...rest, idempotency: { ...idempotency, route: `${idempotency.route}#${i}` } } : rest,
         told: told.of(requests[i] as RunCreate, origin),
       }));

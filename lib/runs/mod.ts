@@ -6,7 +6,7 @@ import type { Events, FrameReader } from "../events.ts";
 import type { Executor, StreamMode } from "../executor.ts";
 import { type Reach, within } from "../filter.ts";
 import type { Json, JsonObject } from "../json.ts";
-import { shownRequest } from "../kwargs.ts";
+import { shownRun } from "../kwargs.ts";
 import type {
   CreateRun,
   MultitaskStrategy,
@@ -88,7 +88,7 @@ export interface Runs {
   delete(thread_id: string, run_id: string, reach?: Reach): Promise<void>;
   /** No effect on a run that has ended. Errors: not_found. */
   cancel(thread_id: string | null, run_id: string, options?: RunCancel, reach?: Reach): Promise<void>;
-  /** Errors: not_found when the thread has none of the runs named. */
+  /** Errors: not_found when the thread has none of the runs named, or no run has the status. */
   cancelMany(target: StopTarget, action?: StopAction, reach?: Reach): Promise<void>;
   /** Errors: not_found. */
   join(
@@ -245,9 +245,9 @@ function toRun(row: RunRow): Run {
 }
 
 /** What is kept beside the request is shown with it, credentials are not. The query of a webhook may hold its receiver's secret. */
-function shownKwargs({ kwargs, webhook, feedback }: RunRow): JsonObject {
+function shownKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
   return {
-    ...shownRequest(kwargs),
+    ...shownRun(kwargs, metadata),
     ...(webhook ? { webhook: shownUrl(webhook.url) } : {}),
     ...(feedback.length > 0 ? { feedback_keys: feedback.map(([key]) => key) } : {}),
   };

@@ -79,6 +79,8 @@ export interface RunOrigin {
   readonly assistants?: Reach;
   /** The cron that makes the run. */
   readonly cron_id?: string;
+  /** The ids that its runs get, in the order of the requests, where somebody was told of them before. No run may have one of them. */
+  readonly run_ids?: readonly string[];
 }
 
 /** Refuses what can be refused before anything is looked up. */

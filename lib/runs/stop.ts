@@ -99,7 +99,12 @@ export function createStops(options: StopOptions): Stops {
       const reached = within(scope, reach);
       const runs = await storage.stopRuns(reached, target, action, ambient.now());
       stopped(runs);
-      if (runs.length > 0 || "status" in target) return;
+      if (runs.length > 0) return;
+      if ("status" in target) {
+        const which = target.status === "all" ? "pending or running" : target.status;
+        throw new ServiceError("not_found", `No run is ${which}`);
+      }
+      // Naming runs that have ended already is no error.
       const known = await Promise.all(target.run_ids.map((run_id) => storage.getRun(reached, run_id)));
       if (!known.some((run) => run?.thread_id === target.thread_id)) {
         throw new ServiceError("not_found", `Thread ${target.thread_id} has none of these runs`);

@@ -415,5 +415,5 @@ async function resolved({ resolve }: WebhookTransport, host: string): Promise<re
 const shown = (row: DeliveryRow): DeliveryRow => ({
   ...row,
   url: shownUrl(row.url),
-  run: { ...row.run, kwargs: shownKwargs(row.run.kwargs) },
+  run: { ...row.run, kwargs: shownKwargs(row.run) },
 });

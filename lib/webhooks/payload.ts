@@ -1,6 +1,6 @@
 /** What a delivery says: the body of its request. */
 import type { JsonObject } from "../json.ts";
-import { shownRequest } from "../kwargs.ts";
+import { shownRun } from "../kwargs.ts";
 import type { DeliveryRow } from "../platform-storage.ts";
 
 /** A larger payload goes without the final state. */
@@ -28,7 +28,7 @@ export function payload(row: DeliveryRow): string {
     metadata: run.metadata,
     multitask_strategy: run.multitask_strategy,
     attempt: run.attempt,
-    kwargs: shownKwargs(run.kwargs),
+    kwargs: shownKwargs(run),
     error: run.status === "error" || run.status === "timeout" ? run.error : null,
   };
   if (run.temporary) return JSON.stringify(told);
@@ -40,8 +40,8 @@ export function payload(row: DeliveryRow): string {
 }
 
 /** The stored request as the receiver may see it: without the webhook too, whose query may hold a secret. */
-export function shownKwargs(kwargs: JsonObject): JsonObject {
-  const { webhook: _, ...shown } = shownRequest(kwargs);
+export function shownKwargs({ kwargs, metadata }: DeliveryRow["run"]): JsonObject {
+  const { webhook: _, ...shown } = shownRun(kwargs, metadata);
   return shown;
 }
 

@@ -353,6 +353,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     ok: record({
       version: string,
       api_version: string,
+      langgraph_js_version: string,
       flags: { type: "object", additionalProperties: { type: "boolean" } },
     }),
     errors: [],

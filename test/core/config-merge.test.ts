@@ -50,6 +50,16 @@ function own(configurable: Json | undefined): JsonObject {
 }
 
 describe("the configuration of a run", () => {
+  it("puts copies of headers into the metadata of its states, but no credentials", async () => {
+    await using world = await open();
+    const { thread_id } = await world.service.threads.create();
+    const headers = { "x-foo": "bar", "user-agent": "tests", "x-session-token": "secret", plain: "not one", "x-n": 1 };
+    await world.run(thread_id, { config: { configurable: headers }, metadata: { own: 1 } });
+    const about = (await world.service.threads.state(thread_id)).metadata as JsonObject;
+    const kept = ["x-foo", "user-agent", "own", ...Object.keys(headers)].map((name) => about[name] ?? null);
+    assert.deepEqual(kept, ["bar", "tests", 1, "bar", "tests", null, null, null]);
+  });
+
   it("is the assistant's under the thread's under the request's, configurable by itself", async () => {
     await using world = await open({
       config: {
@@ -63,7 +73,7 @@ describe("the configuration of a run", () => {
     const first = { config: { tags: ["first"], configurable: { b: "thread", c: "thread", deep: { one: 1 } } } };
     await world.run(thread_id, first);
     const kwargs = await world.run(thread_id, { config: { recursion_limit: 30, configurable: { c: "request" } } });
-    const { configurable, ...rest } = kwargs["config"] as JsonObject;
+    const { configurable, metadata: _, ...rest } = kwargs["config"] as JsonObject;
     assert.deepEqual(rest, { tags: ["first"], recursion_limit: 30, extra: { assistant: true } });
     assert.deepEqual(own(configurable), { a: "assistant", b: "thread", c: "request", deep: { one: 1 } });
     // Shallow: an object replaces an object.
@@ -131,6 +141,12 @@ describe("the context and the metadata of a run", () => {
     const [run] = await world.service.runs.list(thread_id);
     const { graph_id, assistant_id, ...metadata } = run?.metadata ?? {};
     assert.deepEqual(metadata, { a: "assistant", b: "thread", c: "request" });
+    const run_id = run?.run_id as string;
+    for (const shown of [kwargs, run?.kwargs, (await world.service.runs.get(thread_id, run_id)).kwargs]) {
+      assert.deepEqual((shown as { readonly config?: JsonObject }).config?.["metadata"], run?.metadata);
+    }
+    const stored = await world.service.options.storage.getRun({ deployment: "default" }, run_id);
+    assert.ok(stored && !("metadata" in (stored.kwargs["config"] as JsonObject)), "not stored twice");
     const thread = await world.service.threads.get(thread_id);
     assert.deepEqual(thread.metadata, { b: "thread", c: "thread", graph_id, assistant_id });
     assert.equal(graph_id, "graph");

@@ -153,6 +153,11 @@ describe("a cron", () => {
     assert.deepEqual(await end("2026-11-20 18:00:00+0100"), [five, four]);
     assert.deepEqual(await end("2026-11-20T18:00:00.000000+01:00"), [five, four]);
     assert.deepEqual(await end("2026-11-20T18:00:00+01"), [five, four]);
+    assert.deepEqual(await end("2026-11-20t18:00+01"), [five, four]);
+    assert.deepEqual(await end("2026-11-20T18:00:00 01:00"), [five, four], "a plus that was not escaped");
+    assert.deepEqual(await end("2026-11-20T17:00:00.000001"), ["2026-11-20T17:00:00.001Z", four], "rounded up");
+    assert.deepEqual(await end("2026-11-20T18:59:59.999900+02"), [five, four]);
+    assert.deepEqual(await end("2026-11-20T16:00:00.000000001Z"), ["2026-11-20T16:00:00.001Z", four]);
     assert.deepEqual(await end("2026-11-21"), ["2026-11-21T00:00:00.000Z", four]);
     assert.deepEqual(await end("2026-11-20T16:00:00Z"), [four, null], "the end itself is no tick");
   });

@@ -94,7 +94,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^lib\/crons\//,
-    may: /^lib\/(?:crons|runs)\/|^lib\/(?:storage|cron-storage|executor|events|ambient|errors|json|filter|kwargs|assistants|threads\/mod|worker)\.ts$|^lib\/webhooks\/policy\.ts$|^croner$/,
+    may: /^lib\/(?:crons|runs)\/|^lib\/(?:storage|cron-storage|executor|events|ambient|errors|json|filter|kwargs|moments|assistants|threads\/mod|worker)\.ts$|^lib\/webhooks\/policy\.ts$|^croner$/,
   },
   {
     files: /^lib\/(?:store\/|(?:auth|filter)\.ts$)/,

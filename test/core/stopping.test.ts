@@ -351,7 +351,27 @@ describe("a cancel", () => {
     await runs.cancelMany({ status: "all" }, "rollback");
     assert.deepEqual(await statuses(), [["interrupted", "interrupted"], ["interrupted"]]);
     assert.equal((await threads.get(b)).values, null);
-    await runs.cancelMany({ status: "running" });
+  });
+
+  it("of a status that no run has says so", async () => {
+    const agent = talker();
+    await using kit = await testService({ agents: { talk: agent.talk } });
+    const { runs, threads } = kit.service;
+    const { thread_id } = await threads.create();
+    const nothing = async (...statuses: readonly ("pending" | "running" | "all")[]): Promise<void> => {
+      for (const status of statuses) {
+        for (const action of ["interrupt", "rollback"] as const) {
+          await assert.rejects(runs.cancelMany({ status }, action), notFound, `${status} ${action}`);
+        }
+      }
+    };
+    await nothing("pending", "running", "all");
+    const { run_id } = await runs.create(thread_id, ask("later", { after_seconds: 3600 }));
+    await nothing("running");
+    await runs.cancelMany({ status: "all" });
+    assert.equal((await runs.get(thread_id, run_id)).status, "interrupted");
+    await nothing("pending", "running", "all");
+    await runs.cancelMany({ thread_id, run_ids: [run_id] });
   });
 
   it("by a reader that leaves is stored before the agent learns of it", async () => {

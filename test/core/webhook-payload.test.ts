@@ -61,7 +61,7 @@ describe("the payload of a webhook", () => {
       metadata: { m: [1] },
       multitask_strategy: "enqueue",
       attempt: 2,
-      kwargs: {},
+      kwargs: { config: { metadata: { m: [1] } } },
       error: null,
       values: { messages: ["é"] },
     });
@@ -123,6 +123,7 @@ describe("the payload of a webhook", () => {
         tags: ["x"],
         recursion_limit: 9,
         configurable: { user: "u", models: [{ name: "m" }], monkey: "k", api_key_hint: "h" },
+        metadata: { m: [1] },
       },
       context: { tone: "kind" },
       stream_mode: ["values"],

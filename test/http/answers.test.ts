@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { testService } from "../suite/kit.ts";
 import { ASSISTANT, fake, METRICS, notFound, RUN, THREAD } from "./fake.ts";
 
 const T = `/threads/${THREAD}`;
@@ -137,6 +139,21 @@ describe("answers", () => {
     const busy = await fake({ ready: { ok: false, detail: "The server is stopping" } }).send("GET", "/ready");
     assert.deepEqual([busy.status, await busy.json()], [503, { ok: false, detail: "The server is stopping" }]);
     assert.equal(((await (await fake().send("GET", "/info")).json()) as { version: string }).version, "9.9.9");
+  });
+
+  it("tell which versions it knows", async () => {
+    const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+    const { version, devDependencies } = JSON.parse(text) as {
+      readonly version: string;
+      readonly devDependencies: Readonly<Record<string, string>>;
+    };
+    await using kit = await testService({ agents: { agent: () => ({}) } });
+    assert.deepEqual(await (await kit.fetch("http://greenroom/info")).json(), {
+      version,
+      api_version: "0.5.36",
+      langgraph_js_version: devDependencies["@langchain/langgraph"],
+      flags: { assistants: true, crons: true, langsmith: false, langsmith_tracing_replicas: false },
+    });
   });
 
   it("measure it, as text for Prometheus or as JSON", async () => {

@@ -93,7 +93,8 @@ describe("mode none", () => {
   it("asks nobody, and ignores a key", async () => {
     await using open = await guarded({});
     assert.equal((await ask(open, "POST", "/threads", { body: {} })).status, 200);
-    assert.equal((await ask(open, "POST", "/threads", { body: {}, headers: { "x-api-key": "anything" } })).status, 200);
+    const anything = { "x-api-key": "anything", "x-tenant-id": UNKNOWN, "x-organization-id": UNKNOWN };
+    assert.equal((await ask(open, "POST", "/threads", { body: {}, headers: anything })).status, 200);
     assert.equal((await anybody.still()) && anybody.user_id, null);
   });
 
@@ -164,6 +165,31 @@ describe("mode api_key", () => {
     assert.deepEqual(await listed({ "x-tenant-id": W2.toUpperCase() }), [W2]);
     assert.equal(await listed({ "x-tenant-id": UNKNOWN }), 403);
     assert.equal(await listed({ "x-organization-id": UNKNOWN }), 403);
+  });
+
+  it("does so on the routes of the deployment, which is in one of the workspaces", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    const [organization = {}] = await (await ask(service, "GET", "/api/v1/workspaces", { as: "all" })).json();
+    const answered = async (as: string | undefined, headers: Record<string, string>): Promise<number[]> => {
+      const sent = { ...(as ? { as } : {}), headers };
+      const answers = [
+        await ask(service, "GET", "/assistants/echo", sent),
+        await ask(service, "POST", "/threads", { ...sent, body: {} }),
+        await ask(service, "POST", "/runs/wait", { ...sent, body: { assistant_id: "echo" } }),
+      ];
+      return [...new Set(answers.map(({ status }) => status))];
+    };
+    assert.deepEqual(await answered("all", { "x-tenant-id": W1.toUpperCase() }), [200]);
+    assert.deepEqual(await answered("all", { "x-organization-id": organization.organization_id }), [200]);
+    for (const header of ["x-tenant-id", "x-organization-id"]) {
+      assert.deepEqual(await answered("all", { [header]: UNKNOWN }), [403], header);
+      assert.deepEqual(await answered("all", { [header]: "no UUID" }), [403], header);
+      assert.deepEqual(await answered("unknown", { [header]: UNKNOWN }), [401], header);
+      assert.deepEqual(await answered(undefined, { [header]: UNKNOWN }), [401], header);
+    }
+    // The key reaches this workspace, and the deployment is not there.
+    assert.deepEqual(await answered("all", { "x-tenant-id": W2 }), [404]);
+    assert.deepEqual(await answered("other", { "x-tenant-id": W1 }), [403]);
   });
 
   it("writes who made a run, and bills it so", async () => {

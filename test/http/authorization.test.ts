@@ -55,6 +55,12 @@ describe("authorization", () => {
       ],
       [
         "POST",
+        `${thread}/runs`,
+        { assistant_id: "agent", after_seconds: 3600 },
+        ["threads:create_run", { thread_id, after_seconds: 3600 }],
+      ],
+      [
+        "POST",
         "/runs/cancel",
         { status: "pending" },
         ["threads:update", { thread_id: null, action: "interrupt", metadata: { status: "pending" } }],
@@ -74,7 +80,6 @@ describe("authorization", () => {
           {
             thread_id,
             assistant_id: "agent",
-            run_id: null,
             status: "pending",
             metadata: { a: 1 },
             prevent_insert_if_inflight: true,
@@ -115,7 +120,7 @@ describe("authorization", () => {
         { assistant_id, schedule: "0 0 1 1 *" },
         ["assistants:read", { assistant_id }],
         ["crons:create", { schedule: "0 0 1 1 *", metadata: {} }],
-        ["threads:create_run", {}],
+        ["threads:create_run", { run_id: null }],
       ],
       ["GET", cron, undefined, ["crons:read", { cron_id }]],
       ["PATCH", cron, { enabled: false }, ["crons:update", { cron_id, enabled: false }]],
@@ -368,12 +373,40 @@ describe("what somebody has made", () => {
     assert.notEqual(other.body.run_id, first.body.run_id);
   });
 
+  it("has the id that authorization was told of", async () => {
+    await using world = await customWorld({ on: { "threads:create_run": () => true } });
+    const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
+    const told = (): unknown[] => world.asked().map(({ value }) => value.run_id);
+    const run = { assistant_id: "agent", input: {} };
+    for (const path of ["/runs", `/threads/${thread_id}/runs`]) {
+      const { run_id } = (await world.ask("ann", "POST", path, run)).body;
+      assert.deepEqual(told(), [run_id], path);
+      for (const verb of ["stream", "wait"]) {
+        const { headers } = await world.ask("ann", "POST", `${path}/${verb}`, run);
+        assert.deepEqual(told(), [headers.get("content-location")?.split("/").at(-1)], `${path}/${verb}`);
+      }
+    }
+    const batch = (await world.ask("ann", "POST", "/runs/batch", [run, run, run])).body as unknown as JsonObject[];
+    assert.deepEqual(
+      told(),
+      batch.map(({ run_id }) => run_id),
+    );
+    const key = { "idempotency-key": "k" };
+    const [first, again] = [
+      await world.ask("ann", "POST", "/runs", run, key),
+      await world.ask("ann", "POST", "/runs", run, key),
+    ];
+    assert.equal(first.body.run_id, again.body.run_id);
+    assert.equal(told()[0], first.body.run_id);
+  });
+
   it("is stopped by nobody else, whatever they name", async () => {
     await using world = await customWorld({ on: { "*": owning } });
     const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
     const later = { assistant_id: "agent", after_seconds: 3600 };
     const { run_id } = (await world.ask("ann", "POST", `/threads/${thread_id}/runs`, later)).body;
-    assert.equal((await world.ask("bob", "POST", "/runs/cancel", { status: "all" })).status, 204);
+    const nothing = await world.ask("bob", "POST", "/runs/cancel", { status: "all" });
+    assert.deepEqual([nothing.status, nothing.body], [404, { detail: "No run is pending or running" }]);
     assert.equal((await world.ask("bob", "POST", "/runs/cancel", { thread_id, run_ids: [run_id] })).status, 404);
     const run = `/threads/${thread_id}/runs/${run_id}`;
     assert.equal((await world.ask("bob", "POST", `${run}/cancel`)).status, 404);

@@ -106,6 +106,13 @@ const REFUSED: readonly (readonly [string, string, unknown, number, string])[] =
   ["POST", "/runs", run({ command: { goto: 5 } }), 422, "command.goto: must be"],
   ["POST", "/runs", run({ command: { goto: [{ input: 1 }] } }), 422, "command.goto"],
   ["POST", "/runs", run({ command: { update: "x" } }), 422, "command.update: must be"],
+  ...["/runs", "/runs/wait", "/runs/stream", `${T}/runs`, `${T}/runs/wait`, `${T}/runs/stream`].flatMap((path) =>
+    [[["a"]], [[]], [["a", 1, 2]], [["a", 1], ["b"]], [[1, 2]], [["", 1]], ["a", 1], 3].map(
+      (update) =>
+        ["POST", path, run({ command: { update } }), 422, "command.update: must be an object or a list"] as const,
+    ),
+  ),
+  ["POST", "/runs/batch", [run({}), run({ command: { update: [["a"]] } })], 422, "1.command.update: must be an object"],
   ["POST", "/runs", run({ config: { recursion_limit: 0 } }), 422, "config.recursion_limit: must be at least 1"],
   ["POST", "/runs", run({ context: [] }), 422, "context: must be an object"],
   ["POST", "/runs", run({ checkpoint: { checkpoint_ns: 5 } }), 422, "checkpoint.checkpoint_ns: must be a string"],

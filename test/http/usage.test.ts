@@ -4,11 +4,11 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { csvRow } from "../../lib/http/csv.ts";
-import { readMoment } from "../../lib/http/parse/moments.ts";
 import { readUsageQuery } from "../../lib/http/parse/usage.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import { usageCsv, usageJson } from "../../lib/http/usage.ts";
 import type { Caller, IdentityStore, Permission } from "../../lib/identity.ts";
+import { readMoment } from "../../lib/moments.ts";
 import type { Storage } from "../../lib/storage.ts";
 import { createUsage, strideFor, type Usage, type UsageOptions, type UsageReport } from "../../lib/usage.ts";
 

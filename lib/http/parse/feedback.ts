@@ -5,6 +5,7 @@
 import { InputError, ServiceError } from "../../errors.ts";
 import { type FeedbackCreate, type FeedbackFilter, longerThan, type Submission } from "../../feedback.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
+import { readMoment } from "../../moments.ts";
 import type { FeedbackPatch } from "../../platform-storage.ts";
 import type { IdempotencyKey, Page } from "../../storage.ts";
 import {
@@ -20,7 +21,6 @@ import {
   readUuid,
 } from "./findings.ts";
 import { readIdempotency } from "./headers.ts";
-import { readMoment } from "./moments.ts";
 import { BEYOND, isFiniteJson, MAX_DEPTH } from "./read.ts";
 
 /** Bodies of the token route, which needs no key, may have this many bytes. */

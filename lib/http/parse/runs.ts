@@ -24,6 +24,11 @@ import {
 } from "./pieces.ts";
 
 const send = owned({ node: name });
+/** Null too. A list that is too short has undefined instead. */
+const some = v.pipe(
+  json,
+  v.check((value) => value !== undefined),
+);
 const STEP = "must be a node name, a Send or a list of these";
 const step = v.union([name, send], STEP);
 const breakpoints = v.optional(
@@ -47,7 +52,7 @@ const RUN_FIELDS = [
 /** What a run, or an update of a state, does instead of taking values. */
 export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned<NonNullable<RunCreate["command"]>>({
   update: v.optional(
-    v.union([anyObject, v.array(v.tuple([name, json]))], "must be an object or a list of [channel, value] pairs"),
+    v.union([anyObject, v.array(v.strictTuple([name, some]))], "must be an object or a list of [channel, value] pairs"),
   ),
   goto: v.optional(v.union([name, send, v.array(step)], STEP)),
 });

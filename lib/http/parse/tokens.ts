@@ -1,10 +1,10 @@
 /** Reads requests for feedback tokens. */
 import type { TokenRequest } from "../../feedback.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
+import { readMoment } from "../../moments.ts";
 import type { FeedbackConfig } from "../../platform-storage.ts";
 import type { Page } from "../../storage.ts";
 import { absent, checked, type Loc, last, page, type Report, readJson, readKey, requiredId } from "./findings.ts";
-import { readMoment } from "./moments.ts";
 
 const MINUTE = 60_000;
 const DEFAULT_LIFE = 180 * MINUTE;

@@ -1,8 +1,9 @@
 /** Reads the query of a usage report. */
+
+import { readMoment } from "../../moments.ts";
 import type { UsageGroup } from "../../platform-storage.ts";
 import type { UsageRequest } from "../../usage.ts";
 import { checked, last } from "./findings.ts";
-import { readMoment } from "./moments.ts";
 import { UUID } from "./pieces.ts";
 
 const DAY = 86_400_000;

@@ -1,4 +1,4 @@
-/** Moments as requests and answers of the platform write them: RFC 3339 in, UTC out. */
+/** Moments as requests bring them and answers write them: RFC 3339 in, UTC out. */
 
 const FORM =
   /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ]([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d+))?(?:[Zz]|([+\- ])([01]\d|2[0-3]):([0-5]\d))?)?$/;
