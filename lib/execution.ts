@@ -365,6 +365,7 @@ export function startExecution(
 
   /** Shut-down: somebody else goes on from here. Readers are told nothing, so that they come back. */
   async function giveBack(): Promise<void> {
+    if (exits) checkpoints.collapse("newest");
     await journal.save();
     if (isLost()) return;
     ending = true;
@@ -375,10 +376,11 @@ export function startExecution(
     ending = true;
     const cancelled = reason === "cancelled";
     const timedOut = reason === "timed_out";
-    // With durability `exit` an execution that was cut off leaves no steps. Executors with checkpoints of their own see to that.
+    // With durability `exit` a run that was cancelled leaves no steps. Executors with checkpoints of their own see to that.
     const dropped = cancelled && exits;
     if (exits) checkpoints.collapse(dropped ? "none" : "newest");
-    const last = dropped ? await reached() : cancelled ? await lastState() : yields.last();
+    const own = dropped ? await reached() : cancelled ? await lastState() : yields.last();
+    const last = own ?? (cancelled ? await before() : null);
     const error = cancelled
       ? null
       : timedOut
@@ -390,7 +392,9 @@ export function startExecution(
       .filter((task) => task.interrupts.length > 0)
       .map((task) => [task.id, task.interrupts as unknown as Json]);
     const asked = interrupts.flatMap(([, list]) => list as Json[]);
-    const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, asked, cancelled);
+    const result: Json = error
+      ? { __error__: error }
+      : waitResult(last?.values ?? {}, next, asked, cancelled && own !== null);
     const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint());
     const discard = temporary && (journal.saved() || resumed);
     const { progress, shown } = journal.rest();
@@ -473,11 +477,18 @@ export function startExecution(
     return checkpoint_id !== null && at ? { ...at, type: "state", checkpoint: { ns: "", checkpoint_id } } : null;
   }
 
-  /** The state that the run has reached; null also where it cannot be read. */
-  async function state(): Promise<ThreadState | null> {
+  /** Where the thread was when the run began, and is still when that was stopped without a state of its own. */
+  async function before(): Promise<StateEvent | null> {
+    const at = thread.head === null || temporary ? null : await state(thread.head);
+    return at && { type: "state", values: at.values, next: at.next, tasks: at.tasks };
+  }
+
+  /** The state that the run has reached, or that of a checkpoint; null also where it cannot be read. */
+  async function state(checkpoint_id?: string): Promise<ThreadState | null> {
+    const at = { thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
     try {
       const reader = recorded ? recordedState : executor.state?.(graph_id);
-      return (await reader?.get({ thread_id, ns: "" }, checkpoints, { subgraphs: false })) ?? null;
+      return (await reader?.get(at, checkpoints, { subgraphs: false })) ?? null;
     } catch {
       return null;
     }

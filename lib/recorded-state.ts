@@ -77,10 +77,14 @@ async function put(
   about: JsonObject,
   state: Pick<StateEvent, "values" | "next" | "tasks">,
 ): Promise<{ readonly metadata: JsonObject; readonly step: number }> {
-  const channels: [string, Json][] = isObject(state.values) ? Object.entries(state.values) : [[ROOT, state.values]];
+  const channels: [string, Json | undefined][] = isObject(state.values)
+    ? Object.entries(state.values)
+    : [[ROOT, state.values]];
   const versions: [string, string][] = [];
   const values: ChannelValue[] = [];
   for (const [channel, value] of channels) {
+    // A store that is given it would fail again and again.
+    if (value === undefined) throw new TypeError(`values.${channel}: is undefined, which JSON does not have`);
     const data = JSON.stringify(value);
     const before = previous?.values.find((candidate) => candidate.channel === channel);
     if (before && before.data === data) {

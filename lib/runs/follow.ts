@@ -157,8 +157,11 @@ export function createFollower(options: FollowOptions): Follower {
     try {
       // What a run has stored that has not ended is none of this one's.
       const state = thread && (await threads.current({ ...thread, running: null }));
-      const cut = run.status === "interrupted";
-      return state ? waitResult(state.values, state.next, state.interrupts as unknown as Json[], cut) : {};
+      if (!state) return {};
+      const by = state.metadata?.["run_id"];
+      const last = by === run.run_id || typeof by !== "string" ? run : await storage.getRun(scope, by);
+      const cut = last?.status === "interrupted";
+      return waitResult(state.values, state.next, state.interrupts as unknown as Json[], cut);
     } catch (error) {
       if (!(error instanceof StateUnreadable)) throw error;
       // The graph cannot read its state any more; the run has ended all the same.
@@ -254,11 +257,13 @@ export function createFollower(options: FollowOptions): Follower {
     async result(run, made = false) {
       const tape = await follow(run, 0, made);
       // Later runs may have changed the state since.
-      if (isOver(run) && tape.outcome?.status !== "gone")
-        return { tape, result: Promise.resolve(await storedResult(run)) };
-      const result = tape.ended().then((outcome) => outcome.result ?? {});
-      watch(run, tape);
-      return { tape, result };
+      const current = isOver(run) && tape.outcome?.status !== "gone";
+      try {
+        const stored = current ? Promise.resolve(await storedResult(run)) : null;
+        return { tape, result: stored ?? tape.ended().then(({ result }) => result ?? {}) };
+      } finally {
+        watch(run, tape);
+      }
     },
   };
 }

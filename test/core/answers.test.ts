@@ -172,6 +172,44 @@ describe("a join of a run that has ended", () => {
     assert.deepEqual(await (await waiting).result, { a: 1, half: true });
     assert.deepEqual(await (await runs.join(thread_id, run.run_id)).result, { a: 1, half: true });
     assert.equal((await threads.get(thread_id)).status, "interrupted");
+    // Whose state it is, not who is joined, decides.
+    const other = await runs.wait(thread_id, { ...request, interrupt_before: "*" });
+    assert.deepEqual(await other.result, { a: 1, half: true, __interrupt__: [] });
+    const joined = await (await runs.join(thread_id, run.run_id)).result;
+    assert.deepEqual(joined, { a: 1, half: true, __interrupt__: [] });
+  });
+});
+
+describe("a run that is cancelled before it has a state of its own", () => {
+  it("leaves the thread as it was, and is answered with its state", async () => {
+    await using kit = await testService({
+      agents: {
+        async *ask(job) {
+          if (!job.command) yield job.interrupt("sure?");
+          yield { begun: true };
+          await new Promise((resolve) => job.signal.addEventListener("abort", resolve));
+        },
+      },
+    });
+    const { threads, runs } = kit.service;
+    const { thread_id } = await threads.create();
+    const asked = await runs.wait(thread_id, { assistant_id: "ask", input: { x: 1 } });
+    const question = await asked.result;
+    const [{ interrupts, status }, state] = [await threads.get(thread_id), await threads.state(thread_id)];
+    assert.deepEqual([status, (question as JsonObject)["x"], state.next], ["interrupted", 1, ["ask"]]);
+    const { run, result } = await runs.wait(thread_id, {
+      assistant_id: "ask",
+      command: { resume: "yes" },
+      durability: "exit",
+    });
+    const { frames } = await runs.joinStream(thread_id, run.run_id);
+    for await (const { data } of frames) if (data.includes("begun")) break;
+    await runs.cancel(thread_id, run.run_id, { wait: true });
+    assert.deepEqual(await result, question);
+    assert.deepEqual(await (await runs.join(thread_id, run.run_id)).result, question);
+    const now = await threads.get(thread_id);
+    assert.deepEqual([now.status, now.interrupts], ["interrupted", interrupts]);
+    assert.deepEqual(await threads.state(thread_id), state);
   });
 });
 

@@ -275,6 +275,48 @@ describe("frames of a resumable run", () => {
   });
 });
 
+describe("a recorded state", () => {
+  it("that has what is not JSON fails the run at once", async () => {
+    const clock = testClock();
+    await using kit = await clockedService(clock, {
+      executor: graph(async function* () {
+        yield state({ kept: 1, gone: undefined } as unknown as JsonObject);
+      }),
+    });
+    const { thread_id } = await kit.service.threads.create();
+    const { result } = await kit.service.runs.wait(thread_id, ask("g"));
+    let values: unknown;
+    void result.then((given) => {
+      values = given;
+    });
+    await advanceUntil(clock, () => values !== undefined);
+    const message = "values.gone: is undefined, which JSON does not have";
+    assert.deepEqual(values, { __error__: { error: "TypeError", message } });
+  });
+
+  it("is the newest alone where a run of durability exit is put back", async () => {
+    const clock = testClock();
+    const first = faulty();
+    const second = first.share();
+    const executor = graph(async function* ({ resumed }, signal) {
+      for (const n of resumed ? [3, 4] : [0, 1, 2]) yield state({ n }, ["more"]);
+      if (!resumed) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    const stopped = await clockedService(clock, { storage: second.storage, executor });
+    const { thread_id } = await stopped.service.threads.create();
+    const { run_id } = await stopped.service.runs.create(thread_id, { ...ask("g"), durability: "exit" });
+    await clock.advance(1_000);
+    await stopped[Symbol.asyncDispose]();
+    await using kit = await clockedService(clock, { storage: first.storage, executor });
+    await advanceUntil(clock, async () => (await kit.service.runs.get(thread_id, run_id)).status === "success");
+    const history = await kit.service.threads.history(thread_id);
+    assert.deepEqual(
+      history.map(({ values }) => values),
+      [{ n: 4 }, { n: 2 }],
+    );
+  });
+});
+
 describe("a later attempt", () => {
   const stepping = (seen: string[], waits: (job: FunctionJob) => Promise<void>): Executor =>
     fromFunctions({
