@@ -5,7 +5,11 @@
 import type { Ambient } from "./ambient.ts";
 import type { Json, JsonObject } from "./json.ts";
 
-/** What a run can stream. `messages-tuple` frames are named `messages` on the wire; `messages` is derived from them. */
+/**
+ * What a run can stream. `messages-tuple` frames are named `messages` on the wire; `messages` is derived from them. An executor that
+ * knows before the next state that streamed messages are whole says so, where it is asked for `messages-tuple`, by an event of mode
+ * `messages`: a list of them.
+ */
 export type StreamMode =
   | "values"
   | "messages"
@@ -16,7 +20,8 @@ export type StreamMode =
   | "checkpoints"
   | "debug"
   | "custom"
-  | "tools";
+  | "tools"
+  | "lifecycle";
 
 /** A packet for one node: `goto` with an input of its own. */
 export interface Send {

@@ -103,6 +103,8 @@ export function reduceMessages(left: readonly Json[], right: readonly JsonObject
 /** One event of stream mode `messages`. */
 export interface MessageFrame {
   readonly event: "messages/metadata" | "messages/partial" | "messages/complete";
+  /** The graph that the message comes from; empty: the root. */
+  readonly namespace: readonly string[];
   readonly data: Json;
 }
 
@@ -112,36 +114,48 @@ export interface MessageFrames {
    * Takes one tuple. A chunk (`…MessageChunk`) gives its message as far as it is known, the first one its metadata before
    * that; a full message is complete. A message without an id gives nothing.
    */
-  chunk(message: JsonObject, metadata: JsonObject): MessageFrame[];
-  /** Takes the values of a state: completes, once, every message that grew by chunks and is found there. */
-  settled(values: Json): MessageFrame[];
+  chunk(message: JsonObject, metadata: JsonObject, namespace?: readonly string[]): MessageFrame[];
+  /**
+   * Takes a list in which messages stand that are whole: completes, once and where it was begun, every one that grew by chunks
+   * and is found there.
+   */
+  settled(messages: Json | undefined): MessageFrame[];
+}
+
+interface GrowingMessage {
+  readonly namespace: readonly string[];
+  readonly message: JsonObject;
 }
 
 export function createMessageFrames(): MessageFrames {
-  const growing = new Map<string, JsonObject>();
+  const growing = new Map<string, GrowingMessage>();
   return {
-    chunk(message, metadata) {
+    chunk(message, metadata, at = []) {
       const { id, type } = message;
       if (typeof id !== "string" || typeof type !== "string") return [];
+      const known = growing.get(id);
+      const namespace = known?.namespace ?? at;
       if (!type.endsWith("MessageChunk")) {
         growing.delete(id);
-        return [{ event: "messages/complete", data: [message] }];
+        return [{ event: "messages/complete", namespace, data: [message] }];
       }
-      const known = growing.get(id);
-      const grown = known ? mergeChunk(known, message) : { ...message, type: plainType(type) };
-      growing.set(id, grown);
-      const partial: MessageFrame = { event: "messages/partial", data: [shown(grown)] };
-      return known ? [partial] : [{ event: "messages/metadata", data: { [id]: { metadata } } }, partial];
+      const grown = known ? mergeChunk(known.message, message) : { ...message, type: plainType(type) };
+      growing.set(id, { namespace, message: grown });
+      const partial: MessageFrame = { event: "messages/partial", namespace, data: [shown(grown)] };
+      return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
     },
-    settled(values) {
-      if (growing.size === 0 || !isObject(values) || !Array.isArray(values.messages)) return [];
-      const final: Json[] = [];
+    settled(messages) {
+      if (growing.size === 0 || !Array.isArray(messages)) return [];
+      const final: MessageFrame[] = [];
       // From the end: what has just been streamed is among the newest.
-      for (let at = values.messages.length - 1; at >= 0 && growing.size > 0; at--) {
-        const message = values.messages[at] as Json;
-        if (isObject(message) && growing.delete(message.id as string)) final.unshift(message);
+      for (let at = messages.length - 1; at >= 0 && growing.size > 0; at--) {
+        const message = messages[at] as Json;
+        const known = isObject(message) ? growing.get(message.id as string) : undefined;
+        if (!known) continue;
+        growing.delete((message as JsonObject).id as string);
+        final.unshift({ event: "messages/complete", namespace: known.namespace, data: [message] });
       }
-      return final.map((message) => ({ event: "messages/complete", data: [message] }));
+      return final;
     },
   };
 }

@@ -3,7 +3,7 @@ import type { Ambient } from "./ambient.ts";
 import { type JobCheckpoints, stateRecorder } from "./checkpoints.ts";
 import type { ExecutorEvent, Job, StreamMode } from "./executor.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
-import { createMessageFrames } from "./messages.ts";
+import { createMessageFrames, type MessageFrame } from "./messages.ts";
 import type { TraceUsage } from "./platform-storage.ts";
 
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
@@ -41,20 +41,23 @@ export function takeYields(options: YieldOptions): Yields {
   let step = -1;
 
   function showStream({ mode, namespace = [], data }: Extract<ExecutorEvent, { type: "stream" }>): void {
-    const suffix = namespace.length > 0 ? `|${namespace.join("|")}` : "";
     if (mode === "messages-tuple") {
-      if (requested.has("messages-tuple")) show(`messages${suffix}`, data);
+      if (requested.has("messages-tuple")) show(named("messages", namespace), data);
       if (requested.has("messages") && Array.isArray(data)) {
-        for (const frame of messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject)) {
-          show(frame.event + suffix, frame.data);
-        }
+        showMessages(messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject, namespace));
       }
+    } else if (mode === "messages") {
+      if (requested.has("messages")) showMessages(messageFrames.settled(data));
     } else if (requested.has(mode)) {
-      show(`${mode}${suffix}`, data);
+      show(named(mode, namespace), data);
     }
     if (mode === "tasks" && recorder && requested.has("debug") && isObject(data)) {
       showDebug("input" in data ? "task" : "task_result", data);
     }
+  }
+
+  function showMessages(frames: readonly MessageFrame[]): void {
+    for (const { event, namespace, data } of frames) show(named(event, namespace), data);
   }
 
   function showDebug(type: string, payload: JsonObject): void {
@@ -90,9 +93,8 @@ export function takeYields(options: YieldOptions): Yields {
           if (requested.has("checkpoints")) show("checkpoints", shown);
           if (requested.has("debug")) showDebug("checkpoint", shown);
         }
-        if (requested.has("messages")) {
-          for (const frame of messageFrames.settled(event.values)) show(frame.event, frame.data);
-        }
+        if (requested.has("messages") && isObject(event.values))
+          showMessages(messageFrames.settled(event.values.messages));
       } else if (event.type === "usage") {
         const { tokens_in = 0, tokens_out = 0, cost_usd = 0 } = event;
         if (![tokens_in, tokens_out].every((count) => Number.isSafeInteger(count) && count >= 0) || !(cost_usd >= 0)) {
@@ -108,4 +110,9 @@ export function takeYields(options: YieldOptions): Yields {
       }
     },
   };
+}
+
+/** The name of a frame: that of its mode, with the graph it comes from. */
+function named(event: string, namespace: readonly string[]): string {
+  return namespace.length > 0 ? `${event}|${namespace.join("|")}` : event;
 }

@@ -19,7 +19,7 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const { command, run_id, from, checkpoints } = job;
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
   const resume = command?.resume;
-  const given = resume !== undefined && stored ? answersOf(resume, stored, values) : resume;
+  const given = resume !== undefined && stored ? await answersOf(resume, job, stored, values) : resume;
   if (!stored) return { command, spent: false };
   const giver = runOf(stored, NULL_TASK);
   // What is stored on exit is stored from the inside out: tasks of subgraphs first, then the answer that they have taken.
@@ -43,11 +43,37 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   return { command: given === null && (rest.update || rest.goto?.length) ? rest : null, spent };
 }
 
-/** LangGraph takes `null`, `false`, `0` and `""` for no answer unless they are given to an interrupt by its id. */
-function answersOf(resume: Json, stored: StoredCheckpoint, values: Values): Json {
-  if (resume) return resume;
-  const [id] = questions(stored, values);
-  return id === undefined ? null : { [id]: resume };
+/**
+ * The answer as LangGraph takes it for what it is. It takes `null`, `false`, `0` and `""` for no answer unless they are given to an
+ * interrupt by its id, and an object for a map of answers only when all of its keys look like ids; for callers it is one as soon as
+ * a key is the id of an interrupt that the run found open.
+ */
+async function answersOf(
+  resume: Json,
+  { run_id, checkpoints }: Job,
+  stored: StoredCheckpoint,
+  values: Values,
+): Promise<Json> {
+  if (!resume) {
+    const [id] = questions(stored, values);
+    return id === undefined ? null : { [id]: resume };
+  }
+  if (!isObject(resume) || isMap(resume)) return resume;
+  const byId = Object.entries<Json>(resume).filter(([key]) => isInterruptId(key));
+  if (byId.length === 0) return resume;
+  const step = await stepOf(checkpoints, stored);
+  const found = new Set(step.flatMap((one) => [...questions(one, values), ...answeredBy(one, values, run_id)]));
+  return byId.some(([id]) => found.has(id)) ? Object.fromEntries(byId) : resume;
+}
+
+/** The ids of the interrupts that an earlier attempt of a run has answered: the tasks that asked may have finished since. */
+function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): string[] {
+  const tasks = new Set(takers(stored, run_id));
+  return stored.writes.flatMap((write): string | readonly string[] => {
+    const { channel, task_id } = write;
+    if (channel === INTERRUPT && tasks.has(task_id)) return idOf(values.read(write));
+    return channel === ANSWERED && noted(write) === run_id && isInterruptId(task_id) ? task_id : [];
+  });
 }
 
 /** The ids of the interrupts that are open on a checkpoint, of these tasks or of all. */
@@ -55,8 +81,10 @@ function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly st
   if (tasks?.length === 0) return [];
   return pendingWrites(stored, values)
     .filter(([task_id, channel]) => channel === INTERRUPT && (!tasks || tasks.includes(task_id)))
-    .flatMap(([, , question]) => (question as { readonly id?: string }).id ?? []);
+    .flatMap(([, , question]) => idOf(question));
 }
+
+const idOf = (question: unknown): string | readonly string[] => (question as { readonly id?: string }).id ?? [];
 
 /** The checkpoint, and those of subgraphs that were made since. */
 async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {

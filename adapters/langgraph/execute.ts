@@ -4,7 +4,9 @@ import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
 import { type Graph, type GraphConfig, type GraphSource, refuseStrangers, withSaver } from "./graph.ts";
 import { heldCheckpoints, heldValues } from "./held.ts";
-import { isMessage, type Message } from "./json.ts";
+import { isChunk, isMessage, type Message } from "./json.ts";
+import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
+import { runParents } from "./parents.ts";
 import { INTERRUPT, JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
@@ -54,9 +56,13 @@ export async function* execute(
   let interrupted = false;
   let ended = false;
   let chunks: AsyncIterator<unknown> | undefined;
+  const events = job.modes.has("events");
+  const parents = events ? runParents() : null;
+  const lifecycle = job.modes.has("lifecycle") ? new Lifecycle() : null;
+  const growing = job.modes.has("messages-tuple") ? new Growing() : null;
   try {
     const fork = await forkOf(job);
-    const options = streamOptions(job, fork, either);
+    const options = streamOptions(job, fork, either, [parents?.handler, lifecycle?.handler]);
     refuseStrangers(hosted, answers.command?.goto);
     if (await endsHere(answers, graph, saver, job, fork)) {
       ended = true;
@@ -68,7 +74,6 @@ export async function* execute(
       return yield held ? unstored : state;
     }
     const input = await inputOf(job, answers, load);
-    const events = job.modes.has("events");
     const stream = events
       ? graph.streamEvents(input, { ...options, version: "v2" })
       : await graph.stream(input, options);
@@ -78,7 +83,7 @@ export async function* execute(
       if (next.done) break;
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
-      const shown = chunk === undefined ? null : readChunk(chunk, job.subgraphs);
+      const shown = chunk === undefined ? null : readChunk(chunk, options.subgraphs, job.subgraphs);
       if (shown?.mode === "values") {
         const state = shown.payload;
         if (typeof state === "object" && state !== null && INTERRUPT in state) interrupted = true;
@@ -87,9 +92,15 @@ export async function* execute(
           shownValues = undefined;
         }
       }
-      const asked = shown !== null && job.modes.has(shown.mode);
-      if (event && (asked || shown === null) && !event.tags?.includes("langsmith:hidden")) {
-        yield { type: "stream", mode: "events", data: aboutWire(event) };
+      if (shown && lifecycle) yield* lifecycle.take(shown).map(lifecycleEvent);
+      const complete = shown && growing ? growing.take(shown) : [];
+      if (complete.length > 0) yield { type: "stream", mode: "messages", data: complete };
+      const asked = shown !== null && job.modes.has(shown.mode) && (job.subgraphs || !isInner(shown));
+      if (event && parents) {
+        const parent_ids = [...parents.of(event)];
+        if ((asked || shown === null) && !event.tags?.includes("langsmith:hidden")) {
+          yield { type: "stream", mode: "events", data: { ...(aboutWire(event) as JsonObject), parent_ids } };
+        }
       }
       if (!asked) continue;
       const data = frameData(shown);
@@ -106,10 +117,18 @@ export async function* execute(
         ? await storedState(graph, saver, job)
         : // Nothing is left to do and the last values are known: no state needs to be put together from the checkpoint.
           stateEvent(shownValues ?? toWire(values), [], [], saver.head);
+    if (lifecycle) yield* lifecycle.end(state.next.length > 0 ? "interrupted" : "completed").map(lifecycleEvent);
     const { checkpoint: _checkpoint, ...unstored } = state;
     yield held ? unstored : state;
   } catch (error) {
-    throw saver.failure ?? error;
+    const cause = saver.failure ?? error;
+    if (lifecycle && !signal.aborted) yield* lifecycle.fail(cause).map(lifecycleEvent);
+    if (growing?.any && !either.aborted) {
+      const kept = await storedState(graph, saver, job).catch(() => null);
+      const complete = growing.settle(kept?.values ?? null);
+      if (complete.length > 0) yield { type: "stream", mode: "messages", data: complete };
+    }
+    throw cause;
   } finally {
     if (!ended) {
       stop.abort(new Error("The execution ended"));
@@ -147,18 +166,27 @@ const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "che
 
 interface StreamOptions extends GraphConfig {
   readonly signal: AbortSignal;
+  readonly subgraphs: boolean;
 }
 
-function streamOptions(job: Job, fork: JsonObject, signal: AbortSignal): StreamOptions {
+function streamOptions(
+  job: Job,
+  fork: JsonObject,
+  signal: AbortSignal,
+  handlers: readonly (object | undefined)[],
+): StreamOptions {
   const { tags, recursion_limit, configurable } = job.config;
+  const tuples = job.modes.has("messages-tuple");
+  const lifecycle = job.modes.has("lifecycle");
+  // Some are taken though nobody asked: to know when subgraphs end, and when a message is whole.
+  const heard = (mode: StreamMode): boolean =>
+    job.modes.has(mode) || (mode === "updates" && tuples) || (mode === "tasks" && lifecycle);
+  const callbacks = [...(tuples ? [messageIds] : []), ...handlers.filter((handler) => handler !== undefined)];
   const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
   return {
     // Values are always taken: the last ones are the run's result.
-    streamMode: [
-      "values",
-      ...MODES.filter((mode) => job.modes.has(mode)).map((mode) => (mode === "messages-tuple" ? "messages" : mode)),
-    ],
-    subgraphs: job.subgraphs,
+    streamMode: ["values", ...MODES.filter(heard).map((mode) => (mode === "messages-tuple" ? "messages" : mode))],
+    subgraphs: job.subgraphs || lifecycle,
     configurable: {
       ...Object.fromEntries(Object.entries(configurable).filter(([key]) => !isInternal(key))),
       thread_id: job.thread_id,
@@ -176,7 +204,7 @@ function streamOptions(job: Job, fork: JsonObject, signal: AbortSignal): StreamO
     ...(job.interrupt_before.length > 0 ? { interruptBefore: names(job.interrupt_before) } : {}),
     ...(job.interrupt_after.length > 0 ? { interruptAfter: names(job.interrupt_after) } : {}),
     durability: job.durability,
-    ...(job.modes.has("messages-tuple") ? { callbacks: [messageIds] } : {}),
+    ...(callbacks.length > 0 ? { callbacks } : {}),
   } as StreamOptions;
 }
 
@@ -264,13 +292,15 @@ function rootChunk(event: LangChainEvent, run_id: string): unknown {
   return event.event === "on_chain_stream" && event.run_id === run_id ? event.data?.chunk : undefined;
 }
 
-interface Chunk {
+/** One thing that LangGraph streams. */
+export interface Chunk {
   readonly namespace: readonly string[];
   readonly mode: StreamMode;
   readonly payload: unknown;
 }
 
-function readChunk(value: unknown, subgraphs: boolean): Chunk {
+/** `subgraphs`: what comes is named by its graph; `shown`: readers see that name. */
+function readChunk(value: unknown, subgraphs: boolean, shown: boolean): Chunk {
   const parts = value as readonly unknown[];
   const [namespace, mode, payload] = (subgraphs ? parts : [[], ...parts]) as [
     readonly string[] | undefined,
@@ -278,12 +308,67 @@ function readChunk(value: unknown, subgraphs: boolean): Chunk {
     unknown,
   ];
   const perTask = mode === "messages" || mode === "tools";
+  // Only the root graph stops without a question; LangGraph may give that the name of the subgraph that the run forked from.
+  const stops = !shown && isBreakpoint(payload);
   return {
     // These two name the task they come from; readers expect the graph it belongs to.
-    namespace: perTask ? (namespace ?? []).slice(0, -1) : (namespace ?? []),
+    namespace: stops ? [] : perTask ? (namespace ?? []).slice(0, -1) : (namespace ?? []),
     mode: mode === "messages" ? "messages-tuple" : (mode as StreamMode),
     payload,
   };
+}
+
+function isBreakpoint(payload: unknown): boolean {
+  const { [INTERRUPT]: asked } = (payload ?? {}) as { [INTERRUPT]?: unknown };
+  return Array.isArray(asked) && asked.length === 0;
+}
+
+const LOOP_MODES: ReadonlySet<StreamMode> = new Set(["values", "updates", "tasks", "checkpoints", "debug"]);
+
+/** What a subgraph streams of itself; what its nodes stream LangGraph gives to readers of the root graph too. */
+const isInner = ({ namespace, mode }: Chunk): boolean => namespace.length > 0 && LOOP_MODES.has(mode);
+
+function lifecycleEvent(data: LifecycleData): ExecutorEvent {
+  return { type: "stream", mode: "lifecycle", namespace: data.namespace, data: { ...data } };
+}
+
+/** Messages of which chunks have been streamed, until the node that they come from has written them. */
+class Growing {
+  private readonly ids = new Set<string>();
+
+  get any(): boolean {
+    return this.ids.size > 0;
+  }
+
+  /** The messages, as readers see them, that are known by this chunk to be whole. */
+  take({ mode, payload }: Chunk): Json[] {
+    if (mode === "messages-tuple") {
+      const [message] = payload as [Message];
+      if (typeof message.id === "string" && isChunk(message)) this.ids.add(message.id);
+      else if (typeof message.id === "string") this.ids.delete(message.id);
+    }
+    if (mode !== "updates" || !this.any) return [];
+    return written(payload)
+      .filter((message) => message.getType?.() !== "remove" && this.ids.delete(message.id as string))
+      .map(toWire);
+  }
+
+  /** Those in the state that a failure has left: LangGraph drops what it had streamed just before. */
+  settle(values: Json): Json[] {
+    const { messages = [] } = isObject(values) ? values : {};
+    const kept = Array.isArray(messages) ? messages : [];
+    return kept.filter((message) => isObject(message) && this.ids.delete(message.id as string));
+  }
+}
+
+/** The messages in an update, whatever channel they are written to. */
+function written(updates: unknown): Message[] {
+  const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
+  return Object.values(updates as object)
+    .flat()
+    .filter(isObject)
+    .flatMap((update): unknown[] => (isMessage(update) ? [update] : Object.values(update).flat()))
+    .filter((value): value is Message => isObject(value) && isMessage(value));
 }
 
 function frameData({ mode, payload }: Chunk): Json | undefined {

@@ -125,10 +125,18 @@ export class Call {
     this.values = values;
     this.held = update;
     this.updates.push(update);
+    if (reply) events.push(...this.completed(update, reply.id));
     events.push(...this.fullMessages(before, update, reply?.id), ...this.show("updates", { [this.name]: update }));
     events.push(...this.chain("on_chain_stream", { chunk: update }), ...this.show("values", values));
     this.count();
     return events;
+  }
+
+  /** The message that was streamed is whole: readers of `messages` learn it before anything else is streamed. */
+  private completed(update: JsonObject, id: string): ExecutorEvent[] {
+    if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
+    const whole = update.messages.filter((message) => isObject(message) && message.id === id);
+    return [{ type: "stream", mode: "messages", data: whole }];
   }
 
   /** Messages of an update that readers of `messages` have not seen yet. */

@@ -1,6 +1,7 @@
 /** The state a run begins with. */
-import type { ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor.ts";
+import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import { answersById } from "../runs/resume.ts";
 import { show, showInterrupts, task } from "./call.ts";
 import { copyJson } from "./copy.ts";
 import type { FunctionJob } from "./mod.ts";
@@ -141,14 +142,21 @@ export function functionJob(
 ): Omit<FunctionJob, "emit" | "interrupt" | "spend"> {
   const state = copyJson(values, "state") as JsonObject;
   const { command } = job;
-  const resume = command?.resume;
-  // An answer may come as a map by interrupt id; the function has one question open, so it gets that one's answer.
-  const asked = head.asked.find(({ id }) => isObject(resume as Json) && Object.hasOwn(resume as JsonObject, id));
   return {
     ...job,
-    command: command && asked ? { ...command, resume: (resume as JsonObject)[asked.id] as Json } : command,
+    command: command && answered(command, head.asked),
     state,
     messages: messagesOf(state) as JsonObject[],
     signal,
   };
+}
+
+/** An answer may come as a map by interrupt id; the function has one question open, so it gets that one's answer, or none. */
+function answered(command: Command, asked: readonly Interrupt[]): Command {
+  const { resume, ...rest } = command;
+  const ids = asked.map(({ id }) => id);
+  const answers = resume === undefined ? null : answersById(resume, new Set(ids));
+  if (!answers) return command;
+  const id = ids.find((open) => Object.hasOwn(answers, open));
+  return id === undefined ? rest : { ...rest, resume: answers[id] as Json };
 }

@@ -150,12 +150,13 @@ describe("a later attempt of a LangGraph run", () => {
       ["asked by a node", asking()],
       ["asked inside a subgraph", nested()],
     ] as const) {
-      for (const by of ["value", "id"] as const) {
+      for (const by of ["value", "id", "id beside another key"] as const) {
         const answer =
           (text: string) =>
           (ended: readonly Awaited<ReturnType<typeof run>>[]): JobChanges => {
             const id = ended.at(-1)?.state.tasks.flatMap((task) => task.interrupts)[0]?.id as string;
-            return { command: { resume: by === "id" ? { [id]: text } : text }, durability };
+            const answers = { [id]: text, ...(by === "id" ? {} : { other: 3 }) };
+            return { command: { resume: by === "value" ? text : answers }, durability };
           };
         it(`gives an answer once, to the question it is for (${name}, by ${by}, ${durability})`, async () => {
           const first = await dies(graph, [{ input: {} }], answer("one"));
@@ -182,7 +183,8 @@ describe("a later attempt of a LangGraph run", () => {
         assert.deepEqual(questions, ["second?"]);
         const { values } = await dies(siblings(), [{ input: {} }], (ended) => {
           const ids = ended[0]?.state.tasks.flatMap((task) => task.interrupts.map(({ id }) => id)) ?? [];
-          return { command: { resume: Object.fromEntries(ids.map((id) => [id, answer])) }, durability };
+          const answers = Object.fromEntries(ids.map((id) => [id, answer]));
+          return { command: { resume: { ...answers, other: 3 } }, durability };
         });
         const text = JSON.stringify(answer);
         assert.deepEqual(values, { log: [`left ${text}`, `right ${text}`] });

@@ -299,8 +299,9 @@ describe("langgraph: streams", () => {
       modes: ["messages-tuple"],
       subgraphs: true,
     });
-    assert.ok(events.length > 0);
-    for (const { namespace } of events) assert.match(namespace?.join("|") ?? "", /^child:[^|]+$/);
+    const chunks = events.filter(({ mode }) => mode === "messages-tuple");
+    assert.ok(chunks.length > 0);
+    for (const { namespace } of chunks) assert.match(namespace?.join("|") ?? "", /^child:[^|]+$/);
   });
 });
 

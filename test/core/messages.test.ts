@@ -8,6 +8,7 @@ import {
   type MessageFrame,
   reduceMessages,
 } from "../../lib/messages.ts";
+import { testService } from "../suite/kit.ts";
 
 const coerce = (value: Json, fallback: "human" | "ai" = "human"): JsonObject =>
   coerceMessage(value, () => "new", fallback);
@@ -139,8 +140,8 @@ describe("createMessageFrames", () => {
     const first = frames.chunk(chunk({ content: "He" }), metadata);
     const second = frames.chunk(chunk({ content: "llo" }), metadata);
     assert.deepEqual(first, [
-      { event: "messages/metadata", data: { m: { metadata } } },
-      { event: "messages/partial", data: [{ type: "ai", id: "m", content: "He" }] },
+      { event: "messages/metadata", namespace: [], data: { m: { metadata } } },
+      { event: "messages/partial", namespace: [], data: [{ type: "ai", id: "m", content: "He" }] },
     ]);
     assert.equal(second.length, 1);
     assert.equal(content(second[0]), "Hello");
@@ -148,17 +149,38 @@ describe("createMessageFrames", () => {
     assert.equal(content(first[1]), "He");
 
     const full = { type: "ai", id: "m", content: "Hello" };
-    assert.deepEqual(frames.settled({ messages: [{ type: "human", id: "h", content: "x" }] }), []);
-    assert.deepEqual(frames.settled({ messages: [full] }), [{ event: "messages/complete", data: [full] }]);
-    assert.deepEqual(frames.settled({ messages: [full] }), []);
+    for (const nothing of [undefined, null, "x", [], [{ type: "human", id: "h", content: "x" }, "odd"]]) {
+      assert.deepEqual(frames.settled(nothing), []);
+    }
+    assert.deepEqual(frames.settled([full]), [{ event: "messages/complete", namespace: [], data: [full] }]);
+    assert.deepEqual(frames.settled([full]), []);
+  });
+
+  it("keeps a message in the graph where it was begun, whoever tells that it is complete", () => {
+    const frames = createMessageFrames();
+    const namespaces = (given: readonly MessageFrame[]): Json[] =>
+      given.map(({ event, namespace }) => [event, ...namespace]);
+    const inner = ["child:1"];
+    assert.deepEqual(namespaces(frames.chunk(chunk({ content: "a" }), {}, inner)), [
+      ["messages/metadata", "child:1"],
+      ["messages/partial", "child:1"],
+    ]);
+    frames.chunk(chunk({ id: "n", content: "b" }), {}, inner);
+    frames.chunk(chunk({ id: "root", content: "c" }), {});
+    const whole = (id: string): JsonObject => ({ type: "ai", id, content: id });
+    assert.deepEqual(namespaces(frames.settled([whole("m"), whole("root")])), [
+      ["messages/complete", "child:1"],
+      ["messages/complete"],
+    ]);
+    assert.deepEqual(namespaces(frames.chunk(whole("n"), {})), [["messages/complete", "child:1"]]);
   });
 
   it("completes a full message at once, also one that grew by chunks", () => {
     const frames = createMessageFrames();
     const full = { type: "tool", id: "m", content: "42" };
     frames.chunk(chunk({ content: "4" }), {});
-    assert.deepEqual(frames.chunk(full, {}), [{ event: "messages/complete", data: [full] }]);
-    assert.deepEqual(frames.settled({ messages: [full] }), []);
+    assert.deepEqual(frames.chunk(full, {}), [{ event: "messages/complete", namespace: [], data: [full] }]);
+    assert.deepEqual(frames.settled([full]), []);
     assert.deepEqual(frames.chunk({ type: "AIMessageChunk", content: "no id" }, {}), []);
   });
 
@@ -209,5 +231,56 @@ describe("createMessageFrames", () => {
     });
     assert.deepEqual(merged.additional_kwargs, { reasoning_content: "Hmm" });
     assert.deepEqual(merged.response_metadata, { model_name: "m1" });
+  });
+});
+
+describe("mode messages of a function", () => {
+  it("completes each reply before the next one begins, and one that is in the state before the run's error", async () => {
+    await using kit = await testService({
+      agents: {
+        async *twice() {
+          yield "one";
+          yield { messages: [{ role: "tool", content: "between", tool_call_id: "c", id: "t" }] };
+          yield "two";
+        },
+        async *fails() {
+          yield "kept";
+          yield {};
+          yield "lost";
+          throw new Error("boom");
+        },
+      },
+    });
+    const framesOf = async (assistant_id: string): Promise<string[]> => {
+      const { frames } = await kit.service.runs.stream(null, { assistant_id, input: {}, stream_mode: "messages" });
+      const seen: string[] = [];
+      for await (const { event, data } of frames) {
+        const [message] =
+          event === "messages/metadata" || !event.startsWith("messages/") ? [] : JSON.parse(String(data));
+        seen.push([event, ...(message ? [message.content] : [])].join(" "));
+      }
+      return seen;
+    };
+    assert.deepEqual(await framesOf("twice"), [
+      "metadata",
+      "messages/metadata",
+      "messages/partial one",
+      "messages/complete one",
+      "messages/complete between",
+      "messages/metadata",
+      "messages/partial two",
+      "messages/complete two",
+      "end",
+    ]);
+    assert.deepEqual(await framesOf("fails"), [
+      "metadata",
+      "messages/metadata",
+      "messages/partial kept",
+      "messages/complete kept",
+      "messages/metadata",
+      "messages/partial lost",
+      "error",
+      "end",
+    ]);
   });
 });

@@ -81,22 +81,14 @@ function withoutNulls(sent: JsonObject, entries: Readonly<Record<string, unknown
 export const json = v.unknown() as v.GenericSchema<Json>;
 export const anyObject: v.GenericSchema<JsonObject> = owned();
 
-const OPERATORS: ReadonlySet<string> = new Set(
-  "eq ne gt gte lt lte in nin and or not nor exists contains all any regex like ilike size type elemMatch"
-    .split(" ")
-    .map((operator) => `$${operator}`),
-);
+/** The operators of the filters that authorization gives. */
+const OPERATORS: ReadonlySet<string> = new Set(["$eq", "$contains"]);
 
-/**
- * The operator of a query language in a filter that has none, where there is one: its name, or an object of nothing but names like
- * it. A key of the user's own may hold a dollar sign.
- */
+/** The operator in a filter that has none, where there is one. Any other name is a key of the user's own, with a dollar sign too. */
 function operatorIn(value: Json): string | undefined {
   if (Array.isArray(value)) return firstOperator(value);
   if (!isObject(value)) return undefined;
-  const keys = Object.keys(value);
-  const alone = keys.length > 0 && keys.every((key) => /^\$[a-z]/i.test(key)) ? keys[0] : undefined;
-  return alone ?? keys.find((key) => OPERATORS.has(key)) ?? firstOperator(Object.values(value));
+  return Object.keys(value).find((key) => OPERATORS.has(key)) ?? firstOperator(Object.values(value));
 }
 
 function firstOperator(values: readonly Json[]): string | undefined {
@@ -140,5 +132,6 @@ export const MODES: readonly StreamMode[] = [
   "debug",
   "custom",
   "tools",
+  "lifecycle",
 ];
 export const mode: v.GenericSchema<StreamMode> = oneOf(MODES);

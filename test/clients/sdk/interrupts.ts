@@ -125,6 +125,60 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
       assert.deepEqual(values, { first: "1", second: "2" });
     });
 
+    it("in a map of answers, those for nobody are ignored", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const nobody = "0".repeat(32);
+      const open = async (id: string, graph: string, input: JsonObject): Promise<string[]> =>
+        interruptsOf(await client.runs.wait(id, graph, { input })).map((question) => question.id);
+      const both = await aThread(client);
+      const [one = "", two = ""] = await open(both, "questions", {});
+      const answers = { [one]: "A", [two]: "B", nonsense: 1 };
+      assert.deepEqual(
+        Object.values(await client.runs.wait(both, "questions", { command: { resume: answers } })).toSorted(),
+        ["A", "B"],
+      );
+      const half = await aThread(client);
+      const [first = "", second = ""] = await open(half, "questions", {});
+      const left = await client.runs.wait(half, "questions", { command: { resume: { [first]: "A", nonsense: 1 } } });
+      assert.deepEqual(
+        interruptsOf(left).map((question) => question.id),
+        [second],
+      );
+
+      for (const other of ["other", nobody]) {
+        const approval = await aThread(client);
+        const [asked = ""] = await open(approval, "approval", human("book a seat"));
+        const booked = await client.runs.wait(approval, "approval", {
+          command: { resume: { [asked]: "yes", [other]: 3 } },
+        });
+        assert.equal(contents(booked).at(-1), "Done: seat 7A is booked");
+        const inner = await aThread(client);
+        const [question = ""] = await open(inner, "outer", { first: "given" });
+        const resume = { [question]: "yes", [other]: 3 };
+        const answered = await client.runs.wait(inner, "outer", { command: { resume } });
+        assert.deepEqual(answered, { first: "given", second: "yes" });
+        const ask = await aThread(client);
+        const [ok = ""] = await open(ask, "ask", { topic: "x" });
+        const said = await client.runs.wait(ask, "ask", { command: { resume: { [ok]: "yes", [other]: 3 } } });
+        assert.deepEqual(said, { topic: "x", answer: "yes" });
+      }
+
+      // Nothing but ids that nobody has is a map too; with a key that cannot be an id it is an answer.
+      for (const [graph, input] of [
+        ["ask", { topic: "x" }],
+        ["outer", { first: "given" }],
+      ] as const) {
+        const id = await aThread(client);
+        const asked = await open(id, graph, input);
+        const unanswered = await client.runs.wait(id, graph, { command: { resume: { [nobody]: 1 } } });
+        assert.equal(interruptsOf(unanswered).length, asked.length);
+        const resume = { [nobody]: 1, seat: "7A" };
+        const values = (await client.runs.wait(id, graph, { command: { resume } })) as unknown as JsonObject;
+        assert.deepEqual(values.answer ?? values.second, resume);
+      }
+    });
+
     it("a subgraph asks, and shows where it stands", async () => {
       await using at = await bench();
       const { client } = at;
@@ -257,6 +311,40 @@ export function interrupts({ describe, it, name, bench }: Suite): void {
         client.runs.stream(null, "agent", { input: human("hi"), streamMode, streamSubgraphs: true }),
       );
       assert.deepEqual(names(plain), ["metadata", "values", "updates", "values", "end"]);
+    });
+
+    it("show when they start and end in mode lifecycle, to those who join too", async () => {
+      await using at = await bench();
+      const { client } = at;
+      const id = await aThread(client);
+      // The SDK's types do not name the mode.
+      const streamMode = ["values", "lifecycle"] as unknown as ["values"];
+      const steps = { input: { steps: [] }, streamMode, streamResumable: true };
+      const frames = await collect(client.runs.stream(id, "family", steps));
+      const lives = frames.filter(({ event }) => event.startsWith("lifecycle"));
+      assert.deepEqual(
+        lives.map(({ event, data }) => [event.replace(/:[0-9a-f-]{36}$/, ":TASK"), (data as JsonObject).event]),
+        [
+          ["lifecycle|child:TASK", "started"],
+          ["lifecycle|child:TASK", "completed"],
+        ],
+      );
+      assert.deepEqual(
+        lives.map(({ event, data }) => [event, ...((data as JsonObject).namespace as string[])].join()),
+        lives.map(({ event }) => `${event},${event.slice("lifecycle|".length)}`),
+      );
+      assert.ok(names(frames).every((event) => event.startsWith("lifecycle|") || !event.includes("|")));
+      const [run] = await client.runs.list(id);
+      const joined = client.runs.joinStream(id, String(run?.run_id), {
+        lastEventId: "-1",
+        streamMode: "lifecycle" as "values",
+      });
+      assert.deepEqual(
+        (await collect(joined)).filter(({ event }) => event !== "metadata" && event !== "end"),
+        lives,
+      );
+      const none = await collect(client.runs.stream(null, "agent", { input: human("hi"), streamMode }));
+      assert.deepEqual(names(none), ["metadata", "values", "values", "end"]);
     });
   });
 }

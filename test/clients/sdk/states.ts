@@ -398,11 +398,11 @@ export function states({ describe, it, name, bench }: Suite): void {
       const id = await aThread(client);
       const asking = interruptsOf(await client.runs.wait(id, "questions", { input: {} }));
       const [one, two] = asking.map((open) => open.id) as [string, string];
-      for (const resume of ["yes", null, true, ["a"], {}, { a: 1 }, { [one]: 1, a: 2 }]) {
+      const nobody = "0".repeat(32);
+      for (const resume of ["yes", null, true, ["a"], {}, { a: 1 }, { [nobody]: 1, a: 2 }]) {
         const call = client.runs.create(id, "questions", { command: { resume } });
         await refused(call, 422, /^command.resume: 2 interrupts are open/);
       }
-      const nobody = "0".repeat(32);
       const strict = (resume: Json): ReturnType<typeof asked> =>
         asked(at, "POST", `/threads/${id}/runs/wait`, {
           assistant_id: "questions",
@@ -411,6 +411,7 @@ export function states({ describe, it, name, bench }: Suite): void {
         });
       await detail(strict({ [nobody]: 1 }), 422, /no open interrupt 0000/);
       await detail(strict({ [one]: 1, [nobody]: 2 }), 422, /no open interrupt 0000/);
+      await detail(strict({ [one]: 1, nonsense: 2 }), 422, /no open interrupt nonsense/);
       assert.equal((await client.runs.list(id)).length, 1);
       assert.equal((await client.threads.get(id)).status, "interrupted");
       const passed = await client.runs.wait(id, "questions", { command: { resume: { [nobody]: 1 } } });

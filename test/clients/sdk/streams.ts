@@ -161,6 +161,10 @@ export function streams({ describe, it, name, bench }: Suite): void {
         const text = tokens.map(({ data }) => ((data as JsonObject).chunk as Message).content).join("");
         assert.equal(text, "You said: one");
         assert.ok(events.every((event) => isObject(event.metadata) && Array.isArray(event.tags)));
+        const root = events[0]?.run_id;
+        for (const { run_id, parent_ids } of events) {
+          assert.deepEqual((parent_ids as JsonObject[]).slice(0, 1), run_id === root ? [] : [root]);
+        }
       });
 
       it("streams several modes at once, and custom data in order", async () => {

@@ -1,0 +1,178 @@
+/**
+ * Mode `lifecycle`: which subgraphs an execution starts and how each of them ends. LangGraph does not say so itself: when is read from
+ * what the graphs stream in mode `tasks`, subgraphs included, and how a task ended from its callbacks.
+ */
+import type { Chunk } from "./execute.ts";
+
+/** What is shown of one subgraph: that it has started, then once how it ended. */
+export interface LifecycleData {
+  readonly event: "started" | "completed" | "failed" | "interrupted";
+  readonly namespace: string[];
+  /** The tool call that the subgraph answers. */
+  readonly tool_call_id?: string;
+  readonly error?: string;
+}
+
+/** A task as mode `tasks` tells of it: with its input when it starts, with its result when it ends. */
+interface TaskChunk {
+  readonly id: string;
+  readonly name: string;
+  readonly input?: unknown;
+  readonly result?: unknown;
+  readonly interrupts?: readonly unknown[];
+}
+
+/** A task that may run subgraphs. */
+interface Task {
+  /** Names it in its callbacks. */
+  readonly key: string;
+  readonly call: string | undefined;
+}
+
+type Metadata = Readonly<Record<string, unknown>>;
+
+export class Lifecycle {
+  private readonly known = new Set<string>();
+  /** Those at work, in the order they started: what is inside comes after. */
+  private open: readonly (readonly string[])[] = [];
+  private readonly tasks = new Map<string, Task>();
+  /** What the callbacks have told: runs of tasks at work, and how others ended: null is well, else the error. */
+  private readonly runs = new Map<string, string>();
+  private readonly outcomes = new Map<string, string | null>();
+
+  /** To be among the callbacks of the execution. */
+  readonly handler: object = {
+    name: "greenroom_lifecycle",
+    awaitHandlers: true,
+    handleChainStart: (
+      _chain: unknown,
+      _input: unknown,
+      run_id: string,
+      _parent?: string,
+      _tags?: unknown,
+      metadata: Metadata = {},
+      _type?: unknown,
+      name?: string,
+    ): void => {
+      // Only a task's own run has the name of its node.
+      if (name === undefined || name !== metadata.langgraph_node) return;
+      const key = String(metadata.langgraph_checkpoint_ns);
+      this.runs.set(run_id, key);
+      this.outcomes.delete(key);
+    },
+    handleChainEnd: (_output: unknown, run_id: string): void => this.ended(run_id, null),
+    handleChainError: (error: unknown, run_id: string): void => this.ended(run_id, messageOf(error)),
+  };
+
+  /** What a chunk tells. */
+  take({ namespace, mode, payload }: Chunk): LifecycleData[] {
+    const frames = this.start(namespace);
+    if (mode !== "tasks") return frames;
+    const task = payload as TaskChunk;
+    if ("result" in task) frames.push(...this.taskEnded(namespace, task));
+    else this.taskStarted(namespace, task);
+    return frames;
+  }
+
+  /** The execution is over; `outcome` is that of whatever has not told its own, as a graph that stopped at a breakpoint. */
+  end(outcome: "completed" | "interrupted"): LifecycleData[] {
+    return this.close(this.open, (one) => this.data(one, outcome));
+  }
+
+  /** The execution has failed, and with it whatever was at work. LangGraph drops what it had streamed just before. */
+  fail(error: unknown): LifecycleData[] {
+    return this.close(this.open, (one) => {
+      const task = this.taskOf(one);
+      const told = task && this.outcomes.get(task.key);
+      return told === null ? this.data(one, "completed") : this.data(one, "failed", told ?? messageOf(error));
+    });
+  }
+
+  private start(namespace: readonly string[]): LifecycleData[] {
+    const frames: LifecycleData[] = [];
+    for (let depth = 1; depth <= namespace.length; depth++) {
+      const one = namespace.slice(0, depth);
+      const name = one.join("|");
+      // Once only: a graph whose task is over may still be at work, and be heard.
+      if (this.known.has(name)) continue;
+      this.known.add(name);
+      this.open = [...this.open, one];
+      frames.push(this.data(one, "started"));
+    }
+    return frames;
+  }
+
+  private taskStarted(namespace: readonly string[], { id, name, input }: TaskChunk): void {
+    const [key, stateful] = namesOf(namespace, id, name);
+    const task: Task = { key, call: toolCallOf(input) };
+    for (const one of [key, stateful]) this.tasks.set(one, task);
+    this.known.delete(stateful);
+  }
+
+  private taskEnded(namespace: readonly string[], { id, name, interrupts = [] }: TaskChunk): LifecycleData[] {
+    const names = namesOf(namespace, id, name);
+    const [key] = names;
+    const told = this.outcomes.get(key);
+    const asks = interrupts.length > 0;
+    const over = this.open.filter((one) => names.includes(one.slice(0, namespace.length + 1).join("|")));
+    const frames = this.close(over, (one) => {
+      if (asks) return this.data(one, "interrupted");
+      // One that was broken off has told nothing.
+      return told === null ? this.data(one, "completed") : this.data(one, "failed", told);
+    });
+    for (const one of names) this.tasks.delete(one);
+    this.outcomes.delete(key);
+    return frames;
+  }
+
+  /** From the inside out. */
+  private close(
+    over: readonly (readonly string[])[],
+    data: (one: readonly string[]) => LifecycleData,
+  ): LifecycleData[] {
+    this.open = this.open.filter((one) => !over.includes(one));
+    return over.toReversed().map(data);
+  }
+
+  private data(namespace: readonly string[], event: LifecycleData["event"], error?: string): LifecycleData {
+    const call = this.taskOf(namespace)?.call;
+    return {
+      event,
+      namespace: [...namespace],
+      ...(call === undefined ? {} : { tool_call_id: call }),
+      ...(error === undefined ? {} : { error }),
+    };
+  }
+
+  /** The task that runs a subgraph. Segments behind its own count the graphs that it has called. */
+  private taskOf(namespace: readonly string[]): Task | undefined {
+    for (let depth = namespace.length; depth > 0; depth--) {
+      const task = this.tasks.get(namespace.slice(0, depth).join("|"));
+      if (task) return task;
+    }
+    return undefined;
+  }
+
+  private ended(run_id: string, outcome: string | null): void {
+    const key = this.runs.get(run_id);
+    if (key === undefined) return;
+    this.runs.delete(run_id);
+    this.outcomes.set(key, outcome);
+  }
+}
+
+/** What the graph that a task runs may be called: by the task, or, where it keeps its state from one to the next, by the node. */
+function namesOf(namespace: readonly string[], id: string, name: string): readonly [string, string] {
+  return [[...namespace, `${name}:${id}`].join("|"), [...namespace, name].join("|")];
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Nodes that run one tool call are sent it beside the state, or alone in a list. */
+function toolCallOf(input: unknown): string | undefined {
+  if (typeof input !== "object" || input === null) return undefined;
+  const { lg_tool_call, tool_call } = input as { lg_tool_call?: unknown; tool_call?: unknown };
+  const call = Array.isArray(input) && input.length === 1 ? input[0] : (lg_tool_call ?? tool_call);
+  const { id, name, args } = (call ?? {}) as { id?: unknown; name?: unknown; args?: unknown };
+  return typeof id === "string" && typeof name === "string" && args !== undefined ? id : undefined;
+}
