@@ -13,6 +13,7 @@ import {
 } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";
+import { until } from "./webhook-world.ts";
 
 // The service's own timers keep no process alive, and some tests wait for nothing else.
 let alive: ReturnType<typeof setInterval>;
@@ -168,6 +169,8 @@ describe("a join of a run that has ended", () => {
     const { run, frames } = await runs.stream(thread_id, { assistant_id: "half", stream_mode: ["values"] });
     const waiting = runs.join(thread_id, run.run_id);
     for await (const { data } of frames) if (data.includes("half")) break;
+    // What is shown is not recorded yet.
+    await until(async () => Object.hasOwn((await threads.state(thread_id)).values as JsonObject, "half"));
     await runs.cancel(thread_id, run.run_id, { wait: true });
     assert.deepEqual(await (await waiting).result, { a: 1, half: true });
     assert.deepEqual(await (await runs.join(thread_id, run.run_id)).result, { a: 1, half: true });

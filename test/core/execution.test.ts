@@ -228,13 +228,15 @@ describe("frames of a resumable run", () => {
 
   it("leaves one checkpoint a run with durability exit, where it ended or failed, and none where it was cut off", async () => {
     const clock = testClock();
+    let hangs = false;
     const log = (end: number): string[] => Array.from({ length: end }, (_, n) => `line ${n} of a long enough log`);
     await using kit = await clockedService(clock, {
       executor: graph(async function* (job, signal) {
         const { how, from } = job.input as { how: string; from: number };
         for (let n = from + 1; n <= from + 3; n++) yield state({ log: log(100 * n), n, [how]: n }, ["more"]);
         if (how === "fail") throw new Error("no more");
-        if (how === "hang") await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        hangs = how === "hang";
+        if (hangs) await new Promise((resolve) => signal.addEventListener("abort", resolve));
         yield state({ log: log(100 * (from + 4)), how });
       }),
     });
@@ -244,7 +246,7 @@ describe("frames of a resumable run", () => {
       const request = { ...ask("g"), input: { how, from }, durability: "exit" } as const;
       const { run, result } = await runs.wait(thread_id, request);
       if (how === "hang") {
-        await clock.advance(1_000);
+        await advanceUntil(clock, () => hangs);
         await runs.cancel(thread_id, run.run_id);
       }
       let ended = false;
@@ -298,14 +300,16 @@ describe("a recorded state", () => {
     const clock = testClock();
     const first = faulty();
     const second = first.share();
+    let taken = false;
     const executor = graph(async function* ({ resumed }, signal) {
       for (const n of resumed ? [3, 4] : [0, 1, 2]) yield state({ n }, ["more"]);
+      taken = true;
       if (!resumed) await new Promise((resolve) => signal.addEventListener("abort", resolve));
     });
     const stopped = await clockedService(clock, { storage: second.storage, executor });
     const { thread_id } = await stopped.service.threads.create();
     const { run_id } = await stopped.service.runs.create(thread_id, { ...ask("g"), durability: "exit" });
-    await clock.advance(1_000);
+    await advanceUntil(clock, () => taken);
     await stopped[Symbol.asyncDispose]();
     await using kit = await clockedService(clock, { storage: first.storage, executor });
     await advanceUntil(clock, async () => (await kit.service.runs.get(thread_id, run_id)).status === "success");

@@ -212,8 +212,10 @@ describe("a server that was killed", () => {
     // The lease of the dead process would last for ten minutes.
     await begun(home, run_id, 2);
     home.open();
-    assert.equal(last(await client.runs.join(thread_id, run_id)), "one two");
+    await client.runs.join(thread_id, run_id);
     await eventually(async () => (await client.threads.get(thread_id)).status === "idle");
+    const [left] = await client.threads.getHistory(thread_id, { metadata: { run_id } });
+    assert.equal(last(left?.values), "one two");
     const runs = await client.runs.list(thread_id);
     assert.deepEqual(
       runs.map(({ status }) => status),
