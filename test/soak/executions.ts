@@ -42,6 +42,13 @@ export interface Executions {
 }
 
 const POLL_MS = 4;
+const START = '{"at":';
+
+/** A process that is killed as it writes over the end of a page leaves the part before it; the next line follows on that. */
+export function lineOf(text: string): Line {
+  const last = text.lastIndexOf(START);
+  return JSON.parse(last > 0 ? text.slice(last) : text) as Line;
+}
 
 export function followExecutions(file: string): Executions {
   appendFileSync(file, "");
@@ -62,7 +69,7 @@ export function followExecutions(file: string): Executions {
       position += count;
       const texts = (rest + decoder.decode(bytes.subarray(0, count), { stream: true })).split("\n");
       rest = texts.pop() ?? "";
-      for (const text of texts) add(JSON.parse(text) as Line);
+      for (const text of texts) add(lineOf(text));
     }
   }
 

@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type Line, lineOf } from "../soak/executions.ts";
+
+describe("the log of executions", () => {
+  const line: Line = {
+    at: 1,
+    pid: 2,
+    mark: "killed",
+    run: "",
+    thread: "",
+    key: "",
+    attempt: 0,
+    token: "",
+    step: 0,
+    version: 0,
+  };
+
+  it("is read also where a process was killed in the middle of a line", () => {
+    const text = JSON.stringify(line);
+    assert.deepEqual(lineOf(text), line);
+    for (const length of [1, 9, 30, text.length - 1]) {
+      const torn = JSON.stringify({ ...line, pid: 3 }).slice(0, length);
+      assert.deepEqual(lineOf(torn + text), line);
+      assert.throws(() => lineOf(torn), SyntaxError);
+    }
+  });
+});
