@@ -57,6 +57,7 @@ export interface CheckpointOptions {
 }
 
 const key = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
+const split = (name: string): [ns: string, checkpoint_id: string] => name.split("\u0000") as [string, string];
 
 export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   const { storage, scope, thread_id } = options;
@@ -69,8 +70,6 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   // What the last save took: it may be on its way, so only this job can read it.
   let taken: string[] = [];
   let backlog = 0;
-  let lastRoot: string | null = null;
-  let takenRoot: string | null = null;
   let lost = false;
   // The job's own writes on checkpoints, stored or not: they overlay what the store has.
   const ownWrites = new Map<string, StoredWrite[]>();
@@ -129,7 +128,6 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     checkpoints.push({ ...checkpoint, values, created_at: stored?.created_at ?? options.now() });
     unsavedOrder.push(name);
     newest.set(checkpoint.ns, checkpoint.checkpoint_id);
-    if (checkpoint.ns === "") lastRoot = checkpoint.checkpoint_id;
     for (const value of values) backlog += value.data.length;
   }
 
@@ -195,7 +193,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     take() {
       const progress = { checkpoints, writes };
       const isNewest = (name: string): boolean => {
-        const [ns, id] = name.split("\u0000") as [string, string];
+        const [ns, id] = split(name);
         return newest.get(ns) === id;
       };
       // One save follows the other: what the last one took is stored.
@@ -205,29 +203,28 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
         ownWrites.delete(name);
       }
       taken = [...taken.filter(isNewest), ...unsavedOrder];
-      takenRoot = lastRoot;
       forget();
       return progress;
     },
     collapse(rest) {
-      const parent_id = checkpoints.find(({ ns }) => ns === "")?.parent_id;
-      const last = parent_id === undefined || lastRoot === null ? undefined : known.get(key("", lastRoot));
+      const first = checkpoints.find(({ ns }) => ns === "");
+      const last = first && known.get(key("", newest.get("") as string));
       if (rest === "newest" && !last) return;
       for (const name of unsavedOrder) {
         known.delete(name);
         ownWrites.delete(name);
       }
       for (const { ns } of checkpoints) newest.delete(ns);
+      for (const [ns, id] of taken.map(split)) newest.set(ns, id);
       forget();
-      lastRoot = takenRoot;
-      if (takenRoot !== null) newest.set("", takenRoot);
-      if (rest === "none" || !last || parent_id === undefined) return;
+      if (rest === "none" || !last) return;
+      const { parent_id } = first;
       const before = parent_id === null ? undefined : known.get(key("", parent_id));
       const values = last.values.filter(({ channel, version }) => before?.versions[channel] !== version);
       add({ ...last, parent_id, values });
     },
     dirty: () => checkpoints.length > 0 || writes.length > 0,
-    root: () => lastRoot,
+    root: () => newest.get("") ?? null,
     lose() {
       lost = true;
     },

@@ -74,6 +74,7 @@ export type { HeaderChoice } from "./http/parse/headers.ts";
 export type * from "./identity.ts";
 export type * from "./item-storage.ts";
 export type { Json, JsonObject } from "./json.ts";
+export { proveOptions } from "./options.ts";
 export type * from "./platform-storage.ts";
 export type {
   Frame,

@@ -252,7 +252,7 @@ function problemsIn(setting: Check | Section, value: unknown, path: string): str
   });
 }
 
-/** Throws a ConfigError with everything that is wrong with the options, each problem by its key. */
+/** As `createService` does first: throws a ConfigError with everything that is wrong with the options, each problem by its key. */
 export function proveOptions(options: ServiceOptions): WebhookSettings {
   const problems = problemsOf(options);
   const { settings, problems: ofWebhooks } = proveWebhooks(

@@ -10,6 +10,7 @@ import {
   createService,
   type GraphInfo,
   type IdentityStore,
+  proveOptions,
   type Service,
   type ServiceOptions,
   type Storage,
@@ -94,7 +95,7 @@ async function serve(options: CommandOptions): Promise<void> {
     ...(process.stderr.isTTY ? { ambient: { log: (record) => console.error(textLine(record, Date.now())) } } : {}),
   };
   const problems = [...config.problems, ...loaded.problems, ...ofModules];
-  problems.push(...(await problemsOf(settings, config.graph_ids, problems)));
+  problems.push(...problemsOf(settings, config.graph_ids, problems));
   if (problems.length > 0) {
     const base = options.public_base_url?.setting;
     const shown = (problem: string): string =>
@@ -161,30 +162,22 @@ async function serve(options: CommandOptions): Promise<void> {
   console.log(`Greenroom listening on ${url}`);
 }
 
-/**
- * What the service finds wrong with its options, by their names in the file; of keys in `told` nothing more. No database is opened
- * for it.
- */
-async function problemsOf(
+/** What is wrong with the service's options, by their names in the file; of keys in `told` nothing more. */
+function problemsOf(
   settings: Omit<ServiceOptions, "storage">,
   graph_ids: readonly string[],
   told: readonly string[],
-): Promise<readonly string[]> {
+): readonly string[] {
   // Also those that could not be loaded.
   const graphs = (): readonly GraphInfo[] => graph_ids.map((graph_id) => ({ graph_id, checkpoints: "worker" }));
-  // The options are proven before the storage is asked for anything.
-  const storage: Pick<Storage, "migrate"> = { migrate: () => Promise.reject(new Error("No database yet")) };
   const keyOf = (problem: string): string => problem.replace(/:.*$/s, "");
   try {
-    await createService({
-      ...settings,
-      executor: { ...settings.executor, graphs },
-      storage: storage as Storage,
-    });
+    proveOptions({ ...settings, executor: { ...settings.executor, graphs } } as ServiceOptions);
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) return [];
-    const keys = new Set(told.map(keyOf));
+    // The storage is opened once the rest is right.
+    const keys = new Set(["storage", ...told.map(keyOf)]);
     return error.problems
       .map((problem) => problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:"))
       .filter((problem) => !keys.has(keyOf(problem)));

@@ -1,5 +1,4 @@
 /** Usage reports on the wire: JSON and CSV, written as they are read. */
-
 import { writeMoment } from "../moments.ts";
 import { strideMs, type UsageRecord, type UsageReport } from "../usage.ts";
 import { csvRow } from "./csv.ts";

@@ -256,11 +256,11 @@ export function createFollower(options: FollowOptions): Follower {
     },
     async result(run, made = false) {
       const tape = await follow(run, 0, made);
-      // Later runs may have changed the state since.
-      const current = isOver(run) && tape.outcome?.status !== "gone";
+      const gone = tape.outcome?.status === "gone";
       try {
-        const stored = current ? Promise.resolve(await storedResult(run)) : null;
-        return { tape, result: stored ?? tape.ended().then(({ result }) => result ?? {}) };
+        // Later runs may have changed the state since.
+        if (isOver(run) && !gone) return { tape, result: Promise.resolve(await storedResult(run)) };
+        return { tape, result: tape.ended().then((outcome) => outcome.result ?? {}) };
       } finally {
         watch(run, tape);
       }

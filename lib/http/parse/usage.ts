@@ -1,5 +1,4 @@
 /** Reads the query of a usage report. */
-
 import { readMoment } from "../../moments.ts";
 import type { UsageGroup } from "../../platform-storage.ts";
 import type { UsageRequest } from "../../usage.ts";
