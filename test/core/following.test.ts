@@ -91,6 +91,31 @@ async function processes(
   };
 }
 
+/** A resumable run that executes in the first of two processes, where it has shown four frames. */
+async function executing(): Promise<{
+  readonly clock: ReturnType<typeof testClock>;
+  readonly say: ReturnType<typeof counter>["say"];
+  readonly one: Service;
+  readonly two: Service;
+  readonly stores: readonly [Faulty, Faulty];
+  readonly thread_id: string;
+  readonly run_id: string;
+  /** What its reader in the first process has been shown. */
+  readonly here: ReturnType<typeof collect>;
+  readonly stop: () => Promise<void>;
+}> {
+  const clock = testClock();
+  const { executor, say } = counter();
+  const { services, stores, stop } = await processes(clock, executor, 1, 0);
+  const [one, two] = services as [Service, Service];
+  const { thread_id } = await one.threads.create();
+  const { run, frames } = await one.runs.stream(thread_id, ask());
+  const here = collect(frames);
+  say(3);
+  await advanceUntil(clock, () => here.list.length === 4, 10);
+  return { clock, say, one, two, stores: stores as [Faulty, Faulty], thread_id, run_id: run.run_id, here, stop };
+}
+
 describe("a resumable run", () => {
   it("gives every joiner every frame after the one it has seen, with the same ids, live and afterwards", async () => {
     const { executor, say } = counter();
@@ -148,17 +173,9 @@ describe("a resumable run", () => {
   });
 
   it("is read on after what another process has shown where reads are behind", async () => {
-    const clock = testClock();
-    const { executor, say } = counter();
-    const { services, stores, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
-    const { faults } = stores[1] as Faulty;
-    const { thread_id } = await one.threads.create();
-    const { run, frames } = await one.runs.stream(thread_id, ask());
-    const here = collect(frames);
-    say(3);
-    await advanceUntil(clock, () => here.list.length === 4, 10);
-    const before = await (stores[0] as Faulty).storage.getRun({ deployment: "default" }, run.run_id);
+    const { clock, say, two, stores, thread_id, run_id, here, stop } = await executing();
+    const { faults } = stores[1];
+    const before = await stores[0].storage.getRun({ deployment: "default" }, run_id);
     let behind = true;
     faults.getRun = (call) => (behind ? before : call());
     faults.readFrames = async (call) => {
@@ -169,7 +186,7 @@ describe("a resumable run", () => {
       behind = false;
     };
     const join = async (after: number): Promise<ReturnType<typeof collect>> =>
-      collect((await two.runs.joinStream(thread_id, run.run_id, { after })).frames);
+      collect((await two.runs.joinStream(thread_id, run_id, { after })).frames);
     const live = await join(4);
     say(1, "end");
     await advanceUntil(clock, () => here.ended() && live.ended());
@@ -313,22 +330,15 @@ describe("a resumable run", () => {
 
 describe("a reader whose place cannot be looked up", () => {
   it("leaves nothing behind", async () => {
-    const clock = testClock();
-    const { executor, say } = counter();
-    const { services, stores, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
-    const { faults, calls } = stores[1] as Faulty;
-    const { thread_id } = await one.threads.create();
-    const { run } = await one.runs.stream(thread_id, ask());
-    say(3);
-    await clock.advance(1_000);
+    const { clock, say, two, stores, thread_id, run_id, stop } = await executing();
+    const { faults, calls } = stores[1];
     faults.readFrames = () => Promise.reject(new Error("down"));
-    await assert.rejects(two.runs.joinStream(thread_id, run.run_id, { after: 4 }));
+    await assert.rejects(two.runs.joinStream(thread_id, run_id, { after: 4 }));
     await clock.advance(1_000);
     // A tape that is kept needs no look at the row.
     const looks = async (): Promise<number> => {
       const before = calls.getRun ?? 0;
-      await assert.rejects(two.runs.joinStream(thread_id, run.run_id, { after: 4 }));
+      await assert.rejects(two.runs.joinStream(thread_id, run_id, { after: 4 }));
       return (calls.getRun ?? 0) - before;
     };
     const [again, atOnce] = [await looks(), await looks()];
@@ -343,8 +353,8 @@ describe("a reader of a run that is rolled back as it comes", () => {
   const ending = (frames: readonly Frame[]): unknown[] =>
     frames.map(({ id, event, data }) => [id, event, JSON.parse(data).error ?? JSON.parse(data).status]);
 
-  /** A resumable run with four frames that executes in the first process, and what removes it by the second. */
-  async function executing(): Promise<{
+  /** The run, its readers in the second process, and what removes it by that. */
+  async function removable(): Promise<{
     readonly clock: ReturnType<typeof testClock>;
     readonly store: Faulty;
     readonly open: (after: number) => Promise<ReturnType<typeof collect>>;
@@ -354,23 +364,15 @@ describe("a reader of a run that is rolled back as it comes", () => {
     readonly one: Service;
     readonly stop: () => Promise<void>;
   }> {
-    const clock = testClock();
-    const { executor, say } = counter();
-    const { services, stores, stop } = await processes(clock, executor, 1, 0);
-    const [one, two] = services as [Service, Service];
-    const { thread_id } = await one.threads.create();
-    const { run, frames } = await one.runs.stream(thread_id, ask());
-    const read = collect(frames);
-    say(3);
-    await advanceUntil(clock, () => read.list.length === 4, 10);
+    const { clock, one, two, stores, thread_id, run_id, stop } = await executing();
     const open = async (after: number): Promise<AsyncIterable<Frame>> =>
-      (await two.runs.joinStream(thread_id, run.run_id, { after })).frames;
+      (await two.runs.joinStream(thread_id, run_id, { after })).frames;
     return {
       clock,
-      store: stores[1] as Faulty,
+      store: stores[1],
       open: async (after) => collect(await open(after)),
       join: async (after) => await framesOf(await open(after)),
-      rollback: async (by = two) => await by.runs.cancel(thread_id, run.run_id, { action: "rollback" }),
+      rollback: async (by = two) => await by.runs.cancel(thread_id, run_id, { action: "rollback" }),
       one,
       stop,
     };
@@ -378,7 +380,7 @@ describe("a reader of a run that is rolled back as it comes", () => {
 
   it("is told so, with ids above what it has seen", async () => {
     for (const after of [1, 2, 4, Number.MAX_SAFE_INTEGER]) {
-      const { store, join, rollback, stop } = await executing();
+      const { store, join, rollback, stop } = await removable();
       store.faults.readFrames = async (call) => {
         delete store.faults.readFrames;
         await rollback();
@@ -395,7 +397,7 @@ describe("a reader of a run that is rolled back as it comes", () => {
   });
 
   it("is shown nothing again that was on its way to another reader", async () => {
-    const { clock, store, open, rollback, one, stop } = await executing();
+    const { clock, store, open, rollback, one, stop } = await removable();
     const loaded = Promise.withResolvers<void>();
     let loads = 0;
     store.faults.readFrames = async (call) => {
@@ -419,7 +421,7 @@ describe("a reader of a run that is rolled back as it comes", () => {
 
   it("is told so when it found the run just before", async () => {
     for (const after of [1, 2, 5, 7]) {
-      const { clock, store, open, join, rollback, stop } = await executing();
+      const { clock, store, open, join, rollback, stop } = await removable();
       const others = [await open(0), await open(3)];
       await advanceUntil(clock, () => others.every(({ list }) => list.at(-1)?.id === 4));
       let row: unknown;

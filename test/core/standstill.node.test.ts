@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { systemAmbient } from "../../lib/ambient.ts";
-import type { Executor, Job, Storage } from "../../lib/mod.ts";
+import type { Executor, Job, Run, Service, Storage } from "../../lib/mod.ts";
 import { testClock } from "../suite/kit.ts";
 import { clockedService, type Faulty, faulty } from "./faulty.ts";
 
@@ -79,6 +79,23 @@ function holdCreation(faults: Faulty["faults"], then: () => void = () => {}): ()
 }
 
 const request = { assistant_id: "g", input: {} };
+
+/** A creation whose claim's answer is kept back while the process stands still for longer than its lease, and another one after that. */
+async function createLate(
+  { runs, threads }: Service,
+  clock: ReturnType<typeof testClock>,
+  faults: Faulty["faults"],
+  standStill: () => void,
+): Promise<{ readonly creating: Promise<Run>; readonly other: Run; readonly answer: () => void }> {
+  await pass(clock);
+  const answer = holdCreation(faults);
+  const creating = runs.create((await threads.create()).thread_id, request);
+  for (let i = 0; i < 5; i++) await clock.advance(1);
+  standStill();
+  const other = await runs.create((await threads.create()).thread_id, request);
+  return { creating, other, answer };
+}
+
 const ids = (jobs: readonly Job[]): string[] => jobs.map(({ run_id }) => run_id);
 
 /**
@@ -291,13 +308,7 @@ describe("a process that stood still", () => {
     // Another process could take the run up, so it does not wait for ever.
     const shared = { ...storage, alone: false };
     await using kit = await clockedService(clock, { storage: shared, executor, ambient });
-    const { runs, threads } = kit.service;
-    await pass(clock);
-    const answer = holdCreation(faults);
-    const creating = runs.create((await threads.create()).thread_id, request);
-    for (let i = 0; i < 5; i++) await clock.advance(1);
-    standStill();
-    const other = await runs.create((await threads.create()).thread_id, request);
+    const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
     await clock.advance(50);
     standStill();
     await clock.advance(60);
@@ -318,13 +329,7 @@ describe("a process that stood still", () => {
       executor,
       ambient: busy,
     });
-    const { runs, threads } = kit.service;
-    await pass(clock);
-    const answer = holdCreation(faults);
-    const creating = runs.create((await threads.create()).thread_id, request);
-    for (let i = 0; i < 5; i++) await clock.advance(1);
-    standStill();
-    const other = await runs.create((await threads.create()).thread_id, request);
+    const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
     for (let i = 0; i < 5; i++) await pass(clock);
     assert.ok(ids(begun).includes(other.run_id));
     answer();
