@@ -4,6 +4,7 @@ import { realpathSync } from "node:fs";
 import { basename } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { createHandler } from "../../lib/http/handler.ts";
 import {
   type AuthMode,
   ConfigError,
@@ -17,7 +18,6 @@ import {
   staticIdentity,
   VERSION,
 } from "../../lib/mod.ts";
-import { createHandler } from "../../server.ts";
 import type { SqlDriver } from "../sql/driver.ts";
 import { COMMANDS, runCommand } from "./commands.ts";
 import {

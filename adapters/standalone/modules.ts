@@ -1,6 +1,7 @@
 /** From the files that a configuration names to what they export: authentication, embeddings, custom routes. */
+
+import type { App } from "../../lib/http/handler.ts";
 import type { ServiceOptions } from "../../lib/mod.ts";
-import type { App } from "../../server.ts";
 import type { Place } from "./config.ts";
 import { load } from "./graphs.ts";
 

@@ -3,8 +3,8 @@
 import process from "node:process";
 import { postgres } from "../../adapters/postgres.ts";
 import { listen } from "../../adapters/standalone/listen.ts";
+import { createHandler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
-import { createHandler } from "../../server.ts";
 
 const [, , url, heard, concurrency] = process.argv;
 const { signals, ...plain } = postgres({ url });

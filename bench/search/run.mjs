@@ -10,9 +10,9 @@
 import { parseArgs } from "node:util";
 import { labelsOf } from "../../adapters/sql/labels.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { createHandler } from "../../lib/http/handler.ts";
 import { scalarsOf } from "../../lib/json.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
-import { createHandler } from "../../server.ts";
 
 const { values } = parseArgs({
   options: {

@@ -6,8 +6,8 @@ import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type BrowserContext, chromium } from "playwright-core";
 import { listen } from "../../adapters/standalone/listen.ts";
+import { createHandler } from "../../lib/http/handler.ts";
 import type { Service } from "../../lib/mod.ts";
-import { createHandler } from "../../server.ts";
 import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
 import { testService } from "../suite/kit.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { createHandler } from "../../server.ts";
+import { createHandler } from "../../lib/http/handler.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { sdkSuite } from "./sdk/mod.ts";
 import { sharedStorage } from "./sdk/place.ts";

@@ -37,7 +37,7 @@ describe("exports", () => {
     for (const name of ["createService", "fromFunctions", "combine", "ServiceError", "ConfigError"]) {
       assert.ok(core.includes(name), name);
     }
-    assert.ok((await names("server.ts")).includes("createHandler"));
+    assert.ok((await names("lib/http/handler.ts")).includes("createHandler"));
     assert.ok((await names("adapters/node-sqlite.ts")).includes("nodeSqlite"));
     assert.ok((await names("adapters/postgres.ts")).includes("postgres"));
     assert.ok((await names("adapters/langgraph/mod.ts")).includes("langgraph"));

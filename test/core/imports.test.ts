@@ -35,7 +35,7 @@ describe("import rules", () => {
       ["lib/service.ts", 'import {\n  a,\n  b,\n} from "../adapters/sql/mod.ts";'],
       ["adapters/sql/runs.ts", 'import { Worker } from "../../lib/worker.ts";'],
       ["adapters/bun-sqlite.ts", 'import "node:sqlite";'],
-      ["adapters/langgraph/mod.ts", 'import { createHandler } from "../../server.ts";'],
+      ["adapters/langgraph/mod.ts", 'import { createHandler } from "../../lib/http/handler.ts";'],
       ["server.ts", 'import { sql } from "kysely";'],
       ["examples/echo.ts", 'import { createService } from "../lib/mod.ts";'],
       ["lib/worker.ts", "const t = Date.now();"],
@@ -68,7 +68,7 @@ describe("import rules", () => {
       ["adapters/sql/runs.ts", 'eb.ref(column).at("last"); rows.at(-1); import("kysely");'],
       [
         "adapters/standalone/bin.ts",
-        'import { join } from "node:path";\nimport { createHandler } from "../../server.ts";',
+        'import { join } from "node:path";\nimport { createHandler } from "../../lib/http/handler.ts";',
       ],
       [
         "examples/echo.ts",

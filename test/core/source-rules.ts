@@ -110,6 +110,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   { files: /^lib\/(?:clock|signals)\.ts$/, may: /^lib\/(?:storage|ambient)\.ts$/ },
   { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^lib\/|^valibot$/ },
+  { files: /^lib\/http\/handler\.ts$/, may: /^lib\/|^itty-router$/ },
   { files: /^lib\//, may: /^lib\// },
   {
     files: /^adapters\/sql\//,
@@ -139,15 +140,18 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^adapters\/langgraph\//,
     may: /^adapters\/langgraph\/|^lib\/(?:executor|checkpoint-ids|ambient|errors|json|kwargs)\.ts$|^@langchain\/|^node:module$/,
   },
-  { files: /^adapters\/standalone\//, may: /^adapters\/|^lib\/mod\.ts$|^server\.ts$|^package\.json$|^node:/ },
-  { files: /^server\.ts$/, may: /^lib\/|^itty-router$|^adapters\/standalone\/bin\.ts$/ },
+  {
+    files: /^adapters\/standalone\//,
+    may: /^adapters\/|^lib\/mod\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
+  },
+  { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {
     files: /^examples\//,
     may: /^examples\/|^greenroom(?:\/|$)|^node:|^@langchain\/|^(?:zod|kysely|standardwebhooks|hono|express|next|ai)$/,
   },
   {
     files: /^test\/suite\//,
-    may: /^test\/suite\/|^lib\/|^adapters\/(?:sql\/|node-sqlite\.ts$|bun-sqlite\.ts$)|^server\.ts$|^node:/,
+    may: /^test\/suite\/|^lib\/|^adapters\/(?:sql\/|node-sqlite\.ts$|bun-sqlite\.ts$)|^node:/,
   },
 ];
 

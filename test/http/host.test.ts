@@ -6,10 +6,10 @@ import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { anybody, type Visitor } from "../../lib/access.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { GROUP_OPTIONS, routeGroups } from "../../lib/http/groups.ts";
+import { type App, createHandler, type HandlerOptions } from "../../lib/http/handler.ts";
 import { httpChecks } from "../../lib/http/options.ts";
 import { headerCopy } from "../../lib/http/parse/headers.ts";
 import { isObject } from "../../lib/json.ts";
-import { type App, createHandler, type HandlerOptions } from "../../server.ts";
 import { testAccounts, testService } from "../suite/kit.ts";
 import { type Fake, type FakeOptions, fake, THREAD } from "./fake.ts";
 

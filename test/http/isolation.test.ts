@@ -161,7 +161,7 @@ function usageOf({ workspace_id }: Things): string {
 
 /** The routes as the server's own text has them; the root, where hosts may show a page of theirs, is not one of them. */
 function routes(): string[] {
-  const text = readFileSync(join(resolve(import.meta.dirname, "../.."), "server.ts"), "utf8");
+  const text = readFileSync(join(resolve(import.meta.dirname, "../.."), "lib/http/handler.ts"), "utf8");
   const billing = /const BILLING = "([^"]+)"/.exec(text)?.[1] as string;
   const served = [...text.matchAll(/\.(get|post|put|patch|delete|all)\(\s*["`](\/[^"`]+|\$\{BILLING\}[^"`]*)["`]/g)];
   const refused = [...text.matchAll(/\["(get|post|put|patch|delete|all)", "(\/[^"]+)",/g)];

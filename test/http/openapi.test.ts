@@ -19,12 +19,12 @@ describe("openapi.json", () => {
     assert.equal(read("lib/http/openapi.json"), made, "run: node scripts/openapi/mod.ts");
   });
 
-  it("describes the routes of server.ts, all and no others", () => {
+  it("describes the routes of the handler, all and no others", () => {
     const { paths } = JSON.parse(read("lib/http/openapi.json")) as Description;
     const described = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method} ${path}`),
     );
-    const server = read("server.ts");
+    const server = read("lib/http/handler.ts");
     const billing = /^const BILLING = "(\/[^"]+)";$/m.exec(server)?.[1] as string;
     const table = server.replace(/`\$\{BILLING\}(\/[^`]+)`/g, (_all, path) => `"${billing}${path}"`);
     const routed = [...table.matchAll(/\.(get|post|put|patch|delete)\("(\/[^"]+)"/g)].map(

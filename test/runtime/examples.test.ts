@@ -6,8 +6,8 @@ import { Client } from "@langchain/langgraph-sdk";
 import { Webhook } from "standardwebhooks";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { listen } from "../../adapters/standalone/listen.ts";
+import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions, type ServiceOptions, staticIdentity } from "../../lib/mod.ts";
-import { createHandler, type Handler } from "../../server.ts";
 import { type Program, root, runtime, start, temporaryFolder } from "./programs.ts";
 
 const input = { messages: [{ role: "user", content: "Hello" }] };

@@ -8,12 +8,12 @@ import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@la
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { LogRecord } from "../../lib/ambient.ts";
+import { createHandler } from "../../lib/http/handler.ts";
 import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
 import { staticIdentity } from "../../lib/static-identity.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import type { OutboundRequest } from "../../lib/webhooks/send.ts";
-import { createHandler } from "../../server.ts";
 import { temporaryFolder } from "./programs.ts";
 
 /** Texts that occur nowhere else. */

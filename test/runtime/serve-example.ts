@@ -1,7 +1,7 @@
 /** Serves the default export of an example, named in the first argument, as Bun and `deno serve` do: on any runtime. */
 import process from "node:process";
 import { listen } from "../../adapters/standalone/listen.ts";
-import type { Handler } from "../../server.ts";
+import type { Handler } from "../../lib/http/handler.ts";
 
 let fetch: Handler | undefined;
 const { port } = await listen((request) => (fetch as Handler)(request), { hostname: "127.0.0.1", port: 0 });

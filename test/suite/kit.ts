@@ -3,11 +3,11 @@ import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Ambient } from "../../lib/ambient.ts";
 import type { Executor } from "../../lib/executor.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
+import { createHandler } from "../../lib/http/handler.ts";
 import type { IdentityStore } from "../../lib/identity.ts";
 import type { FeedbackTokenRow, TraceRow } from "../../lib/platform-storage.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/static-identity.ts";
-import { createHandler } from "../../server.ts";
 
 /** How long a feedback token lives where nothing else is said. */
 const TOKEN_LIFE_MS = 10_800_000;

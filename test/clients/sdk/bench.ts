@@ -1,9 +1,9 @@
 /** A service and a stock client of it, and what tests of clients read in its answers. */
 import assert from "node:assert/strict";
 import type { Client } from "langgraph-sdk-2";
+import { createHandler } from "../../../lib/http/handler.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { ServiceOptions } from "../../../lib/service.ts";
-import { createHandler } from "../../../server.ts";
 import { testService } from "../../suite/kit.ts";
 import { createGates, type Gates, testExecutor } from "../graphs.ts";
 

@@ -1,4 +1,6 @@
 /** A service under load in this process, and what its clients were told. */
+
+import { createHandler, type Handler } from "../../../lib/http/handler.ts";
 import {
   createService,
   type FunctionJob,
@@ -7,7 +9,6 @@ import {
   type Service,
   type Storage,
 } from "../../../lib/mod.ts";
-import { createHandler, type Handler } from "../../../server.ts";
 
 /** The ends of runs as their receiver heard of them: the ids of the deliveries, by run. */
 export type Told = Map<string, Set<string>>;
