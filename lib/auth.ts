@@ -14,12 +14,15 @@ export type AuthEvent =
   | `crons:${"create" | "read" | "update" | "delete" | "search"}`
   | `store:${"put" | "get" | "search" | "list_namespaces" | "delete"}`;
 
+/** What a call is about to do: its ids, fields and filters. Only the members that custom authentication changes are named here. */
+export type AuthValue = JsonObject & { metadata?: JsonObject; namespace?: string[] };
+
 /** What a handler is called with. Changes that it makes to `value` take effect. */
 export interface AuthContext {
   readonly event: AuthEvent;
   readonly resource: string;
   readonly action: string;
-  readonly value: JsonObject;
+  readonly value: AuthValue;
   readonly permissions: readonly string[];
   readonly user: AuthUser;
 }
@@ -27,7 +30,8 @@ export interface AuthContext {
 /** Nothing or true: allowed. False: forbidden. An object: only what its metadata says so, as `{owner: "ann"}` or `{team: {$contains: "a"}}`. */
 export type AuthAnswer = undefined | null | boolean | JsonObject;
 
-export type AuthHandler = (context: AuthContext) => AuthAnswer | Promise<AuthAnswer>;
+// biome-ignore lint/suspicious/noConfusingVoidType: a handler that only changes `value` returns nothing.
+export type AuthHandler = (context: AuthContext) => AuthAnswer | void | Promise<AuthAnswer | void>;
 
 /** A host's authentication. An `Auth` object of `@langchain/langgraph-sdk/auth` serves as well. */
 export interface Auth {

@@ -393,6 +393,11 @@ export interface CheckpointHandle extends CheckpointReader {
 
 /** Joins executors into one. A graph id that two of them host is reported by `createService`. */
 export function combine(...executors: readonly Executor[]): Executor {
+  for (const [index, executor] of executors.entries()) {
+    if (typeof executor?.graphs === "function" && typeof executor.execute === "function") continue;
+    const example = "combine(langgraph({ support: graph }), fromFunctions({ echo }))";
+    throw new TypeError(`combine: argument ${index + 1} is not an executor. Pass executors, for example ${example}.`);
+  }
   const home = (graph_id: string): Executor => {
     const found = executors.find((executor) => executor.graphs().some((graph) => graph.graph_id === graph_id));
     if (!found) throw new Error(`No executor hosts the graph ${graph_id}`);

@@ -16,7 +16,7 @@ export type {
   AssistantVersion,
   PageOf,
 } from "./assistants.ts";
-export type { Auth, AuthAnswer, AuthClaims, AuthContext, AuthEvent, AuthHandler, SdkAuth } from "./auth.ts";
+export type { Auth, AuthAnswer, AuthClaims, AuthContext, AuthEvent, AuthHandler, AuthValue, SdkAuth } from "./auth.ts";
 export type * from "./cron-storage.ts";
 export type { Cron, CronCounters, CronCreate, CronPatch, CronRun, CronSearch, Crons } from "./crons/mod.ts";
 export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, ServiceError } from "./errors.ts";

@@ -19,6 +19,7 @@ const ofTree: readonly Check[] = [
   ["types of the core, without any runtime's globals", "tsc -p tsconfig.lib.json"],
   ["types of the examples", "tsc -p examples"],
   ["types on Deno", "deno check lib adapters server.ts test/suite examples/deno.ts"],
+  ["links of README and docs", "node scripts/check-links.ts"],
   ["import rules and exports", "node --test test/core/imports.test.ts test/core/exports.test.ts"],
 ];
 const ofBuild: readonly Check[] = [
@@ -26,6 +27,9 @@ const ofBuild: readonly Check[] = [
   ["what a release would publish to npm and JSR", "node scripts/release.ts --dry-run"],
   ["manifest", "publint --strict"],
   ["types as an importer sees them", "attw --pack --profile esm-only --quiet"],
+  ["snippets of README and docs, TypeScript 5 and 7", "node scripts/check-snippets.ts"],
+  ["commands of README and docs", "node scripts/check-commands.ts"],
+  ["bundles of a program that embeds it", "node scripts/check-bundles.ts"],
   ["the packed package in a folder of its own", "node scripts/check-package.ts"],
 ];
 

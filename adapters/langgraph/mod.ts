@@ -15,6 +15,19 @@ export interface LangGraphOptions {
   readonly resolve?: (specifier: string) => Promise<unknown>;
 }
 
+/** Literal specifiers: a bundler then takes in the same copies that the graphs use. */
+const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
+  "@langchain/core/messages": () => import("@langchain/core/messages"),
+  "@langchain/core/utils/json_schema": () => import("@langchain/core/utils/json_schema"),
+  "@langchain/langgraph": () => import("@langchain/langgraph"),
+};
+
+async function importLangChain(specifier: string): Promise<unknown> {
+  const load = MODULES[specifier];
+  if (!load) throw new Error(`${specifier}: is not imported here`);
+  return await load();
+}
+
 /**
  * Hosts LangGraph.js graphs: compiled ones, builders, or functions that make one from the run's configuration (called for
  * each run). Their state is kept by the service, whatever saver they were compiled with; the given objects are not changed.
@@ -24,7 +37,7 @@ export function langgraph(
   graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphEntry>>,
   options: LangGraphOptions = {},
 ): Executor {
-  const load = options.resolve ?? ((specifier: string): Promise<unknown> => import(specifier));
+  const load = options.resolve ?? importLangChain;
   const sources = new Map(
     Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [graph_id, graphSource(graph_id, graph)]),
   );

@@ -4,6 +4,7 @@ import { anybody, useOf as purposeOf, type Visitor } from "../access.ts";
 import { AuthRefusal } from "../auth.ts";
 import { ServiceError } from "../errors.ts";
 import type { Caller } from "../identity.ts";
+import { unknownKey } from "../known-keys.ts";
 import { type Service, VERSION } from "../service.ts";
 import type { UsageReport } from "../usage.ts";
 import { assistantRoutes } from "./assistants.ts";
@@ -67,8 +68,18 @@ const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string]
   ["all", "/a2a/*", "A2A"],
 ];
 
+const OPTIONS = Object.keys({
+  prefix: true,
+  hosts: true,
+  open_metrics: true,
+  page: true,
+  app: true,
+} satisfies Record<keyof HandlerOptions, true>);
+
 /** Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. */
 export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
+  const unknown = unknownKey(options, OPTIONS);
+  if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
   const { ambient, access } = service;
   const { http = {} } = service.options;
   const gate = createGate(http.cors, options.hosts);

@@ -4,6 +4,7 @@ import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor.ts";
 import type { Reach } from "../filter.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
+import { unknownKey } from "../known-keys.ts";
 import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../kwargs.ts";
 import type {
   AssistantRow,
@@ -83,8 +84,38 @@ export interface RunOrigin {
   readonly run_ids?: readonly string[];
 }
 
+const REQUEST_KEYS = Object.keys({
+  assistant_id: true,
+  input: true,
+  command: true,
+  config: true,
+  context: true,
+  metadata: true,
+  checkpoint: true,
+  checkpoint_id: true,
+  stream_mode: true,
+  stream_subgraphs: true,
+  stream_resumable: true,
+  multitask_strategy: true,
+  if_not_exists: true,
+  on_disconnect: true,
+  on_completion: true,
+  after_seconds: true,
+  interrupt_before: true,
+  interrupt_after: true,
+  strict_resume: true,
+  durability: true,
+  checkpoint_during: true,
+  webhook: true,
+  feedback_keys: true,
+} satisfies Record<keyof RunCreate, true>);
+
 /** Refuses what can be refused before anything is looked up. */
 export function checkRequest(request: RunCreate, thread_id: string | null): void {
+  if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
+  const unknown = unknownKey(request, REQUEST_KEYS);
+  if (unknown !== undefined) throw new ServiceError("invalid", unknown);
+  if (typeof request.assistant_id !== "string") throw new ServiceError("invalid", "assistant_id: must be a string");
   const wait = request.after_seconds ?? 0;
   if (!(wait >= 0 && wait <= LONGEST_WAIT)) {
     throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${LONGEST_WAIT}`);

@@ -86,7 +86,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^lib\/runs\//,
-    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|filter|kwargs|assistants|threads\/mod|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
+    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|known-keys|filter|kwargs|assistants|threads\/mod|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
   },
   {
     files: /^lib\/(?:feedback|usage|accounts|access|keys|static-identity)\.ts$/,

@@ -198,7 +198,8 @@ export function fake(options: FakeOptions = {}): Fake {
     metrics: async () => METRICS,
     stop: async () => {},
   } as unknown as Service;
-  const handler = createHandler(service, options);
+  const { prefix, hosts, open_metrics, page, app } = options;
+  const handler = createHandler(service, { prefix, hosts, open_metrics, page, app } as HandlerOptions);
   return {
     handler,
     calls,

@@ -15,7 +15,7 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, it } from "node:test";
-import { converse, disconnect, type Hosted, human, leaveCounting, until } from "./host-client.ts";
+import { clientOf, converse, disconnect, type Hosted, human, leaveCounting, until } from "./host-client.ts";
 import { type Program, root, start } from "./programs.ts";
 
 const NEXT = "node_modules/next/dist/bin/next";
@@ -42,6 +42,24 @@ function installPackage(): void {
   assert.ok(existsSync(join(folder, "dist/server.js")), "the package was compiled");
 }
 
+/** A LangGraph.js graph beside the example's function. */
+function addGraph(): void {
+  const route = join(app, "app/api/agents/[...path]/route.ts");
+  const text = readFileSync(route, "utf8")
+    .replace("import { createService, fromFunctions }", "import { combine, createService, fromFunctions }")
+    .replace(
+      "\nasync function open",
+      `import { Annotation, START, StateGraph } from "@langchain/langgraph";
+import { langgraph } from "greenroom/langgraph";
+const State = Annotation.Root({ count: Annotation<number> });
+const graph = new StateGraph(State).addNode("double", ({ count }) => ({ count: 2 * count })).addEdge(START, "double");
+$&`,
+    )
+    .replace("executor: fromFunctions({", "executor: combine(langgraph({ doubling: graph }), fromFunctions({")
+    .replace(/^ {4}\}\),$/m, "    })),");
+  writeFileSync(route, text);
+}
+
 /** Next's own command. Its server is a process of its own there, which only SIGTERM reaches: not killed, but asked to end. */
 function serve(mode: "start" | "dev"): Program {
   const args = [mode, "--hostname", "127.0.0.1", "--port", "0"];
@@ -61,6 +79,7 @@ describe("Next.js", () => {
     app = mkdtempSync(join(places, "next-"));
     cpSync(join(root, "examples/next"), app, { recursive: true });
     installPackage();
+    addGraph();
   });
   after(async () => {
     for (const program of served) await program.kill("SIGTERM");
@@ -80,6 +99,7 @@ describe("Next.js", () => {
     assert.equal((await fetch(`${host.apiUrl}smith/ok`)).status, 404);
     await converse(host);
     await disconnect(host);
+    assert.deepEqual(await clientOf(host).runs.wait(null, "doubling", { input: { count: 21 } }), { count: 42 });
     // Tokens come while the run goes on, and leaving in the middle ends it.
     await leaveCounting(host);
     await program.kill("SIGTERM");

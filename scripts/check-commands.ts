@@ -1,0 +1,179 @@
+/**
+ * Runs every command of the ```sh blocks of README.md and docs/, in order, with one shell for each page, and fails when one fails.
+ * A page that calls http://127.0.0.1:2024 gets a server: the one its `sh server` block starts, otherwise the demo. What the
+ * page shows as the answer (a ```json block right after) must have the keys of what was printed. Run after a build.
+ *
+ *   ```sh server      starts a server, which runs until the page's end
+ *   ```sh elsewhere   is run by another test, named in ELSEWHERE
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { cpSync, existsSync, globSync, readFileSync, writeFileSync } from "node:fs";
+import { delimiter, join, resolve } from "node:path";
+import process from "node:process";
+import { type UserFolder, userFolder } from "./as-user.ts";
+
+/** Commands that need a registry, a container or a whole checkout, by the test that runs them. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  "npm start": "test/runtime/examples.test.ts",
+  "npx bun ": "test/runtime/examples.test.ts",
+  "bunx --bun greenroom": "scripts/check-package.ts",
+  "npm install && npm run build": "scripts/check.ts",
+  "docker ": "test/runtime/docker.node.test.ts",
+};
+
+interface Block {
+  readonly line: number;
+  readonly info: string;
+  readonly code: string;
+  /** The JSON that the page shows as the answer. */
+  readonly shown: string | undefined;
+}
+
+const _root = resolve(".");
+const DEMO = "http://127.0.0.1:2024";
+const LIMIT_S = 30;
+
+function blocksOf(text: string): Block[] {
+  const found = text.matchAll(/^```(sh\b[^\n]*)\n(.*?)^```(?:\s*```json\n(.*?)^```)?/gms);
+  return [...found].map(({ index, 1: info = "", 2: code = "", 3: shown }) => {
+    return { line: text.slice(0, index).split("\n").length, info, code, shown };
+  });
+}
+
+/** Lines that belong together: a command may go on after a backslash or inside quotes. Comment lines are left out. */
+function commandsOf(code: string): string[] {
+  return code.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
+}
+
+function problemsElsewhere({ code }: Block): string[] {
+  return commandsOf(code).flatMap((command) => {
+    const test = Object.entries(ELSEWHERE).find(([start]) => command.startsWith(start))?.[1];
+    if (test === undefined) return [`no test is named for: ${command}`];
+    return existsSync(test) ? [] : [`${test}, which should run it, does not exist: ${command}`];
+  });
+}
+
+const keysOf = (json: string): string => {
+  const value = JSON.parse(json) as unknown;
+  return JSON.stringify(typeof value === "object" && value !== null ? Object.keys(value).sort() : value);
+};
+
+/** The examples of the checkout, and a configuration of the demo's agents. */
+function addExamples({ at }: UserFolder): void {
+  cpSync("examples", at("examples"), { recursive: true });
+  writeFileSync(at(".curlrc"), 'write-out = "\\n"\n');
+  const config = readFileSync("examples/demo/greenroom.json", "utf8");
+  writeFileSync(at("greenroom.json"), config.replaceAll('"./', '"./examples/demo/'));
+}
+
+class Page {
+  readonly #user = userFolder();
+  readonly #folder = this.#user.path;
+  readonly #servers: ChildProcess[] = [];
+  #url: string | undefined;
+
+  readonly #env = {
+    ...process.env,
+    PATH: [join(this.#folder, "node_modules/.bin"), resolve("node_modules/.bin"), process.env.PATH].join(delimiter),
+    GREENROOM_PORT: "0",
+    // Every answer of curl ends its line.
+    CURL_HOME: this.#folder,
+    NO_COLOR: "1",
+  };
+
+  constructor() {
+    addExamples(this.#user);
+  }
+
+  /** Starts a server and waits for its address. */
+  async serve(code: string): Promise<void> {
+    const child = spawn("bash", ["-c", code], {
+      cwd: this.#folder,
+      env: this.#env,
+      detached: true,
+    });
+    this.#servers.push(child);
+    const url = await new Promise<string>((found, failed) => {
+      let output = "";
+      const read = (bytes: Uint8Array): void => {
+        output += new TextDecoder().decode(bytes);
+        const line = /(?:listening on|server:) (http:\S+)/i.exec(output)?.[1];
+        if (line) found(line);
+      };
+      child.stdout?.on("data", read);
+      child.stderr?.on("data", read);
+      child.on("close", (exit) =>
+        failed(
+          new Error(`ended with ${exit}:
+${output}`),
+        ),
+      );
+    });
+    if (!code.includes("bun examples/")) this.#url = url;
+  }
+
+  /** Runs a block; its variables stay for the next one. */
+  async run(code: string): Promise<string> {
+    if (this.#url === undefined && (code.includes(DEMO) || code.includes("greenroom backup"))) {
+      await this.serve("greenroom");
+    }
+    const names = [...code.matchAll(/^(?:export )?([A-Z_]+)=/gm)].map(([, name]) => name);
+    const keep = names.map((name) => `declare -p ${name} >> variables`).join("\n");
+    const commands = code.replaceAll(DEMO, this.#url ?? DEMO);
+    const script = `set -euo pipefail\ntouch variables; . ./variables\n${commands}\n${keep}`;
+    const child = spawn("timeout", [String(LIMIT_S), "bash", "-c", script], {
+      cwd: this.#folder,
+      env: this.#env,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let [stdout, stderr] = ["", ""];
+    child.stdout.on("data", (bytes: Buffer) => {
+      stdout += bytes.toString();
+    });
+    child.stderr.on("data", (bytes: Buffer) => {
+      stderr += bytes.toString();
+    });
+    const exit = await new Promise<number | null>((done) => child.on("close", done));
+    if (exit !== 0) throw new Error(`ended with ${exit}:\n${stdout}${stderr}`);
+    return stdout.trim();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { pid, exitCode } of this.#servers) if (pid && exitCode === null) process.kill(-pid, "SIGKILL");
+    this.#user[Symbol.dispose]();
+  }
+}
+
+async function problemsOf(page: string): Promise<string[]> {
+  const blocks = blocksOf(readFileSync(page, "utf8"));
+  if (blocks.length === 0) return [];
+  const problems: string[] = [];
+  await using session = new Page();
+  for (const block of blocks) {
+    try {
+      if (block.info.includes("elsewhere"))
+        problems.push(...problemsElsewhere(block).map((text) => `${page}:${block.line} ${text}`));
+      else if (block.info.includes("server")) await session.serve(block.code);
+      else {
+        const printed = await session.run(block.code);
+        const { shown } = block;
+        const answers = printed.split("\n").filter((line) => /^[[{]/.test(line));
+        if (shown !== undefined && !answers.some((line) => keysOf(line) === keysOf(shown))) {
+          problems.push(`${page}:${block.line} printed other members than the page shows:\n${printed}`);
+        }
+      }
+    } catch (error) {
+      problems.push(`${page}:${block.line} ${(error as Error).message}`);
+    }
+  }
+  console.log(`${page}: ${blocks.length} blocks of commands`);
+  return problems;
+}
+
+const given = process.argv.slice(2);
+const pages = given.length > 0 ? given : ["README.md", ...globSync("docs/**/*.md").sort()];
+const problems: string[] = [];
+for (const page of pages) problems.push(...(await problemsOf(page)));
+for (const problem of problems) console.log(problem);
+console.log(`${problems.length} problems`);
+process.exitCode = problems.length > 0 ? 1 : 0;

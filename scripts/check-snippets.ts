@@ -1,0 +1,63 @@
+/**
+ * Type-checks every ```ts block of README.md and docs/ as a user's program: against the built package, in strict mode, with
+ * two TypeScript versions and two module resolutions. A block may use the names of test/snippets/globals.d.ts; one that says
+ * `ts continued` goes on from the blocks before it. Run after a build.
+ */
+import { spawnSync } from "node:child_process";
+import { cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import process from "node:process";
+import { userFolder } from "./as-user.ts";
+
+const COMPILERS = ["typescript", "typescript-5"];
+const RESOLUTIONS = [
+  { module: "nodenext", moduleResolution: "nodenext" },
+  { module: "esnext", moduleResolution: "bundler" },
+];
+
+using user = userFolder();
+const folder = user.path;
+const root = resolve(".");
+
+/** One module for each block, named by page and line. */
+function writeBlocks(): number {
+  let count = 0;
+  for (const page of ["README.md", ...globSync("docs/**/*.md").sort()]) {
+    const text = readFileSync(page, "utf8");
+    let before = "";
+    for (const { index, 1: info = "", 2: code = "" } of text.matchAll(/^```ts\b([^\n]*)\n(.*?)^```/gms)) {
+      const line = text.slice(0, index).split("\n").length;
+      const file = join(folder, page.replaceAll("\\", "/").replace(/\.md$/, `.${line}.ts`));
+      before = info.includes("continued") ? `${before}\n${code}` : code;
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(file, `${before}\nexport {};\n`);
+      count += 1;
+    }
+  }
+  return count;
+}
+
+function compile(compiler: string, resolution: (typeof RESOLUTIONS)[number]): boolean {
+  const options = {
+    ...resolution,
+    target: "es2023",
+    lib: ["es2024", "dom", "dom.iterable", "dom.asynciterable"],
+    strict: true,
+  };
+  const rest = { noEmit: true, skipLibCheck: true, preserveSymlinks: true, allowImportingTsExtensions: true };
+  const compilerOptions = { ...options, ...rest, types: ["node", "bun-types"] };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["**/*.ts"] }));
+  const tsc = join(root, "node_modules", compiler, "bin", "tsc");
+  const { status, stdout } = spawnSync(process.execPath, [tsc, "-p", "."], { cwd: folder, encoding: "utf8" });
+  if (status !== 0) console.log(`${compiler}, ${resolution.moduleResolution}:\n${stdout}`);
+  return status === 0;
+}
+
+cpSync("test/snippets", folder, { recursive: true });
+mkdirSync(join(folder, "docs"));
+cpSync("examples/opentelemetry.ts", join(folder, "docs/opentelemetry.ts"));
+const count = writeBlocks();
+if (count === 0) throw new Error("README.md and docs/ hold no ```ts block");
+const passed = COMPILERS.flatMap((compiler) => RESOLUTIONS.map((resolution) => compile(compiler, resolution)));
+console.log(`${count} snippets, ${passed.filter(Boolean).length} of ${passed.length} compilations passed`);
+process.exitCode = passed.every(Boolean) ? 0 : 1;

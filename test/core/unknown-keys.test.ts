@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createHandler, type HandlerOptions } from "../../lib/http/handler.ts";
+import { combine, type Executor, fromFunctions, type RunCreate, ServiceError } from "../../lib/mod.ts";
+import { testService } from "../suite/mod.ts";
+
+async function* echo(): AsyncGenerator<string> {
+  yield "Hello";
+}
+
+describe("an unknown key", () => {
+  it("of a run request is named, and nothing is made", async () => {
+    await using test = await testService({ agents: { echo } });
+    const { runs, threads } = test.service;
+    const wrong = { assistantId: "echo" } as unknown as RunCreate;
+    const misspelt = { assistant_id: "echo", foo: 1 } as unknown as RunCreate;
+    const { thread_id } = await threads.create({});
+    for (const call of [runs.create, runs.stream, runs.wait] as (typeof runs.create)[]) {
+      await assert.rejects(call(null, wrong), { message: 'unknown key "assistantId"; did you mean "assistant_id"?' });
+      await assert.rejects(call(thread_id, misspelt), (error: unknown) => {
+        return (
+          error instanceof ServiceError && error.code === "invalid" && /^unknown key "foo"; known/.test(error.message)
+        );
+      });
+    }
+    await assert.rejects(runs.createBatch([wrong]), { code: "invalid" });
+    await assert.rejects(runs.create(null, {} as RunCreate), { message: "assistant_id: must be a string" });
+    await assert.rejects(runs.create(null, null as unknown as RunCreate), { code: "invalid" });
+    assert.deepEqual(await runs.list(thread_id), []);
+  });
+
+  it("of a handler is named", async () => {
+    await using test = await testService({ agents: { echo } });
+    const make = (options: object) => () => createHandler(test.service, options as HandlerOptions);
+    assert.throws(make({ basePath: "/x" }), {
+      message: 'createHandler: unknown key "basePath"; known keys: prefix, hosts, open_metrics, page, app',
+    });
+    assert.throws(make({ openMetrics: true }), /did you mean "open_metrics"\?$/);
+  });
+
+  it("where an executor belongs is refused by combine", () => {
+    const agents = { echo } as unknown as Executor;
+    assert.throws(() => combine(agents), /^TypeError: combine: argument 1 is not an executor\. Pass executors/);
+    assert.throws(() => combine(fromFunctions({ echo }), undefined as unknown as Executor), /argument 2/);
+  });
+});

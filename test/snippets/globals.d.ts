@@ -1,0 +1,41 @@
+/** What the snippets of README.md and docs/ may use without declaring it: the application around them. */
+import type { Client as SdkClient } from "@langchain/langgraph-sdk";
+import type { LanguageModel, ModelMessage } from "ai";
+import type { Express } from "express";
+import type * as core from "greenroom";
+import type { CompiledGraph } from "greenroom/langgraph";
+import type * as server from "greenroom/server";
+import type { SqlDriver } from "greenroom/sql";
+
+declare global {
+  // Greenroom
+  const createService: typeof core.createService;
+  const fromFunctions: typeof core.fromFunctions;
+  const createHandler: typeof server.createHandler;
+  const service: core.Service;
+  const storage: core.Storage;
+  const executor: core.Executor;
+  const one: core.Executor;
+  const two: core.Executor;
+  const handler: server.Handler;
+  const agents: server.Handler;
+  const client: SdkClient;
+  const thread_id: string;
+
+  // Agents
+  const agent: core.AgentFunction;
+  const echo: core.AgentFunction;
+  const graph: CompiledGraph;
+  const model: LanguageModel;
+  function toModelMessage(message: unknown): ModelMessage;
+  const embeddings: { embedDocuments(texts: readonly string[]): Promise<number[][]> };
+
+  // The host
+  const app: Express;
+  function allowed(request: Request): boolean;
+  function whoHas(token: string | null): Promise<{ id: string; roles: string[]; email: string; token: string } | null>;
+  function open(): Promise<server.Handler>;
+  function clientDriver(client: unknown): SqlDriver;
+  function openNewDatabase(): Promise<unknown>;
+  const Deno: { serve(options: { hostname?: string; port?: number }, handler: server.Handler): unknown };
+}
