@@ -209,6 +209,8 @@ export interface RunRow {
   readonly auth_user: JsonObject | null;
   /** The cron that has made it; absent where none has. */
   readonly cron_id?: string;
+  /** Why it was cancelled; absent where nothing was said. */
+  readonly cancel_reason?: string;
 }
 
 export interface NewRun {
@@ -629,8 +631,17 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   requeueRun(scope: Scope, lease: Lease, now: number): Promise<boolean>;
   /** Frees the slot of a run that is gone (deleted, taken over) once its executor has settled. No effect when the slot is another's. */
   releaseSlot(scope: Scope, lease: Lease): Promise<void>;
-  /** Stops active runs, in one batch. Runs that have ended stay as they are and are not in the answer. */
-  stopRuns(scope: Scope, target: StopTarget, action: StopAction, now: number): Promise<readonly StoppedRun[]>;
+  /**
+   * Stops active runs, in one batch. Runs that have ended stay as they are and are not in the answer. `reason` is kept on runs
+   * that an interrupt stops, unless they were being stopped before.
+   */
+  stopRuns(
+    scope: Scope,
+    target: StopTarget,
+    action: StopAction,
+    now: number,
+    reason?: string,
+  ): Promise<readonly StoppedRun[]>;
   getRun(scope: Scope, run_id: string): Promise<RunRow | null>;
   /** Newest first. */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;

@@ -151,10 +151,10 @@ export function runRoutes(
     },
     async cancel(call) {
       const [thread_id, run_id] = [threadId(call), runId(call)];
-      const { wait = false, action = "interrupt" } = query(call, parse.cancelQuery);
+      const { wait = false, action = "interrupt", reason } = query(call, parse.cancelQuery);
       await requireOwn(call, threads, thread_id);
       const { reach } = await call.may("threads:update", { thread_id, action, metadata: { run_ids: [run_id] } });
-      await runs.cancel(thread_id, run_id, { action, wait }, reach);
+      await runs.cancel(thread_id, run_id, { action, wait, ...(reason === undefined ? {} : { reason }) }, reach);
       return wait ? empty() : accepted();
     },
     async cancelMany(call) {
