@@ -379,6 +379,20 @@ export interface StoredFrame extends NewFrame {
   readonly id: number;
 }
 
+/** What the checkpoints of a thread take. Bytes are those of the stored content, without indexes. */
+export interface ThreadSize {
+  readonly checkpoints: StoredSize;
+  readonly channel_values: StoredSize & {
+    readonly by_channel: Readonly<Record<string, { readonly versions: number; readonly bytes: number }>>;
+  };
+  readonly pending_writes: StoredSize;
+}
+
+export interface StoredSize {
+  readonly count: number;
+  readonly bytes: number;
+}
+
 /** A checkpoint as it is stored: its list values may be tails of older ones. */
 export interface SavedCheckpoint extends Omit<NewCheckpoint, "values"> {
   readonly values: readonly SavedValue[];
@@ -670,6 +684,9 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     thread_id: string,
     query: { readonly ns?: string; readonly before?: string; readonly metadata?: JsonObject; readonly limit: number },
   ): Promise<readonly StoredCheckpoint[]>;
+
+  /** How many rows the checkpoints of a thread take, and how many bytes as they are stored; all 0 where there is no such thread. */
+  measureThread(scope: Scope, thread_id: string): Promise<ThreadSize>;
 
   /** Releases what the storage opened itself. */
   close(): Promise<void>;

@@ -79,7 +79,13 @@ export interface RunCancel {
 /** `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a run that is gone), invalid (a webhook that may not be told, too), bad_request. */
 export interface Runs {
   create(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<Run>;
-  stream(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunStream>;
+  /** `namespaces` as in `joinStream`. */
+  stream(
+    thread_id: string | null,
+    request: RunCreate,
+    origin?: RunOrigin,
+    options?: { readonly namespaces?: readonly string[] },
+  ): Promise<RunStream>;
   wait(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunWait>;
   /** Stateless runs, in the order of the requests: all of them, or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
@@ -115,6 +121,11 @@ export interface Runs {
       readonly after?: number;
       /** Show only these of the run's modes. */
       readonly modes?: readonly StreamMode[];
+      /**
+       * Show only the frames of these namespaces (`""` is the root graph) and of the subgraphs in them, without those of the
+       * subagents that they start: what has a segment `tools:…` below them.
+       */
+      readonly namespaces?: readonly string[];
       readonly cancel_on_disconnect?: boolean;
     },
     reach?: Reach,
@@ -188,10 +199,11 @@ export function createRuns(options: RunOptions): RunDirectory {
     async createBatch(requests, origin = {}) {
       return (await createBatch(requests, origin)).map(asCreated);
     },
-    async stream(thread_id, request, origin = {}) {
+    async stream(thread_id, request, origin = {}, { namespaces = [] } = {}) {
       const { run } = await create(thread_id, request, origin, true);
-      const { frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
-      return { run: toRun(run), frames };
+      const { tape, frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
+      const shown = namespaces.length === 0 ? frames : joined(frames, tape, run.run_id, { namespaces });
+      return { run: toRun(run), frames: shown };
     },
     async wait(thread_id, request, origin = {}) {
       const { run } = await create(thread_id, request, origin);
@@ -227,10 +239,10 @@ export function createRuns(options: RunOptions): RunDirectory {
     async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, reach) {
       return await wait(await find(thread_id, run_id, reach), cancel_on_disconnect);
     },
-    async joinStream(thread_id, run_id, { after = 0, modes = [], cancel_on_disconnect = false } = {}, reach) {
+    async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, reach) {
       const run = await find(thread_id, run_id, reach);
       const { tape, frames } = await follower.read(run, after, leave(run, cancel_on_disconnect));
-      return { run: toRun(run), frames: joined(frames, tape, run.run_id, modes) };
+      return { run: toRun(run), frames: joined(frames, tape, run.run_id, shown) };
     },
   };
 }

@@ -154,11 +154,20 @@ export const joinQuery: Fields<{ readonly cancel_on_disconnect?: boolean }> = v.
   cancel_on_disconnect: v.optional(flag),
 });
 
-/** GET …/runs/{run_id}/stream */
+const namespace = v.optional(listOf(text));
+
+/** POST …/runs/stream, its query. An empty namespace is the root graph. */
+export const streamQuery: Fields<{ readonly namespace?: readonly string[] }> = v.object({ namespace });
+
+/** GET …/runs/{run_id}/stream. `checkpoint_id` may narrow what is replayed: here the whole run is. */
 export const joinStreamQuery: Fields<{
   readonly stream_mode?: readonly StreamMode[];
+  readonly namespace?: readonly string[];
+  readonly checkpoint_id?: string;
   readonly cancel_on_disconnect?: boolean;
 }> = v.object({
   stream_mode: v.optional(listOf(mode)),
+  namespace,
+  checkpoint_id: v.optional(name),
   cancel_on_disconnect: v.optional(flag),
 });
