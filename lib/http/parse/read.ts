@@ -46,14 +46,11 @@ function readJson(bytes: Uint8Array): unknown {
 /** Values of a query by name, as the router gives them. */
 export type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** Fields whose values may be empty: an empty namespace is the root graph. */
-const MAY_BE_EMPTY = new Set(["namespace"]);
-
 /** Reads a query: lists in any encoding the clients use, booleans in any spelling, empty values as absent. */
 export function readQuery<Output>(query: Query, schema: Fields<Output>): Output {
   const given: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
-    const sent = [query[key] ?? []].flat().filter((value) => value !== "" || MAY_BE_EMPTY.has(key));
+    const sent = [query[key] ?? []].flat().filter((value) => value !== "");
     if (sent.length > 0) given[key] = fromQuery(schema.entries[key] as v.GenericSchema, sent);
   }
   return check(schema, given as JsonObject);
@@ -176,8 +173,7 @@ function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
   return last;
 }
 
-function listItems(sent: string): unknown[] {
-  if (sent === "") return [sent];
+export function listItems(sent: string): unknown[] {
   if (sent.startsWith("[")) {
     try {
       const list: unknown = JSON.parse(sent);
