@@ -220,11 +220,12 @@ export function createFeedback(options: FeedbackOptions): Feedback {
 
     async listTokens(by, query) {
       const workspace_ids = workspacesWith(by, "feedback:read");
-      return (await storage.listFeedbackTokens({ ...query, workspace_ids })).map(toToken);
+      const run_id = query.run_id.toLowerCase();
+      return (await storage.listFeedbackTokens({ ...query, run_id, workspace_ids })).map(toToken);
     },
 
     async token(token_id) {
-      const token = await storage.getFeedbackToken(token_id);
+      const token = await storage.getFeedbackToken(token_id.toLowerCase());
       if (!token) throw unknownToken();
       if (token.expires_at !== null && token.expires_at <= ambient.now()) throw expiredToken();
       return token;
@@ -309,14 +310,19 @@ export function createFeedback(options: FeedbackOptions): Feedback {
 
     async list(by, query) {
       const workspace_ids = workspacesWith(by, "feedback:read");
-      return (await storage.listFeedback({ ...query, workspace_ids })).map(toRecord);
+      return (await storage.listFeedback({ ...query, ...lowerRuns(query), workspace_ids })).map(toRecord);
     },
 
     async stats(by, query) {
-      return await storage.feedbackStats({ ...query, workspace_ids: workspacesWith(by, "feedback:read") });
+      const workspace_ids = workspacesWith(by, "feedback:read");
+      return await storage.feedbackStats({ ...query, ...lowerRuns(query), workspace_ids });
     },
   };
 }
+
+/** Ids of runs are stored in lower case. */
+const lowerRuns = ({ run_ids }: FeedbackFilter): Pick<FeedbackFilter, "run_ids"> =>
+  run_ids === undefined ? {} : { run_ids: run_ids.map((run_id) => run_id.toLowerCase()) };
 
 /** Where a token is redeemed on the server that is reached under `base`. */
 export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;

@@ -112,6 +112,7 @@ export type {
   ThreadFilter,
   ThreadPatch,
   ThreadSearch,
+  ThreadStorage,
   Threads,
   TimeToLive,
 } from "./threads/mod.ts";

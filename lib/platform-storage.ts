@@ -185,6 +185,8 @@ export interface DeliveredRun {
   /** The final state as JSON; null when there is none: the run never started, is temporary, or its state is too large. */
   readonly values: string | null;
   readonly values_omitted: boolean;
+  /** Why it was cancelled; absent where nothing was said. */
+  readonly cancel_reason?: string;
 }
 
 /** Where a run's end is to be told. */

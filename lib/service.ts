@@ -77,6 +77,8 @@ export interface Service {
   info(): ServiceInfo;
   /** False when the worker can execute nothing any more. True on a standby, and while it stops. */
   healthy(): boolean;
+  /** What is known of each part without asking it. A database that does not answer leaves the service healthy: it waits. */
+  services(): Readonly<Record<"worker" | "database", { readonly ok: boolean }>>;
   /** Not ok while it stops, when the worker hangs, and when a write fails. The same answer serves a second long. */
   ready(): Promise<Readiness>;
   metrics(): Promise<Metrics>;
@@ -396,9 +398,16 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
       api_version: "0.5.36",
       // The graphs' own copy is the host's, and does not say which one it is.
       langgraph_js_version: "1.4.17",
-      flags: { assistants: true, crons: true, langsmith: false, langsmith_tracing_replicas: false },
+      flags: {
+        assistants: true,
+        crons: true,
+        langsmith: false,
+        langsmith_tracing_replicas: false,
+        stream_namespaces: true,
+      },
     }),
     healthy: () => !closed && worker.healthy(),
+    services: () => ({ worker: { ok: !closed && worker.healthy() }, database: { ok: !closed && !outage.on() } }),
     async ready() {
       if (stopped) return { ok: false, detail: STOPPING };
       if (!worker.healthy()) return { ok: false, detail: "The worker can execute no run any more" };

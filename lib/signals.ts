@@ -88,8 +88,8 @@ function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
       if (outcome.kind === "fired") made(scope.deployment, outcome.created);
       return outcome;
     },
-    async stopRuns(scope, target, action, now) {
-      const stopped = await storage.stopRuns(scope, target, action, now);
+    async stopRuns(scope, target, action, now, reason) {
+      const stopped = await storage.stopRuns(scope, target, action, now, reason);
       for (const { run_id, thread_id } of stopped) {
         publish("run", run_id);
         publish("thread", thread_id);

@@ -209,6 +209,8 @@ export interface RunRow {
   readonly auth_user: JsonObject | null;
   /** The cron that has made it; absent where none has. */
   readonly cron_id?: string;
+  /** Why it was cancelled; absent where nothing was said. */
+  readonly cancel_reason?: string;
 }
 
 export interface NewRun {
@@ -375,6 +377,20 @@ export interface NewFrame {
 
 export interface StoredFrame extends NewFrame {
   readonly id: number;
+}
+
+/** What the checkpoints of a thread take. Bytes are those of the stored content, without indexes. */
+export interface ThreadSize {
+  readonly checkpoints: StoredSize;
+  readonly channel_values: StoredSize & {
+    readonly by_channel: Readonly<Record<string, { readonly versions: number; readonly bytes: number }>>;
+  };
+  readonly pending_writes: StoredSize;
+}
+
+export interface StoredSize {
+  readonly count: number;
+  readonly bytes: number;
 }
 
 /** A checkpoint as it is stored: its list values may be tails of older ones. */
@@ -629,8 +645,17 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   requeueRun(scope: Scope, lease: Lease, now: number): Promise<boolean>;
   /** Frees the slot of a run that is gone (deleted, taken over) once its executor has settled. No effect when the slot is another's. */
   releaseSlot(scope: Scope, lease: Lease): Promise<void>;
-  /** Stops active runs, in one batch. Runs that have ended stay as they are and are not in the answer. */
-  stopRuns(scope: Scope, target: StopTarget, action: StopAction, now: number): Promise<readonly StoppedRun[]>;
+  /**
+   * Stops active runs, in one batch. Runs that have ended stay as they are and are not in the answer. `reason` is kept on runs
+   * that an interrupt stops, unless they were being stopped before.
+   */
+  stopRuns(
+    scope: Scope,
+    target: StopTarget,
+    action: StopAction,
+    now: number,
+    reason?: string,
+  ): Promise<readonly StoppedRun[]>;
   getRun(scope: Scope, run_id: string): Promise<RunRow | null>;
   /** Newest first. */
   listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
@@ -659,6 +684,9 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     thread_id: string,
     query: { readonly ns?: string; readonly before?: string; readonly metadata?: JsonObject; readonly limit: number },
   ): Promise<readonly StoredCheckpoint[]>;
+
+  /** How many rows the checkpoints of a thread take, and how many bytes as they are stored; all 0 where there is no such thread. */
+  measureThread(scope: Scope, thread_id: string): Promise<ThreadSize>;
 
   /** Releases what the storage opened itself. */
   close(): Promise<void>;

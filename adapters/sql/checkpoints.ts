@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage } from "../../lib/storage.ts";
+import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage, ThreadSize } from "../../lib/storage.ts";
 import { db, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
@@ -238,9 +238,53 @@ const writesOf = shape<ThreadKey & { wanted: string }>(
       and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`,
 );
 
-/** The verbs that read checkpoints; runs write them. */
-export function checkpointVerbs(driver: Pipe): Pick<Storage, "getCheckpoint" | "listCheckpoints"> {
+const bytesOf = (...columns: readonly string[]): RawBuilder<number> =>
+  sql`coalesce(sum(${sql.join(
+    columns.map((column) => sql`coalesce(octet_length(${sql.ref(column)}), 0)`),
+    sql` + `,
+  )}), 0)`;
+
+// One statement, so that a run that is storing is seen at one moment.
+const sizes = shape<ThreadKey>(
+  (p) =>
+    sql`select 'checkpoints' as section, '' as channel, count(*) as count,
+      ${bytesOf("data", "bytes", "metadata", "versions")} as bytes from checkpoints where ${ofThread(p)}
+    union all select 'pending_writes', '', count(*), ${bytesOf("data", "bytes")} from checkpoint_writes
+      where ${ofThread(p)}
+    union all select 'channel_values', channel, count(*), ${bytesOf("data", "bytes")} from channel_values
+      where ${ofThread(p)} group by channel`,
+);
+
+async function measureThread(driver: Pipe, key: ThreadKey): Promise<ThreadSize> {
+  const rows = (await driver.read(sizes(key))).map((row) => ({
+    section: row.section as string,
+    channel: row.channel as string,
+    count: Number(row.count),
+    bytes: Number(row.bytes),
+  }));
+  const whole = (section: string): { count: number; bytes: number } => {
+    const own = rows.filter((row) => row.section === section);
+    return {
+      count: own.reduce((sum, { count }) => sum + count, 0),
+      bytes: own.reduce((sum, { bytes }) => sum + bytes, 0),
+    };
+  };
+  const channels = rows
+    .filter(({ section }) => section === "channel_values")
+    .sort((a, b) => (a.channel < b.channel ? -1 : 1))
+    .map(({ channel, count, bytes }) => [channel, { versions: count, bytes }] as const);
   return {
+    checkpoints: whole("checkpoints"),
+    channel_values: { ...whole("channel_values"), by_channel: Object.fromEntries(channels) },
+    pending_writes: whole("pending_writes"),
+  };
+}
+
+/** The verbs that read checkpoints; runs write them. */
+export function checkpointVerbs(driver: Pipe): Pick<Storage, "getCheckpoint" | "listCheckpoints" | "measureThread"> {
+  return {
+    measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
+
     async getCheckpoint({ deployment, filter }, thread_id, { ns, checkpoint_id, run_id }) {
       const key = { deployment, thread_id, ns };
       let query: Statement;

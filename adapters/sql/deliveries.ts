@@ -29,11 +29,12 @@ export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (
     (p) =>
       sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series, due_at,
         created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
-        run_created_at, started_at, ended_at, error, state_values, values_omitted)
+        run_created_at, started_at, ended_at, error, state_values, values_omitted, cancel_reason)
       select run_id, deployment, webhook, coalesce(webhook_host, ''), webhook_depth, 'pending', 0, 0, ${p.now},
         ${p.now}, thread_id, assistant_id, ${p.status}, metadata, kwargs, multitask_strategy, attempt, temporary,
         created_at, started_at, ${p.now}, ${p.error}, case when temporary = 1 then null else ${p.values} end,
-        case when temporary = 1 then 0 else ${p.values_omitted} end
+        case when temporary = 1 then 0 else ${p.values_omitted} end,
+        case when ${p.status} = 'interrupted' then cancel_reason else null end
       from runs where webhook is not null and ${runs(p)}
       on conflict do nothing`,
   );
@@ -245,6 +246,7 @@ function toDelivery(row: SqlRow): DeliveryRow {
       error: stored.error === null ? null : (JSON.parse(stored.error) as JsonObject),
       values: stored.state_values,
       values_omitted: stored.values_omitted === 1,
+      ...(stored.cancel_reason === null ? {} : { cancel_reason: stored.cancel_reason }),
     },
   };
 }

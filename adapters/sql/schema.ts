@@ -109,6 +109,8 @@ export interface RunTable {
   auth_user: string | null;
   /** The cron that has made it. */
   cron_id: string | null;
+  /** Why it was cancelled, as the caller said. */
+  cancel_reason: string | null;
 }
 
 /** Some frames of a run that were stored together. */
@@ -297,6 +299,7 @@ export interface WebhookDeliveryTable {
   error: string | null;
   state_values: string | null;
   values_omitted: number;
+  cancel_reason: string | null;
 }
 
 export interface DeliveryAttemptTable {
@@ -750,6 +753,13 @@ export const schemaSteps: readonly SchemaStep[] = [
       `create index runs_passing on runs (deployment, ended_at)
         where temporary = 1 and framed = 1 and ended_at is not null`,
       "create index store_items_expiry on store_items (deployment, expires_at) where expires_at is not null",
+    ],
+  },
+  {
+    tables: [],
+    statements: [
+      "alter table runs add column cancel_reason text",
+      "alter table webhook_deliveries add column cancel_reason text",
     ],
   },
 ];

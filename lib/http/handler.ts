@@ -59,7 +59,6 @@ interface RouteTable
 
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string])[] = [
-  ["get", "/threads/:thread_id/storage", "Measuring a thread"],
   ["all", "/threads/:thread_id/stream/events", "Event protocol v2"],
   ["post", "/threads/:thread_id/commands", "Event protocol v2"],
   ["get", "/docs", "A page of documentation"],
@@ -228,6 +227,7 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
     .get("/threads/:thread_id/state/:checkpoint_id", threads.stateAtId)
     .get("/threads/:thread_id/history", threads.history)
     .post("/threads/:thread_id/history", threads.historySearch)
+    .get("/threads/:thread_id/storage", threads.storage)
     .get("/threads/:thread_id", threads.get)
     .patch("/threads/:thread_id", threads.update)
     .delete("/threads/:thread_id", threads.delete)
@@ -252,8 +252,9 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
     .post("/store/namespaces", store.namespaces)
 
     .get("/ok", () => {
-      if (service.healthy()) return json({ ok: true });
-      return json({ ok: false, detail: "The worker can execute no run any more" }, {}, 503);
+      const services = service.services();
+      if (service.healthy()) return json({ ok: true, services });
+      return json({ ok: false, detail: "The worker can execute no run any more", services }, {}, 503);
     })
     .get("/ready", async () => {
       const ready = await service.ready();

@@ -106,8 +106,11 @@ export function runRoutes(
       return json(run, { "content-location": place(thread_id, run.run_id) });
     },
     async stream(call) {
+      query(call, parse.streamQuery);
+      const { namespaces } = parse.readNamespaces(call.url);
+      const shown = namespaces === undefined ? [] : ([{ namespaces }] as const);
       const [thread_id, request, from] = await asked(call, "/stream");
-      const { run, frames } = await runs.stream(thread_id, request, from);
+      const { run, frames } = await runs.stream(thread_id, request, from, ...shown);
       const at = place(thread_id, run.run_id);
       const { run_id, thread_id: on } = run;
       return streamed(call, frames, { run_id, thread_id: on }, { "content-location": at, location: `${at}/stream` });
@@ -151,10 +154,10 @@ export function runRoutes(
     },
     async cancel(call) {
       const [thread_id, run_id] = [threadId(call), runId(call)];
-      const { wait = false, action = "interrupt" } = query(call, parse.cancelQuery);
+      const { wait = false, action = "interrupt", reason } = query(call, parse.cancelQuery);
       await requireOwn(call, threads, thread_id);
       const { reach } = await call.may("threads:update", { thread_id, action, metadata: { run_ids: [run_id] } });
-      await runs.cancel(thread_id, run_id, { action, wait }, reach);
+      await runs.cancel(thread_id, run_id, { action, wait, ...(reason === undefined ? {} : { reason }) }, reach);
       return wait ? empty() : accepted();
     },
     async cancelMany(call) {
@@ -174,7 +177,10 @@ export function runRoutes(
     },
     async joinStream(call) {
       const [thread_id, run_id] = [thread(call), runId(call)];
-      const { stream_mode: modes, ...options } = leaving(call, query(call, parse.joinStreamQuery));
+      // The whole run is replayed, whichever checkpoint of it the caller knows.
+      const { checkpoint_id: _, namespace: _read, ...asked } = leaving(call, query(call, parse.joinStreamQuery));
+      const { stream_mode: modes, ...left } = asked;
+      const options = { ...left, ...parse.readNamespaces(call.url) };
       const after = parse.readLastEventId(call.request.headers);
       const { reach } = await call.may("threads:read", { thread_id, run_id });
       const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...options }, reach);

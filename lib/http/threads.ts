@@ -20,7 +20,8 @@ type Name =
   | "stateAt"
   | "stateAtId"
   | "history"
-  | "historySearch";
+  | "historySearch"
+  | "storage";
 
 export function threadRoutes(threads: Threads): Routes<Name> {
   const read = async (call: Call) => {
@@ -107,6 +108,10 @@ export function threadRoutes(threads: Threads): Routes<Name> {
       const { thread_id, reach } = await read(call);
       const states = await threads.history(thread_id, search, reach);
       return json(states.map((state) => selectedState(state, select)));
+    },
+    async storage(call) {
+      const { thread_id, reach } = await read(call);
+      return json(await threads.storage(thread_id, reach));
     },
     async historySearch(call) {
       const { select, ...search } = await body(call, parse.historySearch);

@@ -273,16 +273,40 @@ const isOver = ({ status }: { readonly status: RunStatus }): boolean => status !
 /** Frames that every reader gets, whatever modes it asked for. */
 const ALWAYS = new Set(["metadata", "error", "feedback", "end"]);
 
+/** Whether a frame's namespace is one of these, or that of a subgraph in one of them: not that of a subagent it has started. */
+function isWithin(namespace: string, namespaces: readonly string[]): boolean {
+  return namespaces.some((wanted) => {
+    if (namespace === wanted) return true;
+    const inside = wanted === "" ? namespace : namespace.slice(wanted.length + 1);
+    if (wanted !== "" && !namespace.startsWith(`${wanted}|`)) return false;
+    return !inside.split("|").some((segment) => segment.startsWith("tools:"));
+  });
+}
+
+/** Which frames a reader of a run gets: of these modes and namespaces, all without any. */
+export interface FrameFilter {
+  readonly modes?: readonly StreamMode[];
+  readonly namespaces?: readonly string[];
+}
+
 /**
- * The frames of these modes, all without any, and the end also for a reader that has seen it: clients take an empty stream
- * for a broken one. Not a generator: that would leave its source only with the next frame.
+ * The frames that are wanted, and the end also for a reader that has seen it: clients take an empty stream for a broken one.
+ * Not a generator: that would leave its source only with the next frame.
  */
-export function joined(frames: FrameReader, tape: Tape, run_id: string, modes: readonly StreamMode[]): FrameReader {
+export function joined(
+  frames: FrameReader,
+  tape: Tape,
+  run_id: string,
+  { modes = [], namespaces = [] }: FrameFilter,
+): FrameReader {
   const source = frames[Symbol.asyncIterator]();
   let ended = false;
   const wanted = ({ event }: Frame): boolean => {
     ended ||= event === "end";
-    const name = event.split("|", 1)[0] as string;
+    const bar = event.indexOf("|");
+    const name = bar < 0 ? event : event.slice(0, bar);
+    if (bar < 0 && ALWAYS.has(name)) return true;
+    if (namespaces.length > 0 && !isWithin(bar < 0 ? "" : event.slice(bar + 1), namespaces)) return false;
     if (modes.length === 0 || ALWAYS.has(name)) return true;
     if (name.startsWith("messages/")) return modes.includes("messages");
     return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));

@@ -25,7 +25,7 @@ import { endDeleted, type Worker } from "../worker.ts";
 import { type Created, createCreator, type Preparing } from "./create.ts";
 import { createFollower, type Follower, joined } from "./follow.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
-import { createStops } from "./stop.ts";
+import { cancelReason, createStops } from "./stop.ts";
 import type { Told } from "./told.ts";
 
 export type { Frame, FrameReader } from "../events.ts";
@@ -43,6 +43,8 @@ export interface Run {
   readonly metadata: JsonObject;
   readonly kwargs: JsonObject;
   readonly multitask_strategy: MultitaskStrategy;
+  /** What the call that cancelled it gave as `reason`; null where there was none. */
+  readonly cancel_reason: string | null;
 }
 
 /**
@@ -67,12 +69,23 @@ export interface RunCancel {
   readonly action?: StopAction;
   /** Resolve only when it has ended and its executor has let go. Default: when it is certain that it will. */
   readonly wait?: boolean;
+  /**
+   * Kept as the run's `cancel_reason`, at most 1000 characters; `taken` is kept as a text that starts with `taken:`, as clients
+   * expect. Only with `interrupt`.
+   */
+  readonly reason?: string;
 }
 
 /** `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a run that is gone), invalid (a webhook that may not be told, too), bad_request. */
 export interface Runs {
   create(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<Run>;
-  stream(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunStream>;
+  /** `namespaces` as in `joinStream`. */
+  stream(
+    thread_id: string | null,
+    request: RunCreate,
+    origin?: RunOrigin,
+    options?: { readonly namespaces?: readonly string[] },
+  ): Promise<RunStream>;
   wait(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunWait>;
   /** Stateless runs, in the order of the requests: all of them, or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
@@ -86,7 +99,7 @@ export interface Runs {
   ): Promise<readonly Run[]>;
   /** Errors: not_found; conflict while it is running. */
   delete(thread_id: string, run_id: string, reach?: Reach): Promise<void>;
-  /** No effect on a run that has ended. Errors: not_found. */
+  /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
   cancel(thread_id: string | null, run_id: string, options?: RunCancel, reach?: Reach): Promise<void>;
   /** Errors: not_found when the thread has none of the runs named, or no run has the status. */
   cancelMany(target: StopTarget, action?: StopAction, reach?: Reach): Promise<void>;
@@ -108,6 +121,11 @@ export interface Runs {
       readonly after?: number;
       /** Show only these of the run's modes. */
       readonly modes?: readonly StreamMode[];
+      /**
+       * Show only the frames of these namespaces (`""` is the root graph) and of the subgraphs in them, without those of the
+       * subagents that they start: what has a segment `tools:…` below them.
+       */
+      readonly namespaces?: readonly string[];
       readonly cancel_on_disconnect?: boolean;
     },
     reach?: Reach,
@@ -181,10 +199,11 @@ export function createRuns(options: RunOptions): RunDirectory {
     async createBatch(requests, origin = {}) {
       return (await createBatch(requests, origin)).map(asCreated);
     },
-    async stream(thread_id, request, origin = {}) {
+    async stream(thread_id, request, origin = {}, { namespaces = [] } = {}) {
       const { run } = await create(thread_id, request, origin, true);
-      const { frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
-      return { run: toRun(run), frames };
+      const { tape, frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
+      const shown = namespaces.length === 0 ? frames : joined(frames, tape, run.run_id, { namespaces });
+      return { run: toRun(run), frames: shown };
     },
     async wait(thread_id, request, origin = {}) {
       const { run } = await create(thread_id, request, origin);
@@ -210,8 +229,9 @@ export function createRuns(options: RunOptions): RunDirectory {
       const tape = events.find(run.run_id);
       if (tape) endDeleted(tape, run.run_id);
     },
-    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false } = {}, reach) {
-      await stops.stop(await find(thread_id, run_id, reach), action, waits, reach);
+    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}, reach) {
+      const kept = reason === undefined ? undefined : cancelReason(reason, action);
+      await stops.stop(await find(thread_id, run_id, reach), action, waits, reach, kept);
     },
     async cancelMany(target, action = "interrupt", reach) {
       await stops.stopMany(target, action, reach);
@@ -219,10 +239,10 @@ export function createRuns(options: RunOptions): RunDirectory {
     async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, reach) {
       return await wait(await find(thread_id, run_id, reach), cancel_on_disconnect);
     },
-    async joinStream(thread_id, run_id, { after = 0, modes = [], cancel_on_disconnect = false } = {}, reach) {
+    async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, reach) {
       const run = await find(thread_id, run_id, reach);
       const { tape, frames } = await follower.read(run, after, leave(run, cancel_on_disconnect));
-      return { run: toRun(run), frames: joined(frames, tape, run.run_id, modes) };
+      return { run: toRun(run), frames: joined(frames, tape, run.run_id, shown) };
     },
   };
 }
@@ -241,6 +261,8 @@ function toRun(row: RunRow): Run {
     metadata: row.metadata,
     kwargs: shownKwargs(row),
     multitask_strategy: row.multitask_strategy,
+    // A run may end by itself before it is stopped.
+    cancel_reason: ["success", "error", "timeout"].includes(row.status) ? null : (row.cancel_reason ?? null),
   };
 }
 

@@ -22,7 +22,7 @@ export interface StopOptions {
 
 export interface Stops {
   /** Resolves once it is stored; with `wait` once the run has ended and its executor has let go. */
-  stop(run: RunRow, action: StopAction, wait: boolean, reach?: Reach): Promise<void>;
+  stop(run: RunRow, action: StopAction, wait: boolean, reach?: Reach, reason?: string): Promise<void>;
   stopMany(target: StopTarget, action: StopAction, reach?: Reach): Promise<void>;
   /** The store has stopped these runs: tells whoever executes or reads them. */
   stopped(runs: readonly StoppedRun[]): void;
@@ -35,6 +35,20 @@ const lowerCase = ({ thread_id, run_ids }: Named): Named => ({
   thread_id: thread_id.toLowerCase(),
   run_ids: run_ids.map((run_id) => run_id.toLowerCase()),
 });
+
+/** Most characters of a reason. */
+const REASON_LENGTH = 1000;
+
+/** What is kept of the reason for a cancel. */
+export function cancelReason(reason: string, action: StopAction): string {
+  if (action === "rollback") {
+    throw new ServiceError("invalid", "reason: only with action interrupt, because a rolled-back run is deleted");
+  }
+  if (reason.length > REASON_LENGTH) {
+    throw new ServiceError("invalid", `reason: must have at most ${REASON_LENGTH} characters`);
+  }
+  return reason === "taken" ? "taken: its input went into another run" : reason;
+}
 
 /** How often a run that ends elsewhere is looked at by who waits for it. */
 const WAIT_MS = 100;
@@ -88,9 +102,9 @@ export function createStops(options: StopOptions): Stops {
 
   return {
     stopped,
-    async stop(run, action, wait, reach) {
+    async stop(run, action, wait, reach, reason) {
       const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
-      const runs = await storage.stopRuns(within(scope, reach), target, action, ambient.now());
+      const runs = await storage.stopRuns(within(scope, reach), target, action, ambient.now(), reason);
       stopped(runs);
       if (wait) await Promise.all(runs.map(settled));
     },

@@ -6,7 +6,7 @@ import type { Events, FrameReader } from "../events.ts";
 import type { Executor, ThreadState, WireCheckpoint } from "../executor.ts";
 import { permits, type Reach, within } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
-import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadTtl } from "../storage.ts";
+import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage.ts";
 import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "../thread-stream.ts";
 import { createChanges, type MayCopy, type StateChange, type Superstep } from "./change.ts";
 import { type CheckpointSelector, createStates, type HistoryQuery, notFound, type States } from "./read.ts";
@@ -27,6 +27,13 @@ export interface ThreadCreate {
   readonly supersteps?: readonly Superstep[];
   /** A number: minutes, after which it is deleted. Default: `checkpointer.ttl`. */
   readonly ttl?: number | TimeToLive;
+}
+
+/** What the checkpoints of a thread take, as they are stored: those of its subgraphs too, and of every version. */
+export interface ThreadStorage extends ThreadSize {
+  readonly thread_id: string;
+  /** The sum of the sections. */
+  readonly total_bytes: number;
 }
 
 export interface ThreadPatch {
@@ -68,6 +75,8 @@ export interface Threads {
   patchState(thread_id: string, metadata: JsonObject, reach?: Reach): Promise<void>;
   /** Newest first. Errors: not_found. */
   history(thread_id: string, query?: HistoryQuery, reach?: Reach): Promise<readonly ThreadState[]>;
+  /** Reads every row of the thread's checkpoints. Errors: not_found. */
+  storage(thread_id: string, reach?: Reach): Promise<ThreadStorage>;
   /**
    * The frames of its runs, over many of them, until the reader leaves, the thread is deleted or the service stops. Errors:
    * not_found.
@@ -180,6 +189,12 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     updateState: changes.updateState,
     patchState: changes.patchState,
     history: async (thread_id, query, reach) => await states.history(await visible(thread_id, reach), query),
+    async storage(thread_id, reach) {
+      const { thread_id: id } = await visible(thread_id, reach);
+      const size = await storage.measureThread(scope, id);
+      const { checkpoints, channel_values, pending_writes } = size;
+      return { thread_id: id, total_bytes: checkpoints.bytes + channel_values.bytes + pending_writes.bytes, ...size };
+    },
     async stream(thread_id, query = {}, reach) {
       const row = await visible(thread_id, reach);
       // What a run that goes on has done so far is not what the last one left.

@@ -30,6 +30,7 @@ export function payload(row: DeliveryRow): string {
     attempt: run.attempt,
     kwargs: shownKwargs(run),
     error: run.status === "error" || run.status === "timeout" ? run.error : null,
+    ...(run.cancel_reason === undefined ? {} : { cancel_reason: run.cancel_reason }),
   };
   if (run.temporary) return JSON.stringify(told);
   if (!run.values_omitted) {

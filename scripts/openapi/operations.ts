@@ -226,6 +226,12 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     ok: list(ref("ThreadState")),
     errors: [400, 404, 413, 422],
   },
+  "get /threads/{thread_id}/storage": {
+    tag: "Threads",
+    summary: "Measure what the checkpoints of a thread take, in bytes as they are stored",
+    ok: ref("ThreadStorage"),
+    errors: [404, 422],
+  },
   "post /threads/{thread_id}/runs": {
     ...newRun,
     summary: "Create a run on a thread",
@@ -235,6 +241,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "post /threads/{thread_id}/runs/stream": {
     ...newRun,
     summary: "Create a run on a thread and stream its events",
+    query: parse.streamQuery,
     ok: "stream",
     answers: ["Content-Location", "Location"],
   },
@@ -307,6 +314,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "post /runs/stream": {
     ...newRun,
     summary: "Create a stateless run and stream its events",
+    query: parse.streamQuery,
     ok: "stream",
     answers: ["Content-Location", "Location"],
   },
@@ -329,7 +337,10 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     tag: "Server",
     open: true,
     summary: "Whether runs can be executed",
-    ok: record({ ok: { type: "boolean", const: true } }),
+    ok: record({
+      ok: { type: "boolean", const: true },
+      services: record({ worker: record({ ok: { type: "boolean" } }), database: record({ ok: { type: "boolean" } }) }),
+    }),
     errors: [503],
   },
   "get /ready": {

@@ -15,6 +15,8 @@ export function record(properties: JsonObject, optional: readonly string[] = [])
   return { type: "object", properties, required: Object.keys(properties).filter((key) => !optional.includes(key)) };
 }
 
+const stored = record({ count, bytes: count });
+
 const assistant: JsonObject = {
   assistant_id: uuid,
   graph_id: string,
@@ -60,6 +62,18 @@ export const schemas: JsonObject = {
     metadata: object,
     kwargs: { ...object, description: "What was asked for, without credentials and without the query of its webhook" },
     multitask_strategy: { type: "string", enum: ["reject", "enqueue", "interrupt", "rollback"] },
+    cancel_reason: { ...nullable(string), description: "The `reason` of the call that cancelled it" },
+  }),
+  ThreadStorage: record({
+    thread_id: uuid,
+    total_bytes: count,
+    checkpoints: stored,
+    channel_values: record({
+      count,
+      bytes: count,
+      by_channel: { type: "object", additionalProperties: record({ versions: count, bytes: count }) },
+    }),
+    pending_writes: stored,
   }),
   ThreadState: record({
     values: any,

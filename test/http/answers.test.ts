@@ -131,10 +131,12 @@ describe("answers", () => {
   });
 
   it("tell about the server", async () => {
-    assert.deepEqual(await (await fake().send("GET", "/ok")).json(), { ok: true });
+    const services = { worker: { ok: true }, database: { ok: true } };
+    assert.deepEqual(await (await fake().send("GET", "/ok")).json(), { ok: true, services });
     const ill = await fake({ healthy: false }).send("GET", "/ok");
     assert.equal(ill.status, 503);
-    assert.equal(((await ill.json()) as { ok: boolean }).ok, false);
+    const { ok, services: parts } = (await ill.json()) as { ok: boolean; services: unknown };
+    assert.deepEqual([ok, parts], [false, { ...services, worker: { ok: false } }]);
     assert.deepEqual(await (await fake().send("GET", "/ready")).json(), { ok: true });
     const busy = await fake({ ready: { ok: false, detail: "The server is stopping" } }).send("GET", "/ready");
     assert.deepEqual([busy.status, await busy.json()], [503, { ok: false, detail: "The server is stopping" }]);
@@ -152,7 +154,13 @@ describe("answers", () => {
       version,
       api_version: "0.5.36",
       langgraph_js_version: devDependencies["@langchain/langgraph"],
-      flags: { assistants: true, crons: true, langsmith: false, langsmith_tracing_replicas: false },
+      flags: {
+        assistants: true,
+        crons: true,
+        langsmith: false,
+        langsmith_tracing_replicas: false,
+        stream_namespaces: true,
+      },
     });
   });
 

@@ -194,6 +194,7 @@ export function fake(options: FakeOptions = {}): Fake {
     },
     info: () => ({ version: "9.9.9", api_version: "0.0.0", flags: { assistants: true } }),
     healthy: () => options.healthy ?? true,
+    services: () => ({ worker: { ok: options.healthy ?? true }, database: { ok: true } }),
     ready: async () => options.ready ?? { ok: true },
     metrics: async () => METRICS,
     stop: async () => {},

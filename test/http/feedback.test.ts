@@ -397,3 +397,43 @@ describe("the token route", () => {
     assert.equal(kit.log.length, 1);
   });
 });
+
+describe("a query", () => {
+  it("gives each parameter once that is no list, and names what it knows", async () => {
+    await using kit = await feedbackKit();
+    const table: readonly (readonly [path: string, expected: string])[] = [
+      ["/api/v1/feedback?limit=5&limit=6", "422 query.limit"],
+      ["/api/v1/feedback?offset=&offset=6", "422 query.offset"],
+      ["/api/v1/feedback?has_score=true&has_score=true", "422 query.has_score"],
+      ["/api/v1/feedback?min_created_at=2026-01-01&min_created_at=2026-01-02", "422 query.min_created_at"],
+      ["/api/v1/feedback?level=run&level=run", "422 query.level"],
+      ["/api/v1/feedback?level=", "422 query.level"],
+      ["/api/v1/feedback?source=", "422 query.source.0"],
+      ["/api/v1/feedback/stats?level=", "422 query.level"],
+      ["/api/v1/feedback/tokens?run_id={run}&run_id={run}", "422 query.run_id"],
+      [`${PLAIN}?score=1&score=0`, "422 query.score"],
+      [`${PLAIN}?comment=a&comment=`, "422 query.comment"],
+      ["/api/v1/feedback?run={run}&run={run2}&key=a&key=b&source=api&source=app&user={run}&user={run2}", "200"],
+      ["/api/v1/feedback?limit=&has_score=&level=run&min_created_at=", "200"],
+    ];
+    for (const [path, expected] of table) {
+      const { status, loc } = await ask(kit, "GET", path);
+      assert.equal(`${status} ${loc ?? ""}`.trim(), expected, path);
+    }
+    assert.deepEqual(await records(kit), []);
+  });
+
+  it("finds tokens and runs by ids in any case", async () => {
+    await using kit = await feedbackKit();
+    const id = kit.token("plain").split("/").at(-1) as string;
+    assert.equal((await ask(kit, "GET", `${TOKENS}/${id.toUpperCase()}?score=1`)).status, 200);
+    assert.equal((await kit.feedback.token(id.toUpperCase())).token_id, id);
+    const run = RUN.toUpperCase();
+    assert.equal(((await ask(kit, "GET", `/api/v1/feedback?run=${run}`)).json as unknown[]).length, 1);
+    const listed = (await ask(kit, "GET", `${TOKENS}?run_id=${run}`)).json as unknown[];
+    assert.ok(listed.length > 0);
+    const page = { limit: 100, offset: 0 };
+    assert.deepEqual((await kit.feedback.listTokens(editor, { run_id: run, ...page })).length, listed.length);
+    assert.equal((await kit.feedback.list(editor, { run_ids: [run], ...page })).length, 1);
+  });
+});

@@ -145,7 +145,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   "GET /api/v1/orgs/current/billing/granular-usage": { own: 200, absent: 403, query: usageOf },
   "GET /api/v1/orgs/current/billing/granular-usage/export": { own: 200, absent: 403, query: usageOf },
 
-  "GET /threads/:thread_id/storage": notBuilt,
+  "GET /threads/:thread_id/storage": found(200),
   "ALL /threads/:thread_id/stream/events": notBuilt,
   "POST /threads/:thread_id/commands": notBuilt,
   "GET /docs": notBuilt,

@@ -8,6 +8,7 @@ const at = "http://greenroom";
 const ask = { assistant_id: "quick", input: {} };
 const send = (kit: TestService, path: string, body?: unknown): Promise<Response> =>
   kit.fetch(at + path, body === undefined ? {} : { method: "POST", body: JSON.stringify(body) });
+const services = { worker: { ok: true }, database: { ok: true } };
 const answer = async (kit: TestService, path: string): Promise<readonly [number, Record<string, unknown>]> => {
   const response = await send(kit, path);
   return [response.status, (await response.json()) as Record<string, unknown>];
@@ -68,7 +69,7 @@ describe("/ready", () => {
     const red = [503, { ok: false, detail: "The storage takes no writes" }];
     assert.deepEqual(await Promise.all([answer(kit, "/ready"), answer(kit, "/ready")]), [red, red]);
     assert.equal(calls.probe, 2);
-    assert.deepEqual(await answer(kit, "/ok"), [200, { ok: true }]);
+    assert.deepEqual(await answer(kit, "/ok"), [200, { ok: true, services }]);
     assert.match(String(kit.log.find(({ message }) => message === "the storage takes no writes")?.error), /host x/);
     delete faults.probe;
     assert.deepEqual(await answer(kit, "/ready"), red);
@@ -101,9 +102,9 @@ describe("/ready", () => {
     const held = Promise.withResolvers<void>();
     faults.claimRun = (call) => held.promise.then(call);
     await clock.advance(20_000);
-    for (const path of ["/ok", "/ready"]) {
-      assert.deepEqual(await answer(kit, path), [503, { ok: false, detail: "The worker can execute no run any more" }]);
-    }
+    const red = { ok: false, detail: "The worker can execute no run any more" };
+    assert.deepEqual(await answer(kit, "/ok"), [503, { ...red, services: { ...services, worker: { ok: false } } }]);
+    assert.deepEqual(await answer(kit, "/ready"), [503, red]);
     held.resolve();
     await advanceUntil(clock, () => kit.service.healthy());
     assert.deepEqual(await answer(kit, "/ready"), [200, { ok: true }]);

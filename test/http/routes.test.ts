@@ -125,7 +125,7 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
     "POST",
     `${R}/cancel?wait=1&action=rollback&reason=changed`,
     undefined,
-    ["runs.cancel", THREAD, RUN, { action: "rollback", wait: true }],
+    ["runs.cancel", THREAD, RUN, { action: "rollback", wait: true, reason: "changed" }],
   ],
   ["POST", "/runs/cancel", { status: "all" }, ["runs.cancelMany", { status: "all" }, "interrupt"]],
   [
@@ -151,6 +151,19 @@ const CALLS: readonly (readonly [string, string, unknown, readonly unknown[]])[]
     ["threads.stream", THREAD, { modes: ["lifecycle", "state_update"], after: undefined }],
   ],
   ["GET", `${R}/stream`, undefined, ["runs.joinStream", THREAD, RUN, { after: undefined, modes: undefined }]],
+  [
+    "GET",
+    `${R}/stream?namespace=&namespace=tools:a|b:1&checkpoint_id=c`,
+    undefined,
+    ["runs.joinStream", THREAD, RUN, { after: undefined, modes: undefined, namespaces: ["", "tools:a|b:1"] }],
+  ],
+  [
+    "GET",
+    `${R}/stream?namespace=["","a:1"]`,
+    undefined,
+    ["runs.joinStream", THREAD, RUN, { after: undefined, modes: undefined, namespaces: ["", "a:1"] }],
+  ],
+  ["GET", `${T}/storage`, undefined, ["threads.storage", THREAD]],
   ["GET", `/runs/${RUN}/stream`, undefined, ["runs.joinStream", null, RUN, { after: undefined, modes: undefined }]],
 ];
 

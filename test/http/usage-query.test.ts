@@ -31,11 +31,16 @@ describe("readUsageQuery", () => {
       W2,
       "api_key",
     ]);
-    assert.deepEqual(read(`&workspace_ids=${W2},${upper},,${W1}&group_by=`), [W2, W1, "workspace"]);
+    assert.deepEqual(read(`&workspace_ids=${W2},${upper},,${W1}`), [W2, W1, "workspace"]);
     assert.deepEqual(read(`&workspace_ids=${W2}&group_by=user&kind=x&trace_tier=longlived`), [W2, "user"]);
   });
 
   it("lists everything that is wrong", () => {
+    assert.deepEqual(issuesOf(`${range}&workspace_ids=${W1}&group_by=`), [["group_by", "enum"]]);
+    assert.deepEqual(issuesOf(`start_time=2026-01-01&${range}&end_time=&workspace_ids=${W1}`), [
+      ["start_time", "value_error"],
+      ["end_time", "value_error"],
+    ]);
     assert.deepEqual(issuesOf("group_by=Project"), [
       ["start_time", "missing"],
       ["end_time", "missing"],

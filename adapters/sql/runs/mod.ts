@@ -93,7 +93,7 @@ export function runVerbs(
     },
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
-    stopRuns: (scope, target, action, now) => stopRuns(driver, scope, target, action, now),
+    stopRuns: (scope, target, action, now, reason) => stopRuns(driver, scope, target, action, now, reason),
 
     async getRun({ deployment, filter }, run_id) {
       const [row] = await driver.read(getRun({ deployment, run_id }, filter));

@@ -21,7 +21,11 @@ const ENDING = 4;
 export interface Stop<Of> {
   statements(args: Of): Statement[];
   stopped(results: readonly SqlRow[][]): StoppedRun[];
+  /** Goes before them: keeps why the runs stop. */
+  note?(args: Of & Reason): Statement;
 }
+
+type Reason = { cancel_reason: string };
 
 const row = (of: SqlRow): Omit<StoppedRun, "kind"> => ({
   run_id: of.run_id as string,
@@ -137,8 +141,12 @@ function stops<Of extends { deployment: string; now: number }>(which: Stopping<O
       and thread_id in (select r.thread_id from runs r where r.run_id in (${all(p)}))`,
   );
   const { statements, stopped } = removal(which);
+  // A run that is being stopped already stops for what was said then.
+  const note = shape<Of & Reason>(
+    (p) => sql`update runs set cancel_reason = ${p.cancel_reason} where run_id in (${all(p)}) and cancelled = 0`,
+  );
   return {
-    interrupt: interruption(which),
+    interrupt: { ...interruption(which), note },
     rollback: {
       statements: (args) => [mark(args), touch(args), ...statements(args), dropLeftThreads(args)],
       stopped: (results) => stopped(results.slice(2)),
@@ -155,8 +163,12 @@ function eitherStops<Of extends { deployment: string; now: number }>(
   return (filter, action) => {
     const bound = boundOf(filter);
     if (bound === null) return whole[action];
-    const { statements, stopped } = part[action];
-    return { stopped, statements: (args) => statements({ ...args, bound }) };
+    const { statements, stopped, note } = part[action];
+    return {
+      stopped,
+      statements: (args) => statements({ ...args, bound }),
+      ...(note ? { note: (args: Of & Reason) => note({ ...args, bound }) } : {}),
+    };
   };
 }
 
@@ -170,13 +182,24 @@ export async function stopRuns(
   target: StopTarget,
   action: StopAction,
   now: number,
+  cancel_reason?: string,
 ): Promise<StoppedRun[]> {
   if ("status" in target) {
-    const { statements, stopped } = stopStatus(filter, action);
-    return stopped(await driver.batch(statements({ deployment, only: target.status, now })));
+    const stop = stopStatus(filter, action);
+    return await execute(stop, { deployment, only: target.status, now }, (all) => driver.batch(all));
   }
-  const { statements, stopped } = stopNamed(filter, action);
   const { thread_id, run_ids } = target;
-  const named = statements({ deployment, thread_id, run_ids: JSON.stringify(run_ids), now });
-  return stopped(await driver.batch(named, [ofThread(deployment, thread_id)]));
+  const args = { deployment, thread_id, run_ids: JSON.stringify(run_ids), now };
+  const send = (all: Statement[]): Promise<SqlRow[][]> => driver.batch(all, [ofThread(deployment, thread_id)]);
+  return await execute(stopNamed(filter, action), args, send);
+
+  async function execute<Of>(
+    { statements, stopped, note }: Stop<Of>,
+    args: Of,
+    send: (all: Statement[]) => Promise<SqlRow[][]>,
+  ): Promise<StoppedRun[]> {
+    const first = note && cancel_reason !== undefined ? [note({ ...args, cancel_reason })] : [];
+    const results = await send([...first, ...statements(args)]);
+    return stopped(results.slice(first.length));
+  }
 }

@@ -13,12 +13,13 @@ import {
   checked,
   deeperThan,
   type Loc,
-  last,
+  oneOfQuery,
   page,
   type Report,
   readKey,
   readObject,
   readUuid,
+  single,
 } from "./findings.ts";
 import { readIdempotency } from "./headers.ts";
 import { BEYOND, isFiniteJson, MAX_DEPTH } from "./read.ts";
@@ -58,8 +59,8 @@ export function readSubmission(bytes: Uint8Array): Submission {
 
 /** What a query submits to a token, in its text form. */
 export function readTextSubmission(params: URLSearchParams): Submission {
-  const text = (name: string): string => params.getAll(name).at(-1) ?? "";
   const submission = checked((report) => {
+    const text = (name: string): string => single(params, name, report) ?? "";
     const [score, value, correction] = [fromText(text("score")), fromText(text("value")), text("correction")];
     if (typeof score === "string") report(["query", "score"], "must be a number, true or false", "type_error");
     if (!isFiniteJson(score)) report(["query", "score"], BEYOND);
@@ -247,7 +248,7 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
     name: string,
     read: (value: string, loc: Loc) => string = (value) => value,
   ): { readonly [field in Name]?: string[] } => {
-    const sent = params.getAll(name).filter((value) => value !== "");
+    const sent = params.getAll(name).filter((value) => value !== "" || name === "source");
     if (sent.length === 0) return {};
     return { [field]: sent.map((value, index) => read(value, ["query", name, index])) } as {
       [field in Name]: string[];
@@ -264,7 +265,7 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
     msg: string,
     type?: string,
   ): { readonly [name in Name]?: Value } => {
-    const sent = last(params, name);
+    const sent = single(params, name, report);
     if (sent === undefined) return {};
     const value = read(sent);
     if (value === null) report(["query", name], msg, type);
@@ -272,7 +273,7 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
   };
   const flag = (value: string): boolean | null =>
     /^(?:true|1)$/i.test(value) ? true : /^(?:false|0)$/i.test(value) ? false : null;
-  const level = (value: string): "run" | "session" | null => (value === "run" || value === "session" ? value : null);
+  const level = oneOfQuery(params, "level", ["run", "session"], report);
   const [boolean, moment] = ["must be true or false", "must be a date or time in RFC 3339"];
   return {
     ...list("run_ids", "run", uuid),
@@ -284,6 +285,6 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
     ...one("has_score", flag, boolean),
     ...one("min_created_at", readMoment, moment, "datetime_parsing"),
     ...one("max_created_at", readMoment, moment, "datetime_parsing"),
-    ...one("level", level, "must be run or session", "enum"),
+    ...(level === undefined ? {} : { level }),
   };
 }

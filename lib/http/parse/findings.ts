@@ -72,14 +72,30 @@ export function readKey(sent: Json | undefined, loc: Loc, report: Report): strin
   return sent as string;
 }
 
-/** Of parameters given more than once the last counts, an empty one counts as absent. */
-export const last = (params: URLSearchParams, name: string): string | undefined =>
-  params.getAll(name).findLast((value) => value !== "");
+/** The value of a parameter that must not be given twice; an empty one counts as absent. */
+export function single(params: URLSearchParams, name: string, report: Report): string | undefined {
+  const sent = params.getAll(name);
+  if (sent.length > 1) report(["query", name], "must be given once");
+  return sent[0] || undefined;
+}
+
+/** The same for one of a few words: an empty one is none of them. */
+export function oneOfQuery<Word extends string>(
+  params: URLSearchParams,
+  name: string,
+  words: readonly Word[],
+  report: Report,
+): Word | undefined {
+  const sent = single(params, name, report) ?? params.get(name);
+  const word = words.find((known) => known === sent);
+  if (sent !== null && word === undefined) report(["query", name], `must be one of ${words.join(", ")}`, "enum");
+  return word;
+}
 
 /** A page of 100 items, and of at most `most`. */
 export function page(params: URLSearchParams, report: Report, most = 100): Page {
   const integer = (name: string, min: number, max: number, otherwise: number): number => {
-    const sent = last(params, name);
+    const sent = single(params, name, report);
     const value = sent === undefined ? otherwise : /^\d{1,16}$/.test(sent) ? Number(sent) : Number.NaN;
     if (!(value >= min && value <= max)) report(["query", name], `must be an integer from ${min} to ${max}`);
     return value;

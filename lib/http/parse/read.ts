@@ -173,7 +173,7 @@ function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
   return last;
 }
 
-function listItems(sent: string): unknown[] {
+export function listItems(sent: string): unknown[] {
   if (sent.startsWith("[")) {
     try {
       const list: unknown = JSON.parse(sent);

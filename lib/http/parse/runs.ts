@@ -22,6 +22,7 @@ import {
   text,
   uuid,
 } from "./pieces.ts";
+import { listItems } from "./read.ts";
 
 const send = owned({ node: name });
 /** Null too. A list that is too short has undefined instead. */
@@ -154,11 +155,27 @@ export const joinQuery: Fields<{ readonly cancel_on_disconnect?: boolean }> = v.
   cancel_on_disconnect: v.optional(flag),
 });
 
-/** GET …/runs/{run_id}/stream */
+const namespace = v.optional(listOf(text));
+
+/** The namespaces that a stream is to show, once `namespace` was checked. An empty one is the root graph: no list of a router holds it. */
+export function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
+  const sent = new URL(url).searchParams.getAll("namespace");
+  const namespaces = sent.flatMap((value) => (value === "" ? [value] : (listItems(value) as string[])));
+  return namespaces.length === 0 ? {} : { namespaces };
+}
+
+/** POST …/runs/stream, its query: `readNamespaces` reads it. */
+export const streamQuery: Fields<{ readonly namespace?: readonly string[] }> = v.object({ namespace });
+
+/** GET …/runs/{run_id}/stream. `checkpoint_id` may narrow what is replayed: here the whole run is. */
 export const joinStreamQuery: Fields<{
   readonly stream_mode?: readonly StreamMode[];
+  readonly namespace?: readonly string[];
+  readonly checkpoint_id?: string;
   readonly cancel_on_disconnect?: boolean;
 }> = v.object({
   stream_mode: v.optional(listOf(mode)),
+  namespace,
+  checkpoint_id: v.optional(name),
   cancel_on_disconnect: v.optional(flag),
 });

@@ -4,7 +4,7 @@ import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { readMoment } from "../../moments.ts";
 import type { FeedbackConfig } from "../../platform-storage.ts";
 import type { Page } from "../../storage.ts";
-import { absent, checked, type Loc, last, page, type Report, readJson, readKey, requiredId } from "./findings.ts";
+import { absent, checked, type Loc, page, type Report, readJson, readKey, requiredId, single } from "./findings.ts";
 
 const MINUTE = 60_000;
 const DEFAULT_LIFE = 180 * MINUTE;
@@ -125,7 +125,7 @@ function readCategories(sent: Json | undefined, loc: Loc, report: Report): Feedb
 /** The query of a list of tokens. */
 export function readTokenQuery(params: URLSearchParams): { readonly run_id: string } & Page {
   return checked((report) => ({
-    run_id: requiredId(last(params, "run_id"), ["query", "run_id"], report),
+    run_id: requiredId(single(params, "run_id", report), ["query", "run_id"], report),
     ...page(params, report),
   }));
 }

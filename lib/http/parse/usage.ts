@@ -2,7 +2,7 @@
 import { readMoment } from "../../moments.ts";
 import type { UsageGroup } from "../../platform-storage.ts";
 import type { UsageRequest } from "../../usage.ts";
-import { checked, last } from "./findings.ts";
+import { checked } from "./findings.ts";
 import { UUID } from "./pieces.ts";
 
 const DAY = 86_400_000;
@@ -12,9 +12,9 @@ const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"
 
 /**
  * The query of a usage report. Throws an InputError that lists everything that is wrong, in the order start_time, end_time,
- * workspace_ids, group_by. An empty value counts as absent, of times that are given twice the last one counts. Types: `missing`,
- * `datetime_parsing`, `uuid_parsing` (with the index of the id), `value_error` (order and length of the range; group_by twice),
- * `too_long` (too many ids), `enum` (unknown group_by).
+ * workspace_ids, group_by. An empty time or id counts as absent. Types: `missing`, `datetime_parsing`, `uuid_parsing` (with the
+ * index of the id), `value_error` (order and length of the range; a time or group_by given twice), `too_long` (too many ids),
+ * `enum` (unknown or empty group_by).
  */
 export function readUsageQuery(params: URLSearchParams): UsageRequest {
   return checked((refuse) => usageRequest(params, (at, msg, type) => refuse(["query", ...at], msg, type)));
@@ -25,8 +25,9 @@ function usageRequest(
   report: (at: readonly (string | number)[], msg: string, type: string) => void,
 ): UsageRequest {
   const moment = (name: string): number | null => {
-    const sent = last(params, name);
-    if (sent === undefined) {
+    const [sent = "", ...more] = params.getAll(name);
+    if (more.length > 0) report([name], `${name} must be given once`, "value_error");
+    if (sent === "") {
       report([name], `${name} is required`, "missing");
       return null;
     }
@@ -53,7 +54,7 @@ function usageRequest(
     report(["workspace_ids"], `workspace_ids must have at most ${MAX_WORKSPACES} ids`, "too_long");
   }
 
-  const groups = params.getAll("group_by").filter((value) => value !== "");
+  const groups = params.getAll("group_by");
   const group_by = GROUPS.find((group) => group === (groups[0] ?? "workspace"));
   if (groups.length > 1) report(["group_by"], "group_by must be given once", "value_error");
   else if (!group_by) report(["group_by"], `group_by must be one of ${GROUPS.join(", ")}`, "enum");

@@ -9,7 +9,6 @@ export function refusals({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const id = await aThread(client);
       for (const [method, path] of [
-        ["GET", `/threads/${id}/storage`],
         ["POST", `/threads/${id}/commands`],
         ["POST", `/threads/${id}/stream/events`],
       ] as const) {

@@ -19,6 +19,43 @@ import {
 
 export function checkpointTests(api: SuiteApi, test: StorageTest): void {
   api.describe("checkpoints", () => {
+    test("are measured as they are stored, channel by channel", async (storage) => {
+      const nothing = { count: 0, bytes: 0 };
+      const none = { checkpoints: nothing, channel_values: { ...nothing, by_channel: {} }, pending_writes: nothing };
+      assert.deepEqual(await storage.measureThread(here, "t"), none);
+      const lease = await aLease(storage);
+      assert.deepEqual(await storage.measureThread(here, "t"), none);
+      const blob = new Uint8Array([0, 255, 1]);
+      const first: SavedCheckpoint = {
+        ...checkpoint("c1", {}),
+        payload: { type: "bin", data: blob },
+        metadata: { é: 1 },
+        versions: { a: "v1" },
+        values: [
+          { channel: "a", version: "v1", type: "json", data: '"é"' },
+          { channel: "__proto__", version: "v1", type: "bin", data: blob },
+        ],
+      };
+      const second: SavedCheckpoint = {
+        ...first,
+        ns: "child:1",
+        versions: {},
+        values: [{ channel: "a", version: "v2", type: "json", data: "12" }],
+      };
+      const writes = [{ ...write("c1", "task", 0, "x"), ns: "" }];
+      await storage.saveProgress(here, lease, progress([first, second], writes), 1200);
+      const size = await storage.measureThread(here, "t");
+      // 3 of the payload, {"é":1}, and {"a":"v1"} or {}.
+      assert.deepEqual(size.checkpoints, { count: 2, bytes: 3 + 8 + 10 + 3 + 8 + 2 });
+      assert.deepEqual(Object.entries(size.channel_values.by_channel), [
+        ["__proto__", { versions: 1, bytes: 3 }],
+        ["a", { versions: 2, bytes: 4 + 2 }],
+      ]);
+      assert.deepEqual([size.channel_values.count, size.channel_values.bytes], [3, 9]);
+      assert.deepEqual(size.pending_writes, { count: 1, bytes: 3 });
+      assert.deepEqual(await storage.measureThread({ deployment: "elsewhere" }, "t"), none);
+    });
+
     test("give back what was put, text and bytes, in the order it was put", async (storage) => {
       const lease = await aLease(storage);
       const bytes = new Uint8Array([0, 255, 1, 128]);

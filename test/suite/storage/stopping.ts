@@ -81,6 +81,30 @@ async function assertNoValueLeft(storage: Storage, { lease }: ClaimedRun): Promi
 }
 
 export function stoppingTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("the reason of a cancel", () => {
+    test("stays with the run that it stops first, whatever it executes", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const stop = (run_id: string, reason?: string) =>
+        storage.stopRuns(here, { thread_id: "t", run_ids: [run_id] }, "interrupt", 2000, reason);
+      const reasons = async () =>
+        Promise.all(["r1", "r2", "r3"].map(async (id) => (await storage.getRun(here, id))?.cancel_reason));
+      const { claimed: r1 } = await created(storage, assistant, "t", "r1", {
+        claim: { token: "w", lease_until: 5000 },
+      });
+      assert.ok(r1);
+      await created(storage, assistant, "t", "r2");
+      await created(storage, assistant, "t", "r3");
+      assert.equal(fates(await stop("r1", "taken: elsewhere")), "r1 flagged");
+      assert.equal(fates(await stop("r2", "no need")), "r2 ended");
+      assert.deepEqual(await reasons(), ["taken: elsewhere", "no need", undefined]);
+      await stop("r1", "again");
+      await stop("r2", "again");
+      await stop("r3");
+      assert.deepEqual(await reasons(), ["taken: elsewhere", "no need", undefined]);
+    });
+  });
+
   api.describe("a run that rolls back", () => {
     test("removes what runs and what waits; the slot stays until it is released", async (storage) => {
       const { assistant, r2 } = await answering(storage);
