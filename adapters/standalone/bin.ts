@@ -18,6 +18,7 @@ import {
   staticIdentity,
   VERSION,
 } from "../../lib/mod.ts";
+import type { Fetch } from "../node.ts";
 import type { SqlDriver } from "../sql/driver.ts";
 import { COMMANDS, runCommand } from "./commands.ts";
 import {
@@ -35,7 +36,6 @@ import { loadGraphs, oldNode } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
 import { textLine } from "./log.ts";
 import { loadModules } from "./modules.ts";
-import type { Fetch } from "./node-http.ts";
 import { page } from "./page.ts";
 
 const DEFAULT_PORT = 2024;
