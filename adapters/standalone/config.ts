@@ -267,6 +267,7 @@ const langgraphKeys: Shape = {
   http: {
     app: true,
     enable_custom_route_auth: true,
+    body_timeout_ms: true,
     configurable_headers: { includes: true, excludes: true },
     cors: {
       allow_origins: true,
