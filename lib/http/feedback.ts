@@ -91,7 +91,9 @@ export function createFeedbackRoutes(
     const token = await feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
     if (!posted && isPrefetch(headers)) return new Response(null, { status: 204, headers: OPEN });
     // Only the holder of a token may make the server wait for a body.
-    const sent = posted ? readSubmission(await read(request, MAX_PUBLIC_BYTES)) : readTextSubmission(new URL(url).searchParams);
+    const sent = posted
+      ? readSubmission(await read(request, MAX_PUBLIC_BYTES))
+      : readTextSubmission(new URL(url).searchParams);
     const feedback_id = await feedback.submit(token, sent, await readSubmissionKey(headers, token.token_id, sent));
     if (!posted && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
     return json({ feedback_id, message: "Feedback recorded" }, OPEN);

@@ -178,7 +178,14 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
   };
 
   for (const [method, path, what] of NOT_BUILT) {
-    router[method](path, () => errorResponse(new ServiceError("not_built", `${what}: not built yet`)));
+    let told = false;
+    router[method](path, () => {
+      // Once: clients that find it out try it at every start.
+      if (!told)
+        service.ambient.log({ level: "warn", message: "a route was called that is not built yet", path, what });
+      told = true;
+      return errorResponse(new ServiceError("not_built", `${what}: not built yet`));
+    });
   }
   if (page) router.get("/", () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }));
 

@@ -143,7 +143,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/standalone\//,
-    may: /^adapters\/|^lib\/mod\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
+    may: /^adapters\/|^lib\/(?:mod|ambient)\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
   },
   { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {

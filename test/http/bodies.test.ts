@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { describe, it } from "node:test";
 import { listen } from "../../adapters/standalone/listen.ts";
-import { testService } from "../suite/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
+import { testService } from "../suite/mod.ts";
 import { fake } from "./fake.ts";
 
 /** A request whose body comes as the test says. */
@@ -52,7 +52,10 @@ describe("a body that does not come", () => {
       elapse(1_000);
       const response = await answer;
       assert.equal(response.status, 408);
-      assert.match(((await response.json()) as { detail: string }).detail, /^The body did not arrive within 30000 ms\. /);
+      assert.match(
+        ((await response.json()) as { detail: string }).detail,
+        /^The body did not arrive within 30000 ms\. /,
+      );
       assert.deepEqual([timers(), calls], [0, []]);
       if (!("content-length" in headers)) await cancelled;
     });

@@ -118,7 +118,8 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
   async function answer(method: string, path: string, { headers, body, raw, by = reader }: Sent): Promise<Response> {
     const text = raw ?? (body === undefined ? undefined : JSON.stringify(body));
     // As every client says it of a text.
-    const length = text === undefined ? {} : { "content-length": String(new TextEncoder().encode(text).length) };
+    const length: Record<string, string> =
+      text === undefined ? {} : { "content-length": String(new Blob([text]).size) };
     const request = new Request(`http://inside${filled(path)}`, {
       method,
       headers: { ...length, ...headers },
