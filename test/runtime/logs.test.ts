@@ -72,7 +72,7 @@ describe("the log of the stand-alone server", () => {
   it("has colours where they are shown", async () => {
     const { log, lines } = logging("info", true);
     await log.requests(answering(404))(new Request("http://x/nowhere"));
-    assert.ok(lines[0]?.includes("GET /nowhere \u001b[33m404\u001b[0m"), lines[0]);
+    assert.ok((lines[0] ?? "").includes("GET /nowhere \u001b[33m404\u001b[0m"));
   });
 
   it("has a line for each ended run, and leaves those that failed to the library", () => {
