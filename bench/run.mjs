@@ -107,6 +107,8 @@ function greenroom(config, folder) {
     database: join(folder, "greenroom.db"),
     port: "0",
     workers: options.workers,
+    // The other servers log no requests either.
+    "log-level": "warn",
   };
   return [
     runtime,

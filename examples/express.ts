@@ -1,9 +1,7 @@
 // Agents beside the routes of an Express application: npm run build && npx node examples/express.ts
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import type { ReadableStream } from "node:stream/web";
 import express from "express";
 import { createService, fromFunctions } from "greenroom";
+import { toNodeHandler } from "greenroom/node";
 import { nodeSqlite } from "greenroom/node-sqlite";
 import { createHandler } from "greenroom/server";
 
@@ -15,20 +13,10 @@ const service = await createService({
     },
   }),
 });
-const agents = createHandler(service, { prefix: "/api/agents" });
 const app = express();
 
-// Before express.json(): the bodies of these requests are read by the handler, as they came.
-app.use("/api/agents", async (incoming, outgoing) => {
-  const { method, originalUrl, headers } = incoming;
-  const body = method === "GET" || method === "HEAD" ? null : Readable.toWeb(incoming);
-  const init = { method, headers, body, duplex: "half" } as unknown as RequestInit;
-  const response = await agents(new Request(`http://localhost${originalUrl}`, init));
-  outgoing.writeHead(response.status, Object.fromEntries(response.headers)).flushHeaders();
-  const bytes = (response.body ?? new Blob().stream()) as unknown as ReadableStream;
-  // A client that goes away ends the pipeline, which cancels the response's body.
-  await pipeline(Readable.fromWeb(bytes), outgoing).catch(() => {});
-});
+// Before express.json(): the handler reads the bodies of these requests itself.
+app.use("/api/agents", toNodeHandler(createHandler(service, { prefix: "/api/agents" })));
 app.use(express.json());
 app.post("/orders", ({ body }, outgoing) => void outgoing.json({ ordered: body.item }));
 

@@ -18,10 +18,11 @@ export interface Ambient {
 
 /**
  * One log record: `level`, a constant `message`, and fields. Of a request it has the `request_id`, of a run the `run_id` and, where
- * it is known, the `thread_id`. Never holds secrets or user data.
+ * it is known, the `thread_id`. Never holds secrets or user data, except for what an agent's error says. The library writes no
+ * `debug` records.
  */
 export interface LogRecord {
-  readonly level: "info" | "warn" | "error";
+  readonly level: "debug" | "info" | "warn" | "error";
   readonly message: string;
   readonly [field: string]: unknown;
 }
@@ -42,7 +43,7 @@ export function systemAmbient(): Ambient {
     uuid: () => crypto.randomUUID(),
     log(record) {
       const line = logLine(record, Date.now());
-      if (record.level === "info") console.info(line);
+      if (record.level === "debug" || record.level === "info") console.info(line);
       else console.error(line);
     },
   };

@@ -10,6 +10,7 @@ export type ErrorCode =
   | "method_not_allowed"
   | "conflict"
   | "gone"
+  | "too_slow"
   | "too_large"
   | "unsupported_type"
   | "wrong_host"

@@ -442,11 +442,17 @@ export function startExecution(
       return;
     }
     counters.ended[status]++;
+    if (error) logFailure(timedOut ? error.message : (failure ?? error.message));
     shown();
     closeTape(tape, run_id, { status, result }, tail, end.end_frame);
     events.announce(thread_id);
     if (run.webhook) options.onTold();
     options.onFinished?.(run, { status, ended_at: end.now, error });
+  }
+
+  /** After its end is stored: once for each run, with the stack of what the agent threw. */
+  function logFailure(cause: unknown): void {
+    ambient.log({ level: "error", message: "a run failed", run_id, thread_id, graph_id, attempt, error: cause });
   }
 
   /** An earlier try to end the run took effect, though the store did not say so. */

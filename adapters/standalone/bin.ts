@@ -18,8 +18,9 @@ import {
   staticIdentity,
   VERSION,
 } from "../../lib/mod.ts";
+import type { Fetch } from "../node.ts";
 import type { SqlDriver } from "../sql/driver.ts";
-import { COMMANDS, runCommand } from "./commands.ts";
+import { COMMANDS, runCommand, usageOf } from "./commands.ts";
 import {
   type CommandOptions,
   type Given,
@@ -33,10 +34,10 @@ import {
 } from "./config.ts";
 import { loadGraphs, oldNode } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
-import { textLine } from "./log.ts";
+import { createLog, type Log, type Output } from "./log.ts";
 import { loadModules } from "./modules.ts";
-import type { Fetch } from "./node-http.ts";
 import { page } from "./page.ts";
+import { didYouMean } from "./suggest.ts";
 
 const DEFAULT_PORT = 2024;
 const PORTS_TRIED = 100;
@@ -52,8 +53,9 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
       const { database, ...keys } = readPlace(args, process.env);
       process.exit(await runCommand(args, () => openStorage(database), keys));
     }
-    const options = readCommand(args, process.env);
-    if (options.help) console.log(usage);
+    const asked = args[0] === "help" ? ["--help", ...args.slice(2)] : args[0] === "version" ? ["--version"] : args;
+    const options = readCommand(asked, process.env, [...COMMANDS, "help", "version"]);
+    if (options.help) console.log(helpOn(args[0] === "help" ? args[1] : undefined));
     else if (options.version) console.log(VERSION);
     else await serve(options);
   } catch (error) {
@@ -64,6 +66,28 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
   }
 }
 
+/** What `greenroom help COMMAND` says. */
+function helpOn(word: string | undefined): string {
+  if (word === undefined || word.startsWith("-") || word === "help" || word === "version") return usage;
+  if (COMMANDS.has(word)) return usageOf(word);
+  throw new ConfigError([`help: no such command ${word}${didYouMean(word, COMMANDS)}`]);
+}
+
+/** The log as the options want it: for people at a terminal text, in colours; for programs a line of JSON each. */
+function logFor({ log_level, log_format }: CommandOptions): Log {
+  const plain = Boolean(process.env.NO_COLOR) || process.env.TERM === "dumb";
+  const output = (stream: NodeJS.WriteStream, write: (line: string) => void): Output => ({
+    color: stream.isTTY === true && !plain,
+    write,
+  });
+  return createLog({
+    level: log_level,
+    format: log_format ?? (process.stdout.isTTY ? "text" : "json"),
+    out: output(process.stdout, (line) => console.log(line)),
+    err: output(process.stderr, (line) => console.error(line)),
+  });
+}
+
 async function serve(options: CommandOptions): Promise<void> {
   const { host, database } = options;
   // What a Node that is too old says of the agents would mislead.
@@ -72,7 +96,7 @@ async function serve(options: CommandOptions): Promise<void> {
   // What the shell sets wins, as it does with .env files.
   for (const [name, value] of Object.entries(config.env)) process.env[name] ??= value;
   const name = basename(config.file);
-  if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
+  const log = logFor(options);
 
   const loaded = await loadGraphs(config.graphs, config.file);
   const { modules, problems: ofModules } = await loadModules(config.modules);
@@ -91,8 +115,8 @@ async function serve(options: CommandOptions): Promise<void> {
     // A relative URL is one of this server.
     webhooks: { ...webhooks, loopback: (request) => within(request) },
     env: process.env,
-    // For programs to read; people at a terminal get text.
-    ...(process.stderr.isTTY ? { ambient: { log: (record) => console.error(textLine(record, Date.now())) } } : {}),
+    ambient: { log: log.write },
+    ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
   const problems = [...config.problems, ...loaded.problems, ...ofModules];
   problems.push(...problemsOf(settings, config.graph_ids, problems));
@@ -110,7 +134,11 @@ async function serve(options: CommandOptions): Promise<void> {
   const open = mode === "none";
   // Accounts in memory are made anew at each start.
   const before = own ? null : await workspacesAndProjects(identity, config.service.deployment);
+  const executes = settings.worker?.concurrency !== 0;
+  // The same lock that the service's worker asks for.
+  if (executes && !(await storage.becomeWorker(Date.now()))) console.log(standby(options.database));
   const service = await createService({ ...settings, storage, identity, auth: { ...settings.auth, mode } });
+  if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
   if (before) tellMade(service, before);
   const graphs = loaded.executor.graphs().map(({ graph_id }) => graph_id);
   const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
@@ -125,7 +153,7 @@ async function serve(options: CommandOptions): Promise<void> {
   const within = createHandler(service, app ? { app } : {});
   let listener: Listener;
   try {
-    listener = await listenFrom(handler, options);
+    listener = await listenFrom(log.requests(handler), options);
   } catch (error) {
     await service.stop(0);
     throw error;
@@ -156,9 +184,6 @@ async function serve(options: CommandOptions): Promise<void> {
   console.log(`Database: ${shownDatabase(database.value)}`);
   console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/openapi.json`);
-  if ((await service.metrics()).standby) {
-    console.log("Standing by: another server executes the runs of this database, until it ends");
-  }
   console.log(`Greenroom listening on ${url}`);
 }
 
@@ -245,6 +270,11 @@ function usageEnabled(value: string | undefined): NonNullable<ServiceOptions["us
   if (value !== "0" && value !== "1") throw new ConfigError([`GREENROOM_USAGE_ENABLED: ${value} is neither 0 nor 1`]);
   return { enabled: value === "1" };
 }
+
+/** Runs made here may name graphs and webhooks that the other server does not have. */
+const standby = ({ value }: Given): string =>
+  `Standing by: another server executes the runs of ${shownDatabase(value)}, also those made here, until it ends. ` +
+  "For runs of your own start with --database OTHER";
 
 const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 

@@ -2,6 +2,7 @@
 import { parseArgs } from "node:util";
 import { ConfigError, createAccounts, ServiceError, type Storage } from "../../lib/mod.ts";
 import { backupUsage, runBackup } from "./backup.ts";
+import { didYouMean } from "./suggest.ts";
 
 type Accounts = ReturnType<typeof createAccounts>;
 type Row = Readonly<Record<string, unknown>>;
@@ -256,7 +257,9 @@ export async function runCommand(
   if (!action) {
     const helped = noun && /^(?:--help|-h)$/.test(name);
     if (!helped)
-      err(`greenroom: ${noun ? `${word}: ${name ? `no command ${name}` : "say what to do"}` : `no command ${word}`}`);
+      err(
+        `greenroom: ${noun ? `${word}: ${name ? `no command ${name}${didYouMean(name, Object.keys(noun))}` : "say what to do"}` : `no command ${word}${didYouMean(word, COMMANDS)}`}`,
+      );
     (helped ? out : err)(usageOf(word));
     return helped ? 0 : 1;
   }
@@ -336,8 +339,10 @@ function read(
     const known = values.get(name) ?? [];
     if (name === "json" || name === "help") {
       if (value !== undefined) problems.push(`${rawName}: takes no value`);
-    } else if (!texts.includes(name)) problems.push(`${rawName}: unknown option; see --help`);
-    else if (!value) problems.push(`${rawName}: needs a value`);
+    } else if (!texts.includes(name)) {
+      const known = [...texts, "json", "help"].map((text) => `--${text}`);
+      problems.push(`${rawName}: unknown option${didYouMean(rawName, known)}`);
+    } else if (!value) problems.push(`${rawName}: needs a value`);
     else if (!token.inlineValue && value.startsWith("-")) {
       problems.push(`${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`);
     } else if (known.length > 0 && !LISTS.has(name)) problems.push(`${rawName}: given twice`);

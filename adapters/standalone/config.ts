@@ -3,6 +3,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { parseArgs, parseEnv } from "node:util";
 import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
+import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
+import { didYouMean } from "./suggest.ts";
 
 /** A value, and the flag or variable that errors about it name. */
 export interface Given {
@@ -26,6 +28,9 @@ export interface CommandOptions {
   readonly workers?: number;
   /** How long runs may go on after SIGTERM. */
   readonly grace_ms: number;
+  readonly log_level: LogLevel;
+  /** Undefined: text at a terminal, else JSON. */
+  readonly log_format?: LogFormat;
 }
 
 export const usage = `greenroom: serve agents behind the assistants, threads and runs API
@@ -41,14 +46,20 @@ export const usage = `greenroom: serve agents behind the assistants, threads and
   --workers N      runs executed at once; default 10
   --grace-ms N     how long runs may go on after SIGTERM or SIGINT, before they are put back; default 10000. A second signal
                    ends the server at once
-  --help, --version
+  --log-level LEVEL
+                   debug, info, warn or error; default info, which logs requests and ended runs
+  --log-format FORMAT
+                   text or json; default text at a terminal, else json
+  -h, --help
+  -v, --version
 
 Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, GREENROOM_PORT, GREENROOM_DATABASE,
-GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS. GREENROOM_API_KEYS is a list of your own keys, with commas,
-of at least 32 characters each; GREENROOM_USAGE_ENABLED is 0 or 1.
+GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS, GREENROOM_LOG_LEVEL, GREENROOM_LOG_FORMAT.
+GREENROOM_API_KEYS is a list of your own keys, with commas, of at least 32 characters each; GREENROOM_USAGE_ENABLED is 0 or 1.
 
 Accounts: greenroom keys|workspaces|projects|users|agents --help
 Backups: greenroom backup --help
+greenroom help [COMMAND] and greenroom version print what --help and --version do.
 `;
 
 /** A SQLite file. */
@@ -65,23 +76,45 @@ function givenBy(name: string, flag: string | undefined, env: Environment): Give
 }
 
 /** Throws ConfigError with every problem, each naming its option or variable. */
-export function readCommand(args: readonly string[], env: Environment): CommandOptions {
+export function readCommand(
+  args: readonly string[],
+  env: Environment,
+  commands: Iterable<string> = [],
+): CommandOptions {
   const problems: string[] = [];
-  const names = ["config", "host", "port", "database", "public-base-url", "workers", "grace-ms"] as const;
+  const names = [
+    "config",
+    "host",
+    "port",
+    "database",
+    "public-base-url",
+    "workers",
+    "grace-ms",
+    "log-level",
+    "log-format",
+  ] as const;
   const text = Object.fromEntries(names.map((name) => [name, { type: "string" as const }]));
   const { tokens } = parseArgs({
     args: [...args],
-    options: { ...text, help: { type: "boolean" }, version: { type: "boolean" } },
+    options: { ...text, help: { type: "boolean", short: "h" }, version: { type: "boolean", short: "v" } },
     strict: false,
     tokens: true,
   });
   const flags = new Map<string, string>();
+  let valueAt = -1;
   for (const token of tokens) {
-    if (token.kind === "positional") problems.push(`${token.value}: not an option; see --help`);
+    if (token.kind === "positional" && token.index !== valueAt) {
+      const command = token.index === 0 ? `no such command${didYouMean(token.value, commands)}` : "";
+      problems.push(`${token.value}: ${command || "not an option; see --help"}`);
+    }
     if (token.kind !== "option") continue;
     if (token.name === "help" || token.name === "version") flags.set(token.name, "");
-    else if (!(token.name in text)) problems.push(`${token.rawName}: unknown option; see --help`);
-    else if (!token.value) problems.push(`${token.rawName}: needs a value`);
+    else if (!(token.name in text)) {
+      const known = [...names, "help", "version"].map((name) => `--${name}`);
+      problems.push(`${token.rawName}: unknown option${didYouMean(token.rawName, known)}`);
+      // What follows was meant as its value.
+      valueAt = token.index + 1;
+    } else if (!token.value) problems.push(`${token.rawName}: needs a value`);
     else flags.set(token.name, token.value);
   }
   const given = (name: (typeof names)[number]): Given | undefined => givenBy(name, flags.get(name), env);
@@ -91,6 +124,18 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
     if (/^\d{1,10}$/.test(option.value) && Number(option.value) <= most) return Number(option.value);
     problems.push(`${option.setting}: ${option.value} is not a whole number from 0 to ${most}`);
     return undefined;
+  };
+
+  const oneOf = <Value extends string>(
+    name: "log-level" | "log-format",
+    values: readonly Value[],
+  ): Value | undefined => {
+    const option = given(name);
+    const value = values.find((known) => known === option?.value);
+    if (option && value === undefined) {
+      problems.push(`${option.setting}: ${option.value} is none of ${values.join(", ")}`);
+    }
+    return value;
   };
 
   const host = given("host") ?? { value: "127.0.0.1", setting: "--host" };
@@ -107,7 +152,9 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
   const port = whole("port", 65_535);
   const workers = whole("workers", 1_000);
   const grace_ms = whole("grace-ms", 86_400_000) ?? 10_000;
-  if (problems.length > 0) throw new ConfigError(problems);
+  const log_level = oneOf("log-level", LOG_LEVELS) ?? "info";
+  const log_format = oneOf("log-format", LOG_FORMATS);
+  if (problems.length > 0 && !flags.has("help") && !flags.has("version")) throw new ConfigError(problems);
   return {
     help: flags.has("help"),
     version: flags.has("version"),
@@ -115,6 +162,8 @@ export function readCommand(args: readonly string[], env: Environment): CommandO
     loopback,
     database,
     grace_ms,
+    log_level,
+    ...(log_format === undefined ? {} : { log_format }),
     ...(config === undefined ? {} : { config }),
     ...(public_base_url === undefined ? {} : { public_base_url }),
     ...(port === undefined ? {} : { port }),
@@ -267,6 +316,7 @@ const langgraphKeys: Shape = {
   http: {
     app: true,
     enable_custom_route_auth: true,
+    body_timeout_ms: true,
     configurable_headers: { includes: true, excludes: true },
     cors: {
       allow_origins: true,
@@ -297,7 +347,10 @@ const isRecord = (value: unknown): value is JsonObject =>
 export function readConfig(path: string | undefined): FileConfig {
   const file = path ?? ["greenroom.json", "langgraph.json"].find((name) => existsSync(name));
   if (file === undefined) {
-    throw new ConfigError(["No greenroom.json or langgraph.json in this folder; name one with --config FILE"]);
+    throw new ConfigError([
+      "No greenroom.json or langgraph.json in this folder. Write a greenroom.json, or name a file with --config FILE. " +
+        'The least it needs: {"graphs": {"agent": "./agent.ts:agent"}}',
+    ]);
   }
   const absolute = resolve(file);
   const content = readContent(file);

@@ -1,6 +1,5 @@
 /** Listening on the runtime at hand. */
-import type { Socket } from "node:net";
-import type { Fetch } from "./node-http.ts";
+import type { Fetch } from "../node.ts";
 
 export interface Listener {
   readonly port: number;
@@ -53,37 +52,11 @@ export async function listen(handler: Fetch, address: Address): Promise<Listener
       const server = Deno.serve({ ...address, onListen() {} }, handler);
       return { port: server.addr.port, close: () => server.shutdown() };
     }
-    return await listenOnNode(handler, address);
+    // Loaded here because it takes as long as the rest of the start on the other runtimes, which have no use for it.
+    return await (await import("../node.ts")).serve(handler, address);
   } catch (error) {
     const taken =
       (error as { code?: unknown }).code === "EADDRINUSE" || (Deno && error instanceof Deno.errors.AddrInUse);
     throw taken ? new PortTaken(address.port, { cause: error }) : error;
   }
-}
-
-async function listenOnNode(handler: Fetch, { hostname, port }: Address): Promise<Listener> {
-  // Loaded here because it takes as long as the rest of the start on the other runtimes, which have no use for it.
-  const { nodeServer } = await import("./node-http.ts");
-  const server = nodeServer(handler);
-  // Browsers open connections ahead of need; Node counts those that never had a request as busy.
-  const unused = new Set<Socket>();
-  server.on("connection", (socket: Socket) => {
-    unused.add(socket);
-    socket.once("close", () => unused.delete(socket));
-  });
-  server.on("request", ({ socket }) => unused.delete(socket));
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, hostname, resolve);
-  });
-  const bound = server.address();
-  return {
-    port: typeof bound === "object" && bound ? bound.port : port,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeIdleConnections();
-        for (const socket of unused) socket.destroy();
-      }),
-  };
 }

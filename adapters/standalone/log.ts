@@ -1,13 +1,106 @@
-/** Log records for people. */
-import type { LogRecord } from "../../lib/mod.ts";
+/** The log of the stand-alone server: which records it shows, and how. */
+import { systemAmbient } from "../../lib/ambient.ts";
+import type { Handler } from "../../lib/http/handler.ts";
+import type { FinishedRun, LogRecord } from "../../lib/mod.ts";
+
+export type LogLevel = LogRecord["level"];
+export type LogFormat = "text" | "json";
+export const LOG_LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error"];
+export const LOG_FORMATS: readonly LogFormat[] = ["text", "json"];
+
+/** Takes a line. `color`: it goes to a terminal that shows colours. */
+export interface Output {
+  readonly color: boolean;
+  write(line: string): void;
+}
+
+export interface LogOptions {
+  readonly level: LogLevel;
+  readonly format: LogFormat;
+  /** Of the records up to `info`, and of the others; those of format `json` go to the console. */
+  readonly out: Output;
+  readonly err: Output;
+}
+
+export interface Log {
+  write(record: LogRecord): void;
+  /** The handler, whose answers are logged. It is the same one where no record of them would be shown. */
+  requests(handler: Handler): Handler;
+  /** Undefined where its records would not be shown. Runs that failed are logged by the library. */
+  readonly onRunFinished: ((run: FinishedRun) => void) | undefined;
+}
+
+/** Asked all the time, by supervisors and collectors. */
+const POLLED = new Set(["/ok", "/ready", "/metrics"]);
+
+export function createLog({ level, format, out, err }: LogOptions): Log {
+  const least = LOG_LEVELS.indexOf(level);
+  const shows = (of: LogLevel): boolean => LOG_LEVELS.indexOf(of) >= least;
+  const { log: writeJson } = systemAmbient();
+  function write(record: LogRecord): void {
+    if (!shows(record.level)) return;
+    const output = record.level === "warn" || record.level === "error" ? err : out;
+    if (format === "json") writeJson(record);
+    else output.write(textLine(record, Date.now(), output.color));
+  }
+  return {
+    write,
+    requests(handler) {
+      if (!shows("info")) return handler;
+      return async (request) => {
+        const begun = performance.now();
+        const response = await handler(request);
+        const path = shownPath(request.url);
+        const level = POLLED.has(path) ? "debug" : "info";
+        if (shows(level)) {
+          const { status, headers } = response;
+          const ms = Math.round(performance.now() - begun);
+          const request_id = headers.get("x-request-id") ?? undefined;
+          write({ level, message: "request", method: request.method, path, status, ms, request_id });
+        }
+        return response;
+      };
+    },
+    onRunFinished: shows("info")
+      ? ({ run_id, thread_id, graph_id, status, attempt, started_at, ended_at }) => {
+          if (status === "error" || status === "timeout") return;
+          const ms = started_at === null ? 0 : Date.parse(ended_at) - Date.parse(started_at);
+          write({ level: "info", message: "run ended", graph_id, status, ms, attempt, run_id, thread_id });
+        }
+      : undefined,
+  };
+}
+
+/** A path without what must not be logged: queries, and ids that let their holder send feedback. */
+function shownPath(url: string): string {
+  const path = /^[a-z]+:\/\/[^/?#]*([^?#]*)/i.exec(url)?.[1] || "/";
+  return path.replace(/(feedback(?:\/|%2f)+tokens(?:\/|%2f)+).+$/is, "$1***");
+}
 
 /** One record as text: time, level, message, fields, and below them the stack of an error. Control characters are written as escapes. */
-export function textLine({ level, message, error, ...fields }: LogRecord, now: number): string {
-  const time = new Date(now).toISOString().slice(11, 23);
-  const shown = Object.entries(fields).flatMap(([name, value]) =>
-    value === undefined ? [] : [`${name}=${typeof value === "string" ? plain(value) : JSON.stringify(value)}`],
-  );
-  const head = [time, level, message, ...shown].join(" ");
+export function textLine(record: LogRecord, now: number, color = false): string {
+  const { level, message, error, ...fields } = record;
+  const paint = (code: number, text: string): string => (color ? `\u001b[${code}m${text}\u001b[0m` : text);
+  const time = paint(DIM, new Date(now).toISOString().slice(11, 23));
+  const shown = (left: readonly string[] = []): string[] =>
+    Object.entries(fields).flatMap(([name, value]) =>
+      value === undefined || left.includes(name)
+        ? []
+        : [paint(DIM, `${name}=${typeof value === "string" ? plain(value) : JSON.stringify(value)}`)],
+    );
+  if (message === "request") {
+    const { method, path, status, ms } = fields as Readonly<Record<string, unknown>>;
+    const kind = paint(STATUS_COLORS[Math.floor(Number(status) / 100)] ?? RED, String(status));
+    return [time, method, plain(String(path)), kind, `${ms} ms`, ...shown(["method", "path", "status", "ms"])].join(
+      " ",
+    );
+  }
+  if (message === "run ended") {
+    const { graph_id, status, ms } = fields as Readonly<Record<string, unknown>>;
+    const kind = paint(status === "success" ? GREEN : YELLOW, String(status));
+    return [time, "run", plain(String(graph_id)), kind, `${ms} ms`, ...shown(["graph_id", "status", "ms"])].join(" ");
+  }
+  const head = [time, paint(LEVEL_COLORS[level], level), message, ...shown()].join(" ");
   if (error === undefined) return head;
   const cause = error instanceof Error ? (error.stack ?? String(error)) : JSON.stringify(error);
   return `${head}\n${cause
@@ -15,6 +108,10 @@ export function textLine({ level, message, error, ...fields }: LogRecord, now: n
     .map((line) => `  ${plain(line)}`)
     .join("\n")}`;
 }
+
+const [DIM, RED, GREEN, YELLOW, CYAN] = [2, 31, 32, 33, 36];
+const LEVEL_COLORS: Readonly<Record<LogLevel, number>> = { debug: DIM, info: GREEN, warn: YELLOW, error: RED };
+const STATUS_COLORS: Readonly<Record<number, number>> = { 1: CYAN, 2: GREEN, 3: CYAN, 4: YELLOW, 5: RED };
 
 // A terminal would obey them.
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are meant.

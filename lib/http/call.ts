@@ -11,6 +11,8 @@ export interface Call {
   readonly params: Readonly<Record<string, string | undefined>>;
   readonly query: parse.Query;
   readonly visitor: Visitor;
+  /** The body, once. Errors: too_large, too_slow. */
+  bytes(): Promise<Uint8Array>;
   /** Stands in every log record of the request. */
   readonly request_id: string;
   /**
@@ -20,8 +22,8 @@ export interface Call {
   may<Value extends object>(event: AuthEvent, value: Value): Promise<{ readonly value: Value; readonly reach: Reach }>;
 }
 
-export const body = <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>
-  parse.readBody(call.request, schema);
+export const body = async <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>
+  parse.readObject(await call.bytes(), schema);
 export const query = <Output>(call: Call, schema: parse.Fields<Output>): Output => parse.readQuery(call.query, schema);
 export const assistantId = (call: Call): string => parse.readAssistantId(call.params.assistant_id);
 export const threadId = (call: Call): string => parse.readId(call.params.thread_id, "thread_id");

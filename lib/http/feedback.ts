@@ -3,18 +3,18 @@ import type { Ambient } from "../ambient.ts";
 import { ServiceError } from "../errors.ts";
 import type { Feedback } from "../feedback.ts";
 import type { Caller } from "../identity.ts";
+import { type ReadBody, tooLarge } from "./body.ts";
 import {
+  MAX_PUBLIC_BYTES,
   readFeedbackCreate,
   readFeedbackPatch,
   readFeedbackQuery,
-  readPublicBytes,
   readStatsQuery,
   readSubmission,
   readSubmissionKey,
   readTextSubmission,
 } from "./parse/feedback.ts";
 import { UUID } from "./parse/pieces.ts";
-import { readBytes } from "./parse/read.ts";
 import { readTokenQuery, readTokenRequests } from "./parse/tokens.ts";
 import { errorResponse, failureResponse, type HeaderValues, json } from "./respond.ts";
 
@@ -70,8 +70,12 @@ const PAGE: HeaderValues = {
 };
 
 /** The routes over the nouns. */
-export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, "now" | "log">): FeedbackRoutes {
-  // Method, size, token, expiry, prefetch, then what is in the request: the order is a promise to clients.
+export function createFeedbackRoutes(
+  feedback: Feedback,
+  ambient: Pick<Ambient, "now" | "log">,
+  read: ReadBody,
+): FeedbackRoutes {
+  // Method, declared size, token, expiry, prefetch, then what is in the request: the order is a promise to clients.
   async function submission(request: Request, segment: string): Promise<Response> {
     const { method, headers, url } = request;
     if (method === "OPTIONS") return new Response(null, { status: 204, headers: PREFLIGHT });
@@ -81,13 +85,17 @@ export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, 
       const error = new ServiceError("method_not_allowed", `${method} is not allowed here: ${allow}`);
       return errorResponse(error, { ...OPEN, allow });
     }
-    const bytes = method === "POST" ? await readPublicBytes(request) : null;
+    const posted = method === "POST";
+    if (posted && Number(headers.get("content-length")) > MAX_PUBLIC_BYTES) throw tooLarge(MAX_PUBLIC_BYTES);
     // What cannot be an id is answered as an unknown one.
     const token = await feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
-    if (!bytes && isPrefetch(headers)) return new Response(null, { status: 204, headers: OPEN });
-    const sent = bytes ? readSubmission(bytes) : readTextSubmission(new URL(url).searchParams);
+    if (!posted && isPrefetch(headers)) return new Response(null, { status: 204, headers: OPEN });
+    // Only the holder of a token may make the server wait for a body.
+    const sent = posted
+      ? readSubmission(await read(request, MAX_PUBLIC_BYTES))
+      : readTextSubmission(new URL(url).searchParams);
     const feedback_id = await feedback.submit(token, sent, await readSubmissionKey(headers, token.token_id, sent));
-    if (!bytes && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
+    if (!posted && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
     return json({ feedback_id, message: "Feedback recorded" }, OPEN);
   }
 
@@ -107,12 +115,12 @@ export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, 
         return failureResponse(error, request, OPEN);
       }),
     async createTokens(call) {
-      const { requests, many } = readTokenRequests(await readBytes(call.request), ambient.now());
+      const { requests, many } = readTokenRequests(await read(call.request), ambient.now());
       const tokens = await feedback.mintTokens(call.caller, requests);
       return json(many ? tokens : tokens[0]);
     },
     listTokens: async (call) => json(await feedback.listTokens(call.caller, readTokenQuery(query(call)))),
-    create: async (call) => json(await feedback.create(call.caller, readFeedbackCreate(await readBytes(call.request)))),
+    create: async (call) => json(await feedback.create(call.caller, readFeedbackCreate(await read(call.request)))),
     list: async (call) => json(await feedback.list(call.caller, readFeedbackQuery(query(call)))),
     async stats(call) {
       const stats = await feedback.stats(call.caller, readStatsQuery(query(call)));
@@ -121,7 +129,7 @@ export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, 
     get: async (call) => json(await feedback.get(call.caller, recordId(call))),
     async update(call) {
       const id = recordId(call);
-      return json(await feedback.update(call.caller, id, readFeedbackPatch(await readBytes(call.request))));
+      return json(await feedback.update(call.caller, id, readFeedbackPatch(await read(call.request))));
     },
     async delete(call) {
       await feedback.delete(call.caller, recordId(call));

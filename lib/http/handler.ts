@@ -8,6 +8,7 @@ import { unknownKey } from "../known-keys.ts";
 import { type Service, VERSION } from "../service.ts";
 import type { UsageReport } from "../usage.ts";
 import { assistantRoutes } from "./assistants.ts";
+import { createBodyReader } from "./body.ts";
 import type { Call } from "./call.ts";
 import { cronRoutes } from "./crons.ts";
 import { type App, askApp, withOwnHeaders } from "./custom.ts";
@@ -85,7 +86,8 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   const groups = routeGroups(http);
   const base = (options.prefix ?? "").replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
-  const feedback = createFeedbackRoutes(service.feedback, ambient);
+  const read = createBodyReader(ambient, http.body_timeout_ms);
+  const feedback = createFeedbackRoutes(service.feedback, ambient, read);
   const router = routeTable(service, { base, feedback, groups, page: options.page });
 
   /** Who asks a route of the deployment. Those of the platform ask by themselves. */
@@ -120,7 +122,8 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     const method = request.method === "HEAD" ? "GET" : request.method;
     const visitor = await visit(request, path);
     const may: Call["may"] = (event, value) => access.may(visitor, event, value);
-    const call: Call = { method, url: request.url, request, params: {}, query: {}, visitor, request_id, may };
+    const bytes: Call["bytes"] = () => read(request);
+    const call: Call = { method, url: request.url, request, params: {}, query: {}, visitor, bytes, request_id, may };
     const found = hidden ? undefined : await router.fetch(call);
     if (found) return found;
     const methods = new Set(known().map(([allowed]) => allowed));
@@ -185,7 +188,14 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
   };
 
   for (const [method, path, what] of NOT_BUILT) {
-    router[method](path, () => errorResponse(new ServiceError("not_built", `${what}: not built yet`)));
+    let told = false;
+    router[method](path, () => {
+      // Once: clients that find it out try it at every start.
+      if (!told)
+        service.ambient.log({ level: "warn", message: "a route was called that is not built yet", path, what });
+      told = true;
+      return errorResponse(new ServiceError("not_built", `${what}: not built yet`));
+    });
   }
   if (page) router.get("/", () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }));
 

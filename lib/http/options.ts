@@ -9,6 +9,11 @@ export interface HttpOptions extends DisabledGroups {
   readonly cors?: CorsOptions;
   /** Request headers that runs see in `config.configurable`; never those that carry credentials. Default: `x-*` and `user-agent`. */
   readonly configurable_headers?: HeaderChoice;
+  /**
+   * How long a request's body may take to arrive, before the request is answered with 408. Large bodies get a second more for each
+   * KiB that has come. Default 30000.
+   */
+  readonly body_timeout_ms?: number;
   /** The host's own routes ask who calls as those of the API do. Default: they are the host's to guard. */
   readonly enable_custom_route_auth?: boolean;
 }
@@ -43,6 +48,9 @@ export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string,
   disable_webhooks: () => false,
   ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
   enable_custom_route_auth: flag,
+  body_timeout_ms: (value) =>
+    !(Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 2_147_483_647) &&
+    "must be a whole number of milliseconds from 1 to 2147483647",
   cors: {
     allow_origins: listOf(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: pattern,

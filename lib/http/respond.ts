@@ -12,6 +12,7 @@ const STATUS: Readonly<Record<ErrorCode, number>> = {
   method_not_allowed: 405,
   conflict: 409,
   gone: 410,
+  too_slow: 408,
   too_large: 413,
   unsupported_type: 415,
   wrong_host: 421,

@@ -86,7 +86,7 @@ export function runRoutes(
   async function asked(call: Call, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
     const thread_id = thread(call);
     if (thread_id !== null) await requireOwn(call, threads, thread_id);
-    const bytes = await parse.readBytes(call.request);
+    const bytes = await call.bytes();
     const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
     const [request, agreed] = await allowed(call, thread_id, parse.readObject(bytes, parse.runCreate));
     return [thread_id, request, { ...(await origin(call, bytes, route)), ...agreed }];
@@ -122,7 +122,7 @@ export function runRoutes(
       return awaited(call, wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
     },
     async createBatch(call) {
-      const bytes = await parse.readBytes(call.request);
+      const bytes = await call.bytes();
       const requests: RunCreate[] = [];
       const run_ids: string[] = [];
       let reaches: Pick<RunOrigin, "assistants"> = {};

@@ -76,7 +76,9 @@ function responses(path: string, operation: Operation): JsonObject {
   if (operation.also202) success["202"] = { description: operation.also202 };
   if (operation.also204) success["204"] = { description: operation.also204 };
   const listed = path.startsWith("/api/v1/");
-  const failures = [...(operation.open ? [] : GUARDED), ...operation.errors].map((status) => {
+  // A body that may be too large may be too slow as well.
+  const errors = operation.errors.flatMap((status) => (status === 413 ? [408, 413] : [status]));
+  const failures = [...(operation.open ? [] : GUARDED), ...errors].map((status) => {
     const schema = ref(listed && status === 422 ? "InputError" : "Error");
     return [String(status), { description: ERRORS[status] as string, content: { "application/json": { schema } } }];
   });

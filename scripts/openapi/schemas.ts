@@ -134,6 +134,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
   401: "A key is needed, and none that is good was sent",
   403: "The key does not reach this, or may not do it",
   404: "Not found",
+  408: "The body did not arrive in time (`http.body_timeout_ms`)",
   409: "Conflict: the id exists, the thread is busy, too many runs wait, or an Idempotency-Key was used for something else or for a run that is gone",
   410: "The link has expired",
   413: "The body is larger than 10 MiB; than 256 KiB where no key is needed",

@@ -83,6 +83,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
       const response = await test.fetch(`${ORIGIN}${path}`, {
         method,
         headers: {
+          // As every client says it of a text.
+          ...(content === undefined ? {} : { "content-length": String(new TextEncoder().encode(content).length) }),
           ...(content === undefined ? {} : { "content-type": "application/json" }),
           ...keyOf(auth),
           ...headers,

@@ -124,6 +124,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^adapters\/node-sqlite\.ts$/,
     may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^node:(?:sqlite|fs|path)$/,
   },
+  { files: /^adapters\/node\.ts$/, may: /^node:(?:http|net)$/ },
   {
     files: /^adapters\/libsql\.ts$/,
     may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^@libsql\/client$|^node:(?:fs|path)$/,
@@ -142,7 +143,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/standalone\//,
-    may: /^adapters\/|^lib\/mod\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
+    may: /^adapters\/|^lib\/(?:mod|ambient)\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
   },
   { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {

@@ -2,6 +2,7 @@
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Ambient } from "../../lib/ambient.ts";
 import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback.ts";
+import { createBodyReader } from "../../lib/http/body.ts";
 import { createFeedbackRoutes, type FeedbackRoutes } from "../../lib/http/feedback.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import type { Caller, Permission } from "../../lib/identity.ts";
@@ -97,7 +98,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     { ...trace, trace_id: FOREIGN_RUN, workspace_id: W2, project_id: P2 },
   ]);
   const feedback = createFeedback({ storage, scope, ambient, base_url: () => BASE, external_runs: false, ...options });
-  const routes = createFeedbackRoutes(feedback, ambient);
+  const routes = createFeedbackRoutes(feedback, ambient, createBodyReader(ambient));
   const ids = new Map<string, string>();
   for (const [name, config] of Object.entries(CONFIGS)) {
     const token_id = crypto.randomUUID();
@@ -115,10 +116,14 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     });
 
   async function answer(method: string, path: string, { headers, body, raw, by = reader }: Sent): Promise<Response> {
+    const text = raw ?? (body === undefined ? undefined : JSON.stringify(body));
+    // As every client says it of a text.
+    const length: Record<string, string> =
+      text === undefined ? {} : { "content-length": String(new Blob([text]).size) };
     const request = new Request(`http://inside${filled(path)}`, {
       method,
-      ...(headers && { headers }),
-      ...(raw !== undefined ? { body: raw } : body !== undefined ? { body: JSON.stringify(body) } : {}),
+      headers: { ...length, ...headers },
+      ...(text === undefined ? {} : { body: text }),
     });
     const { pathname } = new URL(request.url);
     const [, segment] = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(pathname) ?? [];

@@ -289,6 +289,8 @@ describe("the token route", () => {
   it("takes the body as a stream, up to its limit", async () => {
     await using kit = await feedbackKit();
     const segment = kit.token("plain").split("/").at(-1) as string;
+    const endless = (): Request =>
+      new Request("http://inside/", { method: "POST", body: new ReadableStream(), duplex: "half" } as RequestInit);
     const stream = (bytes: number): Request => {
       let left = bytes;
       const body = new ReadableStream<Uint8Array>({
@@ -305,6 +307,10 @@ describe("the token route", () => {
     };
     assert.equal((await kit.routes.submission(stream(10_000), segment)).status, 200);
     assert.equal((await kit.routes.submission(stream(1e12), segment)).status, 413);
+    // Without a good token nothing of a body is waited for.
+    assert.equal((await kit.routes.submission(endless(), UNKNOWN)).status, 404);
+    const expired = kit.token("expired").split("/").at(-1) as string;
+    assert.equal((await kit.routes.submission(endless(), expired)).status, 410);
     assert.equal((await records(kit)).length, 1);
   });
 

@@ -244,6 +244,7 @@ describe("authorization of the store's routes", () => {
         params: {},
         query,
         visitor: {} as Call["visitor"],
+        bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
         request_id: "r",
         may: async (event, value) => ({ reach: may(event, value as Record<string, unknown>), value }),
       });

@@ -172,6 +172,28 @@ describe("the stand-alone server", () => {
     assert.match(two.output(), new RegExp(`Port 2024 is taken, using ${second}`));
   });
 
+  it("helps, tells its version, and knows what was meant", async () => {
+    using folder = temporaryFolder();
+    const says = async (args: readonly string[], code: number): Promise<string> => {
+      await using program = start("server.ts", args, { cwd: folder.path, env: { GREENROOM_PORT: "none" } });
+      assert.equal(await program.ended, code, program.output());
+      return program.output();
+    };
+    for (const args of [["-h"], ["--help"], ["help"]]) assert.match(await says(args, 0), /^greenroom: serve agents/);
+    const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+    for (const args of [["-v"], ["--version"], ["version"]]) assert.equal(await says(args, 0), `${version}\n`);
+    assert.match(await says(["help", "keys"], 0), /^greenroom keys create /);
+    assert.match(await says(["help", "kesy"], 1), /^greenroom: help: no such command kesy; did you mean keys\?\n$/);
+    assert.match(await says(["keyz"], 1), /keyz: no such command; did you mean keys\?$/m);
+    assert.match(await says(["keys", "craete"], 1), /^greenroom: keys: no command craete; did you mean create\?$/m);
+    assert.match(await says(["keys", "create", "--usr=ann"], 1), /--usr: unknown option; did you mean --user\?\n$/);
+    const mistyped = await says(["--prot", "1", "--elsewhere"], 1);
+    assert.match(mistyped, /--prot: unknown option; did you mean --port\?$/m);
+    assert.match(mistyped, /--elsewhere: unknown option; see --help$/m);
+    // What was meant as a value is no other problem.
+    assert.match(mistyped, /^greenroom: 3 problems:/);
+  });
+
   it("names every option it cannot use", async () => {
     using folder = project({ graphs });
     const args = ["--prot=1", "--workers", "many", "--grace-ms", "soon", "--database", "mysql://db/x"];
@@ -311,6 +333,8 @@ describe("the stand-alone server", () => {
     await using program = serve(empty.path);
     assert.equal(await program.ended, 1);
     assert.match(program.output(), /No greenroom\.json or langgraph\.json/);
+    const least = /\{"graphs".*\}/.exec(program.output())?.[0] ?? "";
+    assert.deepEqual(JSON.parse(least), { graphs: { agent: "./agent.ts:agent" } });
   });
 
   it("reads a langgraph.json: graphs, factories and env; the rest is named", async () => {

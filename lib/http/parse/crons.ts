@@ -17,7 +17,7 @@ import {
   text,
   uuid,
 } from "./pieces.ts";
-import { readBytes, readObject } from "./read.ts";
+import { readObject } from "./read.ts";
 import { runCreate } from "./runs.ts";
 
 const CRON_FIELDS = [
@@ -67,8 +67,7 @@ const cronPatch = v.object({ schedule: v.optional(name), ...timing, ...run }) as
 const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
 
 /** PATCH /runs/crons/{cron_id} */
-export async function readCronPatch(request: Request): Promise<CronPatch> {
-  const bytes = await readBytes(request);
+export function readCronPatch(bytes: Uint8Array): CronPatch {
   const patch = readObject(bytes, cronPatch);
   const sent = (bytes.length === 0 ? {} : JSON.parse(new TextDecoder().decode(bytes))) as JsonObject;
   const cleared = CLEARED.filter((field) => Object.hasOwn(sent, field) && sent[field] === null);

@@ -25,26 +25,12 @@ import { readIdempotency } from "./headers.ts";
 import { BEYOND, isFiniteJson, MAX_DEPTH } from "./read.ts";
 
 /** Bodies of the token route, which needs no key, may have this many bytes. */
-const MAX_PUBLIC_BYTES = 256 * 1024;
+export const MAX_PUBLIC_BYTES: number = 256 * 1024;
 
 const MAX_COMMENT = 20_000;
 const SOURCES = ["api", "model", "app", "auto_eval"];
 
 // ----------------------------------------------------------------- submissions
-
-/** The body of a request that comes without a key. Errors: too_large. */
-export async function readPublicBytes(request: Request): Promise<Uint8Array> {
-  const tooLarge = new ServiceError("too_large", `The body is larger than ${MAX_PUBLIC_BYTES} bytes`);
-  if (Number(request.headers.get("content-length")) > MAX_PUBLIC_BYTES) throw tooLarge;
-  const chunks: Uint8Array<ArrayBuffer>[] = [];
-  let length = 0;
-  for await (const chunk of request.body ?? []) {
-    length += chunk.length;
-    if (length > MAX_PUBLIC_BYTES) throw tooLarge;
-    chunks.push(chunk);
-  }
-  return new Uint8Array(await new Blob(chunks).arrayBuffer());
-}
 
 /** What a body submits to a token. */
 export function readSubmission(bytes: Uint8Array): Submission {

@@ -4,17 +4,10 @@ import { ServiceError } from "../../errors.ts";
 import { isObject, type JsonObject } from "../../json.ts";
 import { type Fields, UUID } from "./pieces.ts";
 
-/** Bodies above this many bytes are refused. */
-export const MAX_BODY_BYTES: number = 10 * 1024 * 1024;
 /** Bodies whose arrays and objects nest deeper are refused. */
 export const MAX_DEPTH = 64;
 
 /** Reads a body as JSON, whatever its content type, and checks it. No body counts as `{}`; unknown fields are left out. */
-export async function readBody<Output>(request: Request, schema: Fields<Output>): Promise<Output> {
-  return readObject(await readBytes(request), schema);
-}
-
-/** The same of a body that has been read. */
 export function readObject<Output>(bytes: Uint8Array, schema: Fields<Output>): Output {
   const body = bytes.length === 0 ? {} : readJson(bytes);
   if (!isObject(body)) throw new ServiceError("invalid", "body: must be an object");
@@ -109,41 +102,6 @@ export function isFiniteJson(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
   return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
 }
-
-/** The body as it was sent, up to the limit. */
-export async function readBytes(request: Request): Promise<Uint8Array> {
-  const declared = request.headers.get("content-length");
-  if (Number(declared) > MAX_BODY_BYTES) throw tooLarge();
-  if (!request.body) return new Uint8Array();
-  if (declared !== null) {
-    const bytes = new Uint8Array(await request.arrayBuffer());
-    if (bytes.length > MAX_BODY_BYTES) throw tooLarge();
-    return bytes;
-  }
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  const reader = request.body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    length += value.length;
-    if (length > MAX_BODY_BYTES) {
-      await reader.cancel();
-      throw tooLarge();
-    }
-    chunks.push(value);
-  }
-  if (chunks.length === 1) return chunks[0] as Uint8Array;
-  const bytes = new Uint8Array(length);
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.length;
-  }
-  return bytes;
-}
-
-const tooLarge = (): ServiceError => new ServiceError("too_large", `The body is larger than ${MAX_BODY_BYTES} bytes`);
 
 /** Counts brackets outside strings, before JSON.parse recurses into them. */
 function deeperThan(bytes: Uint8Array, limit: number): boolean {

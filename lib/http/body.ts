@@ -1,0 +1,90 @@
+/** Reads request bodies: up to a size, and within a time. */
+import type { Ambient } from "../ambient.ts";
+import { ServiceError } from "../errors.ts";
+
+/** Larger bodies are refused. */
+const MAX_BODY_BYTES = 10 * 1024 * 1024;
+const BODY_TIMEOUT_MS = 30_000;
+/** A large body may take longer than the timeout, while it arrives at this rate on average. */
+const MIN_BYTES_PER_SECOND = 1024;
+/** Bodies that say that they are no larger are read at once, which is cheaper on every runtime. */
+const SMALL_BYTES = 16 * 1024;
+
+/** The body as it was sent. Errors: too_large (more than `limit` bytes; default 10 MiB), too_slow. */
+export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
+
+export function createBodyReader(ambient: Pick<Ambient, "timer">, timeout_ms: number = BODY_TIMEOUT_MS): ReadBody {
+  return async (request, limit = MAX_BODY_BYTES) => {
+    const declared = request.headers.get("content-length");
+    if (Number(declared) > limit) throw tooLarge(limit);
+    if (!request.body) return new Uint8Array();
+    let length = 0;
+    const deadline = startDeadline(ambient, timeout_ms, () => length);
+    try {
+      if (declared !== null && Number(declared) <= SMALL_BYTES) {
+        const bytes = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline.passed]));
+        if (bytes.length > limit) throw tooLarge(limit);
+        return bytes;
+      }
+      const chunks: Uint8Array[] = [];
+      const reader = request.body.getReader();
+      try {
+        for (;;) {
+          const { done, value } = await Promise.race([reader.read(), deadline.passed]);
+          if (done) break;
+          length += value.length;
+          if (length > limit) throw tooLarge(limit);
+          chunks.push(value);
+        }
+      } catch (error) {
+        // Not waited for: a body that does not come may not be cancelled in time either.
+        reader.cancel().catch(() => {});
+        throw error;
+      }
+      return joined(chunks, length);
+    } finally {
+      deadline.cancel();
+    }
+  };
+}
+
+/** `passed` rejects once the timeout is over, and the time too that `length()` bytes may take. */
+function startDeadline(
+  ambient: Pick<Ambient, "timer">,
+  timeout_ms: number,
+  length: () => number,
+): { readonly passed: Promise<never>; cancel(): void } {
+  let cancel = (): void => {};
+  const passed = new Promise<never>((_resolve, reject) => {
+    let waited = 0;
+    const wait = (ms: number): void => {
+      cancel = ambient.timer(ms, () => {
+        waited += ms;
+        const more = timeout_ms + Math.floor((length() / MIN_BYTES_PER_SECOND) * 1000) - waited;
+        if (more > 0) wait(more);
+        else reject(tooSlow(timeout_ms));
+      });
+    };
+    wait(timeout_ms);
+  });
+  return { passed, cancel: () => cancel() };
+}
+
+function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
+  if (chunks.length === 1) return chunks[0] as Uint8Array;
+  const bytes = new Uint8Array(length);
+  let offset = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset);
+    offset += chunk.length;
+  }
+  return bytes;
+}
+
+export const tooLarge = (limit: number): ServiceError =>
+  new ServiceError("too_large", `The body is larger than ${limit} bytes`);
+const tooSlow = (timeout_ms: number): ServiceError =>
+  new ServiceError(
+    "too_slow",
+    `The body did not arrive within ${timeout_ms} ms. Send the request again; the server's http.body_timeout_ms sets the time`,
+  );
