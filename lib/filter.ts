@@ -19,6 +19,12 @@ export interface Reach {
 /** The reach of a call that nobody bounds. */
 export const EVERYTHING: Reach = {};
 
+/** What both of them permit. */
+export function both(one: Reach, other: Reach): Reach {
+  const filter = [...(one.filter ?? []), ...(other.filter ?? [])];
+  return filter.length > 0 ? { filter } : EVERYTHING;
+}
+
 /** True where the filter lets a row with this metadata be seen. */
 export function permits(filter: Filter | undefined, metadata: JsonObject): boolean {
   return (filter ?? []).every((condition) => {

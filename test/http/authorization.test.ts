@@ -414,4 +414,35 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("ann", "POST", "/runs/cancel?action=rollback", { status: "all" })).status, 204);
     assert.equal((await world.ask("ann", "GET", run)).status, 404);
   });
+
+  it("is stopped by leaving it only where it may be cancelled", async () => {
+    const shared = ({ value }: AuthContext): void => {
+      if ("metadata" in value) value.metadata = { ...(value.metadata as JsonObject | null), owner: "ann" };
+    };
+    const update = ({ user }: AuthContext) => (user.identity === "eve" ? false : { owner: user.identity });
+    await using world = await customWorld({ on: { "threads": shared, "threads:update": update } });
+    const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
+    const later = { assistant_id: "agent", after_seconds: 3600 };
+    const { run_id } = (await world.ask("ann", "POST", `/threads/${thread_id}/runs`, later)).body;
+    const run = `/threads/${thread_id}/runs/${run_id}`;
+    const leaves = async (as: string, path: string): Promise<number> => {
+      const headers = { authorization: `Bearer ${as}` };
+      const answer = await world.it.fetch(`http://greenroom${path}`, { headers });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    for (const path of [`${run}/join`, `${run}/stream`, `/runs/${run_id}/stream`]) {
+      assert.equal(await leaves("bob", `${path}?cancel_on_disconnect=1`), 404, path);
+      assert.equal(await leaves("eve", `${path}?cancel_on_disconnect=1`), 403, path);
+      assert.equal(await leaves("bob", path), 200, path);
+    }
+    assert.equal((await world.ask("ann", "GET", run)).body.status, "pending");
+    world.asked();
+    assert.equal(await leaves("ann", `${run}/stream?cancel_on_disconnect=1`), 200);
+    const asked = world.asked().map(({ event, value }) => [event, value]);
+    assert.deepEqual(asked, [
+      ["threads:read", { thread_id, run_id }],
+      ["threads:update", { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } }],
+    ]);
+  });
 });
