@@ -57,7 +57,7 @@ export interface Access {
   visitor(request: Request, use: Use): Promise<Visitor>;
   /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
   may<Value extends object>(
-    visitor: Visitor,
+    visitor: Pick<Visitor, "user">,
     event: AuthEvent,
     value: Value,
   ): Promise<{ readonly value: Value; readonly reach: Reach }>;
@@ -150,6 +150,7 @@ export function createAccess(options: AccessOptions): Access {
       permissions,
       workspaces: new Map([[workspace_id, permissions]]),
       projects: new Map([[workspace_id, deployment.project_id]]),
+      user,
     };
   }
 

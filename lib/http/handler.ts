@@ -171,7 +171,9 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
   const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request);
   const platform = async (call: Call): Promise<PlatformCall> => {
     const { id } = call.params;
-    return { request: call.request, caller: await callerOf(call), ...(id === undefined ? {} : { id }) };
+    const caller = await callerOf(call);
+    const may: Call["may"] = (event, value) => service.access.may({ user: caller.user ?? null }, event, value);
+    return { request: call.request, caller, may, ...(id === undefined ? {} : { id }) };
   };
   const report = async (call: Call): Promise<UsageReport> => {
     const caller = await callerOf(call);

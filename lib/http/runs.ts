@@ -101,7 +101,8 @@ export function runRoutes(
     const { reach } = await call.may("threads:read", { thread_id, run_id });
     if (!stops) return reach;
     if (thread_id !== null) await requireOwn(call, threads, thread_id);
-    else if (call.visitor.guest) throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner may ask for it");
+    else if (call.visitor.guest)
+      throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner may ask for it");
     const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
     return both(reach, (await call.may("threads:update", cancel)).reach);
   };

@@ -318,7 +318,10 @@ describe("a start with headers that hold secrets", () => {
   it("warns where any public host may be sent them, by name and without the secret", async () => {
     const [warning = "", ...more] = await warnings({ headers: authorization });
     assert.deepEqual(more, []);
-    assert.match(warning, /^webhooks\.headers: .* Authorization sent to any public host; .*webhooks\.url\.allowed_domains$/);
+    assert.match(
+      warning,
+      /^webhooks\.headers: .* Authorization sent to any public host; .*webhooks\.url\.allowed_domains$/,
+    );
     assert.doesNotMatch(warning, /X-Plain|Bearer|one/);
   });
 

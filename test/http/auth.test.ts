@@ -365,7 +365,10 @@ describe("mode agent_builder", () => {
     };
     const [others, run_id] = await make("owner");
     const [own] = await make("member");
-    assert.deepEqual([await leaves("member", `${others}/join`), await leaves("member", `${others}/stream`)], [404, 404]);
+    assert.deepEqual(
+      [await leaves("member", `${others}/join`), await leaves("member", `${others}/stream`)],
+      [404, 404],
+    );
     assert.equal(await leaves("member", `/runs/${run_id}/stream`), 403);
     const seen = await ask(service, "GET", others, { as: "owner", headers: scheme });
     assert.equal((await seen.json()).status, "pending");

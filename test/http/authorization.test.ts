@@ -420,7 +420,7 @@ describe("what somebody has made", () => {
       if ("metadata" in value) value.metadata = { ...(value.metadata as JsonObject | null), owner: "ann" };
     };
     const update = ({ user }: AuthContext) => (user.identity === "eve" ? false : { owner: user.identity });
-    await using world = await customWorld({ on: { "threads": shared, "threads:update": update } });
+    await using world = await customWorld({ on: { threads: shared, "threads:update": update } });
     const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
     const later = { assistant_id: "agent", after_seconds: 3600 };
     const { run_id } = (await world.ask("ann", "POST", `/threads/${thread_id}/runs`, later)).body;
