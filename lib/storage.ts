@@ -522,7 +522,7 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     next: (active: AssistantRow) => AssistantContent,
     now: number,
   ): Promise<AssistantRow | null>;
-  /** Makes a stored version the active one, with everything it holds. */
+  /** Makes a stored version the active one, with everything it holds. `out_of_reach`: the scope's filter does not permit its metadata. */
   setLatest(
     scope: Scope,
     assistant_id: string,
@@ -530,7 +530,7 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     now: number,
   ): Promise<
     | { readonly kind: "updated"; readonly assistant: AssistantRow }
-    | { readonly kind: "assistant_not_found" | "version_not_found" }
+    | { readonly kind: "assistant_not_found" | "version_not_found" | "out_of_reach" }
   >;
   /**
    * With `delete_threads`, threads whose `metadata.assistant_id` is this assistant go too, those within `threads`. False when there

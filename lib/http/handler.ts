@@ -1,6 +1,6 @@
 /** The HTTP entry: `createHandler` serves a service's deployment routes. */
 import { IttyRouter } from "itty-router";
-import { anybody, useOf, type Visitor } from "../access.ts";
+import { anybody, useOf as purposeOf, type Visitor } from "../access.ts";
 import { AuthRefusal } from "../auth.ts";
 import { ServiceError } from "../errors.ts";
 import type { Caller } from "../identity.ts";
@@ -85,12 +85,12 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   async function visit(request: Request, path: string): Promise<Visitor> {
     const local = options.open_metrics === true && !FORWARDED.some((name) => request.headers.has(name));
     const open = OPEN.test(path) || (path === "/metrics" && local);
-    return open || path.startsWith("/api/v1/") ? anybody : await access.visitor(request, useOf(request, path));
+    return open || path.startsWith("/api/v1/") ? anybody : await access.visitor(request, purposeOf(request, path));
   }
 
   /** The host's own answer, where the API has nothing. */
   async function custom(app: App, request: Request, path: string): Promise<Response> {
-    if (http.enable_custom_route_auth) await access.visitor(request, useOf(request, path));
+    if (http.enable_custom_route_auth) await access.visitor(request, purposeOf(request, path));
     const answer = await askApp(app, request);
     if (!answer) throw nothing();
     return withOwnHeaders(answer);
