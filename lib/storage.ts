@@ -259,6 +259,11 @@ export interface ClaimRequest extends ClaimTerms {
   readonly graph_ids: readonly string[];
   /** How often a run of a graph may be started. Default: any number. */
   readonly max_attempts?: Readonly<Record<string, number>>;
+  /**
+   * For how long after its first start the attempts of a graph's run are counted anew from the last one that has stored a root
+   * checkpoint. Default: all are counted.
+   */
+  readonly progress_ms?: Readonly<Record<string, number>>;
   readonly now: number;
 }
 

@@ -84,6 +84,8 @@ export interface RunTable {
   cancelled: number;
   /** It has stored a root checkpoint. */
   saved: number;
+  /** The attempt that was the last to store one; 1 before. */
+  progressed: number;
   /** Its frames are stored, and not swept yet. */
   framed: number;
   /** An idempotency key leads to it. */
@@ -751,6 +753,10 @@ export const schemaSteps: readonly SchemaStep[] = [
         where temporary = 1 and framed = 1 and ended_at is not null`,
       "create index store_items_expiry on store_items (deployment, expires_at) where expires_at is not null",
     ],
+  },
+  {
+    tables: [],
+    statements: ["alter table runs add column progressed integer not null default 1"],
   },
 ];
 
