@@ -57,7 +57,7 @@ export interface Access {
   visitor(request: Request, use: Use): Promise<Visitor>;
   /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
   may<Value extends object>(
-    visitor: Visitor,
+    visitor: Pick<Visitor, "user">,
     event: AuthEvent,
     value: Value,
   ): Promise<{ readonly value: Value; readonly reach: Reach }>;
@@ -150,6 +150,7 @@ export function createAccess(options: AccessOptions): Access {
       permissions,
       workspaces: new Map([[workspace_id, permissions]]),
       projects: new Map([[workspace_id, deployment.project_id]]),
+      user,
     };
   }
 
@@ -239,8 +240,14 @@ export function createAccess(options: AccessOptions): Access {
 const READING = /\/(?:search|count|history|versions|namespaces|state\/checkpoint)$/;
 const RUNNING = /^\/threads$|\/runs(?:\/(?:stream|wait|batch|cancel|[^/]+\/cancel))?$/;
 
-/** What a request to this path of a deployment is for. */
-export function useOf(method: string, path: string): Use {
+const JOINING = /\/runs\/[^/]+\/(?:join|stream)\/*$/;
+
+/** What a request to this path of a deployment is for. Who leaves a run with `cancel_on_disconnect` stops it, as a cancel does. */
+export function useOf({ method, url }: Pick<Request, "method" | "url">, path: string): Use {
+  if (method === "GET" && JOINING.test(path)) {
+    const asked = new URL(url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
+    return asked.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
+  }
   if (method === "GET" || method === "HEAD") return "read";
   if (method !== "POST") return "change";
   if (READING.test(path)) return "read";

@@ -3,7 +3,7 @@ import type { Ambient } from "./ambient.ts";
 import { recordedState } from "./checkpoints.ts";
 import { ServiceError } from "./errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "./executor.ts";
-import { permits, type Reach, within } from "./filter.ts";
+import { permits, type Reach, refuseForOthers, requireKept, within } from "./filter.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "./json.ts";
 import type { AssistantRow, AssistantSort, Scope, Storage } from "./storage.ts";
 
@@ -201,6 +201,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     async create(request, reach) {
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
+      refuseForOthers(reach, request.metadata ?? {});
       if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
       const outcome = await storage.createAssistant(
         scope,
@@ -233,14 +234,18 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       const row = await storage.updateAssistant(
         within(scope, reach),
         await idOf(id),
-        (active) => ({
-          graph_id: patch.graph_id ?? active.graph_id,
-          name: patch.name ?? active.name,
-          description: patch.description ?? active.description,
-          config: configured ? (config ?? {}) : active.config,
-          context: configured ? (context ?? {}) : active.context,
-          metadata: { ...active.metadata, ...patch.metadata },
-        }),
+        (active) => {
+          const metadata = { ...active.metadata, ...patch.metadata };
+          requireKept(reach, metadata);
+          return {
+            graph_id: patch.graph_id ?? active.graph_id,
+            name: patch.name ?? active.name,
+            description: patch.description ?? active.description,
+            config: configured ? (config ?? {}) : active.config,
+            context: configured ? (context ?? {}) : active.context,
+            metadata,
+          };
+        },
         ambient.now(),
       );
       if (!row) throw notFound(id);
@@ -277,6 +282,8 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
           return toAssistant(outcome.assistant);
         case "assistant_not_found":
           throw notFound(id);
+        case "out_of_reach":
+          throw new ServiceError("forbidden", `Version ${version} of assistant ${id} would be out of your own reach`);
         case "version_not_found":
           throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
       }

@@ -199,9 +199,12 @@ export type ExecutorEvent =
 
 export interface GraphInfo {
   readonly graph_id: string;
-  /** Who writes checkpoints: the executor itself through `job.checkpoints`, or the worker from `state` events. */
+  /**
+   * Who writes checkpoints: the executor itself through `job.checkpoints`, or the worker from `state` events. `own`: a later attempt
+   * goes on behind the newest root checkpoint, so one that stores another has made progress.
+   */
   readonly checkpoints: "own" | "worker";
-  /** How often a run may be started before it ends as `error`. Default 3. */
+  /** How often a run may be started, without progress between, before it ends as `error`; 1: once. Default 3. */
   readonly max_attempts?: number;
   /** How long one attempt may take before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
   readonly timeout_ms?: number;

@@ -1,6 +1,7 @@
 /** Feedback: pre-signed tokens that attach it to a run under one key, what is submitted to them, and the records. */
 import type { Ambient } from "./ambient.ts";
 import { InputError, ServiceError } from "./errors.ts";
+import { type Reach, within } from "./filter.ts";
 import { type Caller, type IdentityStore, type Permission, workspacesWith } from "./identity.ts";
 import { type Json, type JsonObject, sameJson } from "./json.ts";
 import type {
@@ -57,7 +58,7 @@ export interface FeedbackCreate {
 }
 
 /** What of a record is asked for, within the caller's reach. */
-export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids">;
+export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids" | "scope">;
 
 /** A record as the API shows it; times are ISO 8601, UTC. */
 export interface FeedbackRecord {
@@ -88,12 +89,15 @@ export interface FeedbackRecord {
   readonly is_root: true;
 }
 
-/** Nouns of the feedback API. With a caller they are the keyed ones; who has a token's id may submit to it. */
+/**
+ * Nouns of the feedback API. With a caller they are the keyed ones; who has a token's id may submit to it. Where a reach has a
+ * filter, runs are there as far as it permits their thread, and feedback on nothing else.
+ */
 export interface Feedback {
   /** All or none are made. Errors: not_found (a run), forbidden, invalid (no public base URL). */
-  mintTokens(by: Caller, requests: readonly TokenRequest[]): Promise<readonly FeedbackToken[]>;
+  mintTokens(by: Caller, requests: readonly TokenRequest[], reach?: Reach): Promise<readonly FeedbackToken[]>;
   /** Oldest first, expired ones too. Errors: forbidden, invalid (no public base URL). */
-  listTokens(by: Caller, query: { readonly run_id: string } & Page): Promise<readonly FeedbackToken[]>;
+  listTokens(by: Caller, query: { readonly run_id: string } & Page, reach?: Reach): Promise<readonly FeedbackToken[]>;
   /** Where a token is redeemed. Errors: invalid (no public base URL). */
   tokenUrl(token_id: string): string;
   /** The token, when it may be redeemed. Errors: not_found, gone. */
@@ -104,17 +108,17 @@ export interface Feedback {
    */
   submit(token: FeedbackTokenRow, submission: Submission, idempotency?: IdempotencyKey): Promise<string>;
   /** Errors: not_found (run or session), forbidden, conflict (the id is another record's). */
-  create(by: Caller, request: FeedbackCreate): Promise<FeedbackRecord>;
+  create(by: Caller, request: FeedbackCreate, reach?: Reach): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
-  get(by: Caller, id: string): Promise<FeedbackRecord>;
+  get(by: Caller, id: string, reach?: Reach): Promise<FeedbackRecord>;
   /** Changes what is given; null clears. Errors: not_found, forbidden. */
-  update(by: Caller, id: string, patch: FeedbackPatch): Promise<FeedbackRecord>;
+  update(by: Caller, id: string, patch: FeedbackPatch, reach?: Reach): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
-  delete(by: Caller, id: string): Promise<void>;
+  delete(by: Caller, id: string, reach?: Reach): Promise<void>;
   /** Newest first, then by id. Errors: forbidden. */
-  list(by: Caller, query: FeedbackFilter & Page): Promise<readonly FeedbackRecord[]>;
+  list(by: Caller, query: FeedbackFilter & Page, reach?: Reach): Promise<readonly FeedbackRecord[]>;
   /** Errors: forbidden. */
-  stats(by: Caller, query: FeedbackFilter): Promise<readonly FeedbackStats[]>;
+  stats(by: Caller, query: FeedbackFilter, reach?: Reach): Promise<readonly FeedbackStats[]>;
 }
 
 export interface FeedbackOptions {
@@ -155,8 +159,10 @@ export function createFeedback(options: FeedbackOptions): Feedback {
     return home ? { ...home, thread_id: run.temporary ? null : run.thread_id, run_started_at: null } : null;
   }
 
-  async function placeFor(by: Caller, run_id: string): Promise<Place> {
+  async function placeFor(by: Caller, run_id: string, reach: Reach | undefined): Promise<Place> {
     const [workspace_id = ""] = workspacesWith(by, "feedback:create");
+    const seen = within(scope, reach);
+    if (seen.filter && !(await storage.getRun(seen, run_id))) throw unknownRun();
     const place = await placeOf(run_id);
     if (place && by.workspaces.has(place.workspace_id)) {
       requireIn(by, place.workspace_id, "feedback:create");
@@ -164,12 +170,14 @@ export function createFeedback(options: FeedbackOptions): Feedback {
     }
     const project_id = by.projects.get(workspace_id);
     if (place || !options.external_runs || project_id === undefined) {
-      throw new ServiceError("not_found", "Run not found");
+      throw unknownRun();
     }
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  async function placeOfSession(by: Caller, session_id: string): Promise<Place> {
+  async function placeOfSession(by: Caller, session_id: string, reach: Reach | undefined): Promise<Place> {
+    // A project has no metadata that a filter could be held against.
+    if (within(scope, reach).filter) throw new ServiceError("not_found", "Session not found");
     const projects = await identity.listProjects([...by.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
     if (!project) throw new ServiceError("not_found", "Session not found");
@@ -178,9 +186,9 @@ export function createFeedback(options: FeedbackOptions): Feedback {
   }
 
   /** The record, where the caller reaches its workspace and has the permission there. */
-  async function reachable(by: Caller, id: string, permission: Permission): Promise<FeedbackRow> {
+  async function reachable(by: Caller, id: string, permission: Permission, seen: Scope): Promise<FeedbackRow> {
     workspacesWith(by, permission);
-    const row = await storage.getFeedback([...by.workspaces.keys()], id);
+    const row = await storage.getFeedback([...by.workspaces.keys()], id, seen);
     if (!row) throw new ServiceError("not_found", "Feedback not found");
     requireIn(by, row.workspace_id, permission);
     return row;
@@ -202,11 +210,11 @@ export function createFeedback(options: FeedbackOptions): Feedback {
   return {
     tokenUrl,
 
-    async mintTokens(by, requests) {
+    async mintTokens(by, requests, reach) {
       workspacesWith(by, "feedback:create");
       const places = new Map<string, Place>();
       for (const { run_id } of requests) {
-        if (!places.has(run_id)) places.set(run_id, await placeFor(by, run_id));
+        if (!places.has(run_id)) places.set(run_id, await placeFor(by, run_id, reach));
       }
       const rows = requests.map(({ run_id, feedback_key, expires_at, config }): FeedbackTokenRow => {
         const { workspace_id, project_id } = places.get(run_id) as Place;
@@ -214,14 +222,16 @@ export function createFeedback(options: FeedbackOptions): Feedback {
         return { ...token, expires_at, created_at: ambient.now() };
       });
       const tokens = rows.map(toToken);
-      await storage.createFeedbackTokens(scope, rows);
+      if (!(await storage.createFeedbackTokens(within(scope, reach), rows))) throw unknownRun();
       return tokens;
     },
 
-    async listTokens(by, query) {
+    async listTokens(by, query, reach) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
-      return (await storage.listFeedbackTokens({ ...query, run_id, workspace_ids })).map(toToken);
+      return (await storage.listFeedbackTokens({ ...query, run_id, workspace_ids, scope: within(scope, reach) })).map(
+        toToken,
+      );
     },
 
     async token(token_id) {
@@ -274,48 +284,53 @@ export function createFeedback(options: FeedbackOptions): Feedback {
       }
     },
 
-    async create(by, request) {
+    async create(by, request, reach) {
       workspacesWith(by, "feedback:create");
       const { id: asked, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
-        run_id === null ? await placeOfSession(by, session_id) : await placeFor(by, run_id);
+        run_id === null ? await placeOfSession(by, session_id, reach) : await placeFor(by, run_id, reach);
       const now = ambient.now();
       const id = asked ?? uuidV7(now, ambient.uuid());
       const place = { workspace_id, project_id, thread_id, run_started_at };
       const made = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
       const row: FeedbackRow = { ...content, ...place, ...made };
-      const outcome = await storage.createFeedback(row);
+      const outcome = await storage.createFeedback(row, within(scope, reach));
+      if (!outcome) throw unknownRun();
       if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
         throw new ServiceError("conflict", `Feedback ${id} already exists`);
       }
       return toRecord(outcome.feedback);
     },
 
-    get: async (by, id) => toRecord(await reachable(by, id, "feedback:read")),
+    get: async (by, id, reach) => toRecord(await reachable(by, id, "feedback:read", within(scope, reach))),
 
-    async update(by, id, patch) {
-      const seen = await reachable(by, id, "feedback:create");
+    async update(by, id, patch, reach) {
+      const mine = within(scope, reach);
+      const seen = await reachable(by, id, "feedback:create", mine);
       if (Object.keys(patch).length === 0) return toRecord(seen);
-      const row = await storage.updateFeedback([seen.workspace_id], id, patch, ambient.now());
+      const row = await storage.updateFeedback([seen.workspace_id], id, patch, ambient.now(), mine);
       if (!row) throw new ServiceError("not_found", "Feedback not found");
       return toRecord(row);
     },
 
-    async delete(by, id) {
-      const { workspace_id } = await reachable(by, id, "feedback:delete");
-      if (!(await storage.deleteFeedback([workspace_id], id))) {
+    async delete(by, id, reach) {
+      const mine = within(scope, reach);
+      const { workspace_id } = await reachable(by, id, "feedback:delete", mine);
+      if (!(await storage.deleteFeedback([workspace_id], id, mine))) {
         throw new ServiceError("not_found", "Feedback not found");
       }
     },
 
-    async list(by, query) {
+    async list(by, query, reach) {
       const workspace_ids = workspacesWith(by, "feedback:read");
-      return (await storage.listFeedback({ ...query, ...lowerRuns(query), workspace_ids })).map(toRecord);
+      return (
+        await storage.listFeedback({ ...query, ...lowerRuns(query), workspace_ids, scope: within(scope, reach) })
+      ).map(toRecord);
     },
 
-    async stats(by, query) {
+    async stats(by, query, reach) {
       const workspace_ids = workspacesWith(by, "feedback:read");
-      return await storage.feedbackStats({ ...query, ...lowerRuns(query), workspace_ids });
+      return await storage.feedbackStats({ ...query, ...lowerRuns(query), workspace_ids, scope: within(scope, reach) });
     },
   };
 }
@@ -385,6 +400,7 @@ function fit(submission: Submission, config: FeedbackConfig | null): Pick<Submis
   return { score: score ?? chosen?.value ?? null, value };
 }
 
+const unknownRun = (): ServiceError => new ServiceError("not_found", "Run not found");
 const unknownToken = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
 const expiredToken = (): ServiceError => new ServiceError("gone", "Feedback token expired");
 

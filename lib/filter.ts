@@ -1,4 +1,5 @@
 /** Filters on what a caller may see: conditions on the metadata of a row, as an authorization handler gives them. */
+import { ServiceError } from "./errors.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 
 export type Scalar = string | number | boolean | null;
@@ -19,6 +20,12 @@ export interface Reach {
 /** The reach of a call that nobody bounds. */
 export const EVERYTHING: Reach = {};
 
+/** What both of them permit. */
+export function both(one: Reach, other: Reach): Reach {
+  const filter = [...(one.filter ?? []), ...(other.filter ?? [])];
+  return filter.length > 0 ? { filter } : EVERYTHING;
+}
+
 /** True where the filter lets a row with this metadata be seen. */
 export function permits(filter: Filter | undefined, metadata: JsonObject): boolean {
   return (filter ?? []).every((condition) => {
@@ -26,6 +33,21 @@ export function permits(filter: Filter | undefined, metadata: JsonObject): boole
     if ("equals" in condition) return member === condition.equals;
     return Array.isArray(member) && condition.contains.every((item) => member.includes(item));
   });
+}
+
+/** Errors: forbidden. A change must leave what it changes within the caller's own reach: else it would be given away. */
+export function requireKept(reach: Reach | undefined, metadata: JsonObject): void {
+  refuse(reach?.filter?.find((condition) => !permits([condition], metadata)));
+}
+
+/** The same of what is to be made: metadata that says nothing of the filter's keys makes it nobody else's. */
+export function refuseForOthers(reach: Reach | undefined, metadata: JsonObject): void {
+  refuse(reach?.filter?.find((condition) => Object.hasOwn(metadata, condition.key) && !permits([condition], metadata)));
+}
+
+function refuse(broken: Condition | undefined): void {
+  if (broken === undefined) return;
+  throw new ServiceError("forbidden", `metadata.${broken.key}: with this value it would be out of your own reach`);
 }
 
 const isScalar = (value: unknown): value is Scalar =>

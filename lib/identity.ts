@@ -1,5 +1,6 @@
 /** Accounts: organizations, workspaces, projects, deployments, users and API keys, and what a caller may do. */
 import { ServiceError } from "./errors.ts";
+import type { AuthUser } from "./executor.ts";
 
 export const PERMISSIONS = [
   "organization:read",
@@ -35,6 +36,8 @@ export interface Caller {
   readonly workspaces: ReadonlyMap<string, ReadonlySet<Permission>>;
   /** The project that records without one go to, by workspace: the oldest of each. */
   readonly projects: ReadonlyMap<string, string>;
+  /** Whom custom authentication knows, and its handlers are asked about; absent with a key. */
+  readonly user?: AuthUser;
 }
 
 /** Throws forbidden when the caller has the permission on no workspace. Gives those where it has it. */

@@ -87,6 +87,8 @@ export type FeedbackPatch = Partial<
 >;
 
 export interface FeedbackQuery {
+  /** With a filter: records on runs that are there within it, and no others. */
+  readonly scope?: Scope;
   readonly workspace_ids: readonly string[];
   readonly run_ids?: readonly string[];
   readonly project_ids?: readonly string[];
@@ -239,11 +241,15 @@ export interface PlatformStorage {
   /** When the first counted trace started; null when there is none. */
   firstCounted(): Promise<number | null>;
 
-  createFeedbackTokens(scope: Scope, tokens: readonly FeedbackTokenRow[]): Promise<void>;
+  // Where the scope of a verb on feedback has a filter, only that on runs is there which the scope lets a caller see: not that on
+  // a project alone, on another deployment's runs, or on those that are gone. Submitting to a token knows no filter.
+
+  /** All or none are made. False: within the scope's filter one of the runs is not there. */
+  createFeedbackTokens(scope: Scope, tokens: readonly FeedbackTokenRow[]): Promise<boolean>;
   getFeedbackToken(token_id: string): Promise<FeedbackTokenRow | null>;
   /** Oldest first, expired ones too. */
   listFeedbackTokens(
-    query: { readonly workspace_ids: readonly string[]; readonly run_id: string } & Page,
+    query: { readonly workspace_ids: readonly string[]; readonly run_id: string; readonly scope?: Scope } & Page,
   ): Promise<readonly FeedbackTokenRow[]>;
   /** Records one submission to a token, with the checks of token, expiry, idempotency and `limit` in the same batch. */
   submitFeedback(
@@ -257,19 +263,21 @@ export interface PlatformStorage {
       readonly now: number;
     },
   ): Promise<SubmitOutcome>;
-  /** `exists`: the id is taken, by the record given. */
+  /** `exists`: the id is taken, by the record given. Null: within the scope's filter its run is not there. */
   createFeedback(
     feedback: FeedbackRow,
-  ): Promise<{ readonly kind: "created" | "exists"; readonly feedback: FeedbackRow }>;
-  getFeedback(workspace_ids: readonly string[], id: string): Promise<FeedbackRow | null>;
+    scope?: Scope,
+  ): Promise<{ readonly kind: "created" | "exists"; readonly feedback: FeedbackRow } | null>;
+  getFeedback(workspace_ids: readonly string[], id: string, scope?: Scope): Promise<FeedbackRow | null>;
   updateFeedback(
     workspace_ids: readonly string[],
     id: string,
     patch: FeedbackPatch,
     now: number,
+    scope?: Scope,
   ): Promise<FeedbackRow | null>;
   /** False when there was none. */
-  deleteFeedback(workspace_ids: readonly string[], id: string): Promise<boolean>;
+  deleteFeedback(workspace_ids: readonly string[], id: string, scope?: Scope): Promise<boolean>;
   /** Newest first, then by id. */
   listFeedback(query: FeedbackQuery & Page): Promise<readonly FeedbackRow[]>;
   /** Per key, by key. */

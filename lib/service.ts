@@ -23,6 +23,7 @@ import { startSweeper } from "./sweeper.ts";
 import { createThreads, storedTtl, type Threads } from "./threads/mod.ts";
 import { createUsage, type Usage } from "./usage.ts";
 import { createDeliveries, type Deliveries, type DeliveryCounters } from "./webhooks/deliver.ts";
+import { exposedHeaders } from "./webhooks/options.ts";
 import { systemTransport } from "./webhooks/send.ts";
 import { createWorker, type WorkerCounters } from "./worker.ts";
 
@@ -167,6 +168,11 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
   const feedback = createFeedback({ storage, identity, scope, ambient, base_url: baseUrl, ...feedbackTerms });
   const usage = createUsage({ storage, identity, ambient, ...usageTerms });
+  const exposed = exposedHeaders(options.webhooks ?? {}, webhookSettings);
+  if (exposed.length > 0) {
+    const message = `webhooks.headers: whoever starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
+    ambient.log({ level: "warn", message });
+  }
   const transport = webhookSettings.transport ?? (await systemTransport());
   const deliveries = createDeliveries({
     storage,

@@ -261,6 +261,11 @@ export interface ClaimRequest extends ClaimTerms {
   readonly graph_ids: readonly string[];
   /** How often a run of a graph may be started. Default: any number. */
   readonly max_attempts?: Readonly<Record<string, number>>;
+  /**
+   * For how long after its first start the attempts of a graph's run are counted anew from the last one that has stored a root
+   * checkpoint. Default: all are counted.
+   */
+  readonly progress_ms?: Readonly<Record<string, number>>;
   readonly now: number;
 }
 
@@ -538,7 +543,7 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     next: (active: AssistantRow) => AssistantContent,
     now: number,
   ): Promise<AssistantRow | null>;
-  /** Makes a stored version the active one, with everything it holds. */
+  /** Makes a stored version the active one, with everything it holds. `out_of_reach`: the scope's filter does not permit its metadata. */
   setLatest(
     scope: Scope,
     assistant_id: string,
@@ -546,7 +551,7 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
     now: number,
   ): Promise<
     | { readonly kind: "updated"; readonly assistant: AssistantRow }
-    | { readonly kind: "assistant_not_found" | "version_not_found" }
+    | { readonly kind: "assistant_not_found" | "version_not_found" | "out_of_reach" }
   >;
   /**
    * With `delete_threads`, threads whose `metadata.assistant_id` is this assistant go too, those within `threads`. False when there

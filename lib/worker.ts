@@ -102,6 +102,12 @@ export function createWorker(options: WorkerOptions): Worker {
   const max_attempts = Object.fromEntries(
     [...graphs].map(([graph_id, graph]) => [graph_id, graph.max_attempts ?? MAX_ATTEMPTS]),
   );
+  // An agent that begins anew each time would store its first steps for ever.
+  const progress_ms = Object.fromEntries(
+    [...graphs].flatMap(([graph_id, { checkpoints, timeout_ms }]) =>
+      checkpoints === "own" ? [[graph_id, timeout_ms ?? options.run_timeout_ms]] : [],
+    ),
+  );
   const executing = new Set<Execution>();
   // Stops of runs that do not execute here; a claim that is on its way may bring them.
   const early = new Map<string, StopReason>();
@@ -189,7 +195,7 @@ export function createWorker(options: WorkerOptions): Worker {
     lease_until: now + lease_ms,
     ...(options.trace ? { trace: options.trace } : {}),
   });
-  const request = (now: number): ClaimRequest => ({ ...terms(now), graph_ids, max_attempts, now });
+  const request = (now: number): ClaimRequest => ({ ...terms(now), graph_ids, max_attempts, progress_ms, now });
 
   /** Asks the storage for work; undefined when that failed. */
   async function ask<Answer>(question: () => Promise<Answer>): Promise<Answer | undefined> {

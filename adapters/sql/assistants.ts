@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
+import { permits } from "../../lib/filter.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   AssistantContent,
@@ -193,6 +194,7 @@ export function assistantVerbs(
         const [stored] = await driver.read(getVersion({ deployment, assistant_id, version }));
         if (!stored) return { kind: "version_not_found" };
         const content = toVersion(stored);
+        if (!permits(scope.filter, content.metadata)) return { kind: "out_of_reach" };
         const [updated] = await driver.batch([
           activate({ deployment, assistant_id, ...toContent(content), version, seen_revision: active.revision, now }),
           ...replaceLabels("assistant", deployment, assistant_id, content.metadata),

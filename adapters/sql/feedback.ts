@@ -9,10 +9,12 @@ import type {
   FeedbackTokenRow,
   PlatformStorage,
 } from "../../lib/platform-storage.ts";
+import type { Scope } from "../../lib/storage.ts";
 import { db, each, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
+import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema.ts";
-import { ofKey, type Pipe, type Statement, shape, shapeOfRows, statement } from "./statement.ts";
+import { ofKey, type Pipe, type Statement, shape, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;
 
@@ -56,78 +58,80 @@ export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of
 
 // ---------------------------------------------------------------------- tokens
 
-type NewToken = {
-  token_id: string;
-  run_id: string;
-  workspace_id: string;
-  project_id: string;
-  feedback_key: string;
-  config: string | null;
-  expires_at: number | null;
-  created_at: number;
-};
+/** The columns of a token, in the order of a row in the JSON list that is given along. */
+const TOKEN = {
+  token_id: "text",
+  run_id: "text",
+  workspace_id: "text",
+  project_id: "text",
+  feedback_key: "text",
+  config: "text",
+  expires_at: "bigint",
+  created_at: "bigint",
+} as const;
+const TOKEN_COLUMNS = Object.keys(TOKEN) as readonly (keyof typeof TOKEN)[];
 
-const insertTokens = shapeOfRows<{ deployment: string }, NewToken>((p, tokens) =>
-  db.insertInto("feedback_tokens").values(
-    tokens.map((token) => ({
-      token_id: token.token_id,
-      deployment: p.deployment,
-      run_id: token.run_id,
-      workspace_id: token.workspace_id,
-      project_id: token.project_id,
-      feedback_key: token.feedback_key,
-      config: token.config,
-      expires_at: token.expires_at,
-      created_at: token.created_at,
-      submissions: 0,
-    })),
-  ),
+/** All of them, or none: where one of the runs is not there. */
+const insertTokens = scoped<{ deployment: string; rows: string; run_ids: string }>(
+  (p, bound) =>
+    sql`insert into feedback_tokens (deployment, submissions, ${sql.join(TOKEN_COLUMNS.map((name) => sql.ref(name)))})
+    select ${p.deployment}, 0, ${sql.join(TOKEN_COLUMNS.map((name) => sql.ref(`t.${name}`)))}
+    from ${rowsOf(p.rows, TOKEN)} t where ${allThere(p.run_ids, p.deployment, bound)} returning token_id`,
 );
+
+const allThere = (run_ids: string, deployment: string, bound: Bound): RawBuilder<unknown> =>
+  bound === null
+    ? sql`true`
+    : sql`not exists (select 1 from ${each(run_ids)} asked
+        where not (true${andOfRunPermitted(sql`asked.value`, deployment, bound)}))`;
 
 const getToken = shape<{ token_id: string }>((p) =>
   db.selectFrom("feedback_tokens").selectAll().where("token_id", "=", p.token_id),
 );
 
-const listTokens = shape<{ workspace_ids: string; run_id: string; limit: number; offset: number }>(
-  (p) =>
-    sql`select * from feedback_tokens where run_id = ${settled(p.run_id)} and workspace_id in ${each(p.workspace_ids)}
+type TokenQuery = { workspace_ids: string; run_id: string; limit: number; offset: number; deployment: string };
+
+const listTokens = scoped<TokenQuery>(
+  (p, bound) =>
+    sql`select * from feedback_tokens where run_id = ${settled(p.run_id)} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
     order by created_at, token_id limit ${settled(p.limit)} offset ${settled(p.offset)}`,
 );
 
 // -------------------------------------------------------------------- records
 
+const RECORD = [
+  ...["id", "run_id", "workspace_id", "project_id", "thread_id", "key", "score", "value", "comment", "correction"],
+  ...["source", "source_metadata", "user_id", "run_started_at", "created_at", "modified_at", "extra"],
+] as readonly (keyof Stored)[];
+
 type Stored = { [Column in keyof Tables["feedback"]]: Tables["feedback"][Column] };
 
-const insertFeedback = shape<Stored>((p) =>
-  db
-    .insertInto("feedback")
-    .values({
-      id: p.id,
-      run_id: p.run_id,
-      workspace_id: p.workspace_id,
-      project_id: p.project_id,
-      thread_id: p.thread_id,
-      key: p.key,
-      score: p.score,
-      value: p.value,
-      comment: p.comment,
-      correction: p.correction,
-      source: p.source,
-      source_metadata: p.source_metadata,
-      user_id: p.user_id,
-      run_started_at: p.run_started_at,
-      created_at: p.created_at,
-      modified_at: p.modified_at,
-      extra: p.extra,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returning("id"),
+/** The columns of a record, and their values. */
+const columnsOf = (p: Stored): readonly [columns: RawBuilder<unknown>, values: RawBuilder<unknown>] => {
+  const names = RECORD.map((name) => sql.ref(name));
+  return [sql.join(names), sql.join(RECORD.map((name) => p[name]))];
+};
+
+const insertFeedback = scoped<Stored & { deployment: string }>((p, bound) => {
+  const [columns, values] = columnsOf(p);
+  return sql`insert into feedback (${columns}) select ${values} where true${andOfRunPermitted(sql`${p.run_id}`, p.deployment, bound)}
+    on conflict do nothing returning id`;
+});
+
+/** One row where the run of a record is there. */
+const runThere = scoped<{ run_id: string | null; deployment: string }>(
+  (p, bound) => sql`select 1 as there where true${andOfRunPermitted(sql`${p.run_id}`, p.deployment, bound)}`,
 );
 
-const getFeedback = shape<{ id: string }>((p) => db.selectFrom("feedback").selectAll().where("id", "=", p.id));
+const getFeedback = scoped<{ id: string; deployment: string }>(
+  (p, bound) =>
+    sql`select * from feedback where id = ${p.id}${andOfRunPermitted(sql`feedback.run_id`, p.deployment, bound)}`,
+);
 
-const deleteFeedback = shape<{ workspace_ids: string; id: string }>(
-  (p) => sql`delete from feedback where id = ${p.id} and workspace_id in ${each(p.workspace_ids)} returning id`,
+const deleteFeedback = scoped<{ workspace_ids: string; id: string; deployment: string }>(
+  (p, bound) =>
+    sql`delete from feedback where id = ${p.id} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback.run_id`, p.deployment, bound)}
+    returning id`,
 );
 
 // The first statement decides; the others hang on its witness, a record that did not exist before. So it takes no second record
@@ -135,19 +139,15 @@ const deleteFeedback = shape<{ workspace_ids: string; id: string }>(
 
 type Submission = { token_id: string; deployment: string; route: string | null; idempotency_key: string | null };
 
-const insertSubmitted = shape<Submission & Stored & { limit: number; now: number }>(
-  (p) =>
-    sql`insert into feedback (id, run_id, workspace_id, project_id, thread_id, key, score, value, comment, correction,
-      source, source_metadata, user_id, run_started_at, created_at, modified_at, extra)
-    select ${p.id}, ${p.run_id}, ${p.workspace_id}, ${p.project_id}, ${p.thread_id}, ${p.key}, ${p.score}, ${p.value},
-      ${p.comment}, ${p.correction}, ${p.source}, ${p.source_metadata}, ${p.user_id}, ${p.run_started_at},
-      ${p.created_at}, ${p.modified_at}, ${p.extra}
+const insertSubmitted = shape<Submission & Stored & { limit: number; now: number }>((p) => {
+  const [columns, values] = columnsOf(p);
+  return sql`insert into feedback (${columns}) select ${values}
     from feedback_tokens t where t.token_id = ${settled(p.token_id)}
       and (t.expires_at is null or t.expires_at > ${p.now}) and t.submissions < ${p.limit}
       and not exists (select 1 from idempotency_keys k where k.deployment = ${settled(p.deployment)}
         and k.route = ${settled(p.route)} and k.key = ${settled(p.idempotency_key)})
-    returning id`,
-);
+    returning id`;
+});
 
 const countSubmission = shape<{ token_id: string; id: string }>(
   (p) =>
@@ -189,9 +189,16 @@ export function feedbackVerbs(
   | "feedbackStats"
 > {
   return {
-    async createFeedbackTokens({ deployment }, tokens) {
-      const rows = tokens.map((token) => ({ ...token, config: toText(token.config) }));
-      if (rows.length > 0) await driver.batch(insertTokens({ deployment }, rows), []);
+    async createFeedbackTokens({ deployment, filter }, tokens) {
+      if (tokens.length === 0) return true;
+      const rows = tokens.map((token) => {
+        const stored = { ...token, config: toText(token.config) };
+        return TOKEN_COLUMNS.map((name) => stored[name]);
+      });
+      const run_ids = JSON.stringify(tokens.map(({ run_id }) => run_id));
+      const insert = insertTokens({ deployment, rows: JSON.stringify(rows), run_ids }, filter);
+      const [made] = await driver.batch([insert], []);
+      return made?.length === tokens.length;
     },
 
     async getFeedbackToken(token_id) {
@@ -199,9 +206,9 @@ export function feedbackVerbs(
       return row ? toToken(row) : null;
     },
 
-    async listFeedbackTokens({ workspace_ids, run_id, limit, offset }) {
-      const args = { workspace_ids: JSON.stringify(workspace_ids), run_id, limit, offset };
-      return (await driver.read(listTokens(args))).map(toToken);
+    async listFeedbackTokens({ workspace_ids, scope = EVERYWHERE, ...query }) {
+      const args = { ...query, workspace_ids: JSON.stringify(workspace_ids), deployment: scope.deployment };
+      return (await driver.read(listTokens(args, scope.filter))).map(toToken);
     },
 
     async submitFeedback({ deployment }, { token_id, feedback, idempotency, limit, now }) {
@@ -230,35 +237,41 @@ export function feedbackVerbs(
       }
     },
 
-    async createFeedback(feedback) {
-      const [made, [row] = []] = await driver.batch(
-        [insertFeedback(toStored(feedback)), getFeedback(feedback)],
-        [`feedback ${feedback.id}`],
+    async createFeedback(feedback, { deployment, filter } = EVERYWHERE) {
+      const { id, run_id } = feedback;
+      const [made, [row] = [], there] = await driver.batch(
+        [
+          insertFeedback({ ...toStored(feedback), deployment }, filter),
+          getFeedback({ id, deployment }, undefined),
+          runThere({ run_id, deployment }, filter),
+        ],
+        [`feedback ${id}`],
       );
+      if (!there?.length) return null;
       return { kind: made?.length ? "created" : "exists", feedback: toFeedback(row as SqlRow) };
     },
 
-    async getFeedback(workspace_ids, id) {
-      const [row] = await driver.read(getFeedback({ id }));
+    async getFeedback(workspace_ids, id, { deployment, filter } = EVERYWHERE) {
+      const [row] = await driver.read(getFeedback({ id, deployment }, filter));
       return row && workspace_ids.includes(row.workspace_id as string) ? toFeedback(row) : null;
     },
 
-    async updateFeedback(workspace_ids, id, patch, now) {
+    async updateFeedback(workspace_ids, id, patch, now, { deployment, filter } = EVERYWHERE) {
+      const reached = andOfRunPermitted(sql`feedback.run_id`, deployment, boundOf(filter));
       const update = db
         .updateTable("feedback")
         .set({ ...toChanges(patch), modified_at: now })
         .where("id", "=", id)
         .where("workspace_id", "in", each(JSON.stringify(workspace_ids)))
+        .where(sql<boolean>`true${reached}`)
         .returningAll();
       const [[row] = []] = await driver.batch([statement(update)], [`feedback ${id}`]);
       return row ? toFeedback(row) : null;
     },
 
-    async deleteFeedback(workspace_ids, id) {
-      const [deleted] = await driver.batch(
-        [deleteFeedback({ workspace_ids: JSON.stringify(workspace_ids), id })],
-        [`feedback ${id}`],
-      );
+    async deleteFeedback(workspace_ids, id, { deployment, filter } = EVERYWHERE) {
+      const args = { workspace_ids: JSON.stringify(workspace_ids), id, deployment };
+      const [deleted] = await driver.batch([deleteFeedback(args, filter)], [`feedback ${id}`]);
       return deleted?.length === 1;
     },
 
@@ -283,13 +296,16 @@ export function feedbackVerbs(
   };
 }
 
+/** Where nothing is asked of a record's run. */
+const EVERYWHERE: Scope = { deployment: "" };
+
 /** A score as a number, true as 1. */
 const score = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
 /** A value that is text, as JSON; null for others. */
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
 function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
-  const { workspace_ids, run_ids } = query;
+  const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
   const all = db.selectFrom("feedback");
   const [only = ""] = workspace_ids;
   // With runs named their index is to be used, and within one workspace that index has the order.
@@ -307,6 +323,10 @@ function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback"
   ] as const;
   for (const [column, list] of lists) {
     if (list) select = select.where(column, "in", each(JSON.stringify(list)));
+  }
+  if (scope.filter) {
+    const reached = andOfRunPermitted(sql`feedback.run_id`, scope.deployment, boundOf(scope.filter));
+    select = select.where(sql<boolean>`true${reached}`);
   }
   if (query.has_comment !== undefined) {
     select = select.where(sql<string>`coalesce(comment, '')`, query.has_comment ? "<>" : "=", "");

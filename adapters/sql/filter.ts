@@ -1,7 +1,7 @@
 /** What authorization lets a call see, as SQL: the same as `permits`, on metadata where it is stored, with one parameter. */
 import { type RawBuilder, sql } from "kysely";
 import type { Filter } from "../../lib/filter.ts";
-import { passes, type Query } from "./dialect.ts";
+import { passes, type Query, rowByRow } from "./dialect.ts";
 import type { SqlValue } from "./driver.ts";
 import { type Statement, shape } from "./statement.ts";
 
@@ -35,6 +35,13 @@ export function andOfPermitted(rows: string, bound: Bound): RawBuilder<unknown> 
   const [deployment, thread_id] = [sql.ref(`${rows}.deployment`), sql.ref(`${rows}.thread_id`)];
   return sql` and exists (select 1 from threads permitting where permitting.deployment = ${deployment}
     and permitting.thread_id = ${thread_id} and ${permitted(sql`permitting.metadata`, bound)})`;
+}
+
+/** One more condition on rows that name a run: that it is there, of the deployment and on a thread that is permitted. */
+export function andOfRunPermitted(run_id: RawBuilder<unknown>, deployment: string, bound: Bound): RawBuilder<unknown> {
+  if (bound === null) return sql``;
+  return sql` and exists (select 1 from runs of_run where of_run.run_id = ${run_id}
+    and of_run.deployment = ${deployment}${andOfPermitted("of_run", bound)} ${rowByRow})`;
 }
 
 /** Where a statement that is being built finds its filter. */

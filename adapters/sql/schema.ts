@@ -84,6 +84,8 @@ export interface RunTable {
   cancelled: number;
   /** It has stored a root checkpoint. */
   saved: number;
+  /** The attempt that was the last to store one; 1 before. */
+  progressed: number;
   /** Its frames are stored, and not swept yet. */
   framed: number;
   /** An idempotency key leads to it. */
@@ -761,6 +763,10 @@ export const schemaSteps: readonly SchemaStep[] = [
       "alter table runs add column cancel_reason text",
       "alter table webhook_deliveries add column cancel_reason text",
     ],
+  },
+  {
+    tables: [],
+    statements: ["alter table runs add column progressed integer not null default 1"],
   },
 ];
 

@@ -4,7 +4,7 @@ import type { AssistantDirectory, PageOf } from "../assistants.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../cron-storage.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor.ts";
-import { type Reach, within } from "../filter.ts";
+import { type Reach, requireKept, within } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
 import { shownRequest } from "../kwargs.ts";
 import { readMoment } from "../moments.ts";
@@ -206,7 +206,12 @@ export function createCrons(options: CronOptions): CronLoop {
         const { thread_id, user_id } = before;
         await runs.prepare(thread_id, requestOf({ ...before, ...changed }), { user_id });
       }
-      const row = await storage.updateCron(reached, id, (cron) => contentOf(cron, patch, now), now);
+      const next = (cron: CronRow): CronContent => {
+        const content = contentOf(cron, patch, now);
+        requireKept(reach, content.metadata);
+        return content;
+      };
+      const row = await storage.updateCron(reached, id, next, now);
       if (!row) throw notFound(cron_id);
       return shown(row);
     },

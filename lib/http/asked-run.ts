@@ -1,6 +1,6 @@
 /** What authorization is told of a run that is to be made, and what it may change of it. */
 import type { Assistants } from "../assistants.ts";
-import { EVERYTHING, type Reach } from "../filter.ts";
+import { EVERYTHING, type Reach, refuseForOthers } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import type { Call } from "./call.ts";
@@ -64,6 +64,8 @@ export async function mayRun<Request extends RunCreate>(
 ): Promise<{ readonly request: Request | RunCreate; readonly threads: Reach }> {
   const run = askedRun(thread_id, run_id, request);
   const { value, reach } = await call.may("threads:create_run", run);
+  // The thread that it makes has its metadata.
+  if (thread_id === null) refuseForOthers(reach, value.metadata);
   return { request: value === run ? request : changedRun(request, value), threads: reach };
 }
 

@@ -1,6 +1,7 @@
 /** The routes of crons. */
 import type { Assistants } from "../assistants.ts";
 import type { CronCreate, Crons } from "../crons/mod.ts";
+import { refuseForOthers } from "../filter.ts";
 import type { RunOrigin } from "../runs/mod.ts";
 import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
 import { body, type Call, cronId, type Routes, threadId } from "./call.ts";
@@ -21,8 +22,10 @@ export function cronRoutes({ crons, assistants }: { crons: Crons; assistants: As
     request: CronCreate,
   ): Promise<[CronCreate, Pick<RunOrigin, "threads" | "assistants">]> {
     const among = await assistantReach(call, assistants, request.assistant_id);
-    const { thread_id: _, ...cron } = (await call.may("crons:create", { ...request, thread_id })).value;
+    const { value, reach } = await call.may("crons:create", { ...request, thread_id });
+    const { thread_id: _, ...cron } = value;
     const run = await mayRun(call, thread_id, null, cron);
+    refuseForOthers(reach, run.request.metadata ?? {});
     const reaches = reachesOf(run.threads, among);
     if (run.request === cron) return [cron, reaches];
     const { metadata = null, input = null, config = null, context = null } = run.request;

@@ -2,8 +2,10 @@
 import type { Ambient } from "../ambient.ts";
 import { ServiceError } from "../errors.ts";
 import type { Feedback } from "../feedback.ts";
+import type { Reach } from "../filter.ts";
 import type { Caller } from "../identity.ts";
 import { type ReadBody, tooLarge } from "./body.ts";
+import type { Call } from "./call.ts";
 import {
   MAX_PUBLIC_BYTES,
   readFeedbackCreate,
@@ -23,6 +25,8 @@ export interface PlatformCall {
   readonly request: Request;
   readonly caller: Caller;
   readonly id?: string;
+  /** See `Call.may`. */
+  readonly may: Call["may"];
 }
 
 /** What answers each route. Errors of the keyed ones are thrown. */
@@ -99,6 +103,9 @@ export function createFeedbackRoutes(
     return json({ feedback_id, message: "Feedback recorded" }, OPEN);
   }
 
+  /** Feedback is there where its run is: it is read with the run's thread, and changes that. */
+  const reach = async ({ may }: PlatformCall, event: "threads:read" | "threads:update", of: object): Promise<Reach> =>
+    (await may(event, { thread_id: null, ...of })).reach;
   const query = ({ request }: PlatformCall): URLSearchParams => new URL(request.url).searchParams;
   const recordId = ({ id = "" }: PlatformCall): string => {
     if (!UUID.test(id)) throw new ServiceError("not_found", "Feedback not found");
@@ -116,23 +123,49 @@ export function createFeedbackRoutes(
       }),
     async createTokens(call) {
       const { requests, many } = readTokenRequests(await read(call.request), ambient.now());
-      const tokens = await feedback.mintTokens(call.caller, requests);
+      const run_ids = requests.map(({ run_id }) => run_id);
+      const seen = await reach(call, "threads:update", { metadata: { run_ids } });
+      const tokens = await feedback.mintTokens(call.caller, requests, seen);
       return json(many ? tokens : tokens[0]);
     },
-    listTokens: async (call) => json(await feedback.listTokens(call.caller, readTokenQuery(query(call)))),
-    create: async (call) => json(await feedback.create(call.caller, readFeedbackCreate(await read(call.request)))),
-    list: async (call) => json(await feedback.list(call.caller, readFeedbackQuery(query(call)))),
+    async listTokens(call) {
+      const asked = readTokenQuery(query(call));
+      const seen = await reach(call, "threads:read", { run_id: asked.run_id });
+      return json(await feedback.listTokens(call.caller, asked, seen));
+    },
+    async create(call) {
+      const asked = readFeedbackCreate(await read(call.request));
+      const { run_id } = asked;
+      const run_ids = run_id === undefined ? [] : [run_id];
+      const seen = await reach(call, "threads:update", { metadata: { run_ids } });
+      return json(await feedback.create(call.caller, asked, seen));
+    },
+    async list(call) {
+      const asked = readFeedbackQuery(query(call));
+      const seen = await reach(call, "threads:read", { run_ids: asked.run_ids ?? null });
+      return json(await feedback.list(call.caller, asked, seen));
+    },
     async stats(call) {
-      const stats = await feedback.stats(call.caller, readStatsQuery(query(call)));
+      const asked = readStatsQuery(query(call));
+      const seen = await reach(call, "threads:read", { run_ids: asked.run_ids ?? null });
+      const stats = await feedback.stats(call.caller, asked, seen);
       return json(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
     },
-    get: async (call) => json(await feedback.get(call.caller, recordId(call))),
+    async get(call) {
+      const feedback_id = recordId(call);
+      const seen = await reach(call, "threads:read", { feedback_id });
+      return json(await feedback.get(call.caller, feedback_id, seen));
+    },
     async update(call) {
-      const id = recordId(call);
-      return json(await feedback.update(call.caller, id, readFeedbackPatch(await read(call.request))));
+      const feedback_id = recordId(call);
+      const patch = readFeedbackPatch(await read(call.request));
+      const seen = await reach(call, "threads:update", { feedback_id });
+      return json(await feedback.update(call.caller, feedback_id, patch, seen));
     },
     async delete(call) {
-      await feedback.delete(call.caller, recordId(call));
+      const feedback_id = recordId(call);
+      const seen = await reach(call, "threads:update", { feedback_id });
+      await feedback.delete(call.caller, feedback_id, seen);
       return json({});
     },
     // Without `use_multipart_endpoint: false` clients send some feedback to a route for traces.

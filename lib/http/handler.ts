@@ -35,7 +35,10 @@ export interface HandlerOptions {
    * hosts and from `http.cors.allow_origins`. For servers without keys, which any web page could reach otherwise.
    */
   readonly hosts?: readonly string[];
-  /** `/metrics` asks for no key. For servers that only their own machine reaches. Default: false. */
+  /**
+   * `/metrics` asks for no key, but of requests that a proxy has passed on. For servers that only their own machine reaches.
+   * Default: false.
+   */
   readonly open_metrics?: boolean;
   /** The HTML page at the mount itself. Default: none, 404. */
   readonly page?: () => string;
@@ -92,15 +95,14 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
 
   /** Who asks a route of the deployment. Those of the platform ask by themselves. */
   async function visit(request: Request, path: string): Promise<Visitor> {
-    const open = OPEN.test(path) || (path === "/metrics" && options.open_metrics === true);
-    return open || path.startsWith("/api/v1/")
-      ? anybody
-      : await access.visitor(request, purposeOf(request.method, path));
+    const local = options.open_metrics === true && !FORWARDED.some((name) => request.headers.has(name));
+    const open = OPEN.test(path) || (path === "/metrics" && local);
+    return open || path.startsWith("/api/v1/") ? anybody : await access.visitor(request, purposeOf(request, path));
   }
 
   /** The host's own answer, where the API has nothing. */
   async function custom(app: App, request: Request, path: string): Promise<Response> {
-    if (http.enable_custom_route_auth) await access.visitor(request, purposeOf(request.method, path));
+    if (http.enable_custom_route_auth) await access.visitor(request, purposeOf(request, path));
     const answer = await askApp(app, request);
     if (!answer) throw nothing();
     return withOwnHeaders(answer);
@@ -158,6 +160,9 @@ const BILLING = "/api/v1/orgs/current/billing";
 /** Paths that ask nobody who they are. */
 const OPEN = /^(?:\/|\/ok|\/ready|\/info|\/openapi\.json)?$/;
 
+/** A request with one of these came through a proxy: that the proxy is on this machine says nothing of its client. */
+const FORWARDED = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+
 const nothing = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
 interface TableOptions {
@@ -179,7 +184,9 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
   const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request);
   const platform = async (call: Call): Promise<PlatformCall> => {
     const { id } = call.params;
-    return { request: call.request, caller: await callerOf(call), ...(id === undefined ? {} : { id }) };
+    const caller = await callerOf(call);
+    const may: Call["may"] = (event, value) => service.access.may({ user: caller.user ?? null }, event, value);
+    return { request: call.request, caller, may, ...(id === undefined ? {} : { id }) };
   };
   const report = async (call: Call): Promise<UsageReport> => {
     const caller = await callerOf(call);

@@ -1,6 +1,7 @@
 /** The routes of runs. Each serves its path with a thread and without one. */
 import type { Assistants } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
+import { both, type Reach } from "../filter.ts";
 import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
 import type { Threads } from "../threads/mod.ts";
 import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
@@ -95,6 +96,16 @@ export function runRoutes(
     const [thread_id, run_id] = [threadId(call), runId(call)];
     return { thread_id, run_id, ...(await call.may(event, { thread_id, run_id })) };
   };
+  /** A join, and within which reach: who stops the run by leaving does what `cancel` does. */
+  const joining = async (call: Call, thread_id: string | null, run_id: string, stops = false): Promise<Reach> => {
+    const { reach } = await call.may("threads:read", { thread_id, run_id });
+    if (!stops) return reach;
+    if (thread_id !== null) await requireOwn(call, threads, thread_id);
+    else if (call.visitor.guest)
+      throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner may ask for it");
+    const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
+    return both(reach, (await call.may("threads:update", cancel)).reach);
+  };
   // HEAD leaves at once and must change nothing.
   const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(call: Call, asked: Asked): Asked =>
     call.request.method === "HEAD" ? { ...asked, cancel_on_disconnect: false } : asked;
@@ -172,7 +183,8 @@ export function runRoutes(
     },
     async join(call) {
       const options = leaving(call, query(call, parse.joinQuery));
-      const { thread_id, run_id, reach } = await named(call, "threads:read");
+      const [thread_id, run_id] = [threadId(call), runId(call)];
+      const reach = await joining(call, thread_id, run_id, options.cancel_on_disconnect);
       return awaited(call, await runs.join(thread_id, run_id, options, reach), {});
     },
     async joinStream(call) {
@@ -182,7 +194,7 @@ export function runRoutes(
       const { stream_mode: modes, ...left } = asked;
       const options = { ...left, ...parse.readNamespaces(call.url) };
       const after = parse.readLastEventId(call.request.headers);
-      const { reach } = await call.may("threads:read", { thread_id, run_id });
+      const reach = await joining(call, thread_id, run_id, options.cancel_on_disconnect);
       const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...options }, reach);
       const of = { run_id, ...(thread_id === null ? {} : { thread_id }) };
       return streamed(call, frames, of, { location: `${place(thread_id, run_id)}/stream` });

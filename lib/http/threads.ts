@@ -1,4 +1,5 @@
 /** The routes of threads and their states. */
+import { refuseForOthers } from "../filter.ts";
 import type { MayCopy, Threads } from "../threads/mod.ts";
 import { body, type Call, query, type Routes, segment, threadId } from "./call.ts";
 import { ownedBy } from "./guests.ts";
@@ -54,7 +55,11 @@ export function threadRoutes(threads: Threads): Routes<Name> {
     },
     async copy(call) {
       const { thread_id, reach } = await read(call);
-      const made: MayCopy = async (copy) => (await call.may("threads:create", ownedBy(call, copy))).value;
+      const made: MayCopy = async (copy) => {
+        const its = await call.may("threads:create", ownedBy(call, copy));
+        refuseForOthers(its.reach, its.value.metadata);
+        return its.value;
+      };
       return json(await threads.copy(thread_id, made, reach));
     },
     async prune(call) {

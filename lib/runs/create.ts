@@ -4,7 +4,7 @@ import type { AssistantDirectory } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { Events } from "../events.ts";
 import type { CheckpointRef, Executor } from "../executor.ts";
-import { type Reach, within } from "../filter.ts";
+import { type Reach, refuseForOthers, requireKept, within } from "../filter.ts";
 import type {
   AssistantRow,
   CreatedRun,
@@ -78,6 +78,9 @@ export function createCreator(options: CreateOptions): Preparing & {
 
   function planOf(resolved: Resolved): CreateRun {
     const plan = planRun(resolved);
+    const { create_thread, update_thread } = plan;
+    if (create_thread) refuseForOthers(resolved.origin.threads, create_thread.metadata);
+    if (update_thread) requireKept(resolved.origin.threads, update_thread.metadata);
     return { ...plan, run: { ...plan.run, ...shared }, limits };
   }
 

@@ -4,7 +4,7 @@ import type { PageOf } from "../assistants.ts";
 import { ServiceError } from "../errors.ts";
 import type { Events, FrameReader } from "../events.ts";
 import type { Executor, ThreadState, WireCheckpoint } from "../executor.ts";
-import { permits, type Reach, within } from "../filter.ts";
+import { permits, type Reach, refuseForOthers, requireKept, within } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage.ts";
 import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "../thread-stream.ts";
@@ -128,6 +128,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     ...createSearches(storage, scope, states),
     async create(request = {}, reach) {
       const { metadata = {}, if_exists = "raise", supersteps = [] } = request;
+      refuseForOthers(reach, metadata);
       const thread_id = (request.thread_id ?? ambient.uuid()).toLowerCase();
       const ttl = ttlOf(request.ttl) ?? options.ttl;
       const state = supersteps.length > 0 ? await changes.opening(thread_id, metadata, supersteps) : undefined;
@@ -148,10 +149,11 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     async update(thread_id, patch, reach) {
       const ttl = ttlOf(patch.ttl);
       await visible(thread_id, reach);
-      const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => ({
-        metadata: { ...thread.metadata, ...patch.metadata },
-        ...(ttl ? { ttl } : {}),
-      });
+      const next = (thread: ThreadRow): { metadata: JsonObject; ttl?: ThreadTtl } => {
+        const metadata = { ...thread.metadata, ...patch.metadata };
+        requireKept(reach, metadata);
+        return { metadata, ...(ttl ? { ttl } : {}) };
+      };
       const row = await storage.updateThread(within(scope, reach), thread_id.toLowerCase(), next, ambient.now());
       if (!row) throw notFound(thread_id);
       return await toThread(row);

@@ -11,6 +11,8 @@ const NOT_PUBLIC_V4: readonly Range[] = [
   [[10], 8],
   [[100, 64], 10],
   [[127], 8],
+  // Azure's own: it answers the machines of Azure, with their metadata, and nobody else.
+  [[168, 63, 129, 16], 32],
   [[169, 254], 16],
   [[172, 16], 12],
   [[192, 0, 0], 24],

@@ -117,6 +117,12 @@ export function proveWebhooks(
   };
 }
 
+/** Headers with text of the environment that any public host may be sent: a run names its webhook itself. */
+export function exposedHeaders({ headers }: WebhookOptions, { policy }: WebhookSettings): readonly string[] {
+  if (policy.disabled || policy.allowed_domains.length > 0) return [];
+  return Object.entries(headers ?? {}).flatMap(([name, value]) => (value.includes("${{") ? [name] : []));
+}
+
 /** The bytes of a secret; null when the text is none. */
 export function secretBytes(secret: string): Uint8Array | null {
   const encoded = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret)?.[1];

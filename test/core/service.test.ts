@@ -20,6 +20,7 @@ import {
   type Storage,
 } from "../../lib/mod.ts";
 import { testClock, testIds, testService } from "../suite/kit.ts";
+import { checkpoint } from "../suite/storage/material.ts";
 import { faulty } from "./faulty.ts";
 
 const say = (content: string): JsonObject => ({ messages: [{ role: "user", content }] });
@@ -605,6 +606,47 @@ describe("runs", () => {
     assert.equal((await last.threads.get(doomed.thread_id)).status, "error");
     await last.stop(0);
     await again.stop(0);
+  });
+
+  /** A run whose workers die five times, each behind a checkpoint more, is taken up by a service: what becomes of it. */
+  async function endOf(checkpoints: "own" | "worker", started_ms_ago: number): Promise<Json> {
+    const clock = testClock();
+    const storage = nodeSqlite(":memory:");
+    const scope = { deployment: "default" };
+    const executor: Executor = {
+      graphs: () => [{ graph_id: "g", checkpoints, timeout_ms: 60_000 }],
+      async *execute() {
+        yield { type: "state", values: { messages: [] }, next: [], tasks: [] };
+      },
+    };
+    const options = { storage, executor, ambient: { ...clock, log: () => {} } };
+    const idle = await createService({ ...options, worker: { concurrency: 0 } });
+    const { thread_id, run_id } = await idle.runs.create((await idle.threads.create()).thread_id, ask("g"));
+    for (let i = 1; i <= 5; i++) {
+      const now = clock.now();
+      const terms = { token: crypto.randomUUID(), lease_until: now + 1_000, graph_ids: ["g"], now };
+      const outcome = await storage.claimRun(scope, terms);
+      assert.ok(outcome.kind === "claimed");
+      await storage.saveProgress(
+        scope,
+        outcome.claimed.lease,
+        { checkpoints: [checkpoint(`c${i}`, {})], writes: [] },
+        now,
+      );
+      await clock.advance(1_001);
+    }
+    await clock.advance(started_ms_ago - 5 * 1_001);
+    const last = await createService(options);
+    const end = await (await last.runs.join(thread_id, run_id)).result;
+    await last.stop(0);
+    await idle.stop(0);
+    return ((end as JsonObject)["__error__"] as JsonObject | undefined)?.["error"] ?? "ended";
+  }
+
+  it("goes on with a run that makes progress, where attempts go on behind it, for the time that the run has", async () => {
+    assert.equal(await endOf("own", 59_000), "ended");
+    assert.equal(await endOf("own", 60_000), "AttemptsExhausted");
+    assert.equal(await endOf("worker", 59_000), "AttemptsExhausted");
   });
 
   it("refuses webhooks and feedback links that could not work, before anything is made", async () => {

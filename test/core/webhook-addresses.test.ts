@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { addressBytes, isPublicAddress } from "../../lib/webhooks/addresses.ts";
+import { addressBytes, isPublicAddress, isPublicAnswer } from "../../lib/webhooks/addresses.ts";
 import { judgeAddresses, judgeUrl, literalAddress, policyOf } from "../../lib/webhooks/policy.ts";
 
 /** What becomes of a URL with the address as its host. */
@@ -46,6 +46,16 @@ describe("public addresses", () => {
       }
     });
   }
+
+  it("are not those at which clouds tell their machines who they are", () => {
+    const v4 = ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"];
+    for (const address of [...v4, "fd00:ec2::254", "fd20:ce::254", "fe80::a9fe:a9fe"]) {
+      assert.equal(reasonOf(address), "ip_not_public", address);
+      const answers = address.includes(":") ? [address] : [address, `::ffff:${address}`, `64:ff9b::${address}`];
+      for (const answer of answers) assert.equal(isPublicAnswer(answer), false, answer);
+    }
+    assert.deepEqual([reasonOf("168.63.129.15"), reasonOf("168.63.129.17")], ["ok", "ok"]);
+  });
 
   it("does not let embedded addresses through", () => {
     const embedded = [

@@ -1,7 +1,13 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the templates of the configuration look like this
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { DELIVERY_DEFAULTS, proveWebhooks, type WebhookSettings } from "../../lib/webhooks/options.ts";
+import {
+  DELIVERY_DEFAULTS,
+  proveWebhooks,
+  type WebhookOptions,
+  type WebhookSettings,
+} from "../../lib/webhooks/options.ts";
+import { testService } from "../suite/kit.ts";
 
 type Environment = Readonly<Record<string, string>>;
 
@@ -298,5 +304,30 @@ describe("proveWebhooks", () => {
     ]);
     assert.deepEqual(wrong({ signing_secret: "${{ x }}" }), ["webhooks.signing_secret invalid_template"]);
     assert.deepEqual(wrong({ signing_secret: "${{ env.A }}", env_prefix: "" }), ["webhooks.env_prefix invalid_prefix"]);
+  });
+});
+
+describe("a start with headers that hold secrets", () => {
+  const authorization = { Authorization: "Bearer ${{ env.SERVICE_WEBHOOK_A }}", "X-Plain": "text" };
+  const warnings = async (webhooks: WebhookOptions, disable_webhooks = false): Promise<readonly string[]> => {
+    const agents = { async *agent() {} };
+    await using it = await testService({ agents, env, webhooks, http: { disable_webhooks } });
+    return it.log.filter(({ level }) => level === "warn").map(({ message }) => message);
+  };
+
+  it("warns where any public host may be sent them, by name and without the secret", async () => {
+    const [warning = "", ...more] = await warnings({ headers: authorization });
+    assert.deepEqual(more, []);
+    assert.match(
+      warning,
+      /^webhooks\.headers: .* Authorization sent to any public host; .*webhooks\.url\.allowed_domains$/,
+    );
+    assert.doesNotMatch(warning, /X-Plain|Bearer|one/);
+  });
+
+  it("does not where hosts are named, nothing is secret or nothing is sent", async () => {
+    assert.deepEqual(await warnings({ headers: authorization, url: { allowed_domains: ["hooks.example"] } }), []);
+    assert.deepEqual(await warnings({ headers: { "X-Plain": "text" } }), []);
+    assert.deepEqual(await warnings({ headers: authorization }, true), []);
   });
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type AuthOptions, anybody, type Use, useOf } from "../../lib/access.ts";
+import { createHandler } from "../../lib/http/handler.ts";
 import type { Permission } from "../../lib/identity.ts";
 import { PERMISSIONS } from "../../lib/identity.ts";
 import { staticIdentity } from "../../lib/static-identity.ts";
@@ -71,6 +72,12 @@ describe("what a request is for", () => {
     ["POST", "/assistants/a/versions", "read"],
     ["GET", "/threads/t/runs/r/stream", "read"],
     ["GET", "/threads/t/runs/r/join", "read"],
+    ["GET", "/threads/t/runs/r/join?cancel_on_disconnect=0", "read"],
+    ["GET", "/threads/t/stream?cancel_on_disconnect=1", "read"],
+    ["HEAD", "/threads/t/runs/r/join?cancel_on_disconnect=1", "read"],
+    ["GET", "/threads/t/runs/r/join?cancel_on_disconnect=1", "run"],
+    ["GET", "/threads/t/runs/r/stream?cancel_on_disconnect=True", "run"],
+    ["GET", "/runs/r/stream/?cancel_on_disconnect=0&cancel_on_disconnect=yes", "run"],
     ["POST", "/threads", "run"],
     ["POST", "/threads/t/runs", "run"],
     ["POST", "/threads/t/runs/stream", "run"],
@@ -86,7 +93,10 @@ describe("what a request is for", () => {
     ["DELETE", "/threads/t/runs/r", "change"],
     ["POST", "/something/new", "change"],
   ];
-  for (const [method, path, use] of uses) it(`${method} ${path}: ${use}`, () => assert.equal(useOf(method, path), use));
+  for (const [method, path, use] of uses) {
+    const url = new URL(path, "http://greenroom");
+    it(`${method} ${path}: ${use}`, () => assert.equal(useOf({ method, url: url.href }, url.pathname), use));
+  }
 });
 
 describe("mode none", () => {
@@ -137,6 +147,19 @@ describe("mode api_key", () => {
     );
   });
 
+  it("leaves open metrics to the machine itself, not to what a proxy on it passes on", async () => {
+    await using closed = await guarded({ mode: "api_key" });
+    const fetch = createHandler(closed.service, { open_metrics: true });
+    const status = async (headers: Record<string, string>): Promise<number> =>
+      (await fetch(new Request("http://localhost/metrics", { headers }))).status;
+    assert.equal(await status({}), 200);
+    for (const name of ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"]) {
+      assert.equal(await status({ [name]: "x" }), 401, name);
+      assert.equal(await status({ [name]: "" }), 401, name);
+      assert.equal(await status({ [name]: "x", "x-api-key": key("reading") }), 200, name);
+    }
+  });
+
   it("serves a key of the deployment's workspace as far as its permissions go", async () => {
     await using service = await guarded({ mode: "api_key" });
     const made = await ask(service, "POST", "/threads", { as: "all", body: {} });
@@ -144,6 +167,30 @@ describe("mode api_key", () => {
     assert.equal((await ask(service, "GET", `/threads/${thread_id}`, { as: "reading" })).status, 200);
     assert.equal((await ask(service, "POST", "/threads", { as: "reading", body: {} })).status, 403);
     assert.equal((await ask(service, "DELETE", `/threads/${thread_id}`, { as: "reading" })).status, 403);
+  });
+
+  it("lets a key that may only read leave a run, but not stop it by leaving", async () => {
+    await using service = await guarded({ mode: "api_key" });
+    const { thread_id } = await (await ask(service, "POST", "/threads", { as: "all", body: {} })).json();
+    const later = { assistant_id: "echo", input: {}, after_seconds: 3600 };
+    const path = `/threads/${thread_id}/runs`;
+    const { run_id } = await (await ask(service, "POST", path, { as: "all", body: later })).json();
+    const leaves = async (as: string, route: string): Promise<number> => {
+      const answer = await ask(service, "GET", route, { as });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    const statusOf = async (): Promise<string> =>
+      (await (await ask(service, "GET", `${path}/${run_id}`, { as: "all" })).json()).status;
+    for (const route of [`${path}/${run_id}/join`, `${path}/${run_id}/stream`, `/runs/${run_id}/stream`]) {
+      assert.equal(await leaves("reading", `${route}?cancel_on_disconnect=1`), 403, route);
+      assert.equal(await leaves("reading", `${route}/?cancel_on_disconnect=true`), 403, route);
+      assert.equal(await leaves("reading", `${route}?cancel_on_disconnect=0`), 200, route);
+    }
+    assert.equal(await statusOf(), "pending");
+    assert.equal(await leaves("all", `${path}/${run_id}/stream?cancel_on_disconnect=1`), 200);
+    await (await ask(service, "GET", `${path}/${run_id}/join`, { as: "reading" })).text();
+    assert.equal(await statusOf(), "interrupted");
   });
 
   it("shows nothing to a key of another workspace", async () => {
@@ -299,6 +346,33 @@ describe("mode agent_builder", () => {
     const text = async (answer: Response, id: string): Promise<string> => (await answer.text()).replace(id, "");
     assert.equal(await text(refused, others), await text(unknown, UNKNOWN));
     assert.equal((await run("owner", own)).status, 200);
+  });
+
+  it("lets a member stop no run of others by leaving it", async () => {
+    await using service = await guarded({ mode: "agent_builder", owner: OWNER, shared: true, shared_agents: "use" });
+    const headers = { ...scheme, ...json };
+    const later = { assistant_id: "echo", input: {}, after_seconds: 3600 };
+    const leaves = async (as: string, route: string): Promise<number> => {
+      const answer = await ask(service, "GET", `${route}?cancel_on_disconnect=1`, { as, headers: scheme });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    const make = async (as: string): Promise<readonly [path: string, run_id: string]> => {
+      const { thread_id } = await (await ask(service, "POST", "/threads", { as, headers, body: {} })).json();
+      const path = `/threads/${thread_id}/runs`;
+      const { run_id } = await (await ask(service, "POST", path, { as, headers, body: later })).json();
+      return [`${path}/${run_id}`, run_id];
+    };
+    const [others, run_id] = await make("owner");
+    const [own] = await make("member");
+    assert.deepEqual(
+      [await leaves("member", `${others}/join`), await leaves("member", `${others}/stream`)],
+      [404, 404],
+    );
+    assert.equal(await leaves("member", `/runs/${run_id}/stream`), 403);
+    const seen = await ask(service, "GET", others, { as: "owner", headers: scheme });
+    assert.equal((await seen.json()).status, "pending");
+    assert.equal(await leaves("member", `${own}/join`), 200);
   });
 
   it("asks for the scheme and, with a body, for JSON", async () => {

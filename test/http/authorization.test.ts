@@ -414,4 +414,113 @@ describe("what somebody has made", () => {
     assert.equal((await world.ask("ann", "POST", "/runs/cancel?action=rollback", { status: "all" })).status, 204);
     assert.equal((await world.ask("ann", "GET", run)).status, 404);
   });
+
+  it("is stopped by leaving it only where it may be cancelled", async () => {
+    const shared = ({ value }: AuthContext): void => {
+      if ("metadata" in value) value.metadata = { ...(value.metadata as JsonObject | null), owner: "ann" };
+    };
+    const update = ({ user }: AuthContext) => (user.identity === "eve" ? false : { owner: user.identity });
+    await using world = await customWorld({ on: { threads: shared, "threads:update": update } });
+    const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
+    const later = { assistant_id: "agent", after_seconds: 3600 };
+    const { run_id } = (await world.ask("ann", "POST", `/threads/${thread_id}/runs`, later)).body;
+    const run = `/threads/${thread_id}/runs/${run_id}`;
+    const leaves = async (as: string, path: string): Promise<number> => {
+      const headers = { authorization: `Bearer ${as}` };
+      const answer = await world.it.fetch(`http://greenroom${path}`, { headers });
+      await answer.body?.cancel();
+      return answer.status;
+    };
+    for (const path of [`${run}/join`, `${run}/stream`, `/runs/${run_id}/stream`]) {
+      assert.equal(await leaves("bob", `${path}?cancel_on_disconnect=1`), 404, path);
+      assert.equal(await leaves("eve", `${path}?cancel_on_disconnect=1`), 403, path);
+      assert.equal(await leaves("bob", path), 200, path);
+    }
+    assert.equal((await world.ask("ann", "GET", run)).body.status, "pending");
+    world.asked();
+    assert.equal(await leaves("ann", `${run}/stream?cancel_on_disconnect=1`), 200);
+    const asked = world.asked().map(({ event, value }) => [event, value]);
+    assert.deepEqual(asked, [
+      ["threads:read", { thread_id, run_id }],
+      ["threads:update", { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } }],
+    ]);
+  });
+
+  describe("where handlers answer with a filter and write nothing", () => {
+    const filtering = ({ user }: AuthContext): JsonObject => ({ owner: user.identity });
+    const metadata = { owner: "ann", n: 1 };
+    const refused = { detail: "metadata.owner: with this value it would be out of your own reach" };
+    const cron = { assistant_id: "agent", schedule: "0 0 1 1 *" };
+
+    it("is given away by no change", async () => {
+      await using world = await customWorld({ on: { "*": filtering } });
+      const ann = (method: string, path: string, body?: unknown) => world.ask("ann", method, path, body);
+      const { thread_id } = (await ann("POST", "/threads", { metadata })).body;
+      const { assistant_id } = (await ann("POST", "/assistants", { graph_id: "agent", metadata })).body;
+      const { cron_id } = (await ann("POST", "/runs/crons", { ...cron, metadata })).body;
+      for (const path of [`/threads/${thread_id}`, `/assistants/${assistant_id}`, `/runs/crons/${cron_id}`]) {
+        for (const owner of ["bob", null, ["ann"]]) {
+          const answer = await ann("PATCH", path, { metadata: { owner, n: 2 } });
+          assert.deepEqual([answer.status, answer.body], [403, refused], path);
+          assert.deepEqual((await ann("GET", path)).body.metadata, { ...metadata }, path);
+          assert.equal((await world.ask("bob", "GET", path)).status, 404, path);
+        }
+        assert.equal((await ann("PATCH", path, { metadata: { owner: "ann", n: 3 } })).status, 200, path);
+        assert.equal((await ann("PATCH", path, { metadata: { n: 1 } })).status, 200, path);
+        assert.equal((await world.ask("bob", "PATCH", path, { metadata: { owner: "bob" } })).status, 404, path);
+      }
+    });
+
+    it("is not made for others, by whatever makes it", async () => {
+      await using world = await customWorld({ on: { "*": filtering } });
+      const ann = (method: string, path: string, body?: unknown) => world.ask("ann", method, path, body);
+      const bobs = { metadata: { owner: "bob" } };
+      const run = { assistant_id: "agent", ...bobs };
+      const thread_id = world.it.service.ambient.uuid();
+      for (const [path, body] of [
+        ["/threads", bobs],
+        ["/assistants", { graph_id: "agent", ...bobs }],
+        ["/runs/crons", { ...cron, ...bobs }],
+        ["/runs", run],
+        ["/runs/wait", { ...run, on_completion: "keep" }],
+        ["/runs/batch", [{ assistant_id: "agent" }, run]],
+        [`/threads/${thread_id}/runs`, { ...run, if_not_exists: "create" }],
+        [`/threads/${thread_id}/runs/crons`, { ...cron, ...bobs, if_not_exists: "create" }],
+      ] as const) {
+        const answer = await ann("POST", path, body);
+        assert.deepEqual([answer.status, answer.body], [403, refused], path);
+      }
+      assert.deepEqual((await world.ask("bob", "POST", "/threads/search", {})).body, []);
+      assert.deepEqual((await world.ask("bob", "POST", "/runs/crons/search", {})).body, []);
+      // What says nothing of its owner is nobody's.
+      assert.equal((await ann("POST", "/threads", { metadata: { n: 1 } })).status, 200);
+      assert.equal((await ann("POST", "/runs", { assistant_id: "agent", metadata })).status, 200);
+      // The metadata of a run on a thread is the run's alone.
+      const own = (await ann("POST", "/threads", { metadata })).body.thread_id;
+      assert.equal((await ann("POST", `/threads/${own}/runs`, run)).status, 200);
+      assert.equal(((await ann("GET", `/threads/${own}`)).body.metadata as JsonObject).owner, "ann");
+    });
+
+    it("stays with its owner where others may read and copy it", async () => {
+      const on = { "*": filtering, "threads:read": () => true };
+      await using world = await customWorld({ on });
+      const { thread_id } = (await world.ask("ann", "POST", "/threads", { metadata })).body;
+      const copied = await world.ask("bob", "POST", `/threads/${thread_id}/copy`);
+      assert.deepEqual([copied.status, copied.body], [403, refused]);
+      assert.equal((await world.ask("ann", "POST", "/threads/count", {})).text, "1");
+      assert.equal((await world.ask("ann", "POST", `/threads/${thread_id}/copy`)).status, 200);
+    });
+
+    it("does not go back to a version that was another's", async () => {
+      await using world = await customWorld({ on: { "*": filtering } });
+      const { assistants } = world.it.service;
+      const { assistant_id } = await assistants.create({ graph_id: "agent", metadata: { owner: "bob" } });
+      await assistants.update(assistant_id, { metadata: { owner: "ann" } });
+      const latest = `/assistants/${assistant_id}/latest`;
+      const refused = await world.ask("ann", "POST", latest, { version: 1 });
+      assert.equal(refused.status, 403, refused.text);
+      assert.equal((await world.ask("ann", "GET", `/assistants/${assistant_id}`)).body.version, 2);
+      assert.equal((await world.ask("ann", "POST", latest, { version: 2 })).status, 200);
+    });
+  });
 });

@@ -6,7 +6,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { createService, type ServiceOptions } from "../../lib/service.ts";
 import { staticIdentity } from "../../lib/static-identity.ts";
 import { testService } from "../suite/kit.ts";
-import { customWorld } from "./custom-world.ts";
+import { customWorld, owning } from "./custom-world.ts";
 
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
 
@@ -172,6 +172,46 @@ describe("usage and the platform", () => {
     assert.equal((await world.ask(null, "GET", "/api/v1/feedback")).status, 401);
     const foreign = { "x-organization-id": UNKNOWN };
     assert.equal((await world.ask("ann", "GET", "/api/v1/workspaces", undefined, foreign)).status, 403);
+  });
+
+  it("see feedback on their own runs alone, while those are there, and handlers are asked", async () => {
+    const permissions = ["feedback:create", "feedback:read", "feedback:delete"];
+    const base = { public_base_url: "https://test.example", claims: () => ({ permissions }) };
+    await using world = await customWorld({ ...base, on: { threads: owning } });
+    const feedback = "/api/v1/feedback";
+    const { thread_id } = (await world.ask("ann", "POST", "/threads", {})).body;
+    const ran = { assistant_id: "agent", input: {} };
+    const { run_id } = (await world.ask("ann", "POST", `/threads/${thread_id}/runs`, ran)).body;
+    await world.ask("ann", "GET", `/threads/${thread_id}/runs/${run_id}/join`);
+    world.asked();
+    const { id } = (await world.ask("ann", "POST", feedback, { run_id, key: "k", score: 1 })).body;
+    const patched = await world.ask("ann", "PATCH", `${feedback}/${id}`, { score: 2 });
+    assert.deepEqual([patched.status, patched.body.score], [200, 2]);
+    await world.ask("ann", "GET", `${feedback}/${id}`);
+    await world.ask("ann", "GET", `${feedback}?run=${run_id}`);
+    await world.ask("ann", "GET", `${feedback}/stats`);
+    assert.deepEqual(
+      world.asked().map(({ event, value }) => [event, value]),
+      [
+        ["threads:update", { thread_id: null, metadata: { run_ids: [run_id] } }],
+        ["threads:update", { thread_id: null, feedback_id: id }],
+        ["threads:read", { thread_id: null, feedback_id: id }],
+        ["threads:read", { thread_id: null, run_ids: [run_id] }],
+        ["threads:read", { thread_id: null, run_ids: null }],
+      ],
+    );
+    // A project has no owner: what is said of it alone is made and seen by keys.
+    const { storage } = world.it.service.options;
+    const { project_id } = world.it.service.deployment;
+    const onProject = await world.ask("ann", "POST", feedback, { session_id: project_id, key: "k", score: 1 });
+    assert.deepEqual([onProject.status, onProject.body], [404, { detail: "Session not found" }]);
+    assert.deepEqual((await world.ask("bob", "GET", feedback)).body, []);
+    assert.deepEqual((await world.ask("bob", "GET", `${feedback}/stats`)).body, {});
+    assert.equal((await world.ask("ann", "GET", feedback)).body.length, 1);
+    await world.ask("ann", "DELETE", `/threads/${thread_id}`);
+    assert.deepEqual((await world.ask("ann", "GET", feedback)).body, []);
+    const workspace_ids = [world.it.service.deployment.workspace_id];
+    assert.equal((await storage.getFeedback(workspace_ids, id as string))?.id, id, "it is still there for a key");
   });
 
   it("take a key of the accounts first, and another one for the host's", async () => {

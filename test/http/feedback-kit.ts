@@ -2,8 +2,9 @@
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Ambient } from "../../lib/ambient.ts";
 import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback.ts";
+import { EVERYTHING } from "../../lib/filter.ts";
 import { createBodyReader } from "../../lib/http/body.ts";
-import { createFeedbackRoutes, type FeedbackRoutes } from "../../lib/http/feedback.ts";
+import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "../../lib/http/feedback.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import type { Caller, Permission } from "../../lib/identity.ts";
 import type { FeedbackConfig } from "../../lib/platform-storage.ts";
@@ -129,7 +130,8 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     const [, segment] = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(pathname) ?? [];
     if (segment !== undefined) return await routes.submission(request, segment);
     const [, id] = /^\/api\/v1\/feedback\/([^/]+)$/.exec(pathname) ?? [];
-    const call = { request, caller: by, ...(id === undefined ? {} : { id }) };
+    const may: PlatformCall["may"] = async (_event, value) => ({ value, reach: EVERYTHING });
+    const call = { request, caller: by, may, ...(id === undefined ? {} : { id }) };
     const keyed: Readonly<Record<string, (of: typeof call) => Promise<Response>>> =
       id === "tokens"
         ? { POST: routes.createTokens, GET: routes.listTokens }

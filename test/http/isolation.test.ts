@@ -21,7 +21,7 @@ interface Things {
   readonly key: string;
   /** In the metadata of all of them. */
   readonly mark: string;
-  /** Of the platform: a run that was executed elsewhere, its feedback, and the workspace of both. */
+  /** Of the platform: a run with feedback, on the thread or without one, and the workspace that is reported on. */
   readonly trace_id: string;
   readonly id: string;
   readonly workspace_id: string;
@@ -185,7 +185,7 @@ interface Answer {
 
 describe("another tenant's things", () => {
   let world: World;
-  let foreign: { readonly workspace_id: string; readonly project_id: string };
+  let foreign: string;
   let count = 0;
 
   before(async () => {
@@ -195,10 +195,7 @@ describe("another tenant's things", () => {
       public_base_url: "https://walk.example",
     });
     const { accounts } = world.it.service;
-    const workspace = await accounts.createWorkspace("Ann's");
-    const project = (await accounts.listProjects(workspace.id))[0];
-    assert.ok(project);
-    foreign = { workspace_id: workspace.id, project_id: project.id };
+    foreign = (await accounts.createWorkspace("Ann's")).id;
   });
   after(() => world[Symbol.asyncDispose]());
 
@@ -228,15 +225,16 @@ describe("another tenant's things", () => {
     const cron = { ...CRON, assistant_id, metadata };
     const cron_id = (await make("POST", `/threads/${thread_id}/runs/crons`, cron)).cron_id as string;
     await make("PUT", "/store/items", { namespace: ["walk"], key: mark, value: { owner: who, mark } });
-    const place = who === "ann" ? foreign : {};
-    const [trace_id] = (await world.it.addTraces([place])) as readonly [string];
-    const [token] = await world.it.addTokens([{ run_id: trace_id, feedback_key: "k", ...place }]);
+    const place = count % 4 < 2 ? `/threads/${thread_id}/runs` : "/runs";
+    const trace_id = (await make("POST", place, { ...AGENT, on_completion: "keep" })).run_id as string;
+    await make("GET", `/runs/${trace_id}/stream`);
+    const { id: token } = await make("POST", "/api/v1/feedback/tokens", { run_id: trace_id, feedback_key: "k" });
     const { feedback_id } = await make("GET", `/api/v1/feedback/tokens/${token}?score=1`);
     return {
       ...{ thread_id, run_id, stateless_run_id, assistant_id, cron_id, key: mark, mark, trace_id },
       checkpoint_id: (checkpoint as JsonObject).checkpoint_id as string,
       id: feedback_id as string,
-      workspace_id: who === "ann" ? foreign.workspace_id : world.it.service.deployment.workspace_id,
+      workspace_id: who === "ann" ? foreign : world.it.service.deployment.workspace_id,
     };
   }
 
@@ -279,11 +277,12 @@ describe("another tenant's things", () => {
   }
 
   /** All that Ann sees of hers. */
-  async function seenByAnn({ thread_id, run_id, assistant_id, cron_id, key }: Things): Promise<string[]> {
+  async function seenByAnn({ thread_id, run_id, assistant_id, cron_id, key, trace_id, id }: Things): Promise<string[]> {
     const paths = [
       ...[`/threads/${thread_id}`, `/threads/${thread_id}/state`, `/threads/${thread_id}/runs/${run_id}`],
       ...[`/assistants/${assistant_id}`, `/runs/crons/${cron_id}`, `/store/items?namespace=walk&key=${key}`],
-      `/threads/${thread_id}/runs`,
+      ...[`/threads/${thread_id}/runs`, `/api/v1/feedback/${id}`, `/api/v1/feedback?run=${trace_id}`],
+      `/api/v1/feedback/tokens?run_id=${trace_id}`,
     ];
     const answers = await Promise.all(paths.map((path) => world.ask("ann", "GET", path)));
     for (const { status, text } of answers) assert.equal(status, 200, text);

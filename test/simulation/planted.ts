@@ -115,8 +115,20 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "attempts are never exhausted",
     file: "adapters/sql/runs/claim.ts",
-    find: "or attempt >= ${numberIn(",
-    replace: "or attempt >= 1000 + ${numberIn(",
+    find: "or ${counted(p)} >= ${numberIn(",
+    replace: "or ${counted(p)} >= 1000 + ${numberIn(",
+  },
+  {
+    name: "whatever is stored counts as progress",
+    file: "adapters/sql/runs/lease.ts",
+    find: "hasRoot ? markSaved(fence) : isHeld(fence),",
+    replace: "markSaved(fence),",
+  },
+  {
+    name: "progress counts for ever",
+    file: "adapters/sql/runs/claim.ts",
+    find: "started_at + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}",
+    replace: "started_at + 1000000 + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}",
   },
   {
     name: "a worker adopts the leases of the living",

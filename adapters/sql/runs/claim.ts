@@ -17,7 +17,7 @@ export function isDue(run: string, now: number): RawBuilder<boolean> {
   return sql<boolean>`(+${due_at} <= ${now} or ${due_at} <= ${updated_at})`;
 }
 
-type Due = { deployment: string; graph_ids: string; max_attempts: string; now: number };
+type Due = { deployment: string; graph_ids: string; max_attempts: string; progress_ms: string; now: number };
 
 /**
  * The runs that are next, `limit` of them: the one due longest whose thread has a free slot, and of its thread's due runs the oldest. Only one
@@ -68,9 +68,14 @@ const requeueExpired = shape<{ deployment: string; run_ids: string; now: number 
 
 type Taken = Due & { token: string; lease_until: number };
 
+/** How often it was started: since the attempt that was the last to store a root checkpoint, for as long as progress counts. */
+const counted = (p: Due): RawBuilder<number> =>
+  sql<number>`(attempt + 1 - case when progressed > 1 and started_at + ${numberIn(p.progress_ms, sql`graph_id`)} > ${p.now}
+    then progressed else 1 end)`;
+
 /** 0 for a run that is only to be ended, because somebody asked for that or it was started often enough: that is no attempt. */
 const charge = (p: Due): RawBuilder<number> =>
-  sql<number>`case when cancelled = 1 or attempt >= ${numberIn(p.max_attempts, sql`graph_id`)}
+  sql<number>`case when cancelled = 1 or ${counted(p)} >= ${numberIn(p.max_attempts, sql`graph_id`)}
     then 0 else 1 end`;
 
 const lease = (p: Taken, among?: RawBuilder<unknown>): RawBuilder<unknown> =>
@@ -106,9 +111,17 @@ const takeSlot = shape<{ deployment: string; token: string; lease_until: number 
       where deployment = ${p.deployment} and status = 'running' and lease_token = ${p.token}) returning *`,
 );
 
-function terms(deployment: string, { graph_ids, max_attempts = {}, now, token, lease_until }: ClaimRequest): Taken {
-  const lists = { graph_ids: JSON.stringify(graph_ids), max_attempts: JSON.stringify(max_attempts) };
-  return { deployment, ...lists, now, token, lease_until };
+function terms(deployment: string, request: ClaimRequest): Taken {
+  const { graph_ids, max_attempts = {}, progress_ms = {}, now, token, lease_until } = request;
+  return {
+    deployment,
+    graph_ids: JSON.stringify(graph_ids),
+    max_attempts: JSON.stringify(max_attempts),
+    progress_ms: JSON.stringify(progress_ms),
+    now,
+    token,
+    lease_until,
+  };
 }
 
 /** What a claim's trace is made from. */

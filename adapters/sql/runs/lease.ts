@@ -29,7 +29,9 @@ const extendLease = shape<Held & { lease_until: number }>(
 
 const isHeld = shape<Held>((p) => db.selectFrom("runs").select("run_id").where(held(p)));
 
-const markSaved = shape<Held>((p) => db.updateTable("runs").set({ saved: 1 }).where(held(p)).returning("run_id"));
+const markSaved = shape<Held>((p) =>
+  db.updateTable("runs").set({ saved: 1, progressed: sql<number>`attempt` }).where(held(p)).returning("run_id"),
+);
 
 const freeSlot = shape<Held>(
   (p) =>

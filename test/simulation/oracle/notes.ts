@@ -22,6 +22,9 @@ export const RUN_COLUMNS: readonly (keyof RunState)[] = [
   "framed",
   "temporary",
   "saved",
+  "progressed",
+  "started_at",
+  "updated_at",
 ];
 export const THREAD_COLUMNS: readonly (keyof ThreadState)[] = [
   "thread_id",
@@ -52,6 +55,9 @@ export interface RunState {
   readonly framed: number;
   readonly temporary: number;
   readonly saved: number;
+  readonly progressed: number;
+  readonly started_at: number | null;
+  readonly updated_at: number;
 }
 
 /** A row of `threads`. */
@@ -115,6 +121,10 @@ export interface RunNote {
   requeuedBy: Process | null;
   /** That of its last claim. */
   lastExecution: Execution | null;
+  /** Its executor writes its checkpoints itself. */
+  readonly own: boolean;
+  /** How many root checkpoints it had stored at its last claim. */
+  rooted: number;
   /** How many root checkpoints it had stored when it ended. */
   saved: number;
 }

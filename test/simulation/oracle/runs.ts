@@ -87,6 +87,8 @@ export class RunRules {
       fate: "present",
       requeuedBy: null,
       lastExecution: null,
+      own: graph_id === "saver",
+      rooted: 0,
       saved: 0,
     };
     const others = thread.runs.filter((run) => isActive(run));
@@ -192,6 +194,10 @@ export class RunRules {
       if (was[key] !== is[key]) refuse("I1", `${key} changed from ${was[key]} to ${is[key]}`);
     }
     if (is.claims < is.attempt) refuse("I12", `${is.claims} claims, ${is.attempt} attempts`);
+    if (is.progressed !== was.progressed) {
+      if (is.status === "running" && is.lease_token === was.lease_token) this.#progressed(run, is, refuse);
+      else refuse("I12", "made progress without a lease");
+    }
     if (!isActiveStatus(was.status)) {
       if (was.status !== is.status || was.end_frame !== is.end_frame || was.ended_at !== is.ended_at) {
         refuse("I1", "it had ended already");
@@ -251,7 +257,7 @@ export class RunRules {
     if (this.claims.has(token)) world.violation("R1", `${run.tag} was claimed with a token that was used before`);
     if (is.claims !== was.claims + 1) world.violation("R1", `${run.tag} has ${is.claims} claims after ${was.claims}`);
     // It is claimed only to be ended.
-    const over = is.cancelled === 1 || was.attempt >= MAX_ATTEMPTS;
+    const over = is.cancelled === 1 || this.#startsOf(run, was, is) >= MAX_ATTEMPTS;
     if (charged !== (over ? 0 : 1)) {
       world.violation(
         "I12",
@@ -270,6 +276,7 @@ export class RunRules {
       }
     }
     this.#checkOrder(run, is);
+    run.rooted = this.#rootsOf(run);
     const claim: Claim = {
       run_id: run.run_id,
       token,
@@ -282,6 +289,29 @@ export class RunRules {
     };
     this.claims.set(token, claim);
     run.claims.push(claim);
+  }
+
+  /** How often it was started, as far as that counts: for a while not before the attempt that has made progress. */
+  #startsOf(run: RunNote, was: RunState, is: RunState): number {
+    const { run_timeout_ms } = this.#world.plan;
+    const young = run.own && was.started_at !== null && is.updated_at < was.started_at + run_timeout_ms;
+    return was.attempt + 1 - (young ? was.progressed : 1);
+  }
+
+  /** Only a root checkpoint that was not there before is progress, of the attempt that stores it. */
+  #progressed(run: RunNote, is: RunState, refuse: (rule: string, text: string) => void): void {
+    const roots = this.#rootsOf(run);
+    if (is.progressed !== is.attempt) refuse("I12", `attempt ${is.attempt} made the progress of ${is.progressed}`);
+    else if (roots <= run.rooted) refuse("I12", `attempt ${is.attempt} made progress without a root checkpoint`);
+  }
+
+  /** How many root checkpoints the run has stored. */
+  #rootsOf({ run_id, state: { thread_id } }: RunNote): number {
+    const [row] = this.#world.database.query(
+      "select count(*) as count from checkpoints where run_id = ?1 and thread_id = ?2 and ns = ''",
+      [run_id, thread_id],
+    );
+    return Number(row?.count ?? 0);
   }
 
   /** First in, first out; but what has begun comes before everything else of its thread. */

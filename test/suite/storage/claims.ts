@@ -1,6 +1,6 @@
 /** Who may execute a run. */
 import assert from "node:assert/strict";
-import type { ClaimedRun } from "../../../lib/storage.ts";
+import type { ClaimedRun, ClaimRequest, Storage } from "../../../lib/storage.ts";
 import {
   anAssistant,
   aRun,
@@ -167,6 +167,58 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       })) as ClaimedRun;
       assert.equal(third.resumed, true);
       assert.equal(third.run.attempt, 3);
+    });
+
+    /** Claims the run again and again, a lease at a time, until that was to end it: how often it was started. */
+    async function starts(
+      storage: Storage,
+      terms: Partial<ClaimRequest>,
+      store: (claim: ClaimedRun, now: number) => Promise<unknown>,
+    ): Promise<number> {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      let claim = await claimed(storage, assistant, "t", "r1");
+      for (let now = 5000; ; now += 1000) {
+        await store(claim, now - 500);
+        const next = { ...claimTerms(`w${now}`), now, lease_until: now + 1000, ...terms };
+        claim = (await claimNext(storage, here, next)) as ClaimedRun;
+        if (claim.exhausted || claim.run.attempt === 20) return claim.run.attempt;
+      }
+    }
+    const step =
+      (storage: Storage, ns = "") =>
+      ({ lease, run }: ClaimedRun, now: number) =>
+        storage.saveProgress(here, lease, progress([{ ...checkpoint(`c${run.attempt}`, {}), ns }]), now);
+    const three = { max_attempts: { echo: 3 } };
+    // It starts at 1100.
+    const long = { ...three, progress_ms: { echo: 1e9 } };
+
+    test("counts attempts anew from the last one that has stored a root checkpoint", async (storage) => {
+      assert.equal(await starts(storage, long, step(storage)), 20);
+    });
+
+    test("counts those that stand still: the first one that goes forward, and the others", async (storage) => {
+      const forward = step(storage);
+      const four = async (claim: ClaimedRun, now: number): Promise<unknown> =>
+        claim.run.attempt <= 4 && (await forward(claim, now));
+      assert.equal(await starts(storage, long, four), 6);
+    });
+
+    test("counts every attempt without a root checkpoint", async (storage) => {
+      assert.equal(await starts(storage, long, step(storage, "sub")), 3);
+    });
+
+    test("starts a run once that may be started once, whatever it has stored", async (storage) => {
+      assert.equal(await starts(storage, { ...long, max_attempts: { echo: 1 } }, step(storage)), 1);
+    });
+
+    test("counts every attempt where progress counts for nothing, or no more", async (storage) => {
+      assert.equal(await starts(storage, { ...three, progress_ms: { other: 1e9 } }, step(storage)), 3);
+    });
+
+    test("counts every attempt once a run has had its time", async (storage) => {
+      // The claim at 11000 is the first that comes too late: the seven attempts before it are more than three.
+      assert.equal(await starts(storage, { ...three, progress_ms: { echo: 9_500 } }, step(storage)), 7);
     });
   });
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { FeedbackQuery, FeedbackRow, FeedbackTokenRow, SubmitOutcome } from "../../../lib/platform-storage.ts";
-import type { NewRun, Storage } from "../../../lib/storage.ts";
+import type { NewRun, Scope, Storage } from "../../../lib/storage.ts";
 import {
   anAssistant,
   aThread,
@@ -233,6 +233,71 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     });
   });
 
+  api.describe("feedback within a filter", () => {
+    const ann = { ...here, filter: [{ key: "owner", equals: "ann" }] } as const;
+    const bob = { ...here, filter: [{ key: "owner", equals: "bob" }] } as const;
+
+    /** Ann's run `r1`, a record and a token on it, on a project alone, and on runs that are elsewhere or gone. */
+    async function annsFeedback(storage: Storage): Promise<void> {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t", { owner: "ann" });
+      await claimed(storage, assistant, "t", "r1");
+      await storage.createFeedback(aRecord("f1"));
+      await storage.createFeedback(aRecord("project", { run_id: null }));
+      await storage.createFeedback(aRecord("gone", { run_id: "r9", thread_id: "t" }));
+      await storage.createFeedbackTokens(here, [aToken("t1"), aToken("t9", { run_id: "r9" })]);
+    }
+
+    test("is that on runs whose thread it permits", async (storage) => {
+      await annsFeedback(storage);
+      const stats = async (scope: Scope): Promise<readonly number[]> =>
+        (await storage.feedbackStats({ workspace_ids: ["w1"], scope })).map(({ n }) => n);
+      const tokens = async (scope: Scope, run_id: string): Promise<number> =>
+        (await storage.listFeedbackTokens({ workspace_ids: ["w1"], run_id, scope, ...everything })).length;
+      const elsewhere = { ...ann, deployment: there.deployment };
+      for (const [scope, seen] of [
+        [ann, "f1"],
+        [bob, ""],
+        [elsewhere, ""],
+      ] as const) {
+        const found = seen === "" ? 0 : 1;
+        assert.equal(await ids(storage, { scope }), seen);
+        assert.equal(await ids(storage, { scope, run_ids: ["r1", "r9"] }), seen);
+        assert.deepEqual(await stats(scope), seen === "" ? [] : [1]);
+        assert.deepEqual([await tokens(scope, "r1"), await tokens(scope, "r9")], [found, 0]);
+        assert.equal((await storage.getFeedback(["w1"], "f1", scope))?.id, seen === "" ? undefined : seen);
+        for (const id of ["project", "gone"]) assert.equal(await storage.getFeedback(["w1"], id, scope), null);
+      }
+      assert.equal(await ids(storage, { scope: here }), "f1,gone,project");
+    });
+
+    test("is changed and deleted by nobody else", async (storage) => {
+      await annsFeedback(storage);
+      assert.equal(await storage.updateFeedback(["w1"], "f1", { score: 2 }, 3000, bob), null);
+      assert.equal(await storage.updateFeedback(["w1"], "gone", { score: 2 }, 3000, ann), null);
+      assert.equal(await storage.deleteFeedback(["w1"], "f1", bob), false);
+      assert.equal(await storage.deleteFeedback(["w1"], "project", ann), false);
+      assert.deepEqual(await storage.getFeedback(["w1"], "f1"), aRecord("f1"));
+      assert.equal((await storage.updateFeedback(["w1"], "f1", { score: 2 }, 3000, ann))?.score, 2);
+      assert.equal(await storage.deleteFeedback(["w1"], "f1", ann), true);
+    });
+
+    test("is made on runs that it permits alone, tokens all or none", async (storage) => {
+      await annsFeedback(storage);
+      assert.equal(await storage.createFeedback(aRecord("f2"), bob), null);
+      assert.equal(await storage.createFeedback(aRecord("f1"), bob), null, "not that it exists");
+      assert.equal(await storage.createFeedback(aRecord("f3", { run_id: null }), ann), null);
+      assert.equal(await ids(storage), "f1,gone,project");
+      assert.equal((await storage.createFeedback(aRecord("f4"), ann))?.kind, "created");
+      assert.equal((await storage.createFeedback(aRecord("f4"), ann))?.kind, "exists");
+      assert.equal(await storage.createFeedbackTokens(bob, [aToken("t2")]), false);
+      assert.equal(await storage.createFeedbackTokens(ann, [aToken("t2"), aToken("t3", { run_id: "r9" })]), false);
+      assert.equal(await tokensOf(storage, "r1"), "t1 5000");
+      assert.equal(await storage.createFeedbackTokens(ann, [aToken("t2"), aToken("t3")]), true);
+      assert.equal(await tokensOf(storage, "r1"), "t1 5000,t2 5000,t3 5000");
+    });
+  });
+
   api.describe("feedback", () => {
     test("is kept as it was sent", async (storage) => {
       const odd = JSON.parse('{"__proto__":{"a":[1,null]},"nul\\u0000":"\\ud800","":""}') as JsonObject;
@@ -255,10 +320,10 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const outcomes = await Promise.all(
         [first, first, first].map((row, i) => storage.createFeedback({ ...row, score: i })),
       );
-      const made = outcomes.filter(({ kind }) => kind === "created").map(({ feedback }) => feedback);
+      const made = outcomes.filter((outcome) => outcome?.kind === "created").map((outcome) => outcome?.feedback);
       assert.equal(made.length, 1);
-      for (const { feedback } of outcomes) assert.deepEqual(feedback, made[0]);
-      assert.equal((await storage.createFeedback(aRecord("f1", { workspace_id: "w2" }))).kind, "exists");
+      for (const outcome of outcomes) assert.deepEqual(outcome?.feedback, made[0]);
+      assert.equal((await storage.createFeedback(aRecord("f1", { workspace_id: "w2" })))?.kind, "exists");
       assert.equal(await storage.getFeedback(["w2"], "f1"), null);
     });
 

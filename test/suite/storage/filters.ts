@@ -233,6 +233,15 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       const renamed = await storage.updateAssistant(ann, "a", (active) => ({ ...active, name: "B" }), 2000);
       assert.equal(renamed?.version, 2);
       assert.equal((await storage.setLatest(ann, "a", 1, 2000)).kind, "updated");
+      const given = await storage.updateAssistant(
+        ann,
+        "a",
+        (active) => ({ ...active, metadata: { owner: "bob" } }),
+        2100,
+      );
+      assert.deepEqual(await storage.setLatest(bob, "a", 1, 2200), { kind: "out_of_reach" });
+      assert.equal((await storage.getAssistant(bob, "a"))?.revision, given?.revision);
+      assert.equal((await storage.setLatest(here, "a", 1, 2200)).kind, "updated");
       assert.equal(await storage.deleteAssistant(ann, "a", { delete_threads: false }), true);
     });
 
