@@ -752,6 +752,15 @@ export const schemaSteps: readonly SchemaStep[] = [
       "create index store_items_expiry on store_items (deployment, expires_at) where expires_at is not null",
     ],
   },
+  {
+    tables: [],
+    statements: [
+      "drop index runs_pending",
+      // Those that were due when they were made ask no clock.
+      "create index runs_immediate on runs (deployment, due_at, seq) where status = 'pending' and due_at <= updated_at",
+      "create index runs_scheduled on runs (deployment, due_at, seq) where status = 'pending' and due_at > updated_at",
+    ],
+  },
 ];
 
 /** The types of columns that do not hold text, by their names. */
