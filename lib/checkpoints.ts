@@ -101,7 +101,13 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   function asStored(checkpoint: NewCheckpoint): StoredCheckpoint | null {
     const own = new Map(checkpoint.values.map((value) => [value.channel, value]));
     const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
-    const inherited = new Map(parent?.values.map((value) => [value.channel, value]));
+    const inherited = byChannel(parent);
+    const maps = new Map<StoredCheckpoint, ReadonlyMap<string, ChannelValue>>();
+    const valueIn = (other: StoredCheckpoint, channel: string): ChannelValue | undefined => {
+      const map = maps.get(other) ?? byChannel(other);
+      maps.set(other, map);
+      return map.get(channel);
+    };
     const values: ChannelValue[] = [];
     for (const [channel, version] of Object.entries(checkpoint.versions)) {
       const value = own.get(channel) ?? inherited.get(channel);
@@ -111,7 +117,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       }
       // A copy has the values of the one that it stands beside.
       const other = parent?.versions[channel] === version ? parent : holding(checkpoint.ns, channel, version);
-      const its = other?.values.find((candidate) => candidate.channel === channel);
+      const its = other && valueIn(other, channel);
       if (its) values.push(its);
       // A version this job has not seen: only the store can put the checkpoint together.
       else if (!other && !parent && checkpoint.parent_id !== null) return null;
@@ -298,6 +304,9 @@ async function* listStored(
   }
 }
 
+const byChannel = (checkpoint: StoredCheckpoint | undefined): ReadonlyMap<string, ChannelValue> =>
+  new Map(checkpoint?.values.map((value) => [value.channel, value]));
+
 function overlay(base: readonly StoredWrite[], own: readonly StoredWrite[]): StoredWrite[] {
   const merged = new Map(base.map((write) => [`${write.task_id}\u0000${write.idx}`, write]));
   for (const write of own) merged.set(`${write.task_id}\u0000${write.idx}`, write);
@@ -315,8 +324,9 @@ function asTails(
   if (!parent) return { values: checkpoint.values, tails: checkpoint.values };
   const values: SavedValue[] = [];
   const tails: ChannelValue[] = [];
+  const known = byChannel(parent);
   for (const value of checkpoint.values) {
-    const before = parent.values.find((candidate) => candidate.channel === value.channel);
+    const before = known.get(value.channel);
     const tail = before && before.version !== value.version ? tailOf(before, value) : null;
     if (before && tail !== null) {
       const tail_length = (before.tail_length ?? 0) + tail.length;

@@ -8,6 +8,7 @@ export interface Call {
   readonly method: string;
   readonly url: string;
   readonly request: Request;
+  readonly bounds: parse.BodyBounds;
   readonly params: Readonly<Record<string, string | undefined>>;
   readonly query: parse.Query;
   readonly visitor: Visitor;
@@ -20,8 +21,7 @@ export interface Call {
   may<Value extends object>(event: AuthEvent, value: Value): Promise<{ readonly value: Value; readonly reach: Reach }>;
 }
 
-export const body = <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>
-  parse.readBody(call.request, schema);
+export const body = <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> => parse.readBody(call, schema);
 export const query = <Output>(call: Call, schema: parse.Fields<Output>): Output => parse.readQuery(call.query, schema);
 export const assistantId = (call: Call): string => parse.readAssistantId(call.params.assistant_id);
 export const threadId = (call: Call): string => parse.readId(call.params.thread_id, "thread_id");

@@ -42,7 +42,7 @@ export function cronRoutes({ crons, assistants }: { crons: Crons; assistants: As
     },
     async update(call) {
       const cron_id = cronId(call);
-      const patch = await parse.readCronPatch(call.request);
+      const patch = await parse.readCronPatch(call);
       const { value, reach } = await call.may("crons:update", { ...patch, cron_id });
       const { cron_id: _, ...changed } = value;
       return json(await crons.update(cron_id, changed, reach));

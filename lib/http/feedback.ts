@@ -14,13 +14,12 @@ import {
   readTextSubmission,
 } from "./parse/feedback.ts";
 import { UUID } from "./parse/pieces.ts";
-import { readBytes } from "./parse/read.ts";
+import { type Incoming, readBytes } from "./parse/read.ts";
 import { readTokenQuery, readTokenRequests } from "./parse/tokens.ts";
 import { errorResponse, failureResponse, type HeaderValues, json } from "./respond.ts";
 
 /** A request whose caller is known; `id` is that of its path. */
-export interface PlatformCall {
-  readonly request: Request;
+export interface PlatformCall extends Incoming {
   readonly caller: Caller;
   readonly id?: string;
 }
@@ -107,12 +106,12 @@ export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, 
         return failureResponse(error, request, OPEN);
       }),
     async createTokens(call) {
-      const { requests, many } = readTokenRequests(await readBytes(call.request), ambient.now());
+      const { requests, many } = readTokenRequests(await readBytes(call), ambient.now());
       const tokens = await feedback.mintTokens(call.caller, requests);
       return json(many ? tokens : tokens[0]);
     },
     listTokens: async (call) => json(await feedback.listTokens(call.caller, readTokenQuery(query(call)))),
-    create: async (call) => json(await feedback.create(call.caller, readFeedbackCreate(await readBytes(call.request)))),
+    create: async (call) => json(await feedback.create(call.caller, readFeedbackCreate(await readBytes(call)))),
     list: async (call) => json(await feedback.list(call.caller, readFeedbackQuery(query(call)))),
     async stats(call) {
       const stats = await feedback.stats(call.caller, readStatsQuery(query(call)));
@@ -121,7 +120,7 @@ export function createFeedbackRoutes(feedback: Feedback, ambient: Pick<Ambient, 
     get: async (call) => json(await feedback.get(call.caller, recordId(call))),
     async update(call) {
       const id = recordId(call);
-      return json(await feedback.update(call.caller, id, readFeedbackPatch(await readBytes(call.request))));
+      return json(await feedback.update(call.caller, id, readFeedbackPatch(await readBytes(call))));
     },
     async delete(call) {
       await feedback.delete(call.caller, recordId(call));

@@ -76,6 +76,10 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   const base = (options.prefix ?? "").replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
   const feedback = createFeedbackRoutes(service.feedback, ambient);
+  const bounds: parse.BodyBounds = {
+    values: http.max_body_values ?? parse.MAX_BODY_VALUES,
+    turn: () => new Promise((resolve) => ambient.defer(resolve)),
+  };
   const router = routeTable(service, { base, feedback, groups, page: options.page });
 
   /** Who asks a route of the deployment. Those of the platform ask by themselves. */
@@ -110,7 +114,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     const method = request.method === "HEAD" ? "GET" : request.method;
     const visitor = await visit(request, path);
     const may: Call["may"] = (event, value) => access.may(visitor, event, value);
-    const call: Call = { method, url: request.url, request, params: {}, query: {}, visitor, request_id, may };
+    const call: Call = { method, url: request.url, request, bounds, params: {}, query: {}, visitor, request_id, may };
     const found = hidden ? undefined : await router.fetch(call);
     if (found) return found;
     const methods = new Set(known().map(([allowed]) => allowed));
@@ -166,7 +170,8 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
   const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request);
   const platform = async (call: Call): Promise<PlatformCall> => {
     const { id } = call.params;
-    return { request: call.request, caller: await callerOf(call), ...(id === undefined ? {} : { id }) };
+    const { request, bounds } = call;
+    return { request, bounds, caller: await callerOf(call), ...(id === undefined ? {} : { id }) };
   };
   const report = async (call: Call): Promise<UsageReport> => {
     const caller = await callerOf(call);

@@ -11,6 +11,11 @@ export interface HttpOptions extends DisabledGroups {
   readonly configurable_headers?: HeaderChoice;
   /** The host's own routes ask who calls as those of the API do. Default: they are the host's to guard. */
   readonly enable_custom_route_auth?: boolean;
+  /**
+   * Bodies with more values than this are refused: all members of objects and items of lists, at any depth. Larger ones keep other
+   * requests waiting. Default 25,000.
+   */
+  readonly max_body_values?: number;
 }
 
 /** What is wrong with a value, in words; false when nothing is. */
@@ -43,6 +48,8 @@ export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string,
   disable_webhooks: () => false,
   ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
   enable_custom_route_auth: flag,
+  max_body_values: (value) =>
+    !(Number.isSafeInteger(value) && (value as number) >= 1) && "must be a whole number above 0",
   cors: {
     allow_origins: listOf(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: pattern,

@@ -55,14 +55,16 @@ export function paged<Item extends object>(page: PageOf<Item>, select?: readonly
 /** The items with only the fields in `select`; all fields when it is absent. */
 export function selected(items: readonly object[], select?: readonly string[]): readonly object[] {
   if (!select) return items;
-  return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => select.includes(key))));
+  const names = new Set(select);
+  return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => names.has(key))));
 }
 
 /** A state with only the fields in `select`, which may also name single values, as `values.messages`. */
 export function selectedState(state: ThreadState, select?: readonly string[]): object {
   if (!select) return state;
   const values = isObject(state.values) ? Object.entries(state.values) : [];
-  const some = Object.fromEntries(values.filter(([key]) => select.includes(`values.${key}`)));
+  const names = new Set(select);
+  const some = Object.fromEntries(values.filter(([key]) => names.has(`values.${key}`)));
   const named = select.some((field) => field.startsWith("values.")) ? { values: some } : {};
   return { ...named, ...selected([state], select)[0] };
 }

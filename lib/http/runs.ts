@@ -10,6 +10,9 @@ import * as parse from "./parse/mod.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "./respond.ts";
 import { type Bodies, sseBody, waitBody } from "./sse.ts";
 
+/** All runs of a batch are made in one transaction, while which nothing else is answered. */
+const MOST_IN_BATCH = 100;
+
 type Name =
   | "create"
   | "stream"
@@ -86,9 +89,11 @@ export function runRoutes(
   async function asked(call: Call, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
     const thread_id = thread(call);
     if (thread_id !== null) await requireOwn(call, threads, thread_id);
-    const bytes = await parse.readBytes(call.request);
+    const bytes = await parse.readBytes(call);
     const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-    const [request, agreed] = await allowed(call, thread_id, parse.readObject(bytes, parse.runCreate));
+    const sent = parse.readObject(bytes, parse.runCreate);
+    await parse.rest(call, bytes);
+    const [request, agreed] = await allowed(call, thread_id, sent);
     return [thread_id, request, { ...(await origin(call, bytes, route)), ...agreed }];
   }
   const named = async (call: Call, event: "threads:read" | "threads:delete") => {
@@ -119,11 +124,16 @@ export function runRoutes(
       return awaited(call, wait, { "content-location": at, ...(thread_id === null ? {} : { location: `${at}/join` }) });
     },
     async createBatch(call) {
-      const bytes = await parse.readBytes(call.request);
+      const bytes = await parse.readBytes(call);
       const requests: RunCreate[] = [];
       const run_ids: string[] = [];
       let reaches: Pick<RunOrigin, "assistants"> = {};
-      for (const request of parse.readList(bytes, parse.runCreate)) {
+      const sent = parse.readList(bytes, parse.runCreate);
+      if (sent.length > MOST_IN_BATCH) {
+        throw new ServiceError("invalid", `body: must hold at most ${MOST_IN_BATCH} runs, as they are made at once`);
+      }
+      await parse.rest(call, bytes);
+      for (const request of sent) {
         const [changed, its] = await allowed(call, null, request);
         requests.push(changed);
         run_ids.push(...(its.run_ids ?? []));

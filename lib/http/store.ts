@@ -11,7 +11,7 @@ type Name = "put" | "get" | "delete" | "search" | "namespaces";
 export function storeRoutes(store: Store): Routes<Name> {
   return {
     async put(call) {
-      const { value: left, reach } = await call.may("store:put", await parse.readItemPut(call.request));
+      const { value: left, reach } = await call.may("store:put", await parse.readItemPut(call));
       const { namespace, key, value, index, ttl } = left;
       const options = { ...given({ index }), ...(ttl === undefined ? {} : { ttl }) };
       await store.put(namespace, key, value, options, reach);
@@ -26,12 +26,12 @@ export function storeRoutes(store: Store): Routes<Name> {
       return json(item);
     },
     async delete(call) {
-      const { value, reach } = await call.may("store:delete", await parse.readItemPlace(call.request, call.query));
+      const { value, reach } = await call.may("store:delete", await parse.readItemPlace(call, call.query));
       await store.delete(value.namespace, value.key, reach);
       return empty();
     },
     async search(call) {
-      const { refresh_ttl, namespace_prefix, ...sent } = await parse.readItemSearch(call.request);
+      const { refresh_ttl, namespace_prefix, ...sent } = await parse.readItemSearch(call);
       const asked = { namespace: namespace_prefix, filter: null, query: null, ...sent };
       const { value, reach } = await call.may("store:search", asked);
       const { namespace, filter, limit, offset, query } = value;
@@ -39,7 +39,7 @@ export function storeRoutes(store: Store): Routes<Name> {
       return json({ items: await store.search(namespace, search, reach) });
     },
     async namespaces(call) {
-      const { prefix = [], ...sent } = await parse.readNamespaceSearch(call.request);
+      const { prefix = [], ...sent } = await parse.readNamespaceSearch(call);
       const asked = { namespace: prefix, suffix: null, max_depth: null, ...sent };
       const { value, reach } = await call.may("store:list_namespaces", asked);
       const { namespace, suffix, max_depth, limit, offset } = value;

@@ -124,7 +124,8 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     const [, segment] = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(pathname) ?? [];
     if (segment !== undefined) return await routes.submission(request, segment);
     const [, id] = /^\/api\/v1\/feedback\/([^/]+)$/.exec(pathname) ?? [];
-    const call = { request, caller: by, ...(id === undefined ? {} : { id }) };
+    const bounds = { values: 50_000, turn: async () => {} };
+    const call = { request, bounds, caller: by, ...(id === undefined ? {} : { id }) };
     const keyed: Readonly<Record<string, (of: typeof call) => Promise<Response>>> =
       id === "tokens"
         ? { POST: routes.createTokens, GET: routes.listTokens }

@@ -17,7 +17,7 @@ import {
   text,
   uuid,
 } from "./pieces.ts";
-import { readBytes, readObject } from "./read.ts";
+import { type Incoming, readBytes, readObject } from "./read.ts";
 import { runCreate } from "./runs.ts";
 
 const CRON_FIELDS = [
@@ -67,8 +67,8 @@ const cronPatch = v.object({ schedule: v.optional(name), ...timing, ...run }) as
 const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
 
 /** PATCH /runs/crons/{cron_id} */
-export async function readCronPatch(request: Request): Promise<CronPatch> {
-  const bytes = await readBytes(request);
+export async function readCronPatch(incoming: Incoming): Promise<CronPatch> {
+  const bytes = await readBytes(incoming);
   const patch = readObject(bytes, cronPatch);
   const sent = (bytes.length === 0 ? {} : JSON.parse(new TextDecoder().decode(bytes))) as JsonObject;
   const cleared = CLEARED.filter((field) => Object.hasOwn(sent, field) && sent[field] === null);

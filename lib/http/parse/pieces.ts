@@ -99,6 +99,20 @@ function firstOperator(values: readonly Json[]): string | undefined {
   return undefined;
 }
 
+/** How many values a filter may ask for: each row that may match is held against all of them. */
+const MOST_ASKED = 1_000;
+
+/** How many values there are, counted a little beyond `most`. */
+function valuesIn(value: Json, most: number): number {
+  if (typeof value !== "object" || value === null) return 1;
+  let count = 0;
+  for (const inner of Object.values(value)) {
+    count += valuesIn(inner as Json, most);
+    if (count > most) break;
+  }
+  return count;
+}
+
 /** A filter on metadata or values: what a row must contain. */
 export const containment: v.GenericSchema<JsonObject> = v.pipe(
   anyObject,
@@ -106,6 +120,7 @@ export const containment: v.GenericSchema<JsonObject> = v.pipe(
     (filter) => operatorIn(filter) === undefined,
     ({ input }) => `must hold values, not operators such as ${operatorIn(input)}`,
   ),
+  v.check((filter) => valuesIn(filter, MOST_ASKED) <= MOST_ASKED, `must hold at most ${MOST_ASKED} values`),
 );
 export const config: v.GenericSchema<JsonObject> = owned({
   tags: v.optional(listOf(v.string("must be a string"))),

@@ -9,9 +9,33 @@ export const MAX_BODY_BYTES: number = 10 * 1024 * 1024;
 /** Bodies whose arrays and objects nest deeper are refused. */
 export const MAX_DEPTH = 64;
 
+/** A request whose body is to be read. */
+export interface Incoming {
+  readonly request: Request;
+  readonly bounds: BodyBounds;
+}
+
+export interface BodyBounds {
+  /** Bodies with more values than this are refused: each costs time while nothing else is answered. */
+  readonly values: number;
+  /** Resolves when the event loop has turned. */
+  turn(): Promise<void>;
+}
+
+/** The default of `http.max_body_values`. */
+export const MAX_BODY_VALUES = 25_000;
+
 /** Reads a body as JSON, whatever its content type, and checks it. No body counts as `{}`; unknown fields are left out. */
-export async function readBody<Output>(request: Request, schema: Fields<Output>): Promise<Output> {
-  return readObject(await readBytes(request), schema);
+export async function readBody<Output>(incoming: Incoming, schema: Fields<Output>): Promise<Output> {
+  const bytes = await readBytes(incoming);
+  const body = readObject(bytes, schema);
+  await rest(incoming, bytes);
+  return body;
+}
+
+/** Between the reading of a large body and what is made of it, others have their turn. */
+export async function rest({ bounds }: Incoming, bytes: Uint8Array): Promise<void> {
+  if (bytes.length > SLICE / 4) await bounds.turn();
 }
 
 /** The same of a body that has been read. */
@@ -110,8 +134,14 @@ export function isFiniteJson(value: unknown): boolean {
   return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
 }
 
-/** The body as it was sent, up to the limit. */
-export async function readBytes(request: Request): Promise<Uint8Array> {
+/** The body as it was sent, up to the limits. Errors: too_large. */
+export async function readBytes({ request, bounds }: Incoming): Promise<Uint8Array> {
+  const bytes = await receive(request);
+  await countValues(bytes, bounds);
+  return bytes;
+}
+
+async function receive(request: Request): Promise<Uint8Array> {
   const declared = request.headers.get("content-length");
   if (Number(declared) > MAX_BODY_BYTES) throw tooLarge();
   if (!request.body) return new Uint8Array();
@@ -145,8 +175,44 @@ export async function readBytes(request: Request): Promise<Uint8Array> {
 
 const tooLarge = (): ServiceError => new ServiceError("too_large", `The body is larger than ${MAX_BODY_BYTES} bytes`);
 
+/** How many bytes are looked at before the event loop turns. */
+const SLICE = 512 * 1024;
+
+/** Refuses too many values before JSON.parse makes them. All but the outermost come behind a bracket or a comma. */
+async function countValues(bytes: Uint8Array, { values, turn }: BodyBounds): Promise<void> {
+  let count = 0;
+  let depth = 0;
+  let quoted = false;
+  let skipped = 0;
+  for (let from = 0; from < bytes.length; from += SLICE) {
+    const end = Math.min(from + SLICE, bytes.length);
+    let i = from + skipped;
+    for (; i < end; i++) {
+      const byte = bytes[i];
+      if (byte === 0x22) quoted = !quoted;
+      else if (quoted) {
+        if (byte === 0x5c) i++;
+      } else if (byte === 0x2c) count++;
+      else if (byte === 0x5b || byte === 0x7b) {
+        count++;
+        // Who reads it refuses that in words of its own.
+        if (++depth > MAX_DEPTH) return;
+      } else if (byte === 0x5d || byte === 0x7d) depth--;
+    }
+    // An escape may reach into the next slice.
+    skipped = i - end;
+    if (count > values) {
+      throw new ServiceError(
+        "too_large",
+        `The body holds more than ${values} values: send less at once, or raise http.max_body_values`,
+      );
+    }
+    if (bytes.length > SLICE) await turn();
+  }
+}
+
 /** Counts brackets outside strings, before JSON.parse recurses into them. */
-function deeperThan(bytes: Uint8Array, limit: number): boolean {
+export function deeperThan(bytes: Uint8Array, limit: number): boolean {
   let depth = 0;
   let quoted = false;
   for (let i = 0; i < bytes.length; i++) {

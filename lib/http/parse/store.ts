@@ -5,7 +5,7 @@ import type { Json, JsonObject } from "../../json.ts";
 import { proveHome, proveIndex, proveKey, proveLabels, proveTtl, proveValue } from "../../store/bounds.ts";
 import { conditionsOf } from "../../store/conditions.ts";
 import { anyObject, type Fields, flag, integer, json, listOf, page } from "./pieces.ts";
-import { type Query, readBody, readBytes, readObject, readQuery } from "./read.ts";
+import { type Incoming, type Query, readBody, readBytes, readObject, readQuery } from "./read.ts";
 
 const labels = listOf(v.string("must be a string"));
 const key = v.string("must be a string");
@@ -87,8 +87,8 @@ const readQueryFlag: Fields<{ readonly refresh_ttl?: boolean }> = v.object({
 
 const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespace: is required");
 
-export async function readItemPut(request: Request): Promise<ItemPut> {
-  const bytes = await readBytes(request);
+export async function readItemPut(incoming: Incoming): Promise<ItemPut> {
+  const bytes = await readBytes(incoming);
   const { namespace, key, value, index, ttl } = readObject(bytes, itemPut);
   if (namespace === undefined) throw noNamespace();
   proveTtl(ttl);
@@ -127,8 +127,8 @@ function labelsIn(sent: string): readonly unknown[] {
 }
 
 /** The place of an item to delete: in the body, or in the query where there is none. */
-export async function readItemPlace(request: Request, query: Query): Promise<ItemPlace> {
-  const bytes = await readBytes(request);
+export async function readItemPlace(incoming: Incoming, query: Query): Promise<ItemPlace> {
+  const bytes = await readBytes(incoming);
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
     const { namespace, key } = readItemQuery(query);
     return { namespace, key };
@@ -137,15 +137,15 @@ export async function readItemPlace(request: Request, query: Query): Promise<Ite
   return { namespace: proveLabels("namespace", namespace, 1), key: proveKey(key) };
 }
 
-export async function readItemSearch(request: Request): Promise<ItemSearch> {
-  const search = await readBody(request, itemSearch);
+export async function readItemSearch(incoming: Incoming): Promise<ItemSearch> {
+  const search = await readBody(incoming, itemSearch);
   proveLabels("namespace_prefix", search.namespace_prefix, 0);
   conditionsOf(search.filter);
   return search;
 }
 
-export async function readNamespaceSearch(request: Request): Promise<NamespaceSearch> {
-  const search = await readBody(request, namespaceSearch);
+export async function readNamespaceSearch(incoming: Incoming): Promise<NamespaceSearch> {
+  const search = await readBody(incoming, namespaceSearch);
   proveLabels("prefix", search.prefix ?? [], 0);
   proveLabels("suffix", search.suffix ?? [], 0);
   return search;
