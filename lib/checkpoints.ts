@@ -22,6 +22,10 @@ const TAIL_FROM = 1024;
 /** Unsaved data above which `put` waits for a save, in characters. */
 const BACKLOG = 4 * 1024 * 1024;
 
+/** How many checkpoints of unknown size are read at once, and how much data of known ones. */
+const FIRST_PAGE = 2;
+const PAGE_SIZE = 4 * 1024 * 1024;
+
 export interface JobCheckpoints extends CheckpointHandle {
   /** What was put since the last call; the caller stores it or loses the lease. */
   take(): Progress;
@@ -292,8 +296,9 @@ async function* listStored(
 ): AsyncGenerator<StoredCheckpoint> {
   let left = at.limit ?? Number.POSITIVE_INFINITY;
   let before = at.before;
+  let most = FIRST_PAGE;
   while (left > 0) {
-    const limit = Math.min(left, 100);
+    const limit = Math.min(left, most);
     const query = { ...at, before, limit };
     const page = await insist(() => storage.listCheckpoints(scope, thread_id, query));
     yield* page;
@@ -301,6 +306,9 @@ async function* listStored(
     const last = page.at(-1);
     if (!last || page.length < limit) return;
     before = last.checkpoint_id;
+    // A page is read at once: of large states it holds few.
+    const size = page.reduce((sum, { values }) => values.reduce((all, { data }) => all + data.length, sum), 1);
+    most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * page.length) / size)));
   }
 }
 

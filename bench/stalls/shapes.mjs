@@ -91,7 +91,7 @@ export const shapes = [
   [
     "search by a list of metadata in a thread that has it",
     async (client) => {
-      const list = `[${many(900, (i) => `{"i":${i}}`)}]`;
+      const list = `[${many(100, (i) => `{"i":${i}}`)}]`;
       const answer = await client.ask("POST", "/threads", body(`{"metadata":{"list":${list}}}`));
       if (answer.status >= 400) throw new Error(answer.text);
       return () => client.ask("POST", "/threads/search", body(`{"metadata":{"list":${list}}}`));
@@ -168,11 +168,11 @@ export const shapes = [
   ["command.update by pairs", wait("echo", `"command":{"update":[${many(8_000, (i) => `["k${i}",1]`)}]}`)],
   [
     "command.goto of a function",
-    wait("echo", `"command":{"goto":[${many(500, () => '{"node":"echo","input":{"a":1}}')}]}`),
+    wait("echo", `"command":{"goto":[${many(100, () => '{"node":"echo","input":{"a":1}}')}]}`),
   ],
   [
     "command.goto of a graph",
-    wait("keep", `"command":{"goto":[${many(500, () => '{"node":"keep","input":{"data":1}}')}]}`),
+    wait("keep", `"command":{"goto":[${many(100, () => '{"node":"keep","input":{"data":1}}')}]}`),
   ],
   ["feedback_keys", wait("echo", `"input":{},"feedback_keys":[${many(VALUES - 20, (i) => `"f${i}"`)}]`)],
   ["interrupt_before", wait("echo", `"input":{},"interrupt_before":[${many(VALUES - 20, (i) => `"n${i}"`)}]`)],

@@ -34,6 +34,20 @@ export function json(value: unknown, headers: HeaderValues = {}, status = 200): 
   return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } });
 }
 
+/** A JSON list whose items may be large: the event loop turns between those that are. */
+export async function jsonList(items: readonly object[], turn: () => Promise<void>): Promise<Response> {
+  const parts: string[] = [];
+  for (const item of items) {
+    const text = JSON.stringify(item);
+    parts.push(text);
+    if (text.length > LARGE) await turn();
+  }
+  return new Response(`[${parts.join(",")}]`, { headers: { "content-type": "application/json" } });
+}
+
+/** Characters of an item that take a while to write. */
+const LARGE = 256 * 1024;
+
 /** Success with nothing to say: clients parse the body of every other success. */
 export function empty(): Response {
   return new Response(null, { status: 204 });

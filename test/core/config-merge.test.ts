@@ -50,7 +50,16 @@ function own(configurable: Json | undefined): JsonObject {
 }
 
 describe("names that say that a member is secret", () => {
-  const secret = ["openai_key", "openaiKey", "OPENAIKEY", "my-key", "keys", "dbPassword", "slack-token", "Client_Secret"];
+  const secret = [
+    "openai_key",
+    "openaiKey",
+    "OPENAIKEY",
+    "my-key",
+    "keys",
+    "dbPassword",
+    "slack-token",
+    "Client_Secret",
+  ];
   const open = ["max_tokens", "keyboard", "tokenizer", "key_count", "secretary", "password_hint", "model"];
 
   it("end in key, token, secret, password and the like, however they are written", () => {
@@ -280,7 +289,9 @@ describe("configurable and context", () => {
     const body = {
       assistant_id: "graph",
       input: {},
-      config: { configurable: { model: "m1", first_api_key: "canary", openaiKey: "canary", "x-service-key": "canary" } },
+      config: {
+        configurable: { model: "m1", first_api_key: "canary", openaiKey: "canary", "x-service-key": "canary" },
+      },
       context: { tone: "kind", second_api_key: "canary", openai_key: "canary" },
       stream_mode: ["values", "updates", "debug", "events", "tasks", "checkpoints", "messages-tuple"],
     };

@@ -30,7 +30,7 @@ const some = v.pipe(
   v.check((value) => value !== undefined),
 );
 /** Each is a task of one step, which begins with all of them. */
-const MOST_TARGETS = 500;
+const MOST_TARGETS = 100;
 const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
 const step = v.union([name, send], STEP);
 const breakpoints = v.optional(
@@ -56,7 +56,7 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned
   update: v.optional(
     v.union([anyObject, v.array(v.strictTuple([name, some]))], "must be an object or a list of [channel, value] pairs"),
   ),
-  goto: v.optional(v.union([name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS))], STEP)),
+  goto: v.optional(v.union([name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
 });
 
 /** Every call that creates a run */
