@@ -22,6 +22,10 @@ const TAIL_FROM = 1024;
 /** Unsaved data above which `put` waits for a save, in characters. */
 const BACKLOG = 4 * 1024 * 1024;
 
+/** How many checkpoints of unknown size are read at once, and how much data of known ones. */
+const FIRST_PAGE = 2;
+const PAGE_SIZE = 4 * 1024 * 1024;
+
 export interface JobCheckpoints extends CheckpointHandle {
   /** What was put since the last call; the caller stores it or loses the lease. */
   take(): Progress;
@@ -101,7 +105,13 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   function asStored(checkpoint: NewCheckpoint): StoredCheckpoint | null {
     const own = new Map(checkpoint.values.map((value) => [value.channel, value]));
     const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
-    const inherited = new Map(parent?.values.map((value) => [value.channel, value]));
+    const inherited = byChannel(parent);
+    const maps = new Map<StoredCheckpoint, ReadonlyMap<string, ChannelValue>>();
+    const valueIn = (other: StoredCheckpoint, channel: string): ChannelValue | undefined => {
+      const map = maps.get(other) ?? byChannel(other);
+      maps.set(other, map);
+      return map.get(channel);
+    };
     const values: ChannelValue[] = [];
     for (const [channel, version] of Object.entries(checkpoint.versions)) {
       const value = own.get(channel) ?? inherited.get(channel);
@@ -111,7 +121,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       }
       // A copy has the values of the one that it stands beside.
       const other = parent?.versions[channel] === version ? parent : holding(checkpoint.ns, channel, version);
-      const its = other?.values.find((candidate) => candidate.channel === channel);
+      const its = other && valueIn(other, channel);
       if (its) values.push(its);
       // A version this job has not seen: only the store can put the checkpoint together.
       else if (!other && !parent && checkpoint.parent_id !== null) return null;
@@ -286,8 +296,9 @@ async function* listStored(
 ): AsyncGenerator<StoredCheckpoint> {
   let left = at.limit ?? Number.POSITIVE_INFINITY;
   let before = at.before;
+  let most = FIRST_PAGE;
   while (left > 0) {
-    const limit = Math.min(left, 100);
+    const limit = Math.min(left, most);
     const query = { ...at, before, limit };
     const page = await insist(() => storage.listCheckpoints(scope, thread_id, query));
     yield* page;
@@ -295,8 +306,14 @@ async function* listStored(
     const last = page.at(-1);
     if (!last || page.length < limit) return;
     before = last.checkpoint_id;
+    // A page is read at once: of large states it holds few.
+    const size = page.reduce((sum, { values }) => values.reduce((all, { data }) => all + data.length, sum), 1);
+    most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * page.length) / size)));
   }
 }
+
+const byChannel = (checkpoint: StoredCheckpoint | undefined): ReadonlyMap<string, ChannelValue> =>
+  new Map(checkpoint?.values.map((value) => [value.channel, value]));
 
 function overlay(base: readonly StoredWrite[], own: readonly StoredWrite[]): StoredWrite[] {
   const merged = new Map(base.map((write) => [`${write.task_id}\u0000${write.idx}`, write]));
@@ -315,8 +332,9 @@ function asTails(
   if (!parent) return { values: checkpoint.values, tails: checkpoint.values };
   const values: SavedValue[] = [];
   const tails: ChannelValue[] = [];
+  const known = byChannel(parent);
   for (const value of checkpoint.values) {
-    const before = parent.values.find((candidate) => candidate.channel === value.channel);
+    const before = known.get(value.channel);
     const tail = before && before.version !== value.version ? tailOf(before, value) : null;
     if (before && tail !== null) {
       const tail_length = (before.tail_length ?? 0) + tail.length;

@@ -196,6 +196,9 @@ export function startExecution(
     requested,
     reached: run.claims > 1 && resumed && requested.has("values") ? async () => (await state())?.values : null,
     show: journal.show,
+    flush: async () => {
+      if (journal.full()) await journal.flush();
+    },
     stopped: isStopped,
   });
   const held = holdLease({

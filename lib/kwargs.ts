@@ -104,16 +104,17 @@ function cleared(value: Json): Json {
   return Object.fromEntries(entries.map(([name, inner]) => [name, cleared(inner)]));
 }
 
-/** By name: `x-api-key`, `OPENAI_API_KEY`, `apiKey`, `github_token`, `langgraph_auth_user` and headers that carry credentials. */
+/**
+ * By name: what ends in key, token, secret, password and the like, however it is written (`OPENAI_API_KEY`, `openaiKey`,
+ * `github-token`), `langgraph_auth_user` and headers that carry credentials.
+ */
 function isSecret(name: string): boolean {
   const header = name.toLowerCase();
   if (header.startsWith("x-") && carriesCredential(header)) return true;
   const plain = name.toLowerCase().replace(/[-_]/g, "");
   return (
     /^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain) ||
-    /(?:(?:api|access|secret|private|service)keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(
-      plain,
-    )
+    /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(plain)
   );
 }
 

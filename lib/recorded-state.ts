@@ -77,16 +77,17 @@ async function put(
   about: JsonObject,
   state: Pick<StateEvent, "values" | "next" | "tasks">,
 ): Promise<{ readonly metadata: JsonObject; readonly step: number }> {
-  const channels: [string, Json | undefined][] = isObject(state.values)
-    ? Object.entries(state.values)
-    : [[ROOT, state.values]];
+  const members = isObject(state.values) ? Object.entries(state.values) : [];
+  const whole = !isObject(state.values) || members.length > MOST_CHANNELS;
+  const channels: [string, Json | undefined][] = whole ? [[ROOT, state.values]] : members;
+  const known = new Map(previous?.values.map((value) => [value.channel, value]));
   const versions: [string, string][] = [];
   const values: ChannelValue[] = [];
   for (const [channel, value] of channels) {
     // A store that is given it would fail again and again.
     if (value === undefined) throw new TypeError(`values.${channel}: is undefined, which JSON does not have`);
     const data = JSON.stringify(value);
-    const before = previous?.values.find((candidate) => candidate.channel === channel);
+    const before = known.get(channel);
     if (before && before.data === data) {
       versions.push([channel, before.version]);
     } else {
@@ -106,7 +107,7 @@ async function put(
       data: JSON.stringify({
         next: state.next,
         tasks: state.tasks,
-        ...(isObject(state.values) ? {} : { whole: true }),
+        ...(whole ? { whole: true } : {}),
       }),
     },
     metadata,
@@ -116,13 +117,18 @@ async function put(
   return { metadata, step };
 }
 
-/** The channel of a state that is not an object. */
+/** The channel of a state that is stored as one value. */
 const ROOT = "__root__";
+/** A state with more members is stored as one value: each channel is a row of its own. */
+const MOST_CHANNELS = 1_000;
 
-/** `whole`: the state is not an object but the one value. */
-function valuesOf(stored: StoredCheckpoint, whole: boolean): Json {
-  const read = (value: ChannelValue): Json =>
-    value.type === "json" && typeof value.data === "string" ? (JSON.parse(value.data) as Json) : null;
+/** `whole`: the state is the one value. Throws where `read` does. */
+export function valuesOf(
+  stored: StoredCheckpoint,
+  whole: boolean,
+  read: (value: ChannelValue) => Json = ({ type, data }) =>
+    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null,
+): Json {
   const only = stored.values[0];
   if (whole && only) return read(only);
   return Object.fromEntries(stored.values.map((value) => [value.channel, read(value)]));

@@ -8,6 +8,9 @@ import type { TraceUsage } from "./platform-storage.ts";
 
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
+/** How long it may take without letting the event loop turn. */
+const BUSY_MS = 4;
+
 export interface YieldOptions {
   readonly ambient: Ambient;
   readonly job: Job;
@@ -19,6 +22,8 @@ export interface YieldOptions {
   /** The run goes on from a state that its readers are to see: this reads it. */
   readonly reached: (() => Promise<Json | undefined>) | null;
   show(event: string, data: Json): void;
+  /** Stores what was shown where that is much; resolves at once where it is not. */
+  flush(): Promise<void>;
   /** The run is to stop: what comes now is neither shown nor where it got to. Own checkpoints of an executor tell that. */
   stopped(): boolean;
 }
@@ -39,6 +44,14 @@ export function takeYields(options: YieldOptions): Yields {
   let last: StateEvent | null = null;
   let usage: TraceUsage | null = null;
   let step = -1;
+  let turnedAt = ambient.now();
+
+  /** Between two things that each write a state as JSON, the event loop turns where they take their time. */
+  async function breathe(): Promise<void> {
+    await options.flush();
+    if (ambient.now() - turnedAt >= BUSY_MS) await new Promise<void>((resolve) => ambient.defer(resolve));
+    turnedAt = ambient.now();
+  }
 
   function showStream({ mode, namespace = [], data }: Extract<ExecutorEvent, { type: "stream" }>): void {
     if (mode === "messages-tuple") {
@@ -86,11 +99,14 @@ export function takeYields(options: YieldOptions): Yields {
         if (recorder && stopped()) return;
         if (reached) await showReached(event);
         last = event;
+        turnedAt = ambient.now();
         if (recorder) {
           const { ref, shown, step: number } = await recorder.record(event);
           step = number;
           last = { ...event, checkpoint: ref };
+          await breathe();
           if (requested.has("checkpoints")) show("checkpoints", shown);
+          await breathe();
           if (requested.has("debug")) showDebug("checkpoint", shown);
         }
         if (requested.has("messages") && isObject(event.values))

@@ -5,10 +5,11 @@
  * The scalars at the top of a thread's state are labels too, which only narrow.
  */
 import { type RawBuilder, sql } from "kysely";
+import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import { rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Statement, shape, shapeOfRows } from "./statement.ts";
+import { type Statement, shape } from "./statement.ts";
 
 /** What has labels of its metadata. */
 export type LabelKind = "assistant" | "thread" | "cron";
@@ -18,6 +19,9 @@ export type Label = readonly [path_hash: number, value_hash: number, exact: stri
 
 /** More labels than this do not narrow a filter further, they only make the statement long. */
 const NARROWING_LABELS = 8;
+/** Metadata with more values, or longer metadata, is refused: each of its values is found by an index. */
+const MOST_LABELS = 1_000;
+const MOST_CHARACTERS = 1024 * 1024;
 /** Longer labels are stored as hashes alone. */
 const EXACT_LENGTH = 200;
 /** A state with more scalars than this, or longer ones, is a candidate for every filter. */
@@ -26,18 +30,24 @@ const STATE_STRING = 512;
 /** The label of such a state. */
 const ANYTHING: Label = [0, 0, null];
 
-/** The labels of a metadata object, or of a filter on one; each pair once. */
-export function labelsOf(metadata: JsonObject): readonly Label[] {
+/** The labels of a metadata object, or of a filter on one; each pair once, and no more than `most` of them. */
+export function labelsOf(metadata: JsonObject, most: number = Number.POSITIVE_INFINITY): readonly Label[] {
   const found = new Map<string, Label>();
-  const visit = (path: string, value: Json): void => {
+  const visit = (path: string, hashed: Hashed, value: Json): void => {
+    if (found.size >= most) return;
     if (Array.isArray(value)) {
-      for (const item of value) visit(`${path}[]`, item);
+      const at = hashOn(hashed, "[]");
+      for (const item of value) visit(`${path}[]`, at, item);
     } else if (typeof value === "object" && value !== null) {
-      // A quoted key never reads like the mark of an array element.
-      for (const key of Object.keys(value)) visit(path + JSON.stringify(key), value[key] as Json);
+      for (const key of Object.keys(value)) {
+        if (found.size >= most) return;
+        // A quoted key never reads like the mark of an array element.
+        const quoted = JSON.stringify(key);
+        visit(path + quoted, hashOn(hashed, quoted), value[key] as Json);
+      }
     } else {
       const text = JSON.stringify(value);
-      const [path_hash, value_hash] = [hash(path), hash(text)];
+      const [path_hash, value_hash] = [toHash(hashed), toHash(hashOn(NOTHING, text))];
       const whole = `${path}:${text}`;
       const same = `${path_hash},${value_hash}`;
       const there = found.get(same);
@@ -46,21 +56,28 @@ export function labelsOf(metadata: JsonObject): readonly Label[] {
       found.set(same, [path_hash, value_hash, exact]);
     }
   };
-  visit("", metadata);
+  visit("", NOTHING, metadata);
   return [...found.values()];
 }
 
-/** 53 bits of a string. Not a secret and not a proof: collisions cost time, never a wrong answer. */
-function hash(text: string): number {
-  let high = 0x9e3779b9;
-  let low = 0x7f4a7c15;
+/** A hash that goes on: a path is hashed once, however many values lie below it. */
+type Hashed = readonly [high: number, low: number];
+
+const NOTHING: Hashed = [0x9e3779b9, 0x7f4a7c15];
+
+function hashOn([high, low]: Hashed, text: string): Hashed {
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
     high = Math.imul(high ^ unit, 0x01000193);
     low = Math.imul(low + unit, 0x2c1b3c6d);
     low ^= low >>> 13;
   }
-  high ^= low >>> 16;
+  return [high, low];
+}
+
+/** 53 bits of a string. Not a secret and not a proof: collisions cost time, never a wrong answer. */
+function toHash([first, second]: Hashed): number {
+  let [high, low] = [first ^ (second >>> 16), second];
   high = Math.imul(high, 0x85ebca6b);
   low = Math.imul(low ^ (high >>> 15), 0x297a2d39);
   return (high >>> 11) * 0x100000000 + (low >>> 0);
@@ -73,8 +90,7 @@ export const labelled: Readonly<Record<LabelKind, { readonly table: string; read
   cron: { table: "crons", id: "cron_id" },
 };
 
-type LabelArgs = { deployment: string; id: string; written: string };
-type LabelRow = { path_hash: number; value_hash: number; exact: string | null };
+type LabelArgs = { deployment: string; id: string; written: string; labels: string };
 
 /** What a kind of labels follows from: `is` holds where that is what this batch wrote, else its labels must not take effect. */
 interface Source {
@@ -104,8 +120,8 @@ function sourceOf(kind: LabelKind | "values", of: string): Source {
   };
 }
 
-const trimOf = ({ kind, is }: Source): ((args: LabelArgs & { labels: string }) => Statement) =>
-  shape<LabelArgs & { labels: string }>(
+const trimOf = ({ kind, is }: Source): ((args: LabelArgs) => Statement) =>
+  shape<LabelArgs>(
     (p) =>
       sql`delete from labels where deployment = ${settled(p.deployment)} and kind = ${settled(kind)}
       and row_id = ${settled(p.id)} and ${is(p)}
@@ -113,13 +129,13 @@ const trimOf = ({ kind, is }: Source): ((args: LabelArgs & { labels: string }) =
         (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`,
   );
 
-// A label that is there already may be an older one of the same hash.
-const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs, labels: readonly LabelRow[]) => Statement[]) =>
-  shapeOfRows<LabelArgs, LabelRow>(
-    (p, labels) =>
+// One statement for all: each binds the whole metadata. A label that is there already may be an older one of the same hash.
+const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs) => Statement) =>
+  shape<LabelArgs>(
+    (p) =>
       sql`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select ${p.deployment}, ${kind}, ${p.id}, ${created_at(p)}, v.*
-      from (values ${sql.join(labels.map((label) => sql`(${label.path_hash}, ${label.value_hash}, ${label.exact})`))}) as v
+      from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint", exact: "text" })} as v
       where ${is(p)} on conflict (deployment, kind, row_id, path_hash, value_hash)
         do update set exact = excluded.exact where labels.exact is distinct from excluded.exact`,
   );
@@ -133,21 +149,31 @@ const ofMetadata = {
 };
 const ofState = statementsOf(sourceOf("values", "head"));
 
-const toRow = ([path_hash, value_hash, exact]: Label): LabelRow => ({ path_hash, value_hash, exact });
+/** What is written, with its labels. Errors: invalid. */
+function ofRow(deployment: string, id: string, metadata: JsonObject): LabelArgs {
+  const written = JSON.stringify(metadata);
+  if (written.length > MOST_CHARACTERS) {
+    throw new ServiceError("invalid", `metadata: must be at most ${MOST_CHARACTERS} characters of JSON`);
+  }
+  const labels = labelsOf(metadata, MOST_LABELS + 1);
+  if (labels.length > MOST_LABELS) {
+    throw new ServiceError(
+      "invalid",
+      `metadata: must hold at most ${MOST_LABELS} different values, as each can be searched`,
+    );
+  }
+  return { deployment, id, written, labels: JSON.stringify(labels) };
+}
 
 /** Labels of a row that the same batch has inserted before; none where that row was there already. */
 export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
-  const written = JSON.stringify(metadata);
-  return ofMetadata[kind].add({ deployment, id, written }, labelsOf(metadata).map(toRow));
+  return isEmpty(metadata) ? [] : [ofMetadata[kind].add(ofRow(deployment, id, metadata))];
 }
 
 /** Makes these the labels of a row whose metadata the same batch has written before. */
 export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
-  const labels = JSON.stringify(labelsOf(metadata));
-  return [
-    ofMetadata[kind].trim({ deployment, id, written: JSON.stringify(metadata), labels }),
-    ...addLabels(kind, deployment, id, metadata),
-  ];
+  const row = ofRow(deployment, id, metadata);
+  return [ofMetadata[kind].trim(row), ofMetadata[kind].add(row)];
 }
 
 /**
@@ -162,8 +188,8 @@ export function valueLabels(
 ): Statement[] {
   const labels = stateLabels(scalars);
   if (labels.length === 0) return [];
-  const args = { deployment, id: thread_id, written: head };
-  return [ofState.trim({ ...args, labels: JSON.stringify(labels) }), ...ofState.add(args, labels.map(toRow))];
+  const args = { deployment, id: thread_id, written: head, labels: JSON.stringify(labels) };
+  return [ofState.trim(args), ofState.add(args)];
 }
 
 function stateLabels(scalars: JsonObject | null): readonly Label[] {
@@ -187,16 +213,14 @@ export const dropThreadLabels: (args: { deployment: string; thread_id: string })
 /** Conditions on `id` that every visible thread meets whose values contain the filter: at its head, or while it runs. */
 export function narrowingValues(deployment: string, id: string, filter: JsonObject): RawBuilder<boolean>[] {
   const tops = Object.entries(filter).filter(([, value]) => isNarrowing(value));
-  return labelsOf(Object.fromEntries(tops))
-    .slice(0, NARROWING_LABELS)
-    .map(
-      ([path, value]) =>
-        sql<boolean>`${sql.ref(id)} in (select row_id from labels where deployment = ${deployment} and kind = 'values'
+  return labelsOf(Object.fromEntries(tops), NARROWING_LABELS).map(
+    ([path, value]) =>
+      sql<boolean>`${sql.ref(id)} in (select row_id from labels where deployment = ${deployment} and kind = 'values'
             and path_hash = ${path} and value_hash = ${value}
           union all select row_id from labels where deployment = ${deployment} and kind = 'values'
             and path_hash = ${ANYTHING[0]} and value_hash = ${ANYTHING[1]}
           union all select thread_id from runs where deployment = ${deployment} and status = 'running')`,
-    );
+  );
 }
 
 /** True for a filter that asks for nothing. */

@@ -12,6 +12,7 @@ import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
+import { putBack } from "./runs/claim.ts";
 import { runVerbs } from "./runs/mod.ts";
 import { type Pipe, shape } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
@@ -70,11 +71,7 @@ const freeSlots = [
   ),
 );
 
-const requeueRunning = shape<{ now: number }>(
-  (p) =>
-    sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
-    where status = 'running'`,
-);
+const requeueRunning = shape<{ now: number }>((p) => sql`update runs set ${putBack(p.now)} where status = 'running'`);
 
 /** See `Storage.becomeWorker`. `executes`: this process has become the one that executes, where there is only one. */
 function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {

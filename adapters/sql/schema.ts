@@ -768,6 +768,15 @@ export const schemaSteps: readonly SchemaStep[] = [
     tables: [],
     statements: ["alter table runs add column progressed integer not null default 1"],
   },
+  {
+    tables: [],
+    statements: [
+      "drop index runs_pending",
+      // Those that were due when they were made ask no clock.
+      "create index runs_immediate on runs (deployment, due_at, seq) where status = 'pending' and due_at <= updated_at",
+      "create index runs_scheduled on runs (deployment, due_at, seq) where status = 'pending' and due_at > updated_at",
+    ],
+  },
 ];
 
 /** The types of columns that do not hold text, by their names. */

@@ -91,7 +91,7 @@ interface Plan {
 async function planOf(driver: Pipe, sought: Sought): Promise<Plan> {
   const { metadata = {}, filter = [], kind } = sought;
   const asked = [metadata, ...filter.map(partOf)];
-  const known = new Map(asked.flatMap(labelsOf).map((label) => [label.join(), label]));
+  const known = new Map(asked.flatMap((part) => labelsOf(part, LABELS + 1)).map((label) => [label.join(), label]));
   const labels = [...known.values()].slice(0, LABELS);
   const table = sql.table(labelled[kind].table);
   const id = sql`${table}.${sql.ref(labelled[kind].id)}`;

@@ -17,6 +17,7 @@ export interface SqliteOptions {
 
 const MAX_BATCHES = 64;
 const MAX_BYTES = 4 * 1024 * 1024;
+const LARGE_BYTES = 1024 * 1024;
 const CHECKPOINT_AFTER_MS = 500;
 
 /**
@@ -152,7 +153,13 @@ class Writer {
     this.#scheduled = false;
     const group = this.#takeGroup();
     try {
-      for (const settle of this.#commit(group)) settle();
+      const answers = this.#commit(group);
+      const settle = (): void => {
+        for (const answer of answers) answer();
+      };
+      // What follows from a large write takes its time as well: others have their turn before.
+      if (group.some(({ bytes }) => bytes > LARGE_BYTES)) this.#defer(settle);
+      else settle();
       this.#lockTries = 0;
       this.#checkpointLater();
     } catch (error) {

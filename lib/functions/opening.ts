@@ -1,11 +1,12 @@
 /** The state a run begins with. */
 import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import { valuesOf } from "../recorded-state.ts";
 import { answersById } from "../runs/resume.ts";
 import { show, showInterrupts, task } from "./call.ts";
 import { copyJson } from "./copy.ts";
 import type { FunctionJob } from "./mod.ts";
-import { apply, messagesOf } from "./state.ts";
+import { applyAll, messagesOf } from "./state.ts";
 
 /** The node a run without a step is about to enter, and the one it leaves by. */
 export const START = "__start__";
@@ -34,9 +35,10 @@ export async function readHead(job: Job): Promise<Head> {
     while (first?.run_id === job.run_id)
       first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
   }
-  const { next, tasks } = rest(stored);
+  const { next, tasks, whole } = rest(stored);
+  const values = valuesOf(stored, whole, read);
   return {
-    values: Object.fromEntries(stored.values.map((value) => [value.channel, read(value)])),
+    values: isObject(values) ? values : foreign(),
     next,
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
@@ -44,9 +46,9 @@ export async function readHead(job: Job): Promise<Head> {
   };
 }
 
-function rest({ payload }: StoredCheckpoint): Pick<Head, "next" | "tasks"> {
-  const { next = foreign(), tasks = [] } = read(payload) as unknown as Partial<Head>;
-  return { next, tasks };
+function rest({ payload }: StoredCheckpoint): Pick<Head, "next" | "tasks"> & { readonly whole: boolean } {
+  const { next = foreign(), tasks = [], whole = false } = read(payload) as unknown as Partial<ReturnType<typeof rest>>;
+  return { next, tasks, whole };
 }
 
 function read({ type, data }: Payload): Json {
@@ -94,10 +96,12 @@ export function open(job: Job, head: Head, uuid: () => string): Opening {
     for (const target of targets)
       if (target.node === name && target.input !== null) changes.push(asUpdate(target.input));
   }
-  const values = changes.reduce(
-    // A copy, because the function is given the job's objects too.
-    (state, change) => apply(state, copyJson(change, "input") as JsonObject, uuid, "human").values,
+  // A copy, because the function is given the job's objects too.
+  const own = changes.map((change) => copyJson(change, "input") as JsonObject);
+  const values = applyAll(
     head.values,
+    own.map((change) => [change, "human"]),
+    uuid,
   );
 
   const goesOn = input === null && head.next.includes(name);

@@ -1,7 +1,7 @@
 /** Changes of a function's state that no run makes. */
 import { type Send, StateRefused, type StateUpdate, type ThreadState } from "../executor.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { apply } from "./state.ts";
+import { applyAll } from "./state.ts";
 
 const START = "__start__";
 const INPUT = "__input__";
@@ -28,7 +28,7 @@ export function changeState(
   if (updates.some(({ as_node }) => as_node === COPY)) return copied(before, updates);
   const held = before?.values ?? {};
   if (!isObject(held)) throw new StateRefused("values: the state of this graph is not an object and cannot be changed");
-  let values: JsonObject = held;
+  const changes: (readonly [JsonObject, "human" | "ai"])[] = [];
   let place: Pick<ThreadState, "next" | "tasks"> = before ?? { next: [name], tasks: [] };
   let source: Changed["source"] = "update";
   for (const update of updates) {
@@ -39,12 +39,12 @@ export function changeState(
       );
     }
     const ahead = as_node === START || as_node === INPUT || (as_node === undefined && place.next.includes(name));
-    for (const change of changesOf(update, name)) values = applied(values, change, uuid, ahead ? "human" : "ai");
+    for (const change of changesOf(update, name)) changes.push([change, ahead ? "human" : "ai"]);
     const next = nextOf(update, name);
     if (next) place = { next, tasks: [] };
     if (as_node === INPUT) source = "input";
   }
-  return { ...place, values, source };
+  return { ...place, values: applied(held, changes, uuid), source };
 }
 
 function copied(
@@ -88,9 +88,9 @@ function changesOf({ values, command }: StateUpdate, name: string): JsonObject[]
   throw new StateRefused("values: must be an object, a list of objects or null");
 }
 
-function applied(state: JsonObject, change: JsonObject, uuid: () => string, fallback: "human" | "ai"): JsonObject {
+function applied(state: JsonObject, changes: Parameters<typeof applyAll>[1], uuid: () => string): JsonObject {
   try {
-    return apply(state, change, uuid, fallback).values;
+    return applyAll(state, changes, uuid);
   } catch (error) {
     throw new StateRefused(`values: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   }

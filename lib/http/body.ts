@@ -1,6 +1,7 @@
 /** Reads request bodies: up to a size, and within a time. */
 import type { Ambient } from "../ambient.ts";
 import { ServiceError } from "../errors.ts";
+import { MAX_DEPTH } from "./parse/read.ts";
 
 /** Larger bodies are refused. */
 const MAX_BODY_BYTES = 10 * 1024 * 1024;
@@ -10,11 +11,38 @@ const MIN_BYTES_PER_SECOND = 1024;
 /** Bodies that say that they are no larger are read at once, which is cheaper on every runtime. */
 const SMALL_BYTES = 16 * 1024;
 
+/** More members and items than this, at any depth, are refused: to read them keeps other requests waiting. */
+const MAX_BODY_VALUES = 100_000;
+
+export interface BodyBounds {
+  readonly body_timeout_ms?: number;
+  readonly max_body_values?: number;
+}
+
 /** The body as it was sent. Errors: too_large (more than `limit` bytes; default 10 MiB), too_slow. */
 export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
 
-export function createBodyReader(ambient: Pick<Ambient, "timer">, timeout_ms: number = BODY_TIMEOUT_MS): ReadBody {
+export function createBodyReader(
+  ambient: Pick<Ambient, "timer" | "defer">,
+  { body_timeout_ms = BODY_TIMEOUT_MS, max_body_values = MAX_BODY_VALUES }: BodyBounds = {},
+): ReadBody {
+  const receive = receiver(ambient, body_timeout_ms);
   return async (request, limit = MAX_BODY_BYTES) => {
+    const bytes = await receive(request, limit);
+    await countValues(bytes, max_body_values, () => turnOf(ambient));
+    return bytes;
+  };
+}
+
+/** Resolves when the event loop has turned. */
+export const turnOf = (ambient: Pick<Ambient, "defer">): Promise<void> =>
+  new Promise((resolve) => ambient.defer(resolve));
+
+function receiver(
+  ambient: Pick<Ambient, "timer">,
+  timeout_ms: number,
+): (request: Request, limit: number) => Promise<Uint8Array> {
+  return async (request, limit) => {
     const declared = request.headers.get("content-length");
     if (Number(declared) > limit) throw tooLarge(limit);
     if (!request.body) return new Uint8Array();
@@ -46,6 +74,42 @@ export function createBodyReader(ambient: Pick<Ambient, "timer">, timeout_ms: nu
       deadline.cancel();
     }
   };
+}
+
+/** How many bytes are looked at before the event loop turns. */
+const SLICE = 512 * 1024;
+
+/** Refuses too many values before JSON.parse makes them. All but the outermost come behind a bracket or a comma. */
+async function countValues(bytes: Uint8Array, values: number, turn: () => Promise<void>): Promise<void> {
+  let count = 0;
+  let depth = 0;
+  let quoted = false;
+  let skipped = 0;
+  for (let from = 0; from < bytes.length; from += SLICE) {
+    const end = Math.min(from + SLICE, bytes.length);
+    let i = from + skipped;
+    for (; i < end; i++) {
+      const byte = bytes[i];
+      if (byte === 0x22) quoted = !quoted;
+      else if (quoted) {
+        if (byte === 0x5c) i++;
+      } else if (byte === 0x2c) count++;
+      else if (byte === 0x5b || byte === 0x7b) {
+        count++;
+        // Who reads it refuses that in words of its own.
+        if (++depth > MAX_DEPTH) return;
+      } else if (byte === 0x5d || byte === 0x7d) depth--;
+    }
+    // An escape may reach into the next slice.
+    skipped = i - end;
+    if (count > values) {
+      throw new ServiceError(
+        "too_large",
+        `The body holds more than ${values} values: send less at once, or raise http.max_body_values`,
+      );
+    }
+    if (bytes.length > SLICE) await turn();
+  }
 }
 
 /** `passed` rejects once the timeout is over, and the time too that `length()` bytes may take. */

@@ -13,6 +13,8 @@ export interface Call {
   readonly visitor: Visitor;
   /** The body, once. Errors: too_large, too_slow. */
   bytes(): Promise<Uint8Array>;
+  /** Resolves when the event loop has turned. */
+  turn(): Promise<void>;
   /** Stands in every log record of the request. */
   readonly request_id: string;
   /**
@@ -22,8 +24,20 @@ export interface Call {
   may<Value extends object>(event: AuthEvent, value: Value): Promise<{ readonly value: Value; readonly reach: Reach }>;
 }
 
-export const body = async <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> =>
-  parse.readObject(await call.bytes(), schema);
+export const body = async <Output>(call: Call, schema: parse.Fields<Output>): Promise<Output> => {
+  const bytes = await call.bytes();
+  const value = parse.readObject(bytes, schema);
+  await rest(call, bytes);
+  return value;
+};
+
+/** Between the reading of a large body and what is made of it, others have their turn. */
+export async function rest(call: Pick<Call, "turn">, bytes: Uint8Array): Promise<void> {
+  if (bytes.length > LARGE_BYTES) await call.turn();
+}
+
+const LARGE_BYTES = 128 * 1024;
+
 export const query = <Output>(call: Call, schema: parse.Fields<Output>): Output => parse.readQuery(call.query, schema);
 export const assistantId = (call: Call): string => parse.readAssistantId(call.params.assistant_id);
 export const threadId = (call: Call): string => parse.readId(call.params.thread_id, "thread_id");

@@ -8,7 +8,7 @@ import { unknownKey } from "../known-keys.ts";
 import { type Service, VERSION } from "../service.ts";
 import type { UsageReport } from "../usage.ts";
 import { assistantRoutes } from "./assistants.ts";
-import { createBodyReader } from "./body.ts";
+import { createBodyReader, turnOf } from "./body.ts";
 import type { Call } from "./call.ts";
 import { cronRoutes } from "./crons.ts";
 import { type App, askApp, withOwnHeaders } from "./custom.ts";
@@ -89,7 +89,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   const groups = routeGroups(http);
   const base = (options.prefix ?? "").replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
-  const read = createBodyReader(ambient, http.body_timeout_ms);
+  const read = createBodyReader(ambient, http);
   const feedback = createFeedbackRoutes(service.feedback, ambient, read);
   const router = routeTable(service, { base, feedback, groups, page: options.page });
 
@@ -125,7 +125,8 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     const visitor = await visit(request, path);
     const may: Call["may"] = (event, value) => access.may(visitor, event, value);
     const bytes: Call["bytes"] = () => read(request);
-    const call: Call = { method, url: request.url, request, params: {}, query: {}, visitor, bytes, request_id, may };
+    const asked = { method, url: request.url, request, params: {}, query: {} };
+    const call: Call = { ...asked, visitor, bytes, turn: () => turnOf(ambient), request_id, may };
     const found = hidden ? undefined : await router.fetch(call);
     if (found) return found;
     const methods = new Set(known().map(([allowed]) => allowed));

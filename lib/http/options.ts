@@ -16,6 +16,11 @@ export interface HttpOptions extends DisabledGroups {
   readonly body_timeout_ms?: number;
   /** The host's own routes ask who calls as those of the API do. Default: they are the host's to guard. */
   readonly enable_custom_route_auth?: boolean;
+  /**
+   * Bodies with more values than this are refused: all members of objects and items of lists, at any depth. Larger ones keep other
+   * requests waiting. Default 100,000.
+   */
+  readonly max_body_values?: number;
 }
 
 /** What is wrong with a value, in words; false when nothing is. */
@@ -51,6 +56,8 @@ export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string,
   body_timeout_ms: (value) =>
     !(Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 2_147_483_647) &&
     "must be a whole number of milliseconds from 1 to 2147483647",
+  max_body_values: (value) =>
+    !(Number.isSafeInteger(value) && (value as number) >= 1) && "must be a whole number above 0",
   cors: {
     allow_origins: listOf(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: pattern,

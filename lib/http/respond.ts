@@ -35,6 +35,20 @@ export function json(value: unknown, headers: HeaderValues = {}, status = 200): 
   return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } });
 }
 
+/** A JSON list whose items may be large: the event loop turns between those that are. */
+export async function jsonList(items: readonly object[], turn: () => Promise<void>): Promise<Response> {
+  const parts: string[] = [];
+  for (const item of items) {
+    const text = JSON.stringify(item);
+    parts.push(text);
+    if (text.length > LARGE) await turn();
+  }
+  return new Response(`[${parts.join(",")}]`, { headers: { "content-type": "application/json" } });
+}
+
+/** Characters of an item that take a while to write. */
+const LARGE = 256 * 1024;
+
 /** Success with nothing to say: clients parse the body of every other success. */
 export function empty(): Response {
   return new Response(null, { status: 204 });
@@ -56,14 +70,16 @@ export function paged<Item extends object>(page: PageOf<Item>, select?: readonly
 /** The items with only the fields in `select`; all fields when it is absent. */
 export function selected(items: readonly object[], select?: readonly string[]): readonly object[] {
   if (!select) return items;
-  return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => select.includes(key))));
+  const names = new Set(select);
+  return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => names.has(key))));
 }
 
 /** A state with only the fields in `select`, which may also name single values, as `values.messages`. */
 export function selectedState(state: ThreadState, select?: readonly string[]): object {
   if (!select) return state;
   const values = isObject(state.values) ? Object.entries(state.values) : [];
-  const some = Object.fromEntries(values.filter(([key]) => select.includes(`values.${key}`)));
+  const names = new Set(select);
+  const some = Object.fromEntries(values.filter(([key]) => names.has(`values.${key}`)));
   const named = select.some((field) => field.startsWith("values.")) ? { values: some } : {};
   return { ...named, ...selected([state], select)[0] };
 }

@@ -5,11 +5,14 @@ import { both, type Reach } from "../filter.ts";
 import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
 import type { Threads } from "../threads/mod.ts";
 import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
-import { body, type Call, query, type Routes, runId, threadId } from "./call.ts";
+import { body, type Call, query, type Routes, rest, runId, threadId } from "./call.ts";
 import { requireOwn } from "./guests.ts";
 import * as parse from "./parse/mod.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "./respond.ts";
 import { type Bodies, sseBody, waitBody } from "./sse.ts";
+
+/** All runs of a batch are made in one transaction, while which nothing else is answered. */
+const MOST_IN_BATCH = 100;
 
 type Name =
   | "create"
@@ -89,7 +92,9 @@ export function runRoutes(
     if (thread_id !== null) await requireOwn(call, threads, thread_id);
     const bytes = await call.bytes();
     const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
-    const [request, agreed] = await allowed(call, thread_id, parse.readObject(bytes, parse.runCreate));
+    const sent = parse.readObject(bytes, parse.runCreate);
+    await rest(call, bytes);
+    const [request, agreed] = await allowed(call, thread_id, sent);
     return [thread_id, request, { ...(await origin(call, bytes, route)), ...agreed }];
   }
   const named = async (call: Call, event: "threads:read" | "threads:delete") => {
@@ -137,7 +142,12 @@ export function runRoutes(
       const requests: RunCreate[] = [];
       const run_ids: string[] = [];
       let reaches: Pick<RunOrigin, "assistants"> = {};
-      for (const request of parse.readList(bytes, parse.runCreate)) {
+      const sent = parse.readList(bytes, parse.runCreate);
+      if (sent.length > MOST_IN_BATCH) {
+        throw new ServiceError("invalid", `body: must hold at most ${MOST_IN_BATCH} runs, as they are made at once`);
+      }
+      await rest(call, bytes);
+      for (const request of sent) {
         const [changed, its] = await allowed(call, null, request);
         requests.push(changed);
         run_ids.push(...(its.run_ids ?? []));

@@ -4,7 +4,7 @@ import type { MayCopy, Threads } from "../threads/mod.ts";
 import { body, type Call, query, type Routes, segment, threadId } from "./call.ts";
 import { ownedBy } from "./guests.ts";
 import * as parse from "./parse/mod.ts";
-import { empty, json, paged, selectedState } from "./respond.ts";
+import { empty, json, jsonList, paged, selectedState } from "./respond.ts";
 
 type Name =
   | "create"
@@ -112,7 +112,10 @@ export function threadRoutes(threads: Threads): Routes<Name> {
       const { select, ...search } = query(call, parse.historyQuery);
       const { thread_id, reach } = await read(call);
       const states = await threads.history(thread_id, search, reach);
-      return json(states.map((state) => selectedState(state, select)));
+      return await jsonList(
+        states.map((state) => selectedState(state, select)),
+        call.turn,
+      );
     },
     async storage(call) {
       const { thread_id, reach } = await read(call);
@@ -122,7 +125,10 @@ export function threadRoutes(threads: Threads): Routes<Name> {
       const { select, ...search } = await body(call, parse.historySearch);
       const { thread_id, reach } = await read(call);
       const states = await threads.history(thread_id, search, reach);
-      return json(states.map((state) => selectedState(state, select)));
+      return await jsonList(
+        states.map((state) => selectedState(state, select)),
+        call.turn,
+      );
     },
   };
 }

@@ -1,7 +1,7 @@
 /** Filters of searches, read into conditions. */
 import type { ItemCondition } from "../item-storage.ts";
 import { isObject, type Json } from "../json.ts";
-import { deeperThan, invalid, MAX_LEVELS } from "./bounds.ts";
+import { deeperThan, invalid, MAX_FIELDS, MAX_LEVELS } from "./bounds.ts";
 
 const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
   ["$eq", "eq"],
@@ -20,7 +20,9 @@ export function conditionsOf(filter: unknown): readonly ItemCondition[] {
   if (filter === undefined || filter === null) return [];
   if (!isObject(filter)) throw invalid("filter", "must be an object");
   if (deeperThan(filter, MAX_LEVELS)) throw invalid("filter", `must not nest deeper than ${MAX_LEVELS} levels`);
-  return Object.entries(filter).flatMap(([member, asked]) => {
+  const members = Object.entries(filter);
+  if (members.length > MAX_FIELDS) throw invalid("filter", `must have at most ${MAX_FIELDS} members`);
+  return members.flatMap(([member, asked]) => {
     const place = `filter.${member}`;
     if (member.startsWith("$")) throw invalid(place, "operators stand in the condition of a member");
     const operators = isObject(asked) && Object.keys(asked).some((key) => key.startsWith("$")) ? asked : { $eq: asked };

@@ -7,6 +7,9 @@ import { type Reach, within } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage.ts";
 
+/** How long states may be read without letting the event loop turn. */
+const BUSY_MS = 4;
+
 /** Which checkpoint of a thread. */
 export interface CheckpointSelector {
   readonly checkpoint_id?: string;
@@ -136,9 +139,14 @@ export function createStates({ storage, scope, executor, ambient }: StateOptions
         const found: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
           checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : one ? [one] : [];
         const states: ThreadState[] = [];
+        let turnedAt = ambient.now();
         for await (const { ns, checkpoint_id } of found) {
           const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader);
           if (state) states.push(state);
+          // A history may hold a hundred large states.
+          if (ambient.now() - turnedAt < BUSY_MS) continue;
+          await new Promise<void>((resolve) => ambient.defer(resolve));
+          turnedAt = ambient.now();
         }
         return states;
       }),

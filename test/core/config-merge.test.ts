@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { mirrored } from "../../lib/kwargs.ts";
+import { mirrored, withoutSecrets } from "../../lib/kwargs.ts";
 import type { FunctionJob, Json, JsonObject, RunCreate, RunOrigin, Service } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 
@@ -48,6 +48,26 @@ function own(configurable: Json | undefined): JsonObject {
   const { run_id: _, thread_id: _t, graph_id: _g, assistant_id: _a, ...rest } = configurable as JsonObject;
   return rest;
 }
+
+describe("names that say that a member is secret", () => {
+  const secret = [
+    "openai_key",
+    "openaiKey",
+    "OPENAIKEY",
+    "my-key",
+    "keys",
+    "dbPassword",
+    "slack-token",
+    "Client_Secret",
+  ];
+  const open = ["max_tokens", "keyboard", "tokenizer", "key_count", "secretary", "password_hint", "model"];
+
+  it("end in key, token, secret, password and the like, however they are written", () => {
+    const members = (names: readonly string[]): JsonObject => Object.fromEntries(names.map((name) => [name, 1]));
+    const given = { ...members([...secret, ...open]), deep: [members(secret)] };
+    assert.deepEqual(withoutSecrets(given), { ...members(open), deep: [{}] });
+  });
+});
 
 describe("the configuration of a run", () => {
   it("puts copies of headers into the metadata of its states, but no credentials", async () => {
@@ -269,8 +289,10 @@ describe("configurable and context", () => {
     const body = {
       assistant_id: "graph",
       input: {},
-      config: { configurable: { model: "m1", first_api_key: "canary" } },
-      context: { tone: "kind", second_api_key: "canary" },
+      config: {
+        configurable: { model: "m1", first_api_key: "canary", openaiKey: "canary", "x-service-key": "canary" },
+      },
+      context: { tone: "kind", second_api_key: "canary", openai_key: "canary" },
       stream_mode: ["values", "updates", "debug", "events", "tasks", "checkpoints", "messages-tuple"],
     };
     const ask = async (path: string, body?: object): Promise<string> =>
@@ -281,7 +303,9 @@ describe("configurable and context", () => {
     const [{ configurable, context } = {}] = seen as { configurable: JsonObject; context: JsonObject }[];
     for (const from of [configurable, context] as JsonObject[]) {
       assert.deepEqual([from["model"], from["tone"]], ["m1", "kind"]);
-      assert.deepEqual([from["first_api_key"], from["second_api_key"]], ["canary", "canary"]);
+      for (const name of ["first_api_key", "second_api_key", "openaiKey", "openai_key"]) {
+        assert.equal(from[name], "canary", name);
+      }
     }
     assert.equal(context?.["thread_id"], undefined);
     assert.match(shown[0] ?? "", /event: end/);

@@ -241,6 +241,7 @@ describe("authorization of the store's routes", () => {
         method: "POST",
         url: "http://greenroom/",
         request: new Request("http://greenroom/", { method: "POST", ...(body ? { body: JSON.stringify(body) } : {}) }),
+        turn: async () => {},
         params: {},
         query,
         visitor: {} as Call["visitor"],

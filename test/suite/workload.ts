@@ -281,7 +281,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const asked = now;
     const sent = history.tick();
     // Another answer may name the run before this one comes.
-    history.addRun(run_id, { thread_id, due, framed, sent, key, body_hash });
+    history.addRun(run_id, { thread_id, due, at_once: due <= asked, framed, sent, key, body_hash });
     const outcome = await storage.createRun(scope, {
       run: {
         run_id,

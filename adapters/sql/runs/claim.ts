@@ -17,17 +17,32 @@ export function isDue(run: string, now: number): RawBuilder<boolean> {
   return sql<boolean>`(+${due_at} <= ${now} or ${due_at} <= ${updated_at})`;
 }
 
+/** Puts a running run back. It was due, and stays so where the clock has been set back since. */
+export const putBack = (now: number): RawBuilder<unknown> =>
+  sql`status = 'pending', lease_token = null, lease_until = null, updated_at = ${now},
+    due_at = case when due_at > ${now} then ${now} else due_at end`;
+
 type Due = { deployment: string; graph_ids: string; max_attempts: string; progress_ms: string; now: number };
 
+// What was due when it was made asks no clock, which may have been set back since. An index each: runs_immediate, runs_scheduled.
+const immediate = sql`status = 'pending' and due_at <= updated_at`;
+const scheduled = (now: unknown): RawBuilder<unknown> =>
+  sql`status = 'pending' and due_at > updated_at and due_at <= ${now}`;
+
 /**
- * The runs that are next, `limit` of them: the one due longest whose thread has a free slot, and of its thread's due runs the oldest. Only one
- * that has stored checkpoints goes before older ones: it goes on from these, and would not know what another run does
- * meanwhile. The thread's slot is what is taken, not the run: two pending runs of one thread are different rows, so taking runs would let
- * both start.
+ * Of the runs that are immediate, or of those whose time has come, the next ones: the one due longest whose thread has a free slot,
+ * and of its thread's due runs the oldest. Only one that has stored checkpoints goes before older ones: it goes on from these, and
+ * would not know what another run does meanwhile. The thread's slot is what is taken, not the run: two pending runs of one thread
+ * are different rows, so taking runs would let both start.
  */
-const nextRuns = (p: Due, among: RawBuilder<unknown>, limit: RawBuilder<unknown>): RawBuilder<unknown> =>
-  sql`select n.run_id, n.thread_id from runs n
-  where n.deployment = ${settled(p.deployment)} and n.status = 'pending' and n.due_at <= ${p.now}
+const nextOf = (
+  p: Due,
+  which: RawBuilder<unknown>,
+  among: RawBuilder<unknown>,
+  limit: RawBuilder<unknown>,
+): RawBuilder<unknown> =>
+  sql`select n.run_id, n.thread_id, n.due_at, n.seq from runs n
+  where n.deployment = ${settled(p.deployment)} and ${which}
     and ${isAmong(sql`n.graph_id`, p.graph_ids)} ${among}
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= ${p.now}) ${rowByRow})
@@ -38,6 +53,12 @@ const nextRuns = (p: Due, among: RawBuilder<unknown>, limit: RawBuilder<unknown>
     and not exists (select 1 from runs e where e.deployment = n.deployment and e.thread_id = n.thread_id
       and e.status = 'pending' and e.saved = 1 and (n.saved = 0 or e.seq < n.seq) ${rowByRow})
   order by n.due_at, n.seq limit ${limit}`;
+
+/** The runs that are next, `limit` of them, the one due longest first. */
+const nextRuns = (p: Due, among: RawBuilder<unknown>, limit: RawBuilder<unknown>): RawBuilder<unknown> =>
+  sql`select run_id, thread_id from (select * from (${nextOf(p, immediate, among, limit)}) as at_once
+    union all select * from (${nextOf(p, scheduled(settled(p.now)), among, limit)}) as in_time) as due
+  order by due_at, seq limit ${limit}`;
 
 const nextRun = (p: Due, among: RawBuilder<unknown> = sql``): RawBuilder<string> =>
   sql<string>`(select run_id from (${nextRuns(p, among, sql`1`)}) as next)`;
@@ -56,14 +77,13 @@ const outlook = shape<Due & { limit: number }>(
     sql`select 'over' as kind, run_id, thread_id from (
       select run_id, thread_id from runs where ${expired(p)} limit ${LOOK}) as leases
     union all select 'next', run_id, thread_id from (${nextRuns(p, sql``, sql`${p.limit}`)}) as next
-    union all select 'waiting', null, null where exists (select 1 from runs
-      where deployment = ${p.deployment} and status = 'pending' and due_at <= ${p.now})`,
+    union all select 'waiting', null, null
+      where exists (select 1 from runs where deployment = ${p.deployment} and ${immediate})
+        or exists (select 1 from runs where deployment = ${p.deployment} and ${scheduled(p.now)})`,
 );
 
 const requeueExpired = shape<{ deployment: string; run_ids: string; now: number }>(
-  (p) =>
-    sql`update runs set status = 'pending', lease_token = null, lease_until = null, updated_at = ${p.now}
-    where run_id in ${each(p.run_ids)} and ${expired(p)}`,
+  (p) => sql`update runs set ${putBack(p.now)} where run_id in ${each(p.run_ids)} and ${expired(p)}`,
 );
 
 type Taken = Due & { token: string; lease_until: number };

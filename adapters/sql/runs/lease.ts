@@ -7,7 +7,7 @@ import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
 import { ofThread, type Pipe, shape } from "../statement.ts";
 import { traceReported } from "../usage.ts";
-import { claimAfter, claimRun, hasEnded } from "./claim.ts";
+import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putFrames } from "./frames.ts";
 import { nullable, toClaim } from "./row.ts";
@@ -50,8 +50,7 @@ const freeHeldSlot = shape<Held>(
 
 const requeue = shape<Held & { now: number }>(
   (p) =>
-    sql`update runs set status = 'pending', attempt = attempt - charged, charged = 0, lease_token = null, lease_until = null,
-      updated_at = ${p.now} where ${held(p)} returning run_id`,
+    sql`update runs set attempt = attempt - charged, charged = 0, ${putBack(p.now)} where ${held(p)} returning run_id`,
 );
 
 const holds = (p: Held): RawBuilder<unknown> =>

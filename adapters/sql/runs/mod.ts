@@ -49,12 +49,22 @@ const runsAfter = scoped<{ deployment: string; thread_id: string; seq: number; l
     and seq > ${settled(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${settled(p.limit)}`,
 );
 
+interface Counted extends Pick<Activity, "scheduled" | "running"> {
+  readonly immediate: number;
+  readonly late: number;
+  readonly oldest_immediate: number | null;
+  readonly oldest_late: number | null;
+}
+
 const activity = shape<{ deployment: string; now: number }>((p) => {
-  const due = sql`from runs where deployment = ${settled(p.deployment)} and status = 'pending'
-    and due_at <= ${settled(p.now)}`;
-  return sql`select (select count(*) ${due}) as pending, (select min(due_at) ${due}) as oldest_due,
-    (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'pending'
-      and due_at > ${settled(p.now)}) as scheduled,
+  const runs = sql`from runs where deployment = ${settled(p.deployment)} and status = 'pending'`;
+  const late = sql`due_at > updated_at`;
+  // Two indexes: one has the runs that ask no clock, the other those that wait for their time.
+  return sql`select (select count(*) ${runs} and due_at <= updated_at) as immediate,
+    (select min(due_at) ${runs} and due_at <= updated_at) as oldest_immediate,
+    (select count(*) ${runs} and ${late} and due_at <= ${settled(p.now)}) as late,
+    (select min(due_at) ${runs} and ${late} and due_at <= ${settled(p.now)}) as oldest_late,
+    (select count(*) ${runs} and ${late} and due_at > ${settled(p.now)}) as scheduled,
     (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'running') as running`;
 });
 
@@ -138,8 +148,10 @@ export function runVerbs(
     readFrames: (scope, run_id, after) => readFrames(driver, scope, run_id, after),
 
     async activity({ deployment }, now) {
-      const [row] = await driver.read(activity({ deployment, now }));
-      return row as unknown as Activity;
+      const [row] = (await driver.read(activity({ deployment, now }))) as unknown as [Counted];
+      const { immediate, late, oldest_immediate, oldest_late, ...rest } = row;
+      const oldest = [oldest_immediate, oldest_late].filter((due_at) => due_at !== null);
+      return { ...rest, pending: immediate + late, oldest_due: oldest.length > 0 ? Math.min(...oldest) : null };
     },
 
     sweep: ({ deployment }, terms) => sweep(driver, deployment, terms),

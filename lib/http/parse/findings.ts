@@ -4,7 +4,7 @@ import { keyProblem } from "../../feedback.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Page } from "../../storage.ts";
 import { UUID } from "./pieces.ts";
-import { MAX_DEPTH } from "./read.ts";
+import { MAX_DEPTH, deeperThan as nestsDeeper } from "./read.ts";
 
 /** Where something is: `body` or `query`, then member names and indexes. */
 export type Loc = readonly (string | number)[];
@@ -26,9 +26,11 @@ export const absent = (value: unknown): value is null | undefined => value === n
 export function readJson(bytes: Uint8Array): Json {
   return checked((report) => {
     try {
-      const value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as Json;
-      if (deeperThan(value, MAX_DEPTH)) report(["body"], `must not nest deeper than ${MAX_DEPTH} levels`);
-      return value;
+      if (nestsDeeper(bytes, MAX_DEPTH)) {
+        report(["body"], `must not nest deeper than ${MAX_DEPTH} levels`);
+        return null;
+      }
+      return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as Json;
     } catch {
       report(["body"], "must be JSON", "json_invalid");
       return null;

@@ -14,10 +14,13 @@ export const isPlain = (text: string): boolean => !text.includes("\0") && text.i
 export const PLAIN = "must not contain U+0000 or lone surrogates";
 export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
+/** Of names of anything: nodes, graphs, checkpoints, headers. */
+const MOST_CHARACTERS = 1_024;
 export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isPlain, PLAIN));
 export const name: v.GenericSchema<string> = v.pipe(
   v.string("must be a string"),
   v.nonEmpty("must not be empty"),
+  v.maxLength(MOST_CHARACTERS, `must have at most ${MOST_CHARACTERS} characters`),
   v.check(isPlain, PLAIN),
 );
 export const uuid: v.GenericSchema<string> = v.pipe(
@@ -99,6 +102,20 @@ function firstOperator(values: readonly Json[]): string | undefined {
   return undefined;
 }
 
+/** How many values a filter may ask for: each row that may match is held against all of them. */
+const MOST_ASKED = 100;
+
+/** How many values there are, counted a little beyond `most`. */
+function valuesIn(value: Json, most: number): number {
+  if (typeof value !== "object" || value === null) return 1;
+  let count = 0;
+  for (const inner of Object.values(value)) {
+    count += valuesIn(inner as Json, most);
+    if (count > most) break;
+  }
+  return count;
+}
+
 /** A filter on metadata or values: what a row must contain. */
 export const containment: v.GenericSchema<JsonObject> = v.pipe(
   anyObject,
@@ -106,6 +123,7 @@ export const containment: v.GenericSchema<JsonObject> = v.pipe(
     (filter) => operatorIn(filter) === undefined,
     ({ input }) => `must hold values, not operators such as ${operatorIn(input)}`,
   ),
+  v.check((filter) => valuesIn(filter, MOST_ASKED) <= MOST_ASKED, `must hold at most ${MOST_ASKED} values`),
 );
 export const config: v.GenericSchema<JsonObject> = owned({
   tags: v.optional(listOf(v.string("must be a string"))),

@@ -104,7 +104,7 @@ export function isFiniteJson(value: unknown): boolean {
 }
 
 /** Counts brackets outside strings, before JSON.parse recurses into them. */
-function deeperThan(bytes: Uint8Array, limit: number): boolean {
+export function deeperThan(bytes: Uint8Array, limit: number): boolean {
   let depth = 0;
   let quoted = false;
   for (let i = 0; i < bytes.length; i++) {

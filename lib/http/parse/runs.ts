@@ -30,7 +30,9 @@ const some = v.pipe(
   json,
   v.check((value) => value !== undefined),
 );
-const STEP = "must be a node name, a Send or a list of these";
+/** Each is a task of one step, which begins with all of them. */
+const MOST_TARGETS = 100;
+const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
 const step = v.union([name, send], STEP);
 const breakpoints = v.optional(
   v.union([v.literal("*"), listOf(name)], 'must be "*" or a list of node names') as v.GenericSchema<"*" | string[]>,
@@ -55,7 +57,7 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned
   update: v.optional(
     v.union([anyObject, v.array(v.strictTuple([name, some]))], "must be an object or a list of [channel, value] pairs"),
   ),
-  goto: v.optional(v.union([name, send, v.array(step)], STEP)),
+  goto: v.optional(v.union([name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
 });
 
 /** Every call that creates a run */

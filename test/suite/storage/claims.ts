@@ -72,8 +72,52 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         now: 1200,
       });
       assert.ok(outcome.kind === "created" && outcome.claimed === null, "it waits");
-      assert.equal(await claimNext(storage, here, { ...claimTerms("late"), now: 1250 }), null);
-      assert.equal((await claimNext(storage, here, claimTerms("next")))?.run.run_id, "r1");
+      assert.equal((await claimNext(storage, here, { ...claimTerms("late"), now: 1250 }))?.run.run_id, "r1");
+    });
+
+    test("asks no clock of a run that was due when it was made, as it may be set back", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const [thread, created_at] of [
+        ["t", 5000],
+        ["u", 6000],
+      ] as const) {
+        await aThread(storage, thread);
+        const asked = await request(storage, assistant, thread, `${thread}1`);
+        await storage.createRun(here, { ...asked, run: newRun(thread, `${thread}1`, { created_at }), now: 5000 });
+      }
+      const now = 2000;
+      const { oldest_due, pending, scheduled } = await storage.activity(here, now);
+      assert.deepEqual([pending, scheduled, oldest_due], [1, 1, 5000]);
+      const claim = await claimNext(storage, here, { ...claimTerms("back"), now });
+      assert.equal(claim?.run.run_id, "t1");
+      const early = { token: "early", lease_until: 9000, graph_ids: ["echo"], now: 5999 };
+      assert.equal((await storage.claimRun(here, early)).kind, "none", "the other one waits for its time");
+      // Put back, it is due at once, whatever it was before.
+      assert.ok(claim && (await storage.requeueRun(here, claim.lease, now)));
+      const again = await claimNext(storage, here, { ...claimTerms("again"), now: now - 1 });
+      assert.equal(again?.run.run_id, "t1");
+      await storage.finishRun(here, again?.lease as NonNullable<typeof again>["lease"], finish());
+      assert.equal((await claimNext(storage, here, { ...claimTerms("in time"), now: 6000 }))?.run.run_id, "u1");
+    });
+
+    test("takes runs whose time has come and others by how long they are due", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const [run_id, created_at, now] of [
+        ["a1", 1500, 1500],
+        ["b1", 1400, 1100],
+        ["c1", 1300, 1300],
+        ["d1", 1200, 1100],
+      ] as const) {
+        const thread = run_id.slice(0, 1);
+        await aThread(storage, thread);
+        const asked = await request(storage, assistant, thread, run_id);
+        await storage.createRun(here, { ...asked, run: newRun(thread, run_id, { created_at }), now });
+      }
+      const order: (string | undefined)[] = [];
+      for (let i = 0; i < 4; i++) {
+        order.push((await claimNext(storage, here, { ...claimTerms(`w${i}`), now: 1600 }))?.run.run_id);
+      }
+      assert.deepEqual(order, ["d1", "c1", "b1", "a1"]);
     });
 
     test("keeps a thread's order whatever the clocks and graphs of its runs", async (storage) => {

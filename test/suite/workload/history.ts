@@ -25,6 +25,8 @@ export interface Attempt {
 interface Created {
   readonly thread_id: string;
   readonly due: number;
+  /** It was due when it was made: by whatever clock. */
+  readonly at_once: boolean;
   readonly framed: boolean;
   readonly sent: number;
   readonly key: string | undefined;
@@ -89,7 +91,10 @@ export class History {
     return run;
   }
 
-  addRun(run_id: string, run: Pick<Created, "thread_id" | "due" | "framed" | "sent" | "key" | "body_hash">): void {
+  addRun(
+    run_id: string,
+    run: Pick<Created, "thread_id" | "due" | "at_once" | "framed" | "sent" | "key" | "body_hash">,
+  ): void {
     assert.ok(!this.created.has(run_id));
     const rest = {
       ended: NEVER,
@@ -110,7 +115,7 @@ export class History {
     assert.equal(run.status, "running");
     assert.equal(thread.running, run.run_id);
     assert.equal(thread.slot?.token, lease.token);
-    assert.ok(run.created_at <= now, `${run.run_id} was claimed before it was due`);
+    assert.ok(run.created_at <= now || this.run(run.run_id).at_once, `${run.run_id} was claimed before it was due`);
     assert.equal(run.end_frame, null);
     const times = { now, sent, answered: this.tick(), accepted: 0, slot_until: lease_until, let_go: NEVER };
     const attempt: Attempt = { lease, claimed, ...times, requeued: false, told: false };

@@ -1,0 +1,147 @@
+/**
+ * How long can one request keep the others waiting? Starts a server in a process of its own, sends it one request shape after the
+ * other, each as large as the limit on bodies lets it be, and asks `/ok` all the while. Ends with 1 when an answer of `/ok` took
+ * longer than the limit, or when a request was answered with a 5xx.
+ *
+ *   node bench/stalls.mjs [--runtime node|bun|deno] [--only text] [--tries 3] [--limit 100]
+ */
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import http from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { parseArgs } from "node:util";
+import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
+import { shapes } from "./stalls/shapes.mjs";
+
+/** One request; resolves with its status and the length of its answer, which is not kept unless it is asked for. */
+function ask(agent, port, method, path, body, keep = false, headers = {}) {
+  return new Promise((resolve, reject) => {
+    const sent = body === undefined ? {} : { "content-type": "application/json", "content-length": body.length };
+    const call = http.request(
+      { agent, host: "127.0.0.1", port, method, path, headers: { ...sent, ...headers } },
+      (res) => {
+        const parts = [];
+        let length = 0;
+        res.on("data", (chunk) => {
+          length += chunk.length;
+          if (keep || res.statusCode >= 400) parts.push(chunk);
+        });
+        res.on("error", reject);
+        res.on("end", () => resolve({ status: res.statusCode, length, text: Buffer.concat(parts).toString() }));
+      },
+    );
+    call.on("error", reject);
+    call.end(body);
+  });
+}
+
+/** In a thread of its own: asks `/ok` again and again, and tells the longest answer since it was asked last. */
+async function probe() {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  let worst = 0;
+  let since = 0;
+  let count = 0;
+  parentPort.on("message", () => {
+    // An answer that is still out counts as well.
+    parentPort.postMessage({ worst: Math.max(worst, performance.now() - since), count });
+    worst = 0;
+    count = 0;
+  });
+  for (;;) {
+    since = performance.now();
+    // A connection that the server has closed meanwhile says nothing: the next one waits as long.
+    await ask(agent, workerData.port, "GET", "/ok").catch(() => {});
+    worst = Math.max(worst, performance.now() - since);
+    count++;
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+function serve(runtime, folder) {
+  const program = join(import.meta.dirname, "stalls/server.mjs");
+  const args = { node: [program], bun: [program], deno: ["run", "-A", "--no-check", program] }[runtime];
+  if (!args) throw new Error(`--runtime: ${runtime} is none of node, bun and deno`);
+  const child = spawn(runtime === "node" ? process.execPath : runtime, [...args, join(folder, "stalls.db")], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  process.on("exit", () => child.kill("SIGKILL"));
+  return new Promise((resolve, reject) => {
+    child.once("exit", (code) => reject(new Error(`The server ended with ${code}`)));
+    child.stdout.on("data", (text) => {
+      const port = /listening on (\d+)/.exec(String(text))?.[1];
+      if (port) resolve({ child, port: Number(port) });
+    });
+  });
+}
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      runtime: { type: "string", default: "node" },
+      only: { type: "string", default: "" },
+      tries: { type: "string", default: "3" },
+      limit: { type: "string", default: "100" },
+    },
+  });
+  const [limit, tries] = [Number(values.limit), Number(values.tries)];
+  const folder = mkdtempSync(join(tmpdir(), "greenroom-stalls-"));
+  const { child, port } = await serve(values.runtime, folder);
+  const agent = new http.Agent({ keepAlive: true });
+  const client = {
+    ask: (method, path, body, headers) => ask(agent, port, method, path, body, false, headers),
+    async json(method, path, body) {
+      const answer = await ask(agent, port, method, path, body && Buffer.from(JSON.stringify(body)), true);
+      if (answer.status >= 400) throw new Error(`${method} ${path}: ${answer.status} ${answer.text.slice(0, 300)}`);
+      return answer.text === "" ? null : JSON.parse(answer.text);
+    },
+  };
+  const watch = new Worker(new URL(import.meta.url), { workerData: { port } });
+  const worstSince = () =>
+    new Promise((resolve) => {
+      watch.once("message", resolve);
+      watch.postMessage("");
+    });
+  const rest = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  let worst = 0;
+  let failed = 0;
+  try {
+    await rest(500);
+    for (const { name, prepare } of shapes.filter((shape) => shape.name.includes(values.only))) {
+      const measured = [];
+      let answer;
+      // What else the machine does only adds: the best try is what the request costs.
+      while (measured.length < tries && !(Math.min(...measured) <= limit)) {
+        const send = await prepare(client);
+        await rest(700);
+        await worstSince();
+        const started = performance.now();
+        answer = await send();
+        const took = performance.now() - started;
+        // What goes on behind the answer, as a run does.
+        await rest(600);
+        measured.push((await worstSince()).worst);
+        answer = { ...answer, took };
+      }
+      const least = Math.min(...measured);
+      worst = Math.max(worst, least);
+      const over = least > limit || answer.status >= 500;
+      if (over) failed++;
+      const note = answer.status >= 400 ? ` ${answer.text.slice(0, 90)}` : "";
+      console.log(
+        `${over ? "✖" : " "} ${least.toFixed(0).padStart(6)} ms  ${String(answer.status)} in ${answer.took.toFixed(0)} ms  ${name}${note}`,
+      );
+    }
+  } finally {
+    await watch.terminate();
+    child.removeAllListeners("exit");
+    child.kill("SIGKILL");
+    await new Promise((resolve) => child.once("exit", resolve));
+    rmSync(folder, { recursive: true, force: true });
+  }
+  console.log(`worst answer of /ok: ${worst.toFixed(0)} ms, limit ${limit} ms; ${failed} shapes over it or failed`);
+  process.exit(failed > 0 ? 1 : 0);
+}
+
+await (isMainThread ? main() : probe());

@@ -1,0 +1,35 @@
+// The server of stalls.mjs: agents that take what they get, on a file, with every default.
+import { Annotation, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { langgraph } from "../../adapters/langgraph/mod.ts";
+import { listen } from "../../adapters/standalone/listen.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import { combine, createService, fromFunctions } from "../../lib/mod.ts";
+
+const path = process.argv[2];
+const { bunSqlite: open } =
+  "Bun" in globalThis
+    ? await import("../../adapters/bun-sqlite.ts")
+    : { bunSqlite: (await import("../../adapters/node-sqlite.ts")).nodeSqlite };
+
+const chat = new StateGraph(MessagesAnnotation)
+  .addNode("answer", () => ({ messages: [{ role: "ai", content: "done" }] }))
+  .addEdge(START, "answer")
+  .compile();
+const Any = Annotation.Root({ data: Annotation() });
+const keep = new StateGraph(Any)
+  .addNode("keep", () => ({}))
+  .addEdge(START, "keep")
+  .compile();
+
+const service = await createService({
+  storage: open(path),
+  executor: combine(
+    fromFunctions({
+      echo: () => "done",
+      ask: ({ interrupt }) => interrupt("?"),
+    }),
+    langgraph({ chat, keep }),
+  ),
+});
+const { port } = await listen(createHandler(service), { hostname: "127.0.0.1", port: 0 });
+console.log(`listening on ${port}`);
