@@ -40,6 +40,7 @@ export type {
   PendingWrite,
   RunConfig,
   Send,
+  StateConfig,
   StateRef,
   StateUpdate,
   StoredCheckpoint,

@@ -51,16 +51,16 @@ type Load = (specifier: string) => Promise<unknown>;
 
 export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
   return {
-    async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs }) {
+    async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs, config }) {
       const threads = onlyThread(thread_id, readOnly(reader));
-      const graph = withSaver(await source.graph(noConfig), new Saver({ threads, serde: await serde() }));
+      const graph = withSaver(await source.read(config), new Saver({ threads, serde: await serde() }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
       return threadState(await graph.getState({ configurable: named }, { subgraphs }));
     },
-    async update(at, graph_id, steps, checkpoints, { metadata, ambient }) {
+    async update(at, graph_id, steps, checkpoints, { metadata, ambient, config }) {
       const threads = onlyThread(at.thread_id, checkpoints);
       const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, ambient);
-      const graph = withSaver(await source.graph(noConfig), saver);
+      const graph = withSaver(await source.read(config), saver);
       const checkpoint = await updateState(graph, at, steps, load);
       const state = threadState(
         await graph.getState({ configurable: { thread_id: at.thread_id } }, { subgraphs: false }),
@@ -68,14 +68,14 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       if (!state) throw new Error(`The states of graph ${graph_id} cannot be read`);
       return { checkpoint, state };
     },
-    async schemas(graph_id) {
-      return await schemasOf(graph_id, await source.graph(noConfig), load);
+    async schemas(graph_id, config) {
+      return await schemasOf(graph_id, await source.graph(config ?? noConfig), load);
     },
-    async drawn(_graph_id, xray) {
-      return await drawnOf(await source.graph(noConfig), xray);
+    async drawn(_graph_id, xray, config) {
+      return await drawnOf(await source.graph(config ?? noConfig), xray);
     },
-    async subgraphs(graph_id, namespace, recurse) {
-      const graph = await source.graph(noConfig);
+    async subgraphs(graph_id, namespace, recurse, config) {
+      const graph = await source.graph(config ?? noConfig);
       const found: [string, GraphSchemas][] = [];
       for await (const [name, subgraph] of graph.getSubgraphsAsync(namespace ?? undefined, recurse)) {
         found.push([name, await schemasOf(graph_id, subgraph, load)]);
