@@ -1,8 +1,9 @@
 /** Reading and changing the states of a graph, and what it looks like. */
 import type { DrawnGraph, GraphSchemas, GraphState, Interrupt, Task, ThreadState } from "../../lib/executor.ts";
-import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { isObject, type Json } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
 import { onlyThread, readOnly, Saver } from "./saver.ts";
+import { schemasOf } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
@@ -83,52 +84,6 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       return Object.fromEntries(found);
     },
   };
-}
-
-/** Where StateGraph keeps the schemas it was given. Annotations have none. */
-interface Builder {
-  readonly _schemaRuntimeDefinition?: unknown;
-  readonly _inputRuntimeDefinition?: unknown;
-  readonly _outputRuntimeDefinition?: unknown;
-  readonly _configRuntimeSchema?: unknown;
-}
-
-async function schemasOf(graph_id: string, graph: Graph, load: Load): Promise<GraphSchemas> {
-  const builder = (graph.builder ?? {}) as Builder;
-  const state = builder._schemaRuntimeDefinition;
-  const input = await jsonSchema(builder._inputRuntimeDefinition, load, "getInputJsonSchema");
-  return {
-    graph_id,
-    input_schema: input ?? (await jsonSchema(state, load, "getInputJsonSchema")),
-    output_schema: await jsonSchema(builder._outputRuntimeDefinition, load, "getJsonSchema"),
-    state_schema: await jsonSchema(state, load, "getJsonSchema"),
-    config_schema: null,
-    context_schema: await jsonSchema(builder._configRuntimeSchema, load, "getJsonSchema"),
-  };
-}
-
-/** A schema of zod or of LangGraph as JSON Schema; null for anything that has none. */
-async function jsonSchema(
-  schema: unknown,
-  load: Load,
-  method: "getJsonSchema" | "getInputJsonSchema",
-): Promise<JsonObject | null> {
-  if (typeof schema !== "object" || schema === null) return null;
-  try {
-    const own = (schema as Record<string, unknown>)[method];
-    if (typeof own === "function") return asObject(own.call(schema));
-    if (!("_def" in schema) && !("_zod" in schema)) return null;
-    const core = (await load("@langchain/core/utils/json_schema")) as { toJsonSchema(schema: unknown): unknown };
-    return asObject(core.toJsonSchema(schema));
-  } catch {
-    // Schemas may hold what JSON Schema cannot say.
-    return null;
-  }
-}
-
-function asObject(value: unknown): JsonObject | null {
-  const json = aboutWire(value);
-  return isObject(json) ? json : null;
 }
 
 async function drawnOf(graph: Graph, xray: boolean | number): Promise<DrawnGraph> {
