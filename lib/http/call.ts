@@ -2,6 +2,7 @@
 import type { Visitor } from "../access.ts";
 import type { AuthEvent } from "../auth.ts";
 import type { Reach } from "../filter.ts";
+import type { Caller } from "../identity.ts";
 import * as parse from "./parse/mod.ts";
 
 export interface Call {
@@ -11,6 +12,8 @@ export interface Call {
   readonly params: Readonly<Record<string, string | undefined>>;
   readonly query: parse.Query;
   readonly visitor: Visitor;
+  /** Who calls a route of the platform. Errors: as `Access.caller`. */
+  caller(): Promise<Caller>;
   /** Stands in every log record of the request. */
   readonly request_id: string;
   /**

@@ -11,6 +11,11 @@ export interface HttpOptions extends DisabledGroups {
   readonly configurable_headers?: HeaderChoice;
   /** The host's own routes ask who calls as those of the API do. Default: they are the host's to guard. */
   readonly enable_custom_route_auth?: boolean;
+  /**
+   * What comes first at the routes of the API: the middleware of the host's application (`middleware_first`, the default), or the
+   * question who calls (`auth_first`).
+   */
+  readonly middleware_order?: "middleware_first" | "auth_first";
 }
 
 /** What is wrong with a value, in words; false when nothing is. */
@@ -43,6 +48,8 @@ export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string,
   disable_webhooks: () => false,
   ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
   enable_custom_route_auth: flag,
+  middleware_order: (value) =>
+    !["middleware_first", "auth_first"].includes(value as string) && "must be one of middleware_first, auth_first",
   cors: {
     allow_origins: listOf(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: pattern,

@@ -82,8 +82,8 @@ describe("the schemas of a graph", () => {
   it("are zod's own, with what LangGraph was told beside them", async () => {
     const State = z.object({
       messages: withLangGraph(z.custom<HumanMessage[]>(), MessagesZodMeta),
-      log: z.array(z.custom<HumanMessage>()).register(registry, MessagesZodMeta),
-      total: withLangGraph(z.number().default(3).describe("the sum"), {
+      log: z.array(z.custom<HumanMessage>()).register(registry, MessagesZodMeta as never),
+      total: withLangGraph(z.number().default(3).describe("the sum") as never, {
         reducer: { fn: (a: number, b: string) => a + Number(b), schema: z.string() },
         jsonSchemaExtra: { title: "Total" } as never,
       }),

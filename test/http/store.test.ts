@@ -244,6 +244,7 @@ describe("authorization of the store's routes", () => {
         params: {},
         query,
         visitor: {} as Call["visitor"],
+        caller: () => Promise.reject(new Error("No route of the store asks")),
         request_id: "r",
         may: async (event, value) => ({ reach: may(event, value as Record<string, unknown>), value }),
       });
