@@ -19,6 +19,7 @@ import { createJournal } from "./journal.ts";
 import { type Json, type JsonObject, scalarsOf } from "./json.ts";
 import { headersIn, knowing, mirrored, readKwargs } from "./kwargs.ts";
 import { holdLease } from "./lease.ts";
+import { ofRun } from "./state-config.ts";
 import type {
   ClaimedRun,
   ClaimRequest,
@@ -29,7 +30,6 @@ import type {
   Storage,
   TerminalStatus,
 } from "./storage.ts";
-import { ofRun } from "./state-config.ts";
 import { type StateEvent, takeYields } from "./yields.ts";
 
 /** Why a job's signal was aborted. */

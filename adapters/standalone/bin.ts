@@ -6,6 +6,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { createHandler } from "../../lib/http/handler.ts";
 import {
+  type Ambient,
   type AuthMode,
   ConfigError,
   createService,
@@ -16,6 +17,7 @@ import {
   type ServiceOptions,
   type Storage,
   staticIdentity,
+  systemAmbient,
   VERSION,
 } from "../../lib/mod.ts";
 import type { SqlDriver } from "../sql/driver.ts";
@@ -33,10 +35,12 @@ import {
 } from "./config.ts";
 import { loadGraphs, oldNode } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
+import { localApi } from "./local.ts";
 import { textLine } from "./log.ts";
 import { loadModules } from "./modules.ts";
 import type { Fetch } from "./node-http.ts";
 import { page } from "./page.ts";
+import { installLogger } from "./sdk-logger.ts";
 
 const DEFAULT_PORT = 2024;
 const PORTS_TRIED = 100;
@@ -74,6 +78,13 @@ async function serve(options: CommandOptions): Promise<void> {
   const name = basename(config.file);
   if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
 
+  // For programs to read; people at a terminal get text.
+  const log: Ambient["log"] = process.stderr.isTTY
+    ? (record) => console.error(textLine(record, Date.now()))
+    : systemAmbient().log;
+  // Modules may ask for both while they are loaded.
+  const local = localApi();
+  const removeLogger = installLogger(log);
   const loaded = await loadGraphs(config.graphs, config.file);
   const { modules, problems: ofModules } = await loadModules(config.modules);
   const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = modules;
@@ -83,16 +94,15 @@ async function serve(options: CommandOptions): Promise<void> {
   const settings: Omit<ServiceOptions, "storage"> = {
     ...config.service,
     worker: options.workers === undefined ? worker : { ...worker, concurrency: options.workers },
-    executor: loaded.executor,
+    executor: local.executor(loaded.executor),
     auth: { ...auth, ...(custom ? { custom } : {}) },
     ...(store?.index && embed ? { store: { ...store, index: { ...store.index, embed } } } : {}),
     usage: { ...usageOptions, ...usageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
     public_base_url: public_base_url ?? (() => url || undefined),
     // A relative URL is one of this server.
-    webhooks: { ...webhooks, loopback: (request) => within(request) },
+    webhooks: { ...webhooks, loopback: async (request) => local.requests(within)(request) },
     env: process.env,
-    // For programs to read; people at a terminal get text.
-    ...(process.stderr.isTTY ? { ambient: { log: (record) => console.error(textLine(record, Date.now())) } } : {}),
+    ambient: { log },
   };
   const problems = [...config.problems, ...loaded.problems, ...ofModules];
   problems.push(...problemsOf(settings, config.graph_ids, problems));
@@ -122,10 +132,11 @@ async function serve(options: CommandOptions): Promise<void> {
     // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(open ? { hosts } : {}),
   });
-  const within = createHandler(service, app ? { app } : {});
+  const within = createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
+  local.serve(within);
   let listener: Listener;
   try {
-    listener = await listenFrom(handler, options);
+    listener = await listenFrom(local.requests(handler), options);
   } catch (error) {
     await service.stop(0);
     throw error;
@@ -140,6 +151,8 @@ async function serve(options: CommandOptions): Promise<void> {
     console.log(`Stopping: runs may go on for ${options.grace_ms} ms; a second signal ends the server at once`);
     // It still listens: who asks is told that it is not ready, and readers stay to the end.
     await service.stop(options.grace_ms);
+    local.close();
+    removeLogger();
     // A client that keeps an idle connection must not keep the process.
     await Promise.race([listener.close().catch(() => {}), new Promise((resolve) => setTimeout(resolve, 500))]);
     process.exit(0);

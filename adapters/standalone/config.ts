@@ -269,6 +269,7 @@ const langgraphKeys: Shape = {
   http: {
     app: true,
     enable_custom_route_auth: true,
+    middleware_order: true,
     configurable_headers: { includes: true, excludes: true },
     cors: {
       allow_origins: true,
@@ -382,7 +383,14 @@ function readGraphs(
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = `graphs.${graph_id}`;
-    const { path, factory = langgraph, description, max_attempts, timeout_ms, ...rest } = isRecord(entry) ? entry : { path: entry };
+    const {
+      path,
+      factory = langgraph,
+      description,
+      max_attempts,
+      timeout_ms,
+      ...rest
+    } = isRecord(entry) ? entry : { path: entry };
     unknown.push(...Object.keys(rest).map((name) => `${key}.${name}`));
     if (typeof factory !== "boolean") problems.push(`${key}.factory: must be true or false`);
     const told = typeof description === "string" && description.isWellFormed();

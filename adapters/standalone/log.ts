@@ -7,7 +7,7 @@ export function textLine({ level, message, error, ...fields }: LogRecord, now: n
   const shown = Object.entries(fields).flatMap(([name, value]) =>
     value === undefined ? [] : [`${name}=${typeof value === "string" ? plain(value) : JSON.stringify(value)}`],
   );
-  const head = [time, level, message, ...shown].join(" ");
+  const head = [time, level, plain(message), ...shown].join(" ");
   if (error === undefined) return head;
   const cause = error instanceof Error ? (error.stack ?? String(error)) : JSON.stringify(error);
   return `${head}\n${cause

@@ -15,6 +15,7 @@ type Middleware = (context: Context, next: () => Promise<void>) => unknown;
 interface Context {
   readonly req: { readonly raw: Request; arrayBuffer(): Promise<ArrayBuffer> };
   readonly env: { readonly [INNER]: Inner };
+  newResponse(body: ReadableStream<Uint8Array> | null, response: Response): Response;
 }
 
 interface Hono {
@@ -62,7 +63,11 @@ function layersOf(app: Hono, passedOver: (path: string) => void): Hono {
     if (takesNext(handler)) layers.use(path, handler);
     else passedOver(path);
   }
-  layers.all("*", async ({ req, env }) => await env[INNER](await unread(req)));
+  layers.all("*", async (context) => {
+    const answer = await context.env[INNER](await unread(context.req));
+    // So it gets the headers that middleware has set before.
+    return answer.status === 101 ? answer : context.newResponse(answer.body, answer);
+  });
   if (typeof app.errorHandler === "function") layers.onError(app.errorHandler);
   return layers;
 }

@@ -68,7 +68,10 @@ describe("the schemas of a graph", () => {
   });
 
   it("name each channel of a plain state, in both of its forms", async () => {
-    const channels = { messages: { value: (a: unknown[], b: unknown[]) => [...a, ...b], default: () => [] }, note: null };
+    const channels = {
+      messages: { value: (a: unknown[], b: unknown[]) => [...a, ...b], default: () => [] },
+      note: null,
+    };
     const old = await schemas({ channels });
     assert.deepEqual(properties(old.state_schema), { messages: MESSAGES, note: {} });
     const reducer = (a: unknown[], b: unknown[]): unknown[] => [...a, ...b];

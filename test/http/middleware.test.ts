@@ -74,6 +74,37 @@ describe("the middleware of a Hono application", () => {
     assert.equal(((await (await it.send("GET", "/info")).json()) as { version: unknown }).version !== undefined, true);
   });
 
+  it("may set headers before the answer is there, in each way that Hono has", async () => {
+    const app = new Hono().use("*", async (c, next) => {
+      c.header("x-before", "1");
+      c.header("content-type", "text/odd");
+      c.header("set-cookie", "a=1", { append: true });
+      c.header("set-cookie", "b=2", { append: true });
+      await next();
+    });
+    app.use("/ok", async (c, next) => {
+      c.res.headers.set("x-res", "2");
+      await next();
+    });
+    await using it = await world(app);
+    for (const [method, path, status, res] of [
+      ["GET", "/ok", 200, "2"],
+      ["HEAD", "/ok", 200, "2"],
+      ["GET", "/info", 200, null],
+      ["GET", "/store/items", 400, null],
+    ] as const) {
+      const response = await it.send(method, path);
+      assert.equal(response.status, status);
+      const { headers } = response;
+      assert.deepEqual(
+        ["x-before", "content-type", "x-res"].map((name) => headers.get(name)),
+        ["1", "application/json", res],
+      );
+      assert.deepEqual(headers.getSetCookie(), ["a=1", "b=2"]);
+    }
+    assert.equal((await it.send("PUT", "/store/items", { namespace: ["a"], key: "b", value: {} })).status, 204);
+  });
+
   it("may answer itself, fail, and say with its own handler how that is answered", async () => {
     const app = new Hono()
       .use("/threads", async (c) => {
@@ -146,9 +177,10 @@ describe("the middleware of a Hono application", () => {
     const body = { assistant_id: "agent", input: {}, on_disconnect: "cancel" };
     const response = await it.send("POST", "/runs/stream", body);
     assert.equal(response.headers.get("x-mark"), "all");
-    const reader = (response.body as ReadableStream<Uint8Array>).pipeThrough(new TextDecoderStream()).getReader();
+    const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+    const decoder = new TextDecoder();
     let text = "";
-    while (!text.includes("first")) text += (await reader.read()).value ?? "";
+    while (!text.includes("first")) text += decoder.decode((await reader.read()).value);
     assert.ok(!text.includes("second"));
     await reader.cancel();
     await left.promise;
