@@ -9,7 +9,6 @@ import type {
   ExecutorEvent,
   GraphInfo,
   Job,
-  RunConfig,
   StoreHandle,
   StreamMode,
   ThreadState,

@@ -26,7 +26,7 @@ interface Hono {
   use(path: string, handler: Middleware): unknown;
   all(path: string, handler: Middleware): unknown;
   onError(handler: unknown): unknown;
-  fetch(request: Request, env: Context["env"]): Response | Promise<Response>;
+  readonly fetch: (request: Request, env: Context["env"]) => Response | Promise<Response>;
 }
 
 const INNER: unique symbol = Symbol("greenroom.inner");
