@@ -51,10 +51,13 @@ export interface Visitor {
 }
 
 export interface Access {
-  /** The caller of a platform route. Errors: unauthenticated; forbidden (an organization or workspace out of reach). */
-  caller(request: Request): Promise<Caller>;
-  /** The caller of a deployment route. Errors: unauthenticated, forbidden (as above too), not_found (nothing here for this key), unsupported_type. */
-  visitor(request: Request, use: Use): Promise<Visitor>;
+  /**
+   * The caller of a platform route. `user`: whom the host's own code acts for; with custom authentication the request is not asked.
+   * Errors: unauthenticated; forbidden (an organization or workspace out of reach).
+   */
+  caller(request: Request, user?: AuthUser | null): Promise<Caller>;
+  /** The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden (as above too), not_found (nothing here for this key), unsupported_type. */
+  visitor(request: Request, use: Use, user?: AuthUser | null): Promise<Visitor>;
   /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
   may<Value extends object>(
     visitor: Pick<Visitor, "user">,
@@ -196,9 +199,9 @@ export function createAccess(options: AccessOptions): Access {
   return {
     may: async ({ user }, event, value) =>
       guard && user ? await guard.authorize(user, event, value) : { value, reach: EVERYTHING },
-    async caller(request) {
+    async caller(request, user = null) {
       const { headers } = request;
-      if (guard) return narrowed(await keyedOrKnown(guard, request), headers);
+      if (guard) return narrowed(await (user ? known(user) : keyedOrKnown(guard, request)), headers);
       if (mode === "none") return narrowed(await owner(identity), headers);
       return narrowed((await identified(headers)).caller, headers);
     },
@@ -208,9 +211,9 @@ export function createAccess(options: AccessOptions): Access {
       const shown = read.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
       return shown.slice(offset, offset + limit);
     },
-    async visitor(request, use) {
+    async visitor(request, use, acts_for = null) {
       if (guard) {
-        const user = await guard.authenticate(request);
+        const user = acts_for ?? (await guard.authenticate(request));
         return { ...anybody, user_id: await billed(user), user };
       }
       if (mode === "none") return anybody;

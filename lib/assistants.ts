@@ -5,7 +5,8 @@ import { ServiceError } from "./errors.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "./executor.ts";
 import { permits, type Reach, refuseForOthers, requireKept, within } from "./filter.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "./json.ts";
-import type { AssistantRow, AssistantSort, Scope, Storage } from "./storage.ts";
+import { ofAssistant } from "./state-config.ts";
+import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "./storage.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
 export interface Assistant {
@@ -112,7 +113,7 @@ export interface AssistantDirectory extends Assistants {
   recall(id: string, reach?: Reach): Promise<AssistantRow>;
   /** The active configuration as it is now; errors: not_found. */
   resolve(id: string, reach?: Reach): Promise<AssistantRow>;
-  /** One assistant per graph, made at start-up and never changed by it again. */
+  /** One assistant per graph, made at start-up; later only its description is changed, to that of the graph. */
   ensureDefaults(): Promise<void>;
 }
 
@@ -179,6 +180,15 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     return executor.state?.(graph_id) ?? recordedState;
   }
 
+  /** What the configuration says of a graph its default assistant says too, whatever that said before. */
+  async function described(known: AssistantRow, description: string | null): Promise<void> {
+    if (description === null || description === known.description) return;
+    const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
+      return { graph_id, name, description, config, context, metadata };
+    };
+    await storage.updateAssistant(scope, known.assistant_id, next, ambient.now());
+  }
+
   return {
     isDefault,
     resolve: async (id, reach) => await found(id, await running(await idOf(id), reach)),
@@ -191,8 +201,10 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
         const assistant_id = await idOf(graph_id);
-        if (await storage.getAssistant(scope, assistant_id)) return;
-        const named = { assistant_id, graph_id, name: graph_id, description: null };
+        const known = await storage.getAssistant(scope, assistant_id);
+        const { description = null } = graphs.get(graph_id) ?? {};
+        if (known) return await described(known, description);
+        const named = { assistant_id, graph_id, name: graph_id, description };
         const content = { config: {}, context: {}, metadata: { created_by: "system" } };
         await storage.createAssistant(scope, { ...named, ...content }, ambient.now());
       };
@@ -289,16 +301,19 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       }
     },
     async drawn(id, xray = false, reach) {
-      const { graph_id } = await found(id, reach);
-      return await stateOf(graph_id).drawn(graph_id, xray);
+      const assistant = await found(id, reach);
+      const { graph_id } = assistant;
+      return await stateOf(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
     },
     async schemas(id, reach) {
-      const { graph_id } = await found(id, reach);
-      return await stateOf(graph_id).schemas(graph_id);
+      const assistant = await found(id, reach);
+      const { graph_id } = assistant;
+      return await stateOf(graph_id).schemas(graph_id, ofAssistant(assistant));
     },
     async subgraphs(id, namespace = null, recurse = false, reach) {
-      const { graph_id } = await found(id, reach);
-      return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse);
+      const assistant = await found(id, reach);
+      const { graph_id } = assistant;
+      return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
     },
   };
 }

@@ -9,7 +9,6 @@ import type {
   ExecutorEvent,
   GraphInfo,
   Job,
-  RunConfig,
   StoreHandle,
   StreamMode,
   ThreadState,
@@ -17,8 +16,9 @@ import type {
 import type { TellFinished } from "./finished.ts";
 import { createJournal } from "./journal.ts";
 import { type Json, type JsonObject, scalarsOf } from "./json.ts";
-import { headersIn, mirrored, readKwargs } from "./kwargs.ts";
+import { headersIn, knowing, mirrored, readKwargs } from "./kwargs.ts";
 import { holdLease } from "./lease.ts";
+import { ofRun } from "./state-config.ts";
 import type {
   ClaimedRun,
   ClaimRequest,
@@ -51,17 +51,6 @@ export interface ExecutionOptions {
   /** A run has ended here, and that is stored. */
   readonly onFinished?: TellFinished;
 }
-
-/** Graphs and their tools read there who has made the run. */
-const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
-  ...config,
-  configurable: {
-    ...config.configurable,
-    langgraph_auth_user: user as unknown as JsonObject,
-    langgraph_auth_user_id: user.identity,
-    langgraph_auth_permissions: [...user.permissions],
-  },
-});
 
 /** What an execution asks of the worker whose place it has. */
 export interface Place {
@@ -497,7 +486,7 @@ export function startExecution(
     const at = { thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
     try {
       const reader = recorded ? recordedState : executor.state?.(graph_id);
-      return (await reader?.get(at, checkpoints, { subgraphs: false })) ?? null;
+      return (await reader?.get(at, checkpoints, { subgraphs: false, config: async () => ofRun(run) })) ?? null;
     } catch {
       return null;
     }

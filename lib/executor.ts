@@ -246,6 +246,13 @@ export interface StateRef {
   readonly checkpoint_id?: string;
 }
 
+/** The configuration of a run, where a graph is made from one to be read or drawn. */
+export interface StateConfig {
+  readonly configurable: JsonObject;
+  readonly metadata: JsonObject;
+  readonly context: JsonObject;
+}
+
 export interface GraphSchemas {
   readonly graph_id: string;
   readonly input_schema: JsonObject | null;
@@ -285,11 +292,11 @@ export class StateRefused extends Error {
 
 /** The states of a graph: reads, and changes that no run makes. */
 export interface GraphState {
-  /** A state that this graph has written. Null when there is none. */
+  /** A state that this graph has written. Null when there is none. `config`: that of the run that wrote it. */
   get(
     at: StateRef,
     checkpoints: CheckpointReader,
-    options: { readonly subgraphs: boolean },
+    options: { readonly subgraphs: boolean; readonly config?: () => Promise<StateConfig> },
   ): Promise<ThreadState | null>;
   /**
    * Applies steps one after the other, the updates of one step at once, on the state at `at`. What it puts is only collected: the
@@ -301,15 +308,21 @@ export interface GraphState {
     graph_id: string,
     steps: readonly (readonly StateUpdate[])[],
     checkpoints: CheckpointHandle,
-    options: { readonly metadata: JsonObject; readonly ambient: Ambient },
+    options: {
+      readonly metadata: JsonObject;
+      readonly ambient: Ambient;
+      readonly config?: () => Promise<StateConfig>;
+    },
   ): Promise<{ readonly checkpoint: CheckpointRef; readonly state: ThreadState }>;
-  schemas(graph_id: string): Promise<GraphSchemas>;
-  drawn(graph_id: string, xray: boolean | number): Promise<DrawnGraph>;
+  /** `config` here and below: that of the assistant whose graph it is. */
+  schemas(graph_id: string, config?: StateConfig): Promise<GraphSchemas>;
+  drawn(graph_id: string, xray: boolean | number, config?: StateConfig): Promise<DrawnGraph>;
   /** Namespace → schemas of the subgraphs; `{}` when there are none. */
   subgraphs(
     graph_id: string,
     namespace: string | null,
     recurse: boolean,
+    config?: StateConfig,
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 

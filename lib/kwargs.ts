@@ -1,5 +1,5 @@
 /** The stored request of a run: resolved and written when it is created, read by the worker in every attempt. */
-import type { CheckpointRef, Command, RunConfig, Send, StreamMode } from "./executor.ts";
+import type { AuthUser, CheckpointRef, Command, RunConfig, Send, StreamMode } from "./executor.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 
 /** A run's request as the worker executes it. */
@@ -164,3 +164,14 @@ export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(re
     context: { ...own(config.configurable), ...context },
   };
 }
+
+/** Graphs and their tools read there who has made the run. */
+export const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
+  ...config,
+  configurable: {
+    ...config.configurable,
+    langgraph_auth_user: user as unknown as JsonObject,
+    langgraph_auth_user_id: user.identity,
+    langgraph_auth_permissions: [...user.permissions],
+  },
+});

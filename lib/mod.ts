@@ -5,7 +5,7 @@
  */
 export type { Access, AuthMode, AuthOptions, Use, Visitor } from "./access.ts";
 export { type AccountOptions, type Accounts, createAccounts, type Grant, type KeyCreate } from "./accounts.ts";
-export type { Ambient, LogRecord } from "./ambient.ts";
+export { type Ambient, type LogRecord, systemAmbient } from "./ambient.ts";
 export type {
   Assistant,
   AssistantCreate,
@@ -40,6 +40,7 @@ export type {
   PendingWrite,
   RunConfig,
   Send,
+  StateConfig,
   StateRef,
   StateUpdate,
   StoredCheckpoint,

@@ -18,7 +18,7 @@ export interface GraphBuilder {
 
 export type GraphLike = CompiledGraph | GraphBuilder;
 
-/** What a factory gets: the run's configuration, or an empty one where a graph is only read or drawn. */
+/** What a factory gets: the configuration of the run; of a state that is read, the one of the run that wrote it; to be drawn, the assistant's. */
 export interface FactoryConfig {
   readonly configurable: Readonly<Record<string, unknown>>;
   readonly metadata: Readonly<Record<string, unknown>>;
@@ -88,6 +88,8 @@ export interface Graph {
 export interface GraphSource {
   readonly entry: GraphEntry;
   graph(config: FactoryConfig): Promise<Graph>;
+  /** The same by a configuration that has to be looked up; that is done for factories alone. */
+  read(config: (() => Promise<FactoryConfig>) | undefined): Promise<Graph>;
 }
 
 export const noConfig: FactoryConfig = { configurable: {}, metadata: {}, context: {} };
@@ -97,10 +99,11 @@ export function graphSource(graph_id: string, value: GraphLike | GraphFactory | 
   const entry: GraphEntry = isEntry(value) ? value : { graph: value };
   const { graph } = entry;
   if (typeof graph === "function") {
-    return { entry, graph: async (config) => compiled(graph_id, await graph(config)) };
+    const make: GraphSource["graph"] = async (config) => compiled(graph_id, await graph(config));
+    return { entry, graph: make, read: async (config) => make(config ? await config() : noConfig) };
   }
   const only = compiled(graph_id, graph);
-  return { entry, graph: async () => only };
+  return { entry, graph: async () => only, read: async () => only };
 }
 
 function isEntry(value: unknown): value is GraphEntry {

@@ -1,8 +1,9 @@
 /** Reading and changing the states of a graph, and what it looks like. */
 import type { DrawnGraph, GraphSchemas, GraphState, Interrupt, Task, ThreadState } from "../../lib/executor.ts";
-import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { isObject, type Json } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
 import { onlyThread, readOnly, Saver } from "./saver.ts";
+import { schemasOf } from "./schemas.ts";
 import type { Serde } from "./serde.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
@@ -51,16 +52,16 @@ type Load = (specifier: string) => Promise<unknown>;
 
 export function graphState(source: GraphSource, serde: () => Promise<Serde>, load: Load): GraphState {
   return {
-    async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs }) {
+    async get({ thread_id, ns, checkpoint_id }, reader, { subgraphs, config }) {
       const threads = onlyThread(thread_id, readOnly(reader));
-      const graph = withSaver(await source.graph(noConfig), new Saver({ threads, serde: await serde() }));
+      const graph = withSaver(await source.read(config), new Saver({ threads, serde: await serde() }));
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
       return threadState(await graph.getState({ configurable: named }, { subgraphs }));
     },
-    async update(at, graph_id, steps, checkpoints, { metadata, ambient }) {
+    async update(at, graph_id, steps, checkpoints, { metadata, ambient, config }) {
       const threads = onlyThread(at.thread_id, checkpoints);
       const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, ambient);
-      const graph = withSaver(await source.graph(noConfig), saver);
+      const graph = withSaver(await source.read(config), saver);
       const checkpoint = await updateState(graph, at, steps, load);
       const state = threadState(
         await graph.getState({ configurable: { thread_id: at.thread_id } }, { subgraphs: false }),
@@ -68,14 +69,14 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       if (!state) throw new Error(`The states of graph ${graph_id} cannot be read`);
       return { checkpoint, state };
     },
-    async schemas(graph_id) {
-      return await schemasOf(graph_id, await source.graph(noConfig), load);
+    async schemas(graph_id, config) {
+      return await schemasOf(graph_id, await source.graph(config ?? noConfig), load);
     },
-    async drawn(_graph_id, xray) {
-      return await drawnOf(await source.graph(noConfig), xray);
+    async drawn(_graph_id, xray, config) {
+      return await drawnOf(await source.graph(config ?? noConfig), xray);
     },
-    async subgraphs(graph_id, namespace, recurse) {
-      const graph = await source.graph(noConfig);
+    async subgraphs(graph_id, namespace, recurse, config) {
+      const graph = await source.graph(config ?? noConfig);
       const found: [string, GraphSchemas][] = [];
       for await (const [name, subgraph] of graph.getSubgraphsAsync(namespace ?? undefined, recurse)) {
         found.push([name, await schemasOf(graph_id, subgraph, load)]);
@@ -83,52 +84,6 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       return Object.fromEntries(found);
     },
   };
-}
-
-/** Where StateGraph keeps the schemas it was given. Annotations have none. */
-interface Builder {
-  readonly _schemaRuntimeDefinition?: unknown;
-  readonly _inputRuntimeDefinition?: unknown;
-  readonly _outputRuntimeDefinition?: unknown;
-  readonly _configRuntimeSchema?: unknown;
-}
-
-async function schemasOf(graph_id: string, graph: Graph, load: Load): Promise<GraphSchemas> {
-  const builder = (graph.builder ?? {}) as Builder;
-  const state = builder._schemaRuntimeDefinition;
-  const input = await jsonSchema(builder._inputRuntimeDefinition, load, "getInputJsonSchema");
-  return {
-    graph_id,
-    input_schema: input ?? (await jsonSchema(state, load, "getInputJsonSchema")),
-    output_schema: await jsonSchema(builder._outputRuntimeDefinition, load, "getJsonSchema"),
-    state_schema: await jsonSchema(state, load, "getJsonSchema"),
-    config_schema: null,
-    context_schema: await jsonSchema(builder._configRuntimeSchema, load, "getJsonSchema"),
-  };
-}
-
-/** A schema of zod or of LangGraph as JSON Schema; null for anything that has none. */
-async function jsonSchema(
-  schema: unknown,
-  load: Load,
-  method: "getJsonSchema" | "getInputJsonSchema",
-): Promise<JsonObject | null> {
-  if (typeof schema !== "object" || schema === null) return null;
-  try {
-    const own = (schema as Record<string, unknown>)[method];
-    if (typeof own === "function") return asObject(own.call(schema));
-    if (!("_def" in schema) && !("_zod" in schema)) return null;
-    const core = (await load("@langchain/core/utils/json_schema")) as { toJsonSchema(schema: unknown): unknown };
-    return asObject(core.toJsonSchema(schema));
-  } catch {
-    // Schemas may hold what JSON Schema cannot say.
-    return null;
-  }
-}
-
-function asObject(value: unknown): JsonObject | null {
-  const json = aboutWire(value);
-  return isObject(json) ? json : null;
 }
 
 async function drawnOf(graph: Graph, xray: boolean | number): Promise<DrawnGraph> {

@@ -34,9 +34,11 @@ import {
 } from "./config.ts";
 import { loadGraphs, oldNode } from "./graphs.ts";
 import { type Listener, listen, PortTaken } from "./listen.ts";
+import { localApi } from "./local.ts";
 import { createLog, type Log, type Output } from "./log.ts";
 import { loadModules } from "./modules.ts";
 import { page } from "./page.ts";
+import { installLogger } from "./sdk-logger.ts";
 import { didYouMean } from "./suggest.ts";
 
 const DEFAULT_PORT = 2024;
@@ -98,6 +100,9 @@ async function serve(options: CommandOptions): Promise<void> {
   const name = basename(config.file);
   const log = logFor(options);
 
+  // Modules may ask for both while they are loaded.
+  const local = localApi();
+  const removeLogger = installLogger(log.write);
   const loaded = await loadGraphs(config.graphs, config.file);
   const { modules, problems: ofModules } = await loadModules(config.modules);
   const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = modules;
@@ -107,13 +112,13 @@ async function serve(options: CommandOptions): Promise<void> {
   const settings: Omit<ServiceOptions, "storage"> = {
     ...config.service,
     worker: options.workers === undefined ? worker : { ...worker, concurrency: options.workers },
-    executor: loaded.executor,
+    executor: local.executor(loaded.executor),
     auth: { ...auth, ...(custom ? { custom } : {}) },
     ...(store?.index && embed ? { store: { ...store, index: { ...store.index, embed } } } : {}),
     usage: { ...usageOptions, ...usageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
     public_base_url: public_base_url ?? (() => url || undefined),
     // A relative URL is one of this server.
-    webhooks: { ...webhooks, loopback: (request) => within(request) },
+    webhooks: { ...webhooks, loopback: async (request) => local.requests(within)(request) },
     env: process.env,
     ambient: { log: log.write },
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
@@ -150,10 +155,11 @@ async function serve(options: CommandOptions): Promise<void> {
     // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(open ? { hosts } : {}),
   });
-  const within = createHandler(service, app ? { app } : {});
+  const within = createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
+  local.serve(within);
   let listener: Listener;
   try {
-    listener = await listenFrom(log.requests(handler), options);
+    listener = await listenFrom(log.requests(local.requests(handler)), options);
   } catch (error) {
     await service.stop(0);
     throw error;
@@ -168,6 +174,8 @@ async function serve(options: CommandOptions): Promise<void> {
     console.log(`Stopping: runs may go on for ${options.grace_ms} ms; a second signal ends the server at once`);
     // It still listens: who asks is told that it is not ready, and readers stay to the end.
     await service.stop(options.grace_ms);
+    local.close();
+    removeLogger();
     // A client that keeps an idle connection must not keep the process.
     await Promise.race([listener.close().catch(() => {}), new Promise((resolve) => setTimeout(resolve, 500))]);
     process.exit(0);

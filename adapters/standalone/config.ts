@@ -229,10 +229,12 @@ export interface GraphEntry extends Place {
 interface GraphSettings {
   readonly max_attempts?: number;
   readonly timeout_ms?: number;
+  /** Of its default assistant. */
+  readonly description?: string;
 }
 
 /** The most that each may be: what the library takes as counts, and as timers. */
-const MOST: Required<GraphSettings> = { max_attempts: 1e9, timeout_ms: 2 ** 31 - 1 };
+const MOST: Required<Omit<GraphSettings, "description">> = { max_attempts: 1e9, timeout_ms: 2 ** 31 - 1 };
 
 export interface FileConfig {
   /** Absolute. */
@@ -317,6 +319,7 @@ const langgraphKeys: Shape = {
     app: true,
     enable_custom_route_auth: true,
     body_timeout_ms: true,
+    middleware_order: true,
     configurable_headers: { includes: true, excludes: true },
     cors: {
       allow_origins: true,
@@ -433,18 +436,28 @@ function readGraphs(
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = `graphs.${graph_id}`;
-    const { path, factory = langgraph, max_attempts, timeout_ms, ...rest } = isRecord(entry) ? entry : { path: entry };
+    const {
+      path,
+      factory = langgraph,
+      description,
+      max_attempts,
+      timeout_ms,
+      ...rest
+    } = isRecord(entry) ? entry : { path: entry };
     unknown.push(...Object.keys(rest).map((name) => `${key}.${name}`));
     if (typeof factory !== "boolean") problems.push(`${key}.factory: must be true or false`);
-    const settings = Object.entries({ max_attempts, timeout_ms }).filter(([name, number]) => {
-      const most = MOST[name as keyof GraphSettings];
+    const told = typeof description === "string" && description.isWellFormed();
+    if (!told && description !== undefined) problems.push(`${key}.description: must be a text`);
+    const counts = Object.entries({ max_attempts, timeout_ms }).filter(([name, number]) => {
+      const most = MOST[name as keyof typeof MOST];
       const fits = Number.isInteger(number) && (number as number) >= 1 && (number as number) <= most;
       if (!fits && number !== undefined) problems.push(`${key}.${name}: must be a whole number from 1 to ${most}`);
       return fits;
     });
     const place = placeOf(path, file);
     if (typeof place !== "string") {
-      return { graph_id, ...place, factory: factory === true, settings: Object.fromEntries(settings) };
+      const settings = { ...Object.fromEntries(counts), ...(told ? { description } : {}) };
+      return { graph_id, ...place, factory: factory === true, settings };
     }
     problems.push(`${key}: ${place}`);
     return [];

@@ -100,7 +100,7 @@ export function textLine(record: LogRecord, now: number, color = false): string 
     const kind = paint(status === "success" ? GREEN : YELLOW, String(status));
     return [time, "run", plain(String(graph_id)), kind, `${ms} ms`, ...shown(["graph_id", "status", "ms"])].join(" ");
   }
-  const head = [time, paint(LEVEL_COLORS[level], level), message, ...shown()].join(" ");
+  const head = [time, paint(LEVEL_COLORS[level], level), plain(message), ...shown()].join(" ");
   if (error === undefined) return head;
   const cause = error instanceof Error ? (error.stack ?? String(error)) : JSON.stringify(error);
   return `${head}\n${cause

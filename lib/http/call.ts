@@ -2,6 +2,7 @@
 import type { Visitor } from "../access.ts";
 import type { AuthEvent } from "../auth.ts";
 import type { Reach } from "../filter.ts";
+import type { Caller } from "../identity.ts";
 import * as parse from "./parse/mod.ts";
 
 export interface Call {
@@ -15,6 +16,8 @@ export interface Call {
   bytes(): Promise<Uint8Array>;
   /** Resolves when the event loop has turned. */
   turn(): Promise<void>;
+  /** Who calls a route of the platform. Errors: as `Access.caller`. */
+  caller(): Promise<Caller>;
   /** Stands in every log record of the request. */
   readonly request_id: string;
   /**

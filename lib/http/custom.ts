@@ -11,19 +11,24 @@ export type AppAnswer = Response | null | undefined | Promise<Response | null | 
 /** Asks the application, with the request as it came. Rejects when it fails, or answers with something else. */
 export async function askApp(app: App, request: Request): Promise<Response | null> {
   const answer = ("fetch" in app ? await app.fetch(request) : await app(request)) ?? null;
-  if (answer === null || isResponse(answer)) return answer;
+  return answer === null ? null : ownResponse(answer);
+}
+
+/** What an application answers, with headers that can be set. Throws for something else. */
+export function ownResponse(answer: unknown): Response {
+  if (isResponse(answer)) return withOwnHeaders(answer);
   throw new TypeError("The application answered with something that is no Response");
 }
 
 /** Frameworks bring classes of their own, which pass for those of the runtime. */
-const isResponse = (value: unknown): boolean =>
+const isResponse = (value: unknown): value is Response =>
   typeof value === "object" && value !== null && "headers" in value && "status" in value && "body" in value;
 
 /**
  * The response with headers that can be set: those of redirects and of fetched responses cannot. One that takes over the
  * connection is left alone.
  */
-export function withOwnHeaders(response: Response): Response {
+function withOwnHeaders(response: Response): Response {
   if (response.status === 101) return response;
   try {
     response.headers.delete("x-request-id");

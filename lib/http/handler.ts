@@ -1,7 +1,7 @@
 /** The HTTP entry: `createHandler` serves a service's deployment routes. */
 import { IttyRouter } from "itty-router";
 import { anybody, useOf as purposeOf, type Visitor } from "../access.ts";
-import { AuthRefusal } from "../auth.ts";
+import { AuthRefusal, type AuthUser } from "../auth.ts";
 import { ServiceError } from "../errors.ts";
 import type { Caller } from "../identity.ts";
 import { unknownKey } from "../known-keys.ts";
@@ -11,11 +11,12 @@ import { assistantRoutes } from "./assistants.ts";
 import { createBodyReader, turnOf } from "./body.ts";
 import type { Call } from "./call.ts";
 import { cronRoutes } from "./crons.ts";
-import { type App, askApp, withOwnHeaders } from "./custom.ts";
+import { type App, askApp, ownResponse } from "./custom.ts";
 import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./feedback.ts";
 import { createGate } from "./gate.ts";
 import { type Groups, routeGroups } from "./groups.ts";
 import { metricsText, PROMETHEUS } from "./metrics.ts";
+import { middlewareOf } from "./middleware.ts";
 import openapi from "./openapi.json" with { type: "json" };
 import * as parse from "./parse/mod.ts";
 import { readUsageQuery } from "./parse/usage.ts";
@@ -44,9 +45,15 @@ export interface HandlerOptions {
   readonly page?: () => string;
   /**
    * The host's own routes: asked for paths below the mount where the API has nothing, with the request as it came. It guards
-   * them itself, unless the service has `http.enable_custom_route_auth`.
+   * them itself, unless the service has `http.enable_custom_route_auth`. The middleware of a Hono application runs around the
+   * routes of the API too; see `http.middleware_order`.
    */
   readonly app?: App;
+  /**
+   * Whom the host's own code acts for with this request, such as the user of a run: with custom authentication they are asked for no
+   * credential, and may what that user may. Null: whoever the request says.
+   */
+  readonly acts_for?: (request: Request) => AuthUser | null;
 }
 
 export type { App, AppAnswer } from "./custom.ts";
@@ -77,6 +84,7 @@ const OPTIONS = Object.keys({
   open_metrics: true,
   page: true,
   app: true,
+  acts_for: true,
 } satisfies Record<keyof HandlerOptions, true>);
 
 /** Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. */
@@ -93,19 +101,43 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   const feedback = createFeedbackRoutes(service.feedback, ambient, read);
   const router = routeTable(service, { base, feedback, groups, page: options.page });
 
-  /** Who asks a route of the deployment. Those of the platform ask by themselves. */
-  async function visit(request: Request, path: string): Promise<Visitor> {
-    const local = options.open_metrics === true && !FORWARDED.some((name) => request.headers.has(name));
-    const open = OPEN.test(path) || (path === "/metrics" && local);
-    return open || path.startsWith("/api/v1/") ? anybody : await access.visitor(request, purposeOf(request, path));
+  const middleware = middlewareOf(options.app, (path) => {
+    const message = "a handler of http.app takes no next: it is a route, and does not run around those of the API";
+    ambient.log({ level: "warn", message, path });
+  });
+
+  /** Who asks: at a route of the deployment at once, at one of the platform when it wants to know. */
+  interface Asking {
+    visit(request: Request): Promise<Visitor>;
+    caller(request: Request): Promise<Caller>;
+  }
+
+  function asking(path: string, user: AuthUser | null): Asking {
+    return {
+      async visit(request) {
+        const local = options.open_metrics === true && !FORWARDED.some((name) => request.headers.has(name));
+        const open = OPEN.test(path) || (path === "/metrics" && local);
+        if (open || path.startsWith(PLATFORM)) return anybody;
+        return await access.visitor(request, purposeOf(request, path), user);
+      },
+      caller: (request) => access.caller(request, user),
+    };
+  }
+
+  /** The same, asked now. */
+  async function asked(path: string, request: Request, who: Asking): Promise<Asking> {
+    const visitor = await who.visit(request);
+    if (!path.startsWith(PLATFORM) || OPEN_PLATFORM.test(path)) return { ...who, visit: async () => visitor };
+    const caller = await who.caller(request);
+    return { visit: async () => visitor, caller: async () => caller };
   }
 
   /** The host's own answer, where the API has nothing. */
-  async function custom(app: App, request: Request, path: string): Promise<Response> {
-    if (http.enable_custom_route_auth) await access.visitor(request, purposeOf(request, path));
+  async function custom(app: App, request: Request, path: string, user: AuthUser | null): Promise<Response> {
+    if (http.enable_custom_route_auth) await access.visitor(request, purposeOf(request, path), user);
     const answer = await askApp(app, request);
     if (!answer) throw nothing();
-    return withOwnHeaders(answer);
+    return answer;
   }
 
   async function answer(request: Request, request_id: string): Promise<Response> {
@@ -114,32 +146,43 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     const path = inside ? pathname.slice(base.length) : "";
     const submission = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(path);
     gate.admit(request, submission !== null);
-    if (submission) return await feedback.submission(request, submission[1] as string, request_id);
     const hidden = groups.hides(path);
     const known = () => (hidden ? [] : router.routes.filter(([, pattern]) => pattern.test(pathname)));
-    const app = options.app && inside && known().length === 0 ? options.app : undefined;
+    const app = options.app && inside && !submission && known().length === 0 ? options.app : undefined;
     const preflight = request.headers.has("access-control-request-method");
-    if (request.method === "OPTIONS" && (preflight || !app)) return gate.preflight(request);
-    if (app) return await custom(app, request, path);
-    const method = request.method === "HEAD" ? "GET" : request.method;
-    const visitor = await visit(request, path);
-    const may: Call["may"] = (event, value) => access.may(visitor, event, value);
-    const bytes: Call["bytes"] = () => read(request);
-    const asked = { method, url: request.url, request, params: {}, query: {} };
-    const call: Call = { ...asked, visitor, bytes, turn: () => turnOf(ambient), request_id, may };
-    const found = hidden ? undefined : await router.fetch(call);
-    if (found) return found;
-    const methods = new Set(known().map(([allowed]) => allowed));
-    if (methods.size === 0) throw nothing();
-    if (methods.has("GET")) methods.add("HEAD");
-    const allow = [...methods].join(", ");
-    return errorResponse(new ServiceError("method_not_allowed", `${method} is not allowed here: ${allow}`), { allow });
+    const asks = request.method === "OPTIONS" && (preflight || !app);
+    if (asks && !submission) return gate.preflight(request);
+    const user = options.acts_for?.(request) ?? null;
+    if (app) return await custom(app, request, path, user);
+    const who = asking(path, user);
+
+    async function own(request: Request, { visit, caller }: Asking): Promise<Response> {
+      if (submission) return await feedback.submission(request, submission[1] as string, request_id);
+      const method = request.method === "HEAD" ? "GET" : request.method;
+      const visitor = await visit(request);
+      const may: Call["may"] = (event, value) => access.may(visitor, event, value);
+      const about = { method, url: request.url, request, params: {}, query: {}, request_id };
+      const reading = { bytes: () => read(request), turn: () => turnOf(ambient) };
+      const call: Call = { ...about, ...reading, visitor, may, caller: () => caller(request) };
+      const found = hidden ? undefined : await router.fetch(call);
+      if (found) return found;
+      const methods = new Set(known().map(([allowed]) => allowed));
+      if (methods.size === 0) throw nothing();
+      if (methods.has("GET")) methods.add("HEAD");
+      const allow = [...methods].join(", ");
+      const refusal = new ServiceError("method_not_allowed", `${method} is not allowed here: ${allow}`);
+      return errorResponse(refusal, { allow });
+    }
+
+    if (!middleware || !inside) return await own(request, who);
+    const first = http.middleware_order === "auth_first" && !submission ? await asked(path, request, who) : who;
+    const inner = (request: Request): Promise<Response> => settle(request, request_id, own(request, first));
+    return ownResponse(await middleware(request, inner));
   }
 
-  return async (request) => {
-    const sent = request.headers.get("x-request-id");
-    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : ambient.uuid();
-    const response = await answer(request, request_id).catch((error: unknown) => {
+  /** The answer, or what is said of an error; without its body where none is asked for. */
+  async function settle(request: Request, request_id: string, answer: Promise<Response>): Promise<Response> {
+    const response = await answer.catch((error: unknown) => {
       if (!(error instanceof ServiceError)) {
         ambient.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
       }
@@ -147,16 +190,26 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
       if (error instanceof AuthRefusal) return json({ detail: error.message }, error.headers, error.status);
       return failureResponse(error, request);
     });
+    if (request.method !== "HEAD" || response.status === 101) return response;
+    await response.body?.cancel();
+    return new Response(null, { status: response.status, headers: response.headers });
+  }
+
+  return async (request) => {
+    const sent = request.headers.get("x-request-id");
+    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : ambient.uuid();
+    const response = await settle(request, request_id, answer(request, request_id));
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
     gate.expose(request, response.headers);
-    if (request.method !== "HEAD") return response;
-    await response.body?.cancel();
-    return new Response(null, { status: response.status, headers: response.headers });
+    return response;
   };
 }
 
+/** Its routes ask who calls by themselves. */
+const PLATFORM = "/api/v1/";
+const OPEN_PLATFORM = /^\/api\/v1\/info$/;
 const BILLING = "/api/v1/orgs/current/billing";
 /** Paths that ask nobody who they are. */
 const OPEN = /^(?:\/|\/ok|\/ready|\/info|\/openapi\.json)?$/;
@@ -182,15 +235,14 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
   const runs = runRoutes(service, bodies, parse.headerCopy(service.options.http?.configurable_headers));
   const crons = cronRoutes(service);
   const store = storeRoutes(service.store);
-  const callerOf = (call: Call): Promise<Caller> => service.access.caller(call.request);
   const platform = async (call: Call): Promise<PlatformCall> => {
     const { id } = call.params;
-    const caller = await callerOf(call);
+    const caller = await call.caller();
     const may: Call["may"] = (event, value) => service.access.may({ user: caller.user ?? null }, event, value);
     return { request: call.request, caller, may, ...(id === undefined ? {} : { id }) };
   };
   const report = async (call: Call): Promise<UsageReport> => {
-    const caller = await callerOf(call);
+    const caller = await call.caller();
     service.usage.admit(caller);
     return await service.usage.report(caller, readUsageQuery(new URL(call.url).searchParams));
   };
@@ -289,7 +341,7 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
     })
     .get("/api/v1/info", () => feedback.info(VERSION))
     .get("/api/v1/workspaces", async (call) => {
-      const caller = await callerOf(call);
+      const caller = await call.caller();
       return json(await service.access.workspaces(caller, parse.readWorkspaceQuery(new URL(call.url).searchParams)));
     })
     .post("/api/v1/feedback/tokens", async (call) => feedback.createTokens(await platform(call)))

@@ -21,6 +21,11 @@ export interface HttpOptions extends DisabledGroups {
    * requests waiting. Default 100,000.
    */
   readonly max_body_values?: number;
+  /**
+   * What comes first at the routes of the API: the middleware of the host's application (`middleware_first`, the default), or the
+   * question who calls (`auth_first`).
+   */
+  readonly middleware_order?: "middleware_first" | "auth_first";
 }
 
 /** What is wrong with a value, in words; false when nothing is. */
@@ -58,6 +63,8 @@ export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string,
     "must be a whole number of milliseconds from 1 to 2147483647",
   max_body_values: (value) =>
     !(Number.isSafeInteger(value) && (value as number) >= 1) && "must be a whole number above 0",
+  middleware_order: (value) =>
+    !["middleware_first", "auth_first"].includes(value as string) && "must be one of middleware_first, auth_first",
   cors: {
     allow_origins: listOf(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
     allow_origin_regex: pattern,

@@ -6,6 +6,7 @@ import {
   type Command,
   type GraphState,
   type Send,
+  type StateConfig,
   type StateRef,
   StateRefused,
   type StateUpdate,
@@ -14,6 +15,7 @@ import {
 } from "../executor.ts";
 import { type Reach, within } from "../filter.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
+import { stateConfigs } from "../state-config.ts";
 import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage.ts";
 import { type CheckpointSelector, noCheckpoint, notFound, noting, type States } from "./read.ts";
 
@@ -84,11 +86,12 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
     steps: readonly (readonly StateUpdate[])[],
     checkpoints: JobCheckpoints,
     metadata: JsonObject,
+    configured: () => Promise<StateConfig>,
   ): Promise<{ readonly checkpoint: { ns: string; checkpoint_id: string }; readonly state: ThreadState }> {
     if (!graph.update) throw new ServiceError("invalid", `The states of graph ${graph_id} are changed by runs alone`);
-    const { noted, failed } = noting(checkpoints);
+    const { noted, failed, config } = noting(checkpoints, configured);
     try {
-      return await graph.update(at, graph_id, steps, noted, { metadata, ambient });
+      return await graph.update(at, graph_id, steps, noted, { metadata, ambient, config });
     } catch (error) {
       if (failed()) throw error instanceof StateRefused ? error.cause : error;
       if (!(error instanceof StateRefused)) throw error;
@@ -137,7 +140,9 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
           thread_id: row.thread_id,
           ...(typeof assistant_id === "string" ? { assistant_id } : {}),
         };
-        const { checkpoint: made, state } = await changed(graph, graph_id, at, [[update]], checkpoints, metadata);
+        const config = stateConfigs(storage, scope, row)(graph_id, stored?.run_id);
+        const made_by = await changed(graph, graph_id, at, [[update]], checkpoints, metadata, config);
+        const { checkpoint: made, state } = made_by;
         const head = made.ns === "" ? made.checkpoint_id : row.head;
         if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
         const outcome = await storage.writeState(
@@ -203,7 +208,8 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
       const steps = supersteps.map(({ updates }) => updates.map(updateOf));
       const metadata = { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
       const at = { thread_id, ns: "" };
-      const { checkpoint, state } = await changed(graph, graph_id, at, steps, checkpoints, metadata);
+      const config = stateConfigs(storage, scope, { thread_id, metadata: about, config: {} })(graph_id, null);
+      const { checkpoint, state } = await changed(graph, graph_id, at, steps, checkpoints, metadata, config);
       const scalars = scalarsOf(state.values);
       return { graph_id, progress: checkpoints.take(), head: checkpoint.checkpoint_id, scalars };
     },

@@ -2,9 +2,18 @@
 import type { Ambient } from "../ambient.ts";
 import { recordedState, storedCheckpoints } from "../checkpoints.ts";
 import { ServiceError } from "../errors.ts";
-import type { CheckpointReader, Executor, GraphState, StateRef, StoredCheckpoint, ThreadState } from "../executor.ts";
+import type {
+  CheckpointReader,
+  Executor,
+  GraphState,
+  StateConfig,
+  StateRef,
+  StoredCheckpoint,
+  ThreadState,
+} from "../executor.ts";
 import { type Reach, within } from "../filter.ts";
 import type { JsonObject } from "../json.ts";
+import { stateConfigs } from "../state-config.ts";
 import type { Scope, Storage, ThreadRow } from "../storage.ts";
 
 /** How long states may be read without letting the event loop turn. */
@@ -81,18 +90,24 @@ export function createStates({ storage, scope, executor, ambient }: StateOptions
   }
 
   /** A thread may have been run by several graphs: each checkpoint is read by the one that wrote it. */
-  async function stateFrom(at: StateRef, reader: CheckpointReader, subgraphs = false): Promise<ThreadState | null> {
+  async function stateFrom(
+    at: StateRef,
+    reader: CheckpointReader,
+    configOf: ReturnType<typeof stateConfigs>,
+    subgraphs = false,
+  ): Promise<ThreadState | null> {
     const stored = await reader.get(at);
     if (!stored) return null;
     const { graph_id } = stored.metadata;
     const graph = (typeof graph_id === "string" && of(graph_id)) || recordedState;
+    const config = configOf(String(graph_id), stored.run_id);
     // A graph may fail on what its last step has left to be applied. Asked for by its id, a state is read without that.
     const places = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
     let failure: unknown;
     for (const place of places) {
-      const { noted, failed } = noting(reader);
+      const { noted, failed, config: notedConfig } = noting(reader, config);
       try {
-        return await graph.get(place, noted, { subgraphs });
+        return await graph.get(place, noted, { subgraphs, config: notedConfig });
       } catch (error) {
         if (failed()) throw error;
         failure = error;
@@ -104,7 +119,7 @@ export function createStates({ storage, scope, executor, ambient }: StateOptions
   const current = (row: ThreadRow): Promise<ThreadState | null> =>
     whole(row, async (row) => {
       const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
-      return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader);
+      return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader, stateConfigs(storage, scope, row));
     });
 
   return {
@@ -125,14 +140,17 @@ export function createStates({ storage, scope, executor, ambient }: StateOptions
       const named = checkpoint_id === undefined ? {} : { checkpoint_id };
       const state = await whole({ thread_id, ...rest }, async (row) => {
         const reader = storedCheckpoints(storage, scope, thread_id, await headOf(row));
-        return await stateFrom({ thread_id, ns: checkpoint_ns, ...named }, reader, subgraphs);
+        const configOf = stateConfigs(storage, scope, row);
+        return await stateFrom({ thread_id, ns: checkpoint_ns, ...named }, reader, configOf, subgraphs);
       });
       if (state) return state;
       if (checkpoint_id === undefined) return EMPTY_STATE;
       throw noCheckpoint(thread_id, checkpoint_id);
     },
     history: (row, { limit = 10, before, metadata, checkpoint = {} } = {}) =>
-      whole(row, async ({ thread_id }) => {
+      whole(row, async (row) => {
+        const { thread_id } = row;
+        const configOf = stateConfigs(storage, scope, row);
         const reader = storedCheckpoints(storage, scope, thread_id, null);
         const { checkpoint_id, checkpoint_ns: ns = "" } = checkpoint;
         const one = checkpoint_id === undefined ? null : await reader.get({ ns, checkpoint_id });
@@ -141,7 +159,7 @@ export function createStates({ storage, scope, executor, ambient }: StateOptions
         const states: ThreadState[] = [];
         let turnedAt = ambient.now();
         for await (const { ns, checkpoint_id } of found) {
-          const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader);
+          const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf);
           if (state) states.push(state);
           // A history may hold a hundred large states.
           if (ambient.now() - turnedAt < BUSY_MS) continue;
@@ -159,10 +177,11 @@ export const notFound = (thread_id: string): ServiceError =>
 export const noCheckpoint = (thread_id: string, checkpoint_id: string): ServiceError =>
   new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
 
-/** The reader, and whether one of its calls has failed since. */
+/** The reader and the configuration, and whether one of their calls has failed since. */
 export function noting<Reader extends CheckpointReader>(
   reader: Reader,
-): { readonly noted: Reader; readonly failed: () => boolean } {
+  config: () => Promise<StateConfig>,
+): { readonly noted: Reader; readonly config: () => Promise<StateConfig>; readonly failed: () => boolean } {
   let failed = false;
   const note = (error: unknown): never => {
     failed = true;
@@ -170,6 +189,7 @@ export function noting<Reader extends CheckpointReader>(
   };
   return {
     failed: () => failed,
+    config: () => config().catch(note),
     noted: {
       ...reader,
       get: (at) => reader.get(at).catch(note),

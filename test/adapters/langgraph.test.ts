@@ -894,14 +894,6 @@ describe("langgraph: graphs", () => {
     const deep = await state.drawn("graph", true);
     assert.ok(deep.nodes.some(({ id }) => id === "child:one"));
     assert.deepEqual(Object.keys(await state.subgraphs("graph", null, true)), ["child"]);
-    assert.deepEqual(await state.schemas("graph"), {
-      graph_id: "graph",
-      input_schema: null,
-      output_schema: null,
-      state_schema: null,
-      config_schema: null,
-      context_schema: null,
-    });
   });
 
   it("say what their state looks like where they know", async () => {

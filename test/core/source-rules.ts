@@ -82,7 +82,7 @@ export function importsOf(source: string): string[] {
 const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   {
     files: /^lib\/(?:assistants|thread-stream)\.ts$|^lib\/threads\//,
-    may: /^lib\/threads\/|^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|filter|assistants|thread-stream)\.ts$/,
+    may: /^lib\/threads\/|^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|filter|assistants|state-config|thread-stream)\.ts$/,
   },
   {
     files: /^lib\/runs\//,

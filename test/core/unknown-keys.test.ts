@@ -33,7 +33,7 @@ describe("an unknown key", () => {
     await using test = await testService({ agents: { echo } });
     const make = (options: object) => () => createHandler(test.service, options as HandlerOptions);
     assert.throws(make({ basePath: "/x" }), {
-      message: 'createHandler: unknown key "basePath"; known keys: prefix, hosts, open_metrics, page, app',
+      message: 'createHandler: unknown key "basePath"; known keys: prefix, hosts, open_metrics, page, app, acts_for',
     });
     assert.throws(make({ openMetrics: true }), /did you mean "open_metrics"\?$/);
   });

@@ -199,8 +199,8 @@ export function fake(options: FakeOptions = {}): Fake {
     metrics: async () => METRICS,
     stop: async () => {},
   } as unknown as Service;
-  const { prefix, hosts, open_metrics, page, app } = options;
-  const handler = createHandler(service, { prefix, hosts, open_metrics, page, app } as HandlerOptions);
+  const { prefix, hosts, open_metrics, page, app, acts_for } = options;
+  const handler = createHandler(service, { prefix, hosts, open_metrics, page, app, acts_for } as HandlerOptions);
   return {
     handler,
     calls,

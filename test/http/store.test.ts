@@ -246,6 +246,7 @@ describe("authorization of the store's routes", () => {
         query,
         visitor: {} as Call["visitor"],
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
+        caller: () => Promise.reject(new Error("No route of the store asks")),
         request_id: "r",
         may: async (event, value) => ({ reach: may(event, value as Record<string, unknown>), value }),
       });

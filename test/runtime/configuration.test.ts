@@ -58,6 +58,29 @@ export const app = {
 export default (request) => new Response(request.url);
 export const none = "app";
 `,
+  "calls.ts": `
+import { Annotation, START, StateGraph } from "@langchain/langgraph";
+import { Client } from "@langchain/langgraph-sdk";
+import { getLogger } from "@langchain/langgraph-sdk/logging";
+const logger = getLogger();
+logger.info("module loaded", { at: "start" });
+async function call() {
+  const { thread_id } = await new Client().threads.create();
+  logger.info("thread made", { made: thread_id });
+  return { said: thread_id };
+}
+export const graph = new StateGraph(Annotation.Root({ said: Annotation })).addNode("call", call).addEdge(START, "call").compile();
+`,
+  "hono.ts": `
+import { Client } from "@langchain/langgraph-sdk";
+import { Hono } from "hono";
+export const app = new Hono();
+app.use("*", async (c, next) => {
+  c.header("x-app", "mine");
+  await next();
+});
+app.get("/count", async (c) => c.text(String(await new Client().assistants.count())));
+`,
   "broken.ts": "throw new Error('no such luck');\n",
 };
 
@@ -154,7 +177,7 @@ describe("a configuration file", () => {
     const url = await urlOf(program);
     assert.match(
       program.output(),
-      /langgraph\.json: without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui, graphs\.seen\.description$/m,
+      /langgraph\.json: without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui$/m,
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
     assert.equal((await fetch(`${url}/mcp/`)).status, 200);
@@ -293,12 +316,55 @@ describe("a configuration file", () => {
     assert.doesNotMatch(program.output(), /asleep/);
   });
 
+  it("serves agents that call the server, log and describe themselves, and runs an application's middleware", async () => {
+    using folder = project(
+      {
+        graphs: { calls: { path: "./src/calls.ts:graph", description: "Calls the server" } },
+        http: { app: "./src/hono.ts:app", middleware_order: "auth_first" },
+        auth: { path: "./src/auth.ts:auth" },
+      },
+      "langgraph.json",
+    );
+    await using program = serve(folder.path);
+    const url = await urlOf(program);
+    await program.printed(/"message":"module loaded".*"at":"start"/);
+    assert.doesNotMatch(program.output(), /without effect/);
+    const headers = { authorization: "Bearer ann" };
+    const ask = async (path: string, body?: object, sent: HeadersInit = headers): Promise<Response> =>
+      await fetch(`${url}${path}`, {
+        headers: sent,
+        ...(body ? { method: "POST", body: JSON.stringify(body) } : {}),
+      });
+    const { said } = (await (await ask("/runs/wait", { assistant_id: "calls", input: {} })).json()) as { said: string };
+    assert.equal((await ask(`/threads/${said}`)).status, 200);
+    await program.printed(new RegExp(`"made":"${said}","run_id":"[^"]+","thread_id":"[^"]+"`));
+    const assistant = (await (await ask("/assistants/calls")).json()) as { description: string };
+    assert.equal(assistant.description, "Calls the server");
+    const schemas = (await (await ask("/assistants/calls/schemas")).json()) as { state_schema: { properties: object } };
+    assert.deepEqual(Object.keys(schemas.state_schema.properties), ["said"]);
+    assert.equal((await ask("/info")).headers.get("x-app"), "mine");
+    assert.equal((await ask("/threads", {}, {})).headers.get("x-app"), null);
+    assert.equal(await (await ask("/count")).text(), "1");
+    assert.equal((await ask("/count", undefined, {})).status, 500);
+    assert.equal(await program.kill("SIGTERM"), 0);
+  });
+
   it("is told which settings of a graph cannot be", () => {
     using folder = project({
-      graphs: { a: { path: "./src/agents.ts:seen", max_attempts: 0, timeout_ms: "1 minute", factory: 1, attempts: 1 } },
+      graphs: {
+        a: {
+          path: "./src/agents.ts:seen",
+          max_attempts: 0,
+          timeout_ms: "1 minute",
+          factory: 1,
+          attempts: 1,
+          description: 1,
+        },
+      },
     });
     assert.deepEqual(readConfig(join(folder.path, "greenroom.json")).problems, [
       "graphs.a.factory: must be true or false",
+      "graphs.a.description: must be a text",
       "graphs.a.max_attempts: must be a whole number from 1 to 1000000000",
       "graphs.a.timeout_ms: must be a whole number from 1 to 2147483647",
       "graphs.a.attempts: unknown key",

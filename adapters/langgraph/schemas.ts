@@ -1,0 +1,167 @@
+/** What graphs take, keep and give, as JSON Schema. */
+import type { GraphSchemas } from "../../lib/executor.ts";
+import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import type { Graph } from "./graph.ts";
+import { aboutWire, toWire } from "./wire.ts";
+
+type Load = (specifier: string) => Promise<unknown>;
+
+/** Channels by name, as an Annotation or a plain state gives them. */
+type Channels = Readonly<Record<string, unknown>>;
+
+/** Where StateGraph keeps what it was given: schemas where they are of zod or of its own, and the channels of each. */
+interface Builder {
+  readonly _schemaDefinition?: Channels;
+  readonly _inputDefinition?: Channels;
+  readonly _outputDefinition?: Channels;
+  readonly _schemaRuntimeDefinition?: unknown;
+  readonly _inputRuntimeDefinition?: unknown;
+  readonly _outputRuntimeDefinition?: unknown;
+  readonly _configRuntimeSchema?: unknown;
+  readonly _metaRegistry?: Registry;
+}
+
+/** Knows what LangGraph was told of members of a schema. `lg:` and JSON in a description are what it adds to the JSON schema. */
+interface Registry {
+  getExtendedChannelSchemas(schema: unknown, effects: Effects): unknown;
+}
+
+interface Effects {
+  readonly withJsonSchemaExtrasAsDescription: true;
+  readonly withReducerSchema?: true;
+  readonly asPartial?: true;
+}
+
+/** A schema of LangGraph's own. */
+interface StateSchema {
+  readonly fields?: Readonly<Record<string, { readonly valueSchema?: unknown; readonly inputSchema?: unknown }>>;
+  getJsonSchema(): unknown;
+  getInputJsonSchema(): unknown;
+}
+
+interface Channel {
+  readonly operator?: unknown;
+  readonly reducer?: unknown;
+  readonly initialValueFactory?: () => unknown;
+}
+
+/** What is needed of the user's LangGraph. */
+interface Tools {
+  toJsonSchema(schema: unknown, options: object): unknown;
+  readonly registry: Registry | undefined;
+  /** Reducers of channels that hold messages. */
+  readonly ofMessages: ReadonlySet<unknown>;
+}
+
+type Side = "state" | "input";
+
+const MESSAGES: JsonObject = { type: "array", items: { type: "object" }, langgraph_type: "messages" };
+const EXTRAS = "lg:";
+/** What JSON Schema cannot say, such as classes, may be anything. */
+const LENIENT = { unrepresentable: "any" };
+
+export async function schemasOf(graph_id: string, graph: Graph, load: Load): Promise<GraphSchemas> {
+  const builder = (graph.builder ?? {}) as Builder;
+  const tools = await toolsOf(builder, load);
+  const { _schemaDefinition: channels, _schemaRuntimeDefinition: state } = builder;
+  const { _inputDefinition: taken = channels, _inputRuntimeDefinition: input } = builder;
+  const { _outputDefinition: given = channels, _outputRuntimeDefinition: output } = builder;
+  // LangGraph puts the state's own schema, or a sign for it, also where other channels were given without one.
+  const own = (runtime: unknown, of: Channels | undefined): unknown => {
+    if (typeof runtime === "object" && runtime !== state) return runtime;
+    return sameNames(of, channels) ? state : undefined;
+  };
+  const context = schemaOf(builder._configRuntimeSchema, undefined, "state", tools);
+  return {
+    graph_id,
+    input_schema: schemaOf(own(input, taken), taken, "input", tools),
+    output_schema: schemaOf(own(output, given), given, "state", tools),
+    state_schema: schemaOf(state, channels, "state", tools),
+    config_schema: context,
+    context_schema: context,
+  };
+}
+
+async function toolsOf({ _metaRegistry: registry }: Builder, load: Load): Promise<Tools> {
+  const [core, langgraph] = await Promise.all(
+    ["@langchain/core/utils/json_schema", "@langchain/langgraph"].map((name) => load(name).catch(() => ({}))),
+  );
+  const { toJsonSchema = () => null } = core as Partial<Tools>;
+  const { messagesStateReducer, addMessages, messagesDeltaReducer } = langgraph as Record<string, unknown>;
+  const reducers = [messagesStateReducer, addMessages, messagesDeltaReducer];
+  return { toJsonSchema, registry, ofMessages: new Set(reducers.filter((reducer) => reducer !== undefined)) };
+}
+
+/** Null where neither a schema nor channels are known. */
+function schemaOf(schema: unknown, channels: Channels | undefined, side: Side, tools: Tools): JsonObject | null {
+  return written(schema, side, tools) ?? (channels ? ofChannels(channels, tools) : null);
+}
+
+/** As zod, another library or LangGraph itself writes it; null for anything else. */
+function written(schema: unknown, side: Side, tools: Tools): JsonObject | null {
+  if (typeof schema !== "object" || schema === null) return null;
+  try {
+    if (isStateSchema(schema)) return ofStateSchema(schema, side, tools);
+    if (!("_def" in schema) && !("_zod" in schema) && !("~standard" in schema)) return null;
+    const effects: Effects =
+      side === "input"
+        ? { withReducerSchema: true, withJsonSchemaExtrasAsDescription: true, asPartial: true }
+        : { withJsonSchemaExtrasAsDescription: true };
+    const extended = tools.registry?.getExtendedChannelSchemas(schema, effects) ?? schema;
+    const json = withExtras(aboutWire(tools.toJsonSchema(extended, LENIENT)));
+    return isObject(json) ? json : null;
+  } catch {
+    // Not even then can it be said as JSON Schema.
+    return null;
+  }
+}
+
+const isStateSchema = (schema: object): schema is StateSchema =>
+  "getJsonSchema" in schema && typeof schema.getJsonSchema === "function" && "getInputJsonSchema" in schema;
+
+/** LangGraph leaves out the members that have no schema of their own. */
+function ofStateSchema(schema: StateSchema, side: Side, tools: Tools): JsonObject | null {
+  const json = aboutWire(side === "input" ? schema.getInputJsonSchema() : schema.getJsonSchema());
+  if (!isObject(json)) return null;
+  const properties = isObject(json["properties"] ?? null) ? (json["properties"] as JsonObject) : {};
+  const absent = Object.entries(schema.fields ?? {}).filter(([name]) => !Object.hasOwn(properties, name));
+  const added = absent.map(([name, field]): [string, Json] => {
+    const inner = (side === "input" ? field.inputSchema : undefined) ?? field.valueSchema ?? field;
+    return [name, written(inner, "state", { ...tools, registry: undefined }) ?? {}];
+  });
+  return { ...json, properties: { ...properties, ...Object.fromEntries(added) } };
+}
+
+/** The schema with what LangGraph was told to add, which stands in descriptions. */
+function withExtras(json: Json): Json {
+  if (Array.isArray(json)) return json.map(withExtras);
+  if (!isObject(json)) return json;
+  const copy = Object.fromEntries(Object.entries(json).map(([name, value]) => [name, withExtras(value)]));
+  const { description } = copy;
+  if (typeof description !== "string" || !description.startsWith(EXTRAS)) return copy;
+  const { description: _, ...rest } = copy;
+  return { ...rest, ...(JSON.parse(description.slice(EXTRAS.length)) as JsonObject) };
+}
+
+/** A property for each channel, of which only a default and whether it holds messages can be known. */
+function ofChannels(channels: Channels, { ofMessages }: Tools): JsonObject {
+  const properties = Object.entries(channels).map(([name, given]): [string, Json] => {
+    try {
+      const channel = (typeof given === "function" ? given() : given) as Channel | null | undefined;
+      const value = channel?.initialValueFactory?.();
+      const reducer = channel?.operator ?? channel?.reducer;
+      // Without types, what collects under that name is what chat clients look for.
+      const collects = value === undefined ? reducer !== undefined : Array.isArray(value);
+      if (ofMessages.has(reducer) || (name === "messages" && collects)) return [name, MESSAGES];
+      return [name, value === undefined ? {} : { default: toWire(value) }];
+    } catch {
+      return [name, {}];
+    }
+  });
+  return { type: "object", properties: Object.fromEntries(properties) };
+}
+
+function sameNames(one: Channels = {}, other: Channels = {}): boolean {
+  const names = Object.keys(one);
+  return names.length === Object.keys(other).length && names.every((name) => Object.hasOwn(other, name));
+}

@@ -1,0 +1,170 @@
+/**
+ * The server as its own graphs and routes reach it: `new Client()` of the LangGraph SDK without a URL asks whatever stands on
+ * `globalThis` under two symbols, without a socket.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { AuthUser, Executor, GraphState, Job } from "../../lib/mod.ts";
+import type { Fetch } from "../node.ts";
+
+const FETCH = Symbol.for("langgraph_api:fetch");
+const URL_OF = Symbol.for("langgraph_api:url");
+/** Nothing is connected to: calls only need something to start with. */
+const BASE = "http://localhost";
+
+/** Where the host's code is at work, and for whom. */
+interface Place {
+  readonly api: Api;
+  readonly run: Pick<Job, "run_id" | "thread_id"> | null;
+  /** Of a run that somebody made whom custom authentication knows. */
+  readonly user: AuthUser | null;
+  /** Of a request: what its caller has sent. */
+  readonly headers: Headers | null;
+  /** The run has ended. */
+  over: boolean;
+}
+
+interface Api {
+  handler: Fetch | null;
+  readonly users: WeakMap<Request, AuthUser>;
+}
+
+const places = new AsyncLocalStorage<Place | undefined>();
+
+/** The run that the code at work belongs to. */
+export const currentRun = (): Place["run"] => places.getStore()?.run ?? null;
+
+export interface LocalApi {
+  /** Runs act for who made them. */
+  executor(executor: Executor): Executor;
+  /** What a request leads to acts for its caller. */
+  requests(handler: Fetch): Fetch;
+  /** For the handler that answers calls: whom they act for. */
+  readonly acts_for: (request: Request) => AuthUser | null;
+  /** Calls are answered from now on. */
+  serve(handler: Fetch): void;
+  /** Removes what stands on `globalThis`. */
+  close(): void;
+}
+
+/** Stands on `globalThis` from now on; calls before `serve` are answered with 503. */
+export function localApi(): LocalApi {
+  const api: Api = { handler: null, users: new WeakMap() };
+  // A client takes it when it is made, and with it the place where that happens.
+  const taken = (): typeof fetch => fetchFrom(places.getStore(), api);
+  Object.defineProperty(globalThis, FETCH, { configurable: true, get: taken });
+  Object.defineProperty(globalThis, URL_OF, { configurable: true, value: BASE });
+  return {
+    executor: (executor) => placed(api, executor),
+    requests: (handler) => (request) => {
+      const { headers } = request;
+      return places.run({ api, run: null, user: null, headers, over: false }, () => handler(request));
+    },
+    acts_for: (request) => api.users.get(request) ?? null,
+    serve(handler) {
+      api.handler = handler;
+    },
+    close() {
+      api.handler = null;
+      if (Object.getOwnPropertyDescriptor(globalThis, FETCH)?.get !== taken) return;
+      for (const name of [FETCH, URL_OF]) Reflect.deleteProperty(globalThis, name);
+    },
+  };
+}
+
+function placed(api: Api, executor: Executor): Executor {
+  return {
+    graphs: () => executor.graphs(),
+    execute(job, signal) {
+      const { run_id, thread_id, user } = job;
+      const place: Place = { api, run: { run_id, thread_id }, user, headers: null, over: false };
+      const events = places.run(place, () => executor.execute(job, signal)[Symbol.asyncIterator]());
+      const end = (): void => {
+        place.over = true;
+      };
+      return {
+        [Symbol.asyncIterator]: () => ({
+          next() {
+            const step = places.run(place, () => events.next());
+            step.then(({ done }) => done && end(), end);
+            return step;
+          },
+          async return(value) {
+            const last = await places.run(place, async () => events.return?.(value)).finally(end);
+            return last ?? { done: true, value: undefined };
+          },
+        }),
+      };
+    },
+    state(graph_id) {
+      const state = executor.state?.(graph_id) ?? null;
+      return state && unplaced(state);
+    },
+  };
+}
+
+/** States are read for anybody, also in the background: whoever happens to be the reason must not be acted for. */
+function unplaced(state: GraphState): GraphState {
+  const methods = Object.entries(state).map(([name, method]) => [
+    name,
+    (...args: unknown[]) => places.run(undefined, () => method.apply(state, args)),
+  ]);
+  return Object.fromEntries(methods) as GraphState;
+}
+
+const refusal = (status: number, detail: string): Response => Response.json({ detail }, { status });
+
+/** What a client calls that was made at this place, or at none. */
+function fetchFrom(place: Place | undefined, outside: Api): typeof fetch {
+  const call = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+    const { handler, users } = place?.api ?? outside;
+    if (!handler) return refusal(503, "The server is not up: its API can be called once it has started");
+    const request = new Request(input, init);
+    if (!place) return await answered(handler, request);
+    if (place.user || place.headers) {
+      // Clients put calls into a queue, which may go on at another place: nobody is to act for somebody else there.
+      const here = places.getStore();
+      if (here && here !== place) {
+        return refusal(403, "This Client was made in another run or request: make one in each, or give it an apiUrl");
+      }
+      if (place.over)
+        return refusal(403, "The run that this Client was made in has ended: it acts for nobody any more");
+    }
+    if (place.headers) return await answered(handler, withCaller(request, place.headers));
+    if (place.user) users.set(request, place.user);
+    return await answered(handler, request);
+  };
+  return call as typeof fetch;
+}
+
+/** The request as the caller would have sent it. The SDK's own key may come from the environment, and be worth more than theirs. */
+function withCaller(request: Request, caller: Headers): Request {
+  request.headers.delete("x-api-key");
+  for (const [name, value] of caller) if (saysWhoAsks(name)) request.headers.set(name, value);
+  return request;
+}
+
+const saysWhoAsks = (header: string): boolean =>
+  header !== "idempotency-key" &&
+  !header.startsWith("sec-") &&
+  (header.startsWith("x-") || /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header));
+
+/** As `fetch`: the caller's signal ends the wait, and the body. */
+async function answered(handler: Fetch, request: Request): Promise<Response> {
+  const { signal } = request;
+  signal.throwIfAborted();
+  const answer = Promise.resolve(handler(request));
+  const aborted = Promise.withResolvers<never>();
+  const abort = (): void => aborted.reject(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    const response = await Promise.race([answer, aborted.promise]);
+    const { body, status, statusText, headers } = response;
+    if (!body) return response;
+    return new Response(body.pipeThrough(new TransformStream(), { signal }), { status, statusText, headers });
+  } catch (error) {
+    answer.then((late) => late.body?.cancel()).catch(() => {});
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
