@@ -3,6 +3,7 @@
  * connection for reads. It knows no SQLite package: bun-sqlite.ts and node-sqlite.ts each bring a SqliteConnection.
  */
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { FileWatch } from "./file-watch.ts";
 import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./sqlite-file.ts";
 
 export type { SqliteConnection } from "./sqlite-file.ts";
@@ -39,7 +40,8 @@ export function sqliteDriver(
       throw error;
     }
   }
-  const writer = new Writer(path, writing, !inMemory, options);
+  const watch = inMemory ? undefined : new FileWatch(path);
+  const writer = new Writer(path, writing, watch, options);
   let lock: SqliteConnection | undefined;
   let closed: Promise<void> | undefined;
   const refuseClosed = (): void => {
@@ -67,6 +69,7 @@ export function sqliteDriver(
       closed ??= writer.settled().then(() => {
         if (reading !== writing) reading.close();
         writing.close();
+        watch?.close();
         // Last: whoever holds it next finds nothing of this process at work.
         lock?.close();
       });
@@ -111,7 +114,8 @@ interface Batch {
 class Writer {
   readonly #path: string;
   readonly #connection: SqliteConnection;
-  readonly #checkpoints: boolean;
+  /** Undefined in memory, where there is no log to move either. */
+  readonly #watch: FileWatch | undefined;
   readonly #defer: (fn: () => void) => void;
   readonly #timer: (ms: number, fn: () => void) => () => void;
   #queue: Batch[] = [];
@@ -119,10 +123,10 @@ class Writer {
   #lockTries = 0;
   #cancelCheckpoint: (() => void) | undefined;
 
-  constructor(path: string, connection: SqliteConnection, checkpoints: boolean, options: SqliteOptions) {
+  constructor(path: string, connection: SqliteConnection, watch: FileWatch | undefined, options: SqliteOptions) {
     this.#path = path;
     this.#connection = connection;
-    this.#checkpoints = checkpoints;
+    this.#watch = watch;
     this.#defer = options.defer ?? systemDefer;
     this.#timer = options.timer ?? systemTimer;
   }
@@ -152,7 +156,10 @@ class Writer {
     this.#scheduled = false;
     const group = this.#takeGroup();
     try {
-      for (const settle of this.#commit(group)) settle();
+      this.#watch?.refuse();
+      const answers = this.#commit(group);
+      this.#watch?.prove();
+      for (const settle of answers) settle();
       this.#lockTries = 0;
       this.#checkpointLater();
     } catch (error) {
@@ -233,7 +240,7 @@ class Writer {
 
   /** Moves the log into the database between requests, so that commits do not have to. */
   #checkpointLater(): void {
-    if (!this.#checkpoints || this.#cancelCheckpoint) return;
+    if (!this.#watch || this.#cancelCheckpoint) return;
     this.#cancelCheckpoint = this.#timer(CHECKPOINT_AFTER_MS, () => {
       this.#cancelCheckpoint = undefined;
       if (this.#queue.length > 0) return this.#checkpointLater();
