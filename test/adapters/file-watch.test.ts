@@ -4,6 +4,7 @@ import {
   cpSync,
   existsSync,
   mkdtempSync,
+  readFileSync,
   renameSync,
   rmSync,
   statSync,
@@ -60,18 +61,13 @@ for (const [name, open] of Object.entries(openers)) {
       const driver = opened();
       await driver.batch([table]);
       for (let n = 0; n < items; n += 1) await driver.batch([item]);
-      // Its inode is what the mark names.
-      const left = join(folder, "left");
-      cpSync(folder, `${folder}-copy`, { recursive: true });
+      const files = ["", "-wal", ".mark"].map((end) => [path + end, readFileSync(path + end)] as const);
       await driver.close();
       drivers = [];
-      renameSync(path, left);
-      cpSync(`${folder}-copy/a.db`, left);
-      renameSync(left, path);
-      for (const end of ["-wal", ".mark"]) cpSync(`${folder}-copy/a.db${end}`, `${path}${end}`);
+      // In place: the mark names the file's inode.
+      for (const [file, bytes] of files) writeFileSync(file, bytes);
       // The log was written after the file.
       utimesSync(path, 1, 1);
-      rmSync(`${folder}-copy`, { recursive: true });
       return `${path}-wal`;
     }
 
