@@ -374,14 +374,15 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     }),
   ];
 
-  let probed: { readonly answer: Promise<Readiness>; until: number } | null = null;
+  let probed: { readonly answer: Promise<Readiness>; until: number; ok: boolean } | null = null;
   async function probe(): Promise<Readiness> {
     try {
       await within(PROBE_WITHIN_MS, storage.probe(ambient.now()), new Error("The storage does not answer"));
       return { ok: true };
     } catch (error) {
       ambient.log({ level: "error", message: "the storage takes no writes", error });
-      return { ok: false, detail: isOutage(error) ? storageLost().message : "The storage takes no writes" };
+      const detail = isOutage(error) ? storageLost().message : (storage.failure?.() ?? "The storage takes no writes");
+      return { ok: false, detail };
     }
   }
 
@@ -418,10 +419,13 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
       if (stopped) return { ok: false, detail: STOPPING };
       if (!worker.healthy()) return { ok: false, detail: "The worker can execute no run any more" };
       if (outage.on()) return { ok: false, detail: storageLost().message };
+      // A batch has failed since the last look.
+      if (storage.failure?.() && probed?.ok) probed = null;
       if (!probed || ambient.now() >= probed.until) {
-        const check = { answer: probe(), until: Number.POSITIVE_INFINITY };
+        const check = { answer: probe(), until: Number.POSITIVE_INFINITY, ok: false };
         probed = check;
-        void check.answer.then(() => {
+        void check.answer.then(({ ok }) => {
+          check.ok = ok;
           check.until = ambient.now() + PROBE_EVERY_MS;
         });
       }

@@ -522,8 +522,12 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
    * answer. Cheap to ask again.
    */
   becomeWorker(now: number): Promise<boolean>;
-  /** Writes a row, to know that writing works. Rejects when it does not. */
+  /**
+   * Writes, to know that writing works, after a failed batch as many bytes as that had. Rejects when it does not work.
+   */
   probe(now: number): Promise<void>;
+  /** Why writes fail: from a batch that found no room, or a damaged or unwritable file, until a `probe` succeeds. Else null. */
+  failure?(): string | null;
 
   createAssistant(
     scope: Scope,

@@ -254,6 +254,18 @@ export function isDamage(error: unknown): boolean {
   );
 }
 
+/** True for the error of a write to files that are damaged, unreadable or may not be written. */
+export function isBroken(error: unknown): boolean {
+  const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
+  const primary = typeof errcode === "number" ? errcode & 0xff : 0;
+  return (
+    isDamage(error) ||
+    [8, 10, 14].includes(primary) ||
+    /^SQLITE_(READONLY|IOERR|CANTOPEN)/.test(String(code)) ||
+    /readonly database|disk I\/O error|unable to open database/.test(String(message))
+  );
+}
+
 /** True for the error of a write that found no room on the disk: nothing of its batch took effect. */
 export function isFull(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };

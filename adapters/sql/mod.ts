@@ -18,6 +18,7 @@ import { type Pipe, shape } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
 import { threadVerbs } from "./threads.ts";
 import { usageVerbs } from "./usage.ts";
+import { WriteHealth } from "./write-health.ts";
 
 export type { SignalKind, SignalListener, Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 export { DatabaseUnavailable } from "./driver.ts";
@@ -25,7 +26,8 @@ export type { Tables } from "./schema.ts";
 
 /** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
 export function sqlStorage(driver: SqlDriver): Storage {
-  const pipe = pipeOf(driver);
+  const health = new WriteHealth();
+  const pipe = pipeOf(driver, health);
   const { becomeWorker, executes } = adoption(pipe);
   return {
     alone: driver.alone ?? false,
@@ -35,8 +37,15 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...(pipe.now && { now: pipe.now }),
     migrate: () => migrate(pipe),
     becomeWorker,
+    failure: () => health.failure,
     async probe(now) {
-      await pipe.batch([putProbe({ now })], []);
+      await pipe.batch([putProbe({ now, name: "write" })], []);
+      if (health.failure === null) return;
+      // In a batch of its own: what is inserted and deleted in one reaches no disk.
+      const rows = Math.ceil(health.bytes / ROOM_ROW.length);
+      await pipe.batch([putRoomProbes({ now, rows, padding: ROOM_ROW })], []);
+      await pipe.batch([dropRoomProbes({})], []);
+      health.recovered();
     },
     ...assistantVerbs(pipe),
     ...threadVerbs(pipe),
@@ -53,10 +62,21 @@ export function sqlStorage(driver: SqlDriver): Storage {
   };
 }
 
-const putProbe = shape<{ now: number }>(
+const putProbe = shape<{ now: number; name: string }>(
   (p) =>
-    sql`insert into probes (name, at) values ('write', ${p.now}) on conflict (name) do update set at = excluded.at`,
+    sql`insert into probes (name, at) values (${p.name}, ${p.now}) on conflict (name) do update set at = excluded.at`,
 );
+
+/** Short enough for an index of Postgres. */
+const ROOM_ROW = "x".repeat(1024);
+
+const putRoomProbes = shape<{ now: number; rows: number; padding: string }>(
+  (p) =>
+    sql`with recursive room(i) as (select 1 union all select i + 1 from room where i < ${p.rows})
+    insert into probes (name, at) select 'room ' || cast(i as text) || ${p.padding}, ${p.now} from room`,
+);
+
+const dropRoomProbes = shape<Record<never, never>>(() => sql`delete from probes where name like 'room %'`);
 
 // The slots of threads with an active run, and those that deleted runs have left. One statement could not use an index.
 const freeSlots = [
@@ -104,7 +124,7 @@ function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly exec
 }
 
 /** The driver for statements of any database, with the errors that callers can act on. */
-function pipeOf(driver: SqlDriver): Pipe {
+function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
   const { dialect } = driver;
   const tell = (error: unknown): never => {
     if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
@@ -115,13 +135,15 @@ function pipeOf(driver: SqlDriver): Pipe {
   };
   return {
     dialect,
-    batch: (statements, touched) =>
-      driver
-        .batch(
-          statements.map((statement) => statement.for(dialect)),
-          touched,
-        )
-        .catch(tell),
+    async batch(statements, touched) {
+      const texts = statements.map((statement) => statement.for(dialect));
+      try {
+        return await driver.batch(texts, touched);
+      } catch (error) {
+        health.note(error, texts);
+        return tell(error);
+      }
+    },
     read: (statement) => driver.read(statement.for(dialect)).catch(tell),
     ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(tell) }),
     ...(driver.exclusive && { exclusive: () => (driver.exclusive as () => Promise<boolean>)() }),

@@ -1,6 +1,7 @@
 /** A SQLite file: opening it, refusing what is damaged, and the lock that says which process executes. */
 import { existsSync, realpathSync, statSync } from "node:fs";
 import type { SqlRow, SqlStatement } from "./driver.ts";
+import { proveLogWhole } from "./file-watch.ts";
 
 /** One synchronous connection to a SQLite database. */
 export interface SqliteConnection {
@@ -25,6 +26,7 @@ export function openFile(
   connect: (path: string) => SqliteConnection,
   pragmas: readonly string[],
 ): SqliteConnection {
+  if (path !== ":memory:") proveLogWhole(path);
   let connection: SqliteConnection | undefined;
   const run = (sql: string): SqlRow | undefined => connection?.run({ sql, args: [] })[0];
   try {

@@ -3,6 +3,7 @@
  * connection for reads. It knows no SQLite package: bun-sqlite.ts and node-sqlite.ts each bring a SqliteConnection.
  */
 import type { SqlDriver, SqlRow, SqlStatement } from "./driver.ts";
+import { FileWatch } from "./file-watch.ts";
 import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./sqlite-file.ts";
 
 export type { SqliteConnection } from "./sqlite-file.ts";
@@ -40,7 +41,8 @@ export function sqliteDriver(
       throw error;
     }
   }
-  const writer = new Writer(path, writing, !inMemory, options);
+  const watch = inMemory ? undefined : new FileWatch(path);
+  const writer = new Writer(path, writing, watch, options);
   let lock: SqliteConnection | undefined;
   let closed: Promise<void> | undefined;
   const refuseClosed = (): void => {
@@ -68,6 +70,7 @@ export function sqliteDriver(
       closed ??= writer.settled().then(() => {
         if (reading !== writing) reading.close();
         writing.close();
+        watch?.close();
         // Last: whoever holds it next finds nothing of this process at work.
         lock?.close();
       });
@@ -112,7 +115,8 @@ interface Batch {
 class Writer {
   readonly #path: string;
   readonly #connection: SqliteConnection;
-  readonly #checkpoints: boolean;
+  /** Undefined in memory, where there is no log to move either. */
+  readonly #watch: FileWatch | undefined;
   readonly #defer: (fn: () => void) => void;
   readonly #timer: (ms: number, fn: () => void) => () => void;
   #queue: Batch[] = [];
@@ -120,10 +124,10 @@ class Writer {
   #lockTries = 0;
   #cancelCheckpoint: (() => void) | undefined;
 
-  constructor(path: string, connection: SqliteConnection, checkpoints: boolean, options: SqliteOptions) {
+  constructor(path: string, connection: SqliteConnection, watch: FileWatch | undefined, options: SqliteOptions) {
     this.#path = path;
     this.#connection = connection;
-    this.#checkpoints = checkpoints;
+    this.#watch = watch;
     this.#defer = options.defer ?? systemDefer;
     this.#timer = options.timer ?? systemTimer;
   }
@@ -153,7 +157,9 @@ class Writer {
     this.#scheduled = false;
     const group = this.#takeGroup();
     try {
+      this.#watch?.refuse();
       const answers = this.#commit(group);
+      this.#watch?.prove();
       const settle = (): void => {
         for (const answer of answers) answer();
       };
@@ -240,7 +246,7 @@ class Writer {
 
   /** Moves the log into the database between requests, so that commits do not have to. */
   #checkpointLater(): void {
-    if (!this.#checkpoints || this.#cancelCheckpoint) return;
+    if (!this.#watch || this.#cancelCheckpoint) return;
     this.#cancelCheckpoint = this.#timer(CHECKPOINT_AFTER_MS, () => {
       this.#cancelCheckpoint = undefined;
       if (this.#queue.length > 0) return this.#checkpointLater();

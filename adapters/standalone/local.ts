@@ -3,8 +3,8 @@
  * `globalThis` under two symbols, without a socket.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import type { Handler } from "../../lib/http/handler.ts";
 import type { AuthUser, Executor, GraphState, Job } from "../../lib/mod.ts";
-import type { Fetch } from "../node.ts";
 
 const FETCH = Symbol.for("langgraph_api:fetch");
 const URL_OF = Symbol.for("langgraph_api:url");
@@ -24,7 +24,7 @@ interface Place {
 }
 
 interface Api {
-  handler: Fetch | null;
+  handler: Handler | null;
   readonly users: WeakMap<Request, AuthUser>;
 }
 
@@ -37,11 +37,11 @@ export interface LocalApi {
   /** Runs act for who made them. */
   executor(executor: Executor): Executor;
   /** What a request leads to acts for its caller. */
-  requests(handler: Fetch): Fetch;
+  requests(handler: Handler): Handler;
   /** For the handler that answers calls: whom they act for. */
   readonly acts_for: (request: Request) => AuthUser | null;
   /** Calls are answered from now on. */
-  serve(handler: Fetch): void;
+  serve(handler: Handler): void;
   /** Removes what stands on `globalThis`. */
   close(): void;
 }
@@ -149,7 +149,7 @@ const saysWhoAsks = (header: string): boolean =>
   (header.startsWith("x-") || /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header));
 
 /** As `fetch`: the caller's signal ends the wait, and the body. */
-async function answered(handler: Fetch, request: Request): Promise<Response> {
+async function answered(handler: Handler, request: Request): Promise<Response> {
   const { signal } = request;
   signal.throwIfAborted();
   const answer = Promise.resolve(handler(request));

@@ -147,9 +147,15 @@ for (const [name, open] of Object.entries(openers)) {
           (error) => error instanceof ServiceError && error.code === "storage_full",
         );
         assert.equal(await storage.countThreads(scope, {}), made);
+        assert.equal(storage.failure?.(), "The disk of the database is full");
+        // What failed does not fit yet, though a small write may.
+        await assert.rejects(storage.probe(1), { code: "storage_full" });
+        assert.equal(storage.failure?.(), "The disk of the database is full");
         await disk.free(driver);
         await add(made);
         await storage.probe(1);
+        assert.equal(storage.failure?.(), null);
+        assert.deepEqual(await driver.read(statement("select name from probes")), [{ name: "write" }]);
         await storage.close();
       }));
   });
