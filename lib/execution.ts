@@ -1,7 +1,8 @@
 /** One attempt of one run: executes it, keeps its lease, and ends it. */
 import type { Ambient } from "./ambient.ts";
+import { catchUp } from "./caught-up.ts";
 import { jobCheckpoints, recordedState } from "./checkpoints.ts";
-import { closeTape, endRolledBack, tailLength, waitResult } from "./ending.ts";
+import { closeTape, endRolledBack, errorBody, tailLength, toldValues, waitResult } from "./ending.ts";
 import type { Events, Tape } from "./events.ts";
 import type {
   AuthUser,
@@ -95,6 +96,11 @@ const PATIENCE_MS = 1_000;
 /** How long, and how many events may be handled without letting the event loop turn. */
 const BUSY_MS = 4;
 const BUSY_EVENTS = 256;
+/** An executor that gives nothing for so many turns of the event loop rests. */
+const REST_TURNS = 4;
+/** How long the question of a subgraph waits to be its parent's, and how often where a save is under way that its parent waits for. */
+const ASKED_MS = 50;
+const ASKED_WAITS = 20;
 /** Timers take no more. */
 const LONGEST_MS = 2 ** 31 - 1;
 
@@ -112,6 +118,8 @@ export interface Execution {
   stop(reason: StopReason): boolean;
   /** Looks whether another process wants the run to stop, or has taken it. */
   look(): void;
+  /** Resolves when what its readers have been shown is stored, or cannot be soon. */
+  caughtUp(): Promise<void>;
   /**
    * Its lease, or its thread's slot, is over while its executor goes on: a claim could take the run or its thread.
    */
@@ -147,6 +155,8 @@ export function startExecution(
   // Its end is being stored: the answer to that tells what became of it.
   let ending = false;
   let abandoned = false;
+  // Something that was shown waits, and is not to wait for long.
+  let releasing = false;
   let giveUp: (() => void) | undefined;
   let cancelAbandon = (): void => {};
   let settle = (): void => {};
@@ -160,7 +170,7 @@ export function startExecution(
     if (!ending) stop("lease_lost");
   };
   const turn = (): Promise<void> => new Promise((resolve) => ambient.defer(resolve));
-  const pause = (): Promise<void> => new Promise((resolve) => void ambient.timer(RETRY_MS, resolve));
+  const pause = (ms = RETRY_MS): Promise<void> => new Promise((resolve) => void ambient.timer(ms, resolve));
 
   tape.live = true;
   const checkpoints = jobCheckpoints({
@@ -196,6 +206,8 @@ export function startExecution(
     requested,
     reached: run.claims > 1 && resumed && requested.has("values") ? async () => (await state())?.values : null,
     show: journal.show,
+    hold: journal.hold,
+    release: journal.release,
     stopped: isStopped,
   });
   const held = holdLease({
@@ -252,6 +264,8 @@ export function startExecution(
       }
       over = true;
       settle();
+      // What was done after the last state goes with a run that was stopped.
+      journal.release(reason ? "dropped" : "shown");
       await journal.close();
       // An executor that has settled writes nothing more, and one that was abandoned must not.
       checkpoints.lose();
@@ -300,7 +314,9 @@ export function startExecution(
       let turnedAt = ambient.now();
       let taken = 0;
       while (true) {
-        const next = await pull(iterator);
+        const pulled = pull(iterator);
+        if (journal.holds()) void (recorded ? releaseAtRest(pulled) : releaseSoon());
+        const next = await pulled;
         if (!next || next.done) break;
         try {
           await yields.take(next.value);
@@ -308,7 +324,12 @@ export function startExecution(
           await leave(iterator, error);
           throw error;
         }
-        if (journal.full()) await journal.flush();
+        if (checkpoints.full()) await journal.save();
+        if (journal.full()) {
+          // A graph may put the state of a frame later in the same turn of the event loop: they are stored together.
+          await turn();
+          await journal.flush();
+        }
         if (++taken % BUSY_EVENTS === 0 || ambient.now() - turnedAt >= BUSY_MS) {
           // Bytes leave only when the event loop turns.
           await turn();
@@ -330,6 +351,28 @@ export function startExecution(
       if (abandoned) giveUp();
       else iterator.next().then(resolve, reject);
     });
+  }
+
+  /** Frames whose state does not follow, though the executor was asked for more and rests, are shown. */
+  async function releaseAtRest(pulled: Promise<unknown>): Promise<void> {
+    let answered = false;
+    const answer = (): void => {
+      answered = true;
+    };
+    pulled.then(answer, answer);
+    for (let turns = 0; turns < REST_TURNS && !answered; turns++) await turn();
+    if (!answered && !reason) journal.release();
+  }
+
+  /** The question of a subgraph is soon its parent's too, unless something beside it is still at work. */
+  async function releaseSoon(): Promise<void> {
+    if (releasing) return;
+    releasing = true;
+    let waits = 0;
+    do await pause(ASKED_MS);
+    while (!over && journal.behind() && ++waits < ASKED_WAITS);
+    releasing = false;
+    if (!over && !reason) journal.release();
   }
 
   /** An executor whose event cannot be taken is stopped: it settles, or is abandoned, before its run ends. */
@@ -524,29 +567,15 @@ export function startExecution(
     look() {
       if (!ending && !isLost()) held.look();
     },
+    caughtUp: () =>
+      catchUp({
+        ambient,
+        journal,
+        recorded,
+        phase: () => (isLost() ? "lost" : over ? "ends" : "executes"),
+        done: () => done,
+      }),
     over: (now) => held.over(now) && !(over && isLost()),
     beforeClaim,
-  };
-}
-
-/** A larger state is left out of webhooks, in characters. */
-const LARGEST_VALUES = 5 * 1024 * 1024;
-
-function toldValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
-  const json = values === undefined ? null : JSON.stringify(values);
-  const omitted = json !== null && json.length > LARGEST_VALUES;
-  return { json: omitted ? null : json, omitted };
-}
-
-/** Null for an execution that did not fail: it has told its state. */
-function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
-  if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
-  const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {
-    name?: unknown;
-    message?: unknown;
-  };
-  return {
-    error: typeof name === "string" && name !== "" ? name : "Error",
-    message: typeof message === "string" ? message : typeof failure === "string" ? failure : "The graph failed",
   };
 }
