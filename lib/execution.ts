@@ -88,8 +88,9 @@ export interface ExecutionCounters {
   readonly ended: Record<TerminalStatus, number>;
 }
 
-/** How long an executor may take to settle after its signal was aborted. */
+/** How long an executor may take to settle after its signal was aborted; less where nobody else can execute its thread. */
 const ABANDON_MS = 5_000;
+const ABANDON_ALONE_MS = 1_000;
 const RETRY_MS = 500;
 /** How long a failing store is asked again while the process shuts down. */
 const PATIENCE_MS = 1_000;
@@ -145,6 +146,7 @@ export function startExecution(
   const { stream_mode, resumable: _, ...request } = mirrored(readKwargs(run.kwargs));
   const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
   const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
+  const abandon_ms = graph.abandon_ms ?? (storage.alone ? ABANDON_ALONE_MS : ABANDON_MS);
   const recorded = graph.checkpoints === "worker";
   const exits = recorded && request.durability === "exit" && !temporary;
   const tape = events.tape(run_id);
@@ -241,7 +243,7 @@ export function startExecution(
     }
     if (!reason) {
       // An executor that ignores its signal must not hold its place for ever.
-      cancelAbandon = ambient.timer(ABANDON_MS, () => {
+      cancelAbandon = ambient.timer(abandon_ms, () => {
         abandoned = true;
         checkpoints.lose();
         giveUp?.();
@@ -379,7 +381,7 @@ export function startExecution(
   function leave(iterator: AsyncIterator<ExecutorEvent>, error: unknown): Promise<void> {
     abort.abort(error);
     return new Promise((resolve) => {
-      const cancel = ambient.timer(ABANDON_MS, resolve);
+      const cancel = ambient.timer(abandon_ms, resolve);
       const left = async (): Promise<unknown> => iterator.return?.();
       left()
         .catch(() => {})

@@ -180,10 +180,11 @@ export interface GraphEntry extends Place {
 interface GraphSettings {
   readonly max_attempts?: number;
   readonly timeout_ms?: number;
+  readonly abandon_ms?: number;
 }
 
 /** The most that each may be: what the library takes as counts, and as timers. */
-const MOST: Required<GraphSettings> = { max_attempts: 1e9, timeout_ms: 2 ** 31 - 1 };
+const MOST: Required<GraphSettings> = { max_attempts: 1e9, timeout_ms: 2 ** 31 - 1, abandon_ms: 2 ** 31 - 1 };
 
 export interface FileConfig {
   /** Absolute. */
@@ -380,10 +381,11 @@ function readGraphs(
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = `graphs.${graph_id}`;
-    const { path, factory = langgraph, max_attempts, timeout_ms, ...rest } = isRecord(entry) ? entry : { path: entry };
+    const { path, factory = langgraph, ...about } = isRecord(entry) ? entry : { path: entry };
+    const { max_attempts, timeout_ms, abandon_ms, ...rest } = about as Record<string, unknown>;
     unknown.push(...Object.keys(rest).map((name) => `${key}.${name}`));
     if (typeof factory !== "boolean") problems.push(`${key}.factory: must be true or false`);
-    const settings = Object.entries({ max_attempts, timeout_ms }).filter(([name, number]) => {
+    const settings = Object.entries({ max_attempts, timeout_ms, abandon_ms }).filter(([name, number]) => {
       const most = MOST[name as keyof GraphSettings];
       const fits = Number.isInteger(number) && (number as number) >= 1 && (number as number) <= most;
       if (!fits && number !== undefined) problems.push(`${key}.${name}: must be a whole number from 1 to ${most}`);
