@@ -291,7 +291,8 @@ function problemsOf({
   const lease_ms = settings.worker?.lease_ms ?? DEFAULTS.worker.lease_ms;
   for (const { graph_id, abandon_ms } of graphs) {
     // What is rolled back holds its thread for one lease, in other processes too.
-    if (abandon_ms === undefined || (Number.isInteger(abandon_ms) && abandon_ms >= 1 && abandon_ms <= lease_ms)) continue;
+    if (abandon_ms === undefined || (Number.isInteger(abandon_ms) && abandon_ms >= 1 && abandon_ms <= lease_ms))
+      continue;
     problems.push(
       `executor: abandon_ms of the graph ${graph_id} must be a whole number from 1 to worker.lease_ms, which is ${lease_ms}`,
     );

@@ -445,8 +445,7 @@ export function createWorker(options: WorkerOptions): Worker {
         if (thread_id === undefined || thread_id === execution.thread_id) execution.look();
       }
     },
-    caughtUp: async (run_id) =>
-      (await Promise.all(here(run_id).map((execution) => execution.caughtUp()))).length > 0,
+    caughtUp: async (run_id) => (await Promise.all(here(run_id).map((execution) => execution.caughtUp()))).length > 0,
     async settled(run_id) {
       await Promise.all(here(run_id).map((execution) => execution.done));
     },

@@ -69,7 +69,9 @@ export function createSearches(storage: Storage, scope: Scope, states: States): 
       const shown = (name: string): boolean => wanted(name) || name === "extracted" || include.includes(name as Extra);
       // While a run is active its questions are those of its state.
       const reads = ({ running }: ThreadRow): boolean =>
-        wanted("values") || (extract?.values ?? false) || (running !== null && (wanted("interrupts") || extract !== null));
+        wanted("values") ||
+        (extract?.values ?? false) ||
+        (running !== null && (wanted("interrupts") || extract !== null));
       const pick = async ({ row, state }: { row: ThreadRow; state?: ThreadState | null }): Promise<Partial<Thread>> => {
         const known = state === undefined && reads(row) ? await states.readable(row) : state;
         const thread: Thread =
