@@ -9,7 +9,7 @@ import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, type Storage } from "../../lib/mod.ts";
 import { temporaryFolder } from "../runtime/programs.ts";
-import { missingIn, readBackAgents, toldBy } from "../suite/read-back.ts";
+import { missingIn, readBackAgents, toldBy } from "./read-back-agents.ts";
 
 const READS = Number(process.env["GREENROOM_READS"] ?? 200);
 /** Clients at once. */

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
+import { missingIn, readBackAgents, toldBy } from "../clients/read-back-agents.ts";
 import { testClock, testService } from "../suite/kit.ts";
-import { missingIn, readBackAgents, toldBy } from "../suite/read-back.ts";
 import { advanceUntil, clockedService, collect, faulty } from "./faulty.ts";
 import { createHub } from "./shared-database.ts";
 
