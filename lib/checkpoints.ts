@@ -19,7 +19,7 @@ export { recordedState, stateRecorder, wireCheckpoint } from "./recorded-state.t
 
 /** Shorter lists are stored whole: a tail would save nothing. */
 const TAIL_FROM = 1024;
-/** Unsaved data above which `put` waits for a save, in characters. */
+/** Unsaved data above which the executor waits for a save, in characters. */
 const BACKLOG = 4 * 1024 * 1024;
 
 /** How many checkpoints of unknown size are read at once, and how much data of known ones. */
@@ -31,6 +31,8 @@ export interface JobCheckpoints extends CheckpointHandle {
   take(): Progress;
   /** Something waits to be stored. */
   dirty(): boolean;
+  /** So much waits that the executor has to: `put` does not, so that nothing is told before it was put. */
+  full(): boolean;
   /** The newest root checkpoint this job has put. */
   root(): string | null;
   /** Of what was put and not taken only the newest root checkpoint stays, right behind what is stored; or not even that. */
@@ -150,7 +152,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
 
   async function queued(): Promise<void> {
     options.onDirty();
-    if (options.sync || backlog > BACKLOG) await options.save();
+    if (options.sync) await options.save();
     if (lost) throw new LeaseLost(String(options.run_id));
   }
 
@@ -234,6 +236,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       add({ ...last, parent_id, values });
     },
     dirty: () => checkpoints.length > 0 || writes.length > 0,
+    full: () => backlog > BACKLOG,
     root: () => newest.get("") ?? null,
     lose() {
       lost = true;

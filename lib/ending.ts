@@ -1,6 +1,8 @@
 /** What the readers of a run are told when it ends, whichever path ended it. */
 import type { Outcome, Tape } from "./events.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
+import type { FinishRun } from "./storage.ts";
+import type { StateEvent } from "./yields.ts";
 
 /** What a run leaves beside its `end`: its feedback URLs by key, as JSON, and how it failed. */
 export interface Tail {
@@ -51,4 +53,27 @@ function endGone(tape: Tape, run_id: string, error: JsonObject): void {
 export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[], cut: boolean): Json {
   if (next.length === 0 || (cut && interrupts.length === 0)) return values ?? {};
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
+}
+
+/** A larger state is left out of webhooks, in characters. */
+const LARGEST_VALUES = 5 * 1024 * 1024;
+
+/** What a webhook tells of the state. */
+export function toldValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
+  const json = values === undefined ? null : JSON.stringify(values);
+  const omitted = json !== null && json.length > LARGEST_VALUES;
+  return { json: omitted ? null : json, omitted };
+}
+
+/** Null for an execution that did not fail: it has told its state. */
+export function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
+  if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
+  const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {
+    name?: unknown;
+    message?: unknown;
+  };
+  return {
+    error: typeof name === "string" && name !== "" ? name : "Error",
+    message: typeof message === "string" ? message : typeof failure === "string" ? failure : "The graph failed",
+  };
 }

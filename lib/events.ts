@@ -50,6 +50,8 @@ export interface Tape {
   /** Frames up to this id exist, but not in this ring. No effect when the tape is further. */
   skipTo(id: number): void;
   publish(event: string, data: string): void;
+  /** Shows those who read before the first frame a `metadata` frame without an id: why there is none yet. */
+  note(data: string): void;
   end(outcome: Outcome): void;
   /** Resolves when the run has ended. */
   ended(): Promise<Outcome>;
@@ -194,6 +196,7 @@ class RunTape implements Tape {
   #frames: StoredFrame[] = [];
   #size = 0;
   #lostUpTo = 0;
+  #note: string | undefined;
   #readers = 0;
   // Loaded frames, newest first, for all readers behind the ring: a reader itself holds none.
   #pages: (readonly StoredFrame[])[] = [];
@@ -232,6 +235,12 @@ class RunTape implements Tape {
     this.#wake();
   }
 
+  note(data: string): void {
+    if (this.live || this.outcome || this.lastId > 0) return;
+    this.#note = data;
+    this.#wake();
+  }
+
   end(outcome: Outcome): void {
     if (this.outcome) return;
     this.outcome = outcome;
@@ -251,6 +260,7 @@ class RunTape implements Tape {
     let cursor = Math.max(0, after);
     // Frames up to here are nowhere any more.
     let missing = 0;
+    let noted = false;
     let left = false;
     const close = (): void => {
       left = true;
@@ -259,6 +269,10 @@ class RunTape implements Tape {
     };
     const pull = (size: number): Frame[] => {
       if (left) return [];
+      if (this.#note !== undefined && this.lastId === 0 && !noted) {
+        noted = true;
+        return [{ id: null, event: "metadata", data: this.#note }];
+      }
       if (!this.stored) missing = this.#lostUpTo;
       if (cursor < missing) {
         cursor = missing;

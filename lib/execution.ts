@@ -1,7 +1,8 @@
 /** One attempt of one run: executes it, keeps its lease, and ends it. */
 import type { Ambient } from "./ambient.ts";
+import { catchUp } from "./caught-up.ts";
 import { jobCheckpoints, recordedState } from "./checkpoints.ts";
-import { closeTape, endRolledBack, tailLength, waitResult } from "./ending.ts";
+import { closeTape, endRolledBack, errorBody, tailLength, toldValues, waitResult } from "./ending.ts";
 import type { Events, Tape } from "./events.ts";
 import type {
   AuthUser,
@@ -15,7 +16,7 @@ import type {
 } from "./executor.ts";
 import type { TellFinished } from "./finished.ts";
 import { createJournal } from "./journal.ts";
-import { type Json, type JsonObject, scalarsOf } from "./json.ts";
+import { type Json, scalarsOf } from "./json.ts";
 import { headersIn, knowing, mirrored, readKwargs } from "./kwargs.ts";
 import { holdLease } from "./lease.ts";
 import { ofRun } from "./state-config.ts";
@@ -76,14 +77,20 @@ export interface ExecutionCounters {
   readonly ended: Record<TerminalStatus, number>;
 }
 
-/** How long an executor may take to settle after its signal was aborted. */
+/** How long an executor may take to settle after its signal was aborted; less where nobody else can execute its thread. */
 const ABANDON_MS = 5_000;
+const ABANDON_ALONE_MS = 1_000;
 const RETRY_MS = 500;
 /** How long a failing store is asked again while the process shuts down. */
 const PATIENCE_MS = 1_000;
 /** How long, and how many events may be handled without letting the event loop turn. */
 const BUSY_MS = 4;
 const BUSY_EVENTS = 256;
+/** An executor that gives nothing for so many turns of the event loop rests. */
+const REST_TURNS = 4;
+/** How long the question of a subgraph waits to be its parent's, and how often where a save is under way that its parent waits for. */
+const ASKED_MS = 50;
+const ASKED_WAITS = 20;
 /** Timers take no more. */
 const LONGEST_MS = 2 ** 31 - 1;
 
@@ -101,6 +108,8 @@ export interface Execution {
   stop(reason: StopReason): boolean;
   /** Looks whether another process wants the run to stop, or has taken it. */
   look(): void;
+  /** Resolves when what its readers have been shown is stored, or cannot be soon. */
+  caughtUp(): Promise<void>;
   /**
    * Its lease, or its thread's slot, is over while its executor goes on: a claim could take the run or its thread.
    */
@@ -126,6 +135,7 @@ export function startExecution(
   const { stream_mode, resumable: _, ...request } = mirrored(readKwargs(run.kwargs));
   const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
   const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
+  const abandon_ms = graph.abandon_ms ?? (storage.alone ? ABANDON_ALONE_MS : ABANDON_MS);
   const recorded = graph.checkpoints === "worker";
   const exits = recorded && request.durability === "exit" && !temporary;
   const tape = events.tape(run_id);
@@ -136,6 +146,8 @@ export function startExecution(
   // Its end is being stored: the answer to that tells what became of it.
   let ending = false;
   let abandoned = false;
+  // Something that was shown waits, and is not to wait for long.
+  let releasing = false;
   let giveUp: (() => void) | undefined;
   let cancelAbandon = (): void => {};
   let settle = (): void => {};
@@ -149,7 +161,7 @@ export function startExecution(
     if (!ending) stop("lease_lost");
   };
   const turn = (): Promise<void> => new Promise((resolve) => ambient.defer(resolve));
-  const pause = (): Promise<void> => new Promise((resolve) => void ambient.timer(RETRY_MS, resolve));
+  const pause = (ms = RETRY_MS): Promise<void> => new Promise((resolve) => void ambient.timer(ms, resolve));
 
   tape.live = true;
   const checkpoints = jobCheckpoints({
@@ -188,6 +200,8 @@ export function startExecution(
     flush: async () => {
       if (journal.full()) await journal.flush();
     },
+    hold: journal.hold,
+    release: journal.release,
     stopped: isStopped,
   });
   const held = holdLease({
@@ -221,7 +235,7 @@ export function startExecution(
     }
     if (!reason) {
       // An executor that ignores its signal must not hold its place for ever.
-      cancelAbandon = ambient.timer(ABANDON_MS, () => {
+      cancelAbandon = ambient.timer(abandon_ms, () => {
         abandoned = true;
         checkpoints.lose();
         giveUp?.();
@@ -244,6 +258,8 @@ export function startExecution(
       }
       over = true;
       settle();
+      // What was done after the last state goes with a run that was stopped.
+      journal.release(reason ? "dropped" : "shown");
       await journal.close();
       // An executor that has settled writes nothing more, and one that was abandoned must not.
       checkpoints.lose();
@@ -292,7 +308,9 @@ export function startExecution(
       let turnedAt = ambient.now();
       let taken = 0;
       while (true) {
-        const next = await pull(iterator);
+        const pulled = pull(iterator);
+        if (journal.holds()) void (recorded ? releaseAtRest(pulled) : releaseSoon());
+        const next = await pulled;
         if (!next || next.done) break;
         try {
           await yields.take(next.value);
@@ -300,7 +318,12 @@ export function startExecution(
           await leave(iterator, error);
           throw error;
         }
-        if (journal.full()) await journal.flush();
+        if (checkpoints.full()) await journal.save();
+        if (journal.full()) {
+          // A graph may put the state of a frame later in the same turn of the event loop: they are stored together.
+          await turn();
+          await journal.flush();
+        }
         if (++taken % BUSY_EVENTS === 0 || ambient.now() - turnedAt >= BUSY_MS) {
           // Bytes leave only when the event loop turns.
           await turn();
@@ -324,11 +347,33 @@ export function startExecution(
     });
   }
 
+  /** Frames whose state does not follow, though the executor was asked for more and rests, are shown. */
+  async function releaseAtRest(pulled: Promise<unknown>): Promise<void> {
+    let answered = false;
+    const answer = (): void => {
+      answered = true;
+    };
+    pulled.then(answer, answer);
+    for (let turns = 0; turns < REST_TURNS && !answered; turns++) await turn();
+    if (!answered && !reason) journal.release();
+  }
+
+  /** The question of a subgraph is soon its parent's too, unless something beside it is still at work. */
+  async function releaseSoon(): Promise<void> {
+    if (releasing) return;
+    releasing = true;
+    let waits = 0;
+    do await pause(ASKED_MS);
+    while (!over && journal.behind() && ++waits < ASKED_WAITS);
+    releasing = false;
+    if (!over && !reason) journal.release();
+  }
+
   /** An executor whose event cannot be taken is stopped: it settles, or is abandoned, before its run ends. */
   function leave(iterator: AsyncIterator<ExecutorEvent>, error: unknown): Promise<void> {
     abort.abort(error);
     return new Promise((resolve) => {
-      const cancel = ambient.timer(ABANDON_MS, resolve);
+      const cancel = ambient.timer(abandon_ms, resolve);
       const left = async (): Promise<unknown> => iterator.return?.();
       left()
         .catch(() => {})
@@ -522,29 +567,15 @@ export function startExecution(
     look() {
       if (!ending && !isLost()) held.look();
     },
+    caughtUp: () =>
+      catchUp({
+        ambient,
+        journal,
+        recorded,
+        phase: () => (isLost() ? "lost" : over ? "ends" : "executes"),
+        done: () => done,
+      }),
     over: (now) => held.over(now) && !(over && isLost()),
     beforeClaim,
-  };
-}
-
-/** A larger state is left out of webhooks, in characters. */
-const LARGEST_VALUES = 5 * 1024 * 1024;
-
-function toldValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
-  const json = values === undefined ? null : JSON.stringify(values);
-  const omitted = json !== null && json.length > LARGEST_VALUES;
-  return { json: omitted ? null : json, omitted };
-}
-
-/** Null for an execution that did not fail: it has told its state. */
-function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
-  if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
-  const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {
-    name?: unknown;
-    message?: unknown;
-  };
-  return {
-    error: typeof name === "string" && name !== "" ? name : "Error",
-    message: typeof message === "string" ? message : typeof failure === "string" ? failure : "The graph failed",
   };
 }

@@ -1,6 +1,7 @@
 /**
  * What an attempt leaves while it executes: its checkpoints and frames, saved together and in the order they were made. A run
- * whose frames are stored shows each one once it is stored; any other shows it at once.
+ * whose frames are stored shows each one once it is stored; any other shows it at once. A frame that tells of a state which is
+ * recorded next waits for it: no reader sees a frame whose state the journal does not have.
  */
 import type { Ambient } from "./ambient.ts";
 import type { JobCheckpoints } from "./checkpoints.ts";
@@ -32,6 +33,12 @@ export interface Journal {
   /** Some checkpoints or writes were saved. */
   saved(): boolean;
   show(event: string, data: Json): void;
+  /** What is shown from now on waits for `release`. */
+  hold(): void;
+  /** Something that was shown waits. */
+  holds(): boolean;
+  /** Shows what waits, or forgets it. */
+  release(what?: "shown" | "dropped"): void;
   /** Saves before long what is there by then. */
   saveSoon(): void;
   /** Saves everything; resolves when it is committed, or when it cannot be. */
@@ -40,6 +47,8 @@ export interface Journal {
   full(): boolean;
   /** Saves what does not wait for the end of the run; resolves as `save` does. */
   flush(): Promise<void>;
+  /** Some of that is not stored, or on its way: a reader may have seen a frame that tells of it. */
+  behind(): boolean;
   /** Saves nothing more by itself; resolves when nothing is on its way. */
   close(): Promise<void>;
   /** What was not saved, for the batch that ends the run; `shown` is called when that is committed. */
@@ -52,6 +61,8 @@ const SAVE_FRAMES_MS = 10;
 /** Frames that are not stored above which the executor waits, in characters. They come at once: readers' rings must hold them. */
 const BACKLOG = 512 * 1024;
 const FRAME_OVERHEAD = 64;
+/** More than this many frames do not wait for a state. */
+const MOST_HELD = 256;
 
 /** Where the frame ids of the claim after this many begin, when none are stored: above those of all before it. */
 export function firstId(claims: number): number {
@@ -64,6 +75,7 @@ export function createJournal(options: JournalOptions): Journal {
   const { framed } = run;
   let nextId = framed ? last_frame + 1 : firstId(run.claims - 1);
   let frames: NewFrame[] = [];
+  let waiting: NewFrame[] | null = null;
   // Of frames that are not stored, those on their way included.
   let unstored = 0;
   let saved = false;
@@ -83,7 +95,26 @@ export function createJournal(options: JournalOptions): Journal {
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
     const list = frames;
     frames = [];
-    return list.length > 0 ? { ...progress, frames: { first_id: nextId - list.length, list } } : progress;
+    const first_id = nextId - (waiting?.length ?? 0) - list.length;
+    return list.length > 0 ? { ...progress, frames: { first_id, list } } : progress;
+  }
+
+  function pass(frame: NewFrame): void {
+    if (framed) {
+      frames.push(frame);
+      unstored += frame.data.length + FRAME_OVERHEAD;
+      saveSoon();
+    } else {
+      counters.frames_shown++;
+      tape.publish(frame.event, frame.data);
+    }
+  }
+
+  function release(what: "shown" | "dropped" = "shown"): void {
+    const list = waiting ?? [];
+    waiting = null;
+    if (what === "shown") for (const frame of list) pass(frame);
+    else nextId -= list.length;
   }
 
   function shown({ frames: stored }: Progress): void {
@@ -131,21 +162,22 @@ export function createJournal(options: JournalOptions): Journal {
     nextId: () => nextId,
     saved: () => saved,
     show(event, data) {
-      const text = JSON.stringify(data) ?? "null";
+      const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
-      if (framed) {
-        frames.push({ event, data: text });
-        unstored += text.length + FRAME_OVERHEAD;
-        saveSoon();
-      } else {
-        counters.frames_shown++;
-        tape.publish(event, text);
-      }
+      if (!waiting) return pass(frame);
+      waiting.push(frame);
+      if (waiting.length > MOST_HELD) release();
     },
+    hold() {
+      waiting ??= [];
+    },
+    holds: () => waiting !== null && waiting.length > 0,
+    release,
     saveSoon,
     save: () => save(true),
     full: () => unstored > BACKLOG,
     flush: () => save(false),
+    behind: () => !held && (saving !== null || checkpoints.dirty()),
     async close() {
       closed = true;
       cancelTimer?.();

@@ -287,7 +287,17 @@ function problemsOf({
     problems.push("executor: missing; give one, for example fromFunctions({ name: async function* (job) { … } })");
     return problems;
   }
-  const names = executor.graphs().map((graph) => graph.graph_id);
+  const graphs = executor.graphs();
+  const lease_ms = settings.worker?.lease_ms ?? DEFAULTS.worker.lease_ms;
+  for (const { graph_id, abandon_ms } of graphs) {
+    // What is rolled back holds its thread for one lease, in other processes too.
+    if (abandon_ms === undefined || (Number.isInteger(abandon_ms) && abandon_ms >= 1 && abandon_ms <= lease_ms))
+      continue;
+    problems.push(
+      `executor: abandon_ms of the graph ${graph_id} must be a whole number from 1 to worker.lease_ms, which is ${lease_ms}`,
+    );
+  }
+  const names = graphs.map((graph) => graph.graph_id);
   if (names.length === 0) problems.push("executor: it hosts no graph");
   for (const name of names) {
     if (name === "" || name.includes("/") || name.includes("\u0000") || !name.isWellFormed()) {

@@ -237,6 +237,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     ambient,
     events,
     read: (run, after) => runs.read(run, after),
+    caughtUp: worker.caughtUp,
     onDeleted: (run_ids) => runs.deleted(run_ids),
   });
   runs = createRuns({

@@ -62,6 +62,8 @@ export interface Worker {
   cancel(run_id: string, reason: StopReason): boolean;
   /** Another process may have stopped this run, or those of this thread, or any: those that execute here look whether they are to stop. */
   look(of: { readonly run_id?: string; readonly thread_id?: string }): void;
+  /** False when the run does not execute here; else resolves when what its readers have been shown is stored, or cannot be soon. */
+  caughtUp(run_id: string): Promise<boolean>;
   /** Resolves when nothing of the run executes here any more, and what it left is stored. */
   settled(run_id: string): Promise<void>;
   /** Another process executes the runs of this database. */
@@ -449,6 +451,7 @@ export function createWorker(options: WorkerOptions): Worker {
         if (thread_id === undefined || thread_id === execution.thread_id) execution.look();
       }
     },
+    caughtUp: async (run_id) => (await Promise.all(here(run_id).map((execution) => execution.caughtUp()))).length > 0,
     async settled(run_id) {
       await Promise.all(here(run_id).map((execution) => execution.done));
     },

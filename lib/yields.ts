@@ -24,6 +24,9 @@ export interface YieldOptions {
   show(event: string, data: Json): void;
   /** Stores what was shown where that is much; resolves at once where it is not. */
   flush(): Promise<void>;
+  /** What is shown from now on waits for the state it tells of, until `release`. */
+  hold(): void;
+  release(): void;
   /** The run is to stop: what comes now is neither shown nor where it got to. Own checkpoints of an executor tell that. */
   stopped(): boolean;
 }
@@ -94,16 +97,20 @@ export function takeYields(options: YieldOptions): Yields {
       if (event.type === "stream") {
         if (stopped()) return;
         if (reached) await showReached(event);
+        if (recorder ? tells(event) : asks(event) && event.namespace?.length) options.hold();
         showStream(event);
+        if (!recorder && asks(event) && !event.namespace?.length) options.release();
       } else if (event.type === "state") {
         if (recorder && stopped()) return;
         if (reached) await showReached(event);
         last = event;
         turnedAt = ambient.now();
+        if (!recorder) options.release();
         if (recorder) {
           const { ref, shown, step: number } = await recorder.record(event);
           step = number;
           last = { ...event, checkpoint: ref };
+          options.release();
           await breathe();
           if (requested.has("checkpoints")) show("checkpoints", shown);
           await breathe();
@@ -126,6 +133,17 @@ export function takeYields(options: YieldOptions): Yields {
       }
     },
   };
+}
+
+/** It shows what a step did, which a state is to follow. */
+function tells({ mode, data }: Extract<ExecutorEvent, { type: "stream" }>): boolean {
+  if (mode === "tasks") return isObject(data) && !("input" in data);
+  return mode === "values" || mode === "updates" || mode === "messages";
+}
+
+/** A question: the graph has put it before it shows it, but one of a subgraph only there. */
+function asks({ mode, data }: Extract<ExecutorEvent, { type: "stream" }>): boolean {
+  return (mode === "values" || mode === "updates") && isObject(data) && "__interrupt__" in data;
 }
 
 /** The name of a frame: that of its mode, with the graph it comes from. */

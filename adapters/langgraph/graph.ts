@@ -36,6 +36,11 @@ export interface GraphEntry {
   readonly max_attempts?: number;
   /** How long one attempt may take before the run ends as `timeout`. Default: the service's `worker.run_timeout_ms`. */
   readonly timeout_ms?: number;
+  /**
+   * How long a run that was told to stop may ignore it before it is abandoned, in milliseconds, at most `worker.lease_ms`: the thread's
+   * next run begins then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
+   */
+  readonly abandon_ms?: number;
 }
 
 export interface Snapshot {

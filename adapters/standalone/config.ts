@@ -229,12 +229,17 @@ export interface GraphEntry extends Place {
 interface GraphSettings {
   readonly max_attempts?: number;
   readonly timeout_ms?: number;
+  readonly abandon_ms?: number;
   /** Of its default assistant. */
   readonly description?: string;
 }
 
 /** The most that each may be: what the library takes as counts, and as timers. */
-const MOST: Required<Omit<GraphSettings, "description">> = { max_attempts: 1e9, timeout_ms: 2 ** 31 - 1 };
+const MOST: Required<Omit<GraphSettings, "description">> = {
+  max_attempts: 1e9,
+  timeout_ms: 2 ** 31 - 1,
+  abandon_ms: 2 ** 31 - 1,
+};
 
 export interface FileConfig {
   /** Absolute. */
@@ -436,19 +441,13 @@ function readGraphs(
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
     const key = `graphs.${graph_id}`;
-    const {
-      path,
-      factory = langgraph,
-      description,
-      max_attempts,
-      timeout_ms,
-      ...rest
-    } = isRecord(entry) ? entry : { path: entry };
+    const { path, factory = langgraph, ...about } = isRecord(entry) ? entry : { path: entry };
+    const { description, max_attempts, timeout_ms, abandon_ms, ...rest } = about as Record<string, unknown>;
     unknown.push(...Object.keys(rest).map((name) => `${key}.${name}`));
     if (typeof factory !== "boolean") problems.push(`${key}.factory: must be true or false`);
     const told = typeof description === "string" && description.isWellFormed();
     if (!told && description !== undefined) problems.push(`${key}.description: must be a text`);
-    const counts = Object.entries({ max_attempts, timeout_ms }).filter(([name, number]) => {
+    const counts = Object.entries({ max_attempts, timeout_ms, abandon_ms }).filter(([name, number]) => {
       const most = MOST[name as keyof typeof MOST];
       const fits = Number.isInteger(number) && (number as number) >= 1 && (number as number) <= most;
       if (!fits && number !== undefined) problems.push(`${key}.${name}: must be a whole number from 1 to ${most}`);

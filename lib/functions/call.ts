@@ -102,6 +102,7 @@ export class Call {
     this.reply.text += text;
     const chunk: JsonObject = { type: "AIMessageChunk", content: text, id: this.reply.id };
     return [
+      ...this.rest(),
       ...this.show("messages-tuple", [chunk, this.metadata]),
       ...this.chain("on_chat_model_stream", { chunk }, this.reply.id),
     ];

@@ -16,7 +16,7 @@ export interface FunctionJob extends Job {
   /**
    * Aborts when the run is to stop, with the reason: `cancelled`, `rolled_back`, `timed_out`, `shutting_down` or `lease_lost`.
    * Pass it to whatever the function waits for: the thread's next run begins when this one has come to rest, which is waited
-   * for for five seconds.
+   * for for as long as `abandon_ms` says.
    */
   readonly signal: AbortSignal;
   /** Shows JSON data to readers of stream mode `custom`, at once, also while the function waits for something else. */
@@ -54,6 +54,11 @@ export interface AgentEntry {
   readonly max_attempts?: number;
   /** How long one attempt may take before the run ends as `timeout`. Default: the service's `worker.run_timeout_ms`. */
   readonly timeout_ms?: number;
+  /**
+   * How long a run that was told to stop may ignore it before it is abandoned, in milliseconds, at most `worker.lease_ms`: the thread's
+   * next run begins then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
+   */
+  readonly abandon_ms?: number;
 }
 
 export interface FunctionOptions {

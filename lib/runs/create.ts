@@ -65,6 +65,9 @@ export interface Preparing {
   started(created: CreatedRun, plan: CreateRun): void;
 }
 
+/** How long a run waits for one that it stopped before its readers are told. */
+const TOLD_AFTER_MS = 250;
+
 export function createCreator(options: CreateOptions): Preparing & {
   readonly create: CreateRunCall;
   /** All of them, or none. */
@@ -169,6 +172,22 @@ export function createCreator(options: CreateOptions): Preparing & {
     return claim ? { claim } : {};
   }
 
+  /** A run that was stopped for this one, or for one before it, may not listen: readers are told what they wait for. */
+  function tellWait({ run_id, thread_id }: RunRow, stopped: string | null): void {
+    const look = async (): Promise<void> => {
+      const tape = events.find(run_id);
+      if (!tape?.followed || tape.live || tape.lastId > 0) return;
+      const thread = await storage.getThread(scope, thread_id);
+      if (!thread?.slot || thread.slot.until <= ambient.now() || thread.running === run_id) return;
+      tape.note(JSON.stringify({ run_id, thread_id, waiting_for: thread.running ?? stopped, reason: "RunStopping" }));
+    };
+    ambient.timer(TOLD_AFTER_MS, () => {
+      look().catch((error: unknown) => {
+        ambient.log({ level: "warn", message: "a run that waits could not be watched", run_id, thread_id, error });
+      });
+    });
+  }
+
   function started(
     { run, claimed, stopped }: CreatedRun,
     { run: { created_at }, now }: CreateRun,
@@ -183,6 +202,10 @@ export function createCreator(options: CreateOptions): Preparing & {
       worker.offer(busy);
     }
     if (stopped.length > 0) stops.stopped(stopped);
+    const stops_others = run.multitask_strategy === "interrupt" || run.multitask_strategy === "rollback";
+    if (stops_others && !claimed && watched) {
+      tellWait(run, stopped.find(({ slot_token }) => slot_token !== null)?.run_id ?? null);
+    }
     events.announce(run.thread_id);
     return { run, repeated: false };
   }

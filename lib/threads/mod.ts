@@ -11,7 +11,7 @@ import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "
 import { createChanges, type MayCopy, type StateChange, type Superstep } from "./change.ts";
 import { type CheckpointSelector, createStates, type HistoryQuery, notFound, type States } from "./read.ts";
 import { createSearches, type ThreadFilter, type ThreadSearch } from "./search.ts";
-import { type Extra, storedTtl, type Thread, type TimeToLive, withoutState } from "./thread.ts";
+import { type Extra, storedTtl, type Thread, type TimeToLive, withState } from "./thread.ts";
 
 export { type MayCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
 export { MOST_PATHS } from "./extract.ts";
@@ -94,6 +94,8 @@ export interface ThreadOptions {
   readonly ttl?: ThreadTtl;
   /** Frames of a run after an id, whoever executes it. */
   readonly read: ThreadStreamOptions["read"];
+  /** Resolves when what readers of a run have been shown is stored; false where it does not execute in this process. */
+  caughtUp(run_id: string): Promise<boolean>;
   /** A thread is deleted with these active runs: whoever executes or reads them must learn it. */
   onDeleted(run_ids: readonly string[]): void;
 }
@@ -108,10 +110,10 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   const { storage, scope, ambient, events } = options;
   const states = createStates(options);
   const changes = createChanges({ storage, scope, ambient, states });
-  const { visible, current } = states;
+  const { visible, shown, current } = states;
 
   async function toThread(row: ThreadRow, include?: readonly Extra[]): Promise<Thread> {
-    return { ...withoutState(row, include), values: (await current(row))?.values ?? null };
+    return withState(row, await current(row), include);
   }
 
   const ttlOf = (ttl: number | TimeToLive | undefined): ThreadTtl | undefined =>
@@ -145,7 +147,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       }
       return await toThread(outcome.thread);
     },
-    get: async (thread_id, { include } = {}, reach) => toThread(await visible(thread_id, reach), include),
+    get: async (thread_id, { include } = {}, reach) => toThread(await shown(thread_id, reach), include),
     async update(thread_id, patch, reach) {
       const ttl = ttlOf(patch.ttl);
       await visible(thread_id, reach);

@@ -44,11 +44,18 @@ export interface StateOptions {
   readonly scope: Scope;
   readonly executor: Executor;
   readonly ambient: Ambient;
+  /**
+   * Resolves when what readers of this run have been shown is stored; false where the run does not execute in this process. A state
+   * that is read after a frame is never older than the frame.
+   */
+  caughtUp(run_id: string): Promise<boolean>;
 }
 
 export interface States {
   /** The row, if callers may see it; errors: not_found. */
   visible(thread_id: string, reach?: Reach): Promise<ThreadRow>;
+  /** The same, as the readers of its run have been shown it. */
+  shown(thread_id: string, reach?: Reach): Promise<ThreadRow>;
   /** The root checkpoint of the newest state. While a run is active: its newest. */
   headOf(row: ThreadRow): Promise<string | null>;
   /** The state at the head; null before the first run. Errors: StateUnreadable. */
@@ -63,7 +70,7 @@ export interface States {
   of(graph_id: string): GraphState | null;
 }
 
-export function createStates({ storage, scope, executor, ambient }: StateOptions): States {
+export function createStates({ storage, scope, executor, ambient, caughtUp }: StateOptions): States {
   const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
   const of = (graph_id: string): GraphState | null =>
     hosted.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
@@ -82,6 +89,7 @@ export function createStates({ storage, scope, executor, ambient }: StateOptions
 
   /** What a running run has stored goes when it is rolled back, also while it is read: then the thread is read again. */
   async function whole<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
+    if (row.running !== null) await caughtUp(row.running);
     const answer = read(row);
     await answer.catch(() => {});
     if (row.running === null || (await storage.getRun(scope, row.running))) return await answer;
@@ -124,6 +132,10 @@ export function createStates({ storage, scope, executor, ambient }: StateOptions
 
   return {
     visible,
+    async shown(thread_id, reach) {
+      const row = await visible(thread_id, reach);
+      return row.running !== null && (await caughtUp(row.running)) ? await visible(thread_id, reach) : row;
+    },
     headOf,
     current,
     of,

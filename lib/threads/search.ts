@@ -6,7 +6,7 @@ import { contains, type JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "../storage.ts";
 import { extractor } from "./extract.ts";
 import type { States } from "./read.ts";
-import { type Extra, type Thread, withoutState } from "./thread.ts";
+import { type Extra, type Thread, withoutState, withState } from "./thread.ts";
 
 export interface ThreadFilter {
   readonly metadata?: JsonObject;
@@ -67,10 +67,15 @@ export function createSearches(storage: Storage, scope: Scope, states: States): 
       const extract = query.extract ? extractor(query.extract) : null;
       const wanted = (name: string): boolean => !select || select.includes(name);
       const shown = (name: string): boolean => wanted(name) || name === "extracted" || include.includes(name as Extra);
-      const reads = wanted("values") || extract?.values;
+      // While a run is active its questions are those of its state.
+      const reads = ({ running }: ThreadRow): boolean =>
+        wanted("values") ||
+        (extract?.values ?? false) ||
+        (running !== null && (wanted("interrupts") || extract !== null));
       const pick = async ({ row, state }: { row: ThreadRow; state?: ThreadState | null }): Promise<Partial<Thread>> => {
-        const known = state === undefined && reads ? await states.readable(row) : state;
-        const thread: Thread = { ...withoutState(row, include), values: known?.values ?? null };
+        const known = state === undefined && reads(row) ? await states.readable(row) : state;
+        const thread: Thread =
+          known === undefined ? { ...withoutState(row, include), values: null } : withState(row, known, include);
         const whole = extract ? { ...thread, extracted: extract.from(thread) } : thread;
         return select ? Object.fromEntries(Object.entries(whole).filter(([name]) => shown(name))) : whole;
       };

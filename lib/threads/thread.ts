@@ -1,5 +1,6 @@
 /** A thread as callers see it. */
 import { ServiceError } from "../errors.ts";
+import type { ThreadState } from "../executor.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { PruneStrategy, ThreadRow, ThreadStatus, ThreadTtl } from "../storage.ts";
 
@@ -60,6 +61,15 @@ const shownTtl = (ttl: ThreadRow["ttl"]): ShownTtl | null =>
 /** Parts of a thread that are shown only where they are asked for. */
 export type Extra = "ttl";
 
+/** With the values and questions of its newest state: the row has those that the last run has left. */
+export function withState(row: ThreadRow, state: ThreadState | null, include?: readonly Extra[]): Thread {
+  const asking = state?.tasks.filter((task) => task.interrupts.length > 0) ?? [];
+  const asked = Object.fromEntries(asking.map((task) => [task.id, task.interrupts as unknown as Json]));
+  const interrupts = row.running === null ? row.interrupts : asked;
+  return { ...withoutState(row, include), interrupts, values: state?.values ?? null };
+}
+
+/** `interrupts` as the last run has left them. */
 export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,

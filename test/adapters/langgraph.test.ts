@@ -820,13 +820,20 @@ describe("langgraph: graphs", () => {
         configs.push(config.configurable.model);
         return steps().compile();
       },
-      entry: { graph: steps(), description: "two steps", max_attempts: 7, timeout_ms: 9 },
+      entry: { graph: steps(), description: "two steps", max_attempts: 7, timeout_ms: 9, abandon_ms: 5 },
       agent: { graph: steps().compile() },
     });
     assert.deepEqual(executor.graphs(), [
       { graph_id: "builder", checkpoints: "own" },
       { graph_id: "factory", checkpoints: "own" },
-      { graph_id: "entry", checkpoints: "own", description: "two steps", max_attempts: 7, timeout_ms: 9 },
+      {
+        graph_id: "entry",
+        checkpoints: "own",
+        description: "two steps",
+        max_attempts: 7,
+        timeout_ms: 9,
+        abandon_ms: 5,
+      },
       { graph_id: "agent", checkpoints: "own" },
     ]);
     for (const { graph_id } of executor.graphs()) {

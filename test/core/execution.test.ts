@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import {
   type Executor,
   type ExecutorEvent,
@@ -19,7 +20,7 @@ const resumable = { stream_resumable: true, stream_mode: "custom" } as const;
 /** An executor of one graph `g` without checkpoints of its own. */
 function graph(
   execute: (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>,
-  info: { max_attempts?: number; timeout_ms?: number } = {},
+  info: { max_attempts?: number; timeout_ms?: number; abandon_ms?: number } = {},
 ): Executor {
   return { graphs: () => [{ graph_id: "g", checkpoints: "worker", ...info }], execute };
 }
@@ -672,6 +673,92 @@ describe("a run that is stopped", () => {
     assert.equal(JSON.parse(read.list[2]?.data as string).error, "RunRolledBack");
     await assert.rejects(kit.service.runs.get(thread_id, first.run.run_id), { code: "not_found" });
     assert.equal((await kit.service.metrics()).worker.leases_lost, 0);
+  });
+
+  for (const multitask_strategy of ["interrupt", "rollback"] as const) {
+    for (const [alone, abandon_ms, waits] of [
+      [false, undefined, 5_000],
+      [true, undefined, 1_000],
+      [true, 3_000, 3_000],
+    ] as const) {
+      const own = abandon_ms === undefined ? "" : " as its graph says";
+      const whose = alone ? "nobody else" : "somebody else";
+      it(`holds up the run that stops it by ${multitask_strategy} for ${waits} ms where ${whose} can execute the thread${own}, and its readers learn why`, async () => {
+        const clock = testClock();
+        const real = nodeSqlite(":memory:");
+        const late = Promise.withResolvers<void>();
+        const began: Json[] = [];
+        await using kit = await clockedService(clock, {
+          storage: { ...real, alone },
+          executor: graph(
+            async function* (job) {
+              began.push(job.input as Json);
+              yield state({ by: job.input as Json }, ["more"]);
+              if (job.input === "first") await late.promise;
+              yield custom("late");
+              yield state({ by: `${job.input} at its end` });
+            },
+            abandon_ms === undefined ? {} : { abandon_ms },
+          ),
+        });
+        const { thread_id } = await kit.service.threads.create();
+        const first = await kit.service.runs.create(thread_id, { assistant_id: "g", input: "first" });
+        await advanceUntil(clock, () => began.length === 1);
+        await clock.advance(100);
+        const request = { assistant_id: "g", input: "second", multitask_strategy, stream_mode: "custom" } as const;
+        const second = await kit.service.runs.stream(thread_id, request);
+        const stopped = clock.now();
+        const read = collect(second.frames);
+        const { run_id } = second.run;
+        await advanceUntil(clock, () => read.list.length === 1, 10);
+        assert.deepEqual(read.list, [
+          {
+            id: null,
+            event: "metadata",
+            data: JSON.stringify({ run_id, thread_id, waiting_for: first.run_id, reason: "RunStopping" }),
+          },
+        ]);
+        await clock.advance(stopped + waits - 1 - clock.now());
+        assert.deepEqual(began, ["first"]);
+        await advanceUntil(clock, () => began.length === 2, 1, 20);
+        await advanceUntil(clock, read.ended);
+        late.resolve();
+        await clock.advance(1_000);
+        assert.deepEqual(
+          read.list.slice(1).map(({ id, event }) => [id, event]),
+          [
+            [1, "metadata"],
+            [2, "custom"],
+            [3, "end"],
+          ],
+        );
+        assert.deepEqual((await kit.service.threads.get(thread_id)).values, { by: "second at its end" });
+      });
+    }
+  }
+
+  it("says nothing of it to readers of a run that waits for no longer than a moment", async () => {
+    const clock = testClock();
+    await using kit = await clockedService(clock, {
+      executor: graph(async function* (job, signal) {
+        if (job.input === "first") await aborted(signal);
+        yield state({ by: job.input as Json });
+      }),
+    });
+    const { thread_id } = await kit.service.threads.create();
+    await kit.service.runs.create(thread_id, { assistant_id: "g", input: "first" });
+    const request = { assistant_id: "g", input: "second", multitask_strategy: "interrupt" } as const;
+    const { frames } = await kit.service.runs.stream(thread_id, request);
+    const read = collect(frames);
+    await advanceUntil(clock, read.ended);
+    await clock.advance(1_000);
+    assert.deepEqual(
+      read.list.map(({ id, event }) => [id, event]),
+      [
+        [1, "metadata"],
+        [2, "end"],
+      ],
+    );
   });
 
   it("gives its thread free after the abandon time, when it was rolled back and does not settle", async () => {

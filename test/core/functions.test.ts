@@ -101,7 +101,7 @@ const whole = (type: string, content: string, id: string): JsonObject => ({
 
 describe("fromFunctions", () => {
   it("hosts each function as a graph whose states the worker writes", () => {
-    const about = { description: "careful", max_attempts: 1, timeout_ms: 1000 };
+    const about = { description: "careful", max_attempts: 1, timeout_ms: 1000, abandon_ms: 200 };
     const executor = fromFunctions({ one: () => "", two: { agent: () => "", ...about } });
     assert.deepEqual(executor.graphs(), [
       { graph_id: "one", checkpoints: "worker" },

@@ -150,6 +150,13 @@ describe("createService", () => {
     await assert.rejects(createService({ storage, executor: fromFunctions({}) }), /hosts no graph/);
     const one = fromFunctions({ same: async () => "x" });
     await assert.rejects(createService({ storage, executor: combine(one, one) }), /same is hosted twice/);
+    for (const abandon_ms of [0, 1.5, 1_001]) {
+      const late = fromFunctions({ late: { agent: async () => "x", abandon_ms } });
+      await assert.rejects(
+        createService({ storage, executor: late, worker: { lease_ms: 1_000 } }),
+        /abandon_ms of the graph late must be a whole number from 1 to worker.lease_ms, which is 1000/,
+      );
+    }
     await storage.close();
   });
 

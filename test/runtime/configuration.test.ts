@@ -258,8 +258,8 @@ describe("a configuration file", () => {
     }
   });
 
-  it("says of a graph how often a run is tried and how long an attempt may take", async () => {
-    const settings = { max_attempts: 1, timeout_ms: 300 };
+  it("says of a graph how often a run is tried, how long an attempt may take, and how long it may go on when it is stopped", async () => {
+    const settings = { max_attempts: 1, timeout_ms: 300, abandon_ms: 200 };
     const paths = { plain: "./src/agents.ts:sleeps", builder: "./src/graphs.ts:builder", made: "./src/graphs.ts:make" };
     const config = {
       graphs: Object.fromEntries(Object.entries(paths).map(([id, path]) => [id, { path, ...settings }])),
@@ -271,10 +271,10 @@ describe("a configuration file", () => {
       assert.deepEqual(problems, []);
       const infos = executor
         .graphs()
-        .map(({ graph_id, max_attempts, timeout_ms }) => [graph_id, max_attempts, timeout_ms]);
+        .map(({ graph_id, max_attempts, timeout_ms, abandon_ms }) => [graph_id, max_attempts, timeout_ms, abandon_ms]);
       assert.deepEqual(
         infos,
-        Object.keys(paths).map((id) => [id, 1, 300]),
+        Object.keys(paths).map((id) => [id, 1, 300, 200]),
       );
     }
     using folder = project({
@@ -356,6 +356,7 @@ describe("a configuration file", () => {
           path: "./src/agents.ts:seen",
           max_attempts: 0,
           timeout_ms: "1 minute",
+          abandon_ms: 1.5,
           factory: 1,
           attempts: 1,
           description: 1,
@@ -367,6 +368,7 @@ describe("a configuration file", () => {
       "graphs.a.description: must be a text",
       "graphs.a.max_attempts: must be a whole number from 1 to 1000000000",
       "graphs.a.timeout_ms: must be a whole number from 1 to 2147483647",
+      "graphs.a.abandon_ms: must be a whole number from 1 to 2147483647",
       "graphs.a.attempts: unknown key",
     ]);
   });

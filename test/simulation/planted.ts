@@ -73,8 +73,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "frames are shown before they are stored",
     file: "lib/journal.ts",
-    find: "        frames.push({ event, data: text });\n",
-    replace: "        frames.push({ event, data: text });\n        tape.publish(event, text);\n",
+    find: "      frames.push(frame);\n",
+    replace: "      frames.push(frame);\n      tape.publish(frame.event, frame.data);\n",
   },
   {
     name: "frame ids start again in a later attempt",

@@ -83,6 +83,8 @@ export class Reader {
         refuse(`the end is frame ${run.state.end_frame}`);
       return;
     }
+    // Why there is no frame yet, to who has seen none.
+    if (frame.id === null && data?.["reason"] === "RunStopping" && this.last === 0) return;
     if (frame.id === null) {
       if (frame.event !== "metadata" || typeof data?.["missing_before"] !== "number") {
         refuse("it has no id");

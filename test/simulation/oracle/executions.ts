@@ -121,7 +121,7 @@ export class Executions {
   }
 
   #abandoned({ stoppedAt }: Execution, at: number = this.#world.scheduler.now): boolean {
-    return stoppedAt !== null && stoppedAt + ABANDON_MS <= at;
+    return stoppedAt !== null && stoppedAt + ABANDON_MS[this.#world.plan.mode] <= at;
   }
 
   /** Whether it is no fault that another one starts by this claim. */

@@ -1,9 +1,10 @@
 /** What the oracle remembers of runs, threads, claims and executions. */
 import type { Script } from "../agent.ts";
 import type { Process } from "../node.ts";
+import type { Plan } from "../plan.ts";
 
-/** How long an executor may go on after it was told to stop, before its thread goes on without it. */
-export const ABANDON_MS = 5_000;
+/** How long an executor may go on after it was told to stop, before its thread goes on without it, by how processes share the work. */
+export const ABANDON_MS: Readonly<Record<Plan["mode"], number>> = { leases: 5_000, file: 1_000 };
 
 export const RUN_COLUMNS: readonly (keyof RunState)[] = [
   "run_id",
