@@ -72,6 +72,7 @@ async function serve(options: CommandOptions): Promise<void> {
   // What the shell sets wins, as it does with .env files.
   for (const [name, value] of Object.entries(config.env)) process.env[name] ??= value;
   const name = basename(config.file);
+  for (const warning of config.warnings) console.warn(`${name}: ${warning}`);
   if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
 
   const loaded = await loadGraphs(config.graphs, config.file);
