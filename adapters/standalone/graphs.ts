@@ -4,7 +4,7 @@ import process from "node:process";
 import { type AgentFunction, combine, type Executor, fromFunctions } from "../../lib/mod.ts";
 import type { GraphFactory, GraphLike } from "../langgraph/mod.ts";
 import type { GraphEntry, Place } from "./config.ts";
-import { importFile, withoutTrail } from "./loader.ts";
+import { importFile } from "./loader.ts";
 import { packagesOf } from "./packages.ts";
 
 /** Imports every graph's file. `problems` names, by key, what cannot be served. LangGraph is loaded only for its graphs. */
@@ -35,7 +35,7 @@ export async function loadGraphs(
 export async function load({ file, export: name }: Place): Promise<unknown> {
   const module = await importFile(file).catch((error: unknown) => {
     const { message } = error as { message?: string };
-    throw new Error(`${basename(file)} cannot be loaded: ${withoutTrail(message ?? String(error))}`, { cause: error });
+    throw new Error(`${basename(file)} cannot be loaded: ${message ?? String(error)}`, { cause: error });
   });
   const value = await module[name];
   if (value !== undefined) return value;

@@ -3,10 +3,11 @@
  * stripping stops at enums, JSX, path aliases and paths without extension, and to try it first would run a file twice.
  * Packages and JavaScript that Node can load stay with Node, so that each is there once.
  */
+import { createRequire } from "node:module";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { types } from "node:util";
-import type { Jiti, TransformOptions } from "jiti";
+import type { Jiti, JitiOptions, TransformOptions } from "jiti";
 
 type Module = Readonly<Record<string, unknown>>;
 type Import = (specifier: string) => Promise<unknown>;
@@ -19,9 +20,23 @@ export async function importFile(file: string): Promise<Module> {
   const { createJiti } = await import("jiti");
   plain ??= createJiti(import.meta.url, { ...OPTIONS, tsconfigPaths: false });
   (globalThis as { [HOOK]?: typeof orderly })[HOOK] = orderly;
-  const jiti = createJiti(file, { ...OPTIONS, transform: (options) => ({ code: transform(options) }) });
+  const options: JitiOptions = { ...OPTIONS, transform: (options) => ({ code: transform(options) }) };
+  let aside = "";
+  let jiti: Jiti;
+  try {
+    jiti = createJiti(file, options);
+  } catch (error) {
+    // Often it extends one of a package for development, and says nothing of paths.
+    aside = ` (tsconfig.json is left out: ${(error as Error).message})`;
+    jiti = createJiti(file, { ...options, tsconfigPaths: false });
+  }
   const { load } = orderly((specifier) => jiti.import(specifier), jiti, jiti.esmResolve, "");
-  return (await load(file)) as Module;
+  try {
+    return (await load(file)) as Module;
+  } catch (error) {
+    if (error instanceof Error) error.message = withoutTrail(error.message) + aside;
+    throw error;
+  }
 }
 
 /** The cache of transformed files would be one of the whole machine. */
@@ -94,7 +109,7 @@ function orderly(
     // By `require` it would be LangChain's other copy, whose classes are not those of the files that import it.
     if (!specifier.startsWith("@langchain/")) return required(specifier);
     try {
-      return required(fileURLToPath(resolve(specifier)));
+      return createRequire(from)(fileURLToPath(resolve(specifier)));
     } catch (error) {
       if ((error as { code?: unknown }).code !== "ERR_REQUIRE_ESM") throw error;
       return required(specifier);
@@ -128,7 +143,7 @@ function shaped(module: unknown): unknown {
 }
 
 /** Without the files that led to it, which for a file that a configuration names are none of the user's. */
-export function withoutTrail(message: string): string {
+function withoutTrail(message: string): string {
   return message.replace(
     /\nRequire stack:\n- ([^\n]+).*$/s,
     (_, file: string) => ` (from ${file.replace(`${process.cwd()}/`, "")})`,
