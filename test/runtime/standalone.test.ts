@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
-import { type Program, root, runtime, start, temporaryFolder, urlOf } from "./programs.ts";
+import { type Program, root, start, temporaryFolder, urlOf } from "./programs.ts";
 
 const agents = `
 export async function* writer({ messages }) {
