@@ -1,6 +1,6 @@
 /** Writes dist: JavaScript and declarations of everything the package exports. */
 import { spawnSync } from "node:child_process";
-import { chmodSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 
 function rewrite(file: string, change: (text: string) => string): void {
@@ -20,11 +20,27 @@ function nameDeclarations(file: string): void {
   rewrite(`${file}.map`, (text) => text.replace('"mappings":"', '"mappings":";'));
 }
 
+/**
+ * The loader of the command goes along, with its licence: one more dependency would be installed by everybody who embeds the
+ * library.
+ */
+function copyLoader(): void {
+  const [from, to] = ["node_modules/jiti", "dist/adapters/standalone/jiti"];
+  for (const file of ["lib/jiti.mjs", "dist/jiti.cjs", "dist/babel.cjs", "LICENSE"])
+    cpSync(join(from, file), join(to, file));
+  rewrite("dist/adapters/standalone/loader.js", (text) => {
+    const parts = text.split('import("jiti")');
+    if (parts.length !== 2) throw new Error("loader.js does not import jiti where it did");
+    return parts.join('import("./jiti/lib/jiti.mjs")');
+  });
+}
+
 rmSync("dist", { recursive: true, force: true });
 const tsc = join("node_modules", "typescript", "bin", "tsc");
 const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { stdio: "inherit" });
 if (status === 0) {
   for (const file of globSync("dist/**/*.d.ts")) rewrite(file, nameJavaScript);
+  copyLoader();
   for (const file of globSync("dist/**/*.js")) nameDeclarations(file);
   chmodSync("dist/adapters/standalone/bin.js", 0o755);
 }

@@ -1,6 +1,6 @@
 /**
- * Packs the package, installs it in an empty folder beside LangGraph, as its users do, and serves a graph from there: by
- * `npx greenroom` on Node and by `bunx --bun greenroom`. Also imports every export. Prints what failed; exit code 1 then.
+ * Packs the package, installs it in an empty folder beside LangGraph, as its users do, and serves projects from there: by
+ * `npm exec greenroom`, on Node 22, and by `bunx --bun greenroom`. Also imports every export. Prints what failed; exit code 1 then.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -29,10 +29,12 @@ async function post(url: string, body: unknown): Promise<Record<string, unknown>
   return (await answer.json()) as Record<string, unknown>;
 }
 
-/** Starts the server, asks the graph for a refund and grants it. */
-async function serves(command: string, args: readonly string[]): Promise<void> {
-  const options = [...args, "--config", "langgraph.json", "--port", "0", "--database", ":memory:"];
-  const child = spawn(command, options, { cwd: folder, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
+/** Starts the server in a project's folder, asks its agent, answers what that asks back, and compares the last message. */
+async function serves(project: string, [command = "", ...args]: readonly string[], expected: Expected): Promise<void> {
+  const options = [...args, "--port", "0", "--database", ":memory:"];
+  const cwd = join(folder, project);
+  const child = spawn(command, options, { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
+  const named = `${project}: ${command} ${options.join(" ")}`;
   try {
     const url = await new Promise<string>((found, failed) => {
       let output = "";
@@ -43,20 +45,34 @@ async function serves(command: string, args: readonly string[]): Promise<void> {
       };
       child.stdout.on("data", look);
       child.stderr.on("data", look);
-      child.on("close", (code) => failed(new Error(`${command} ${options.join(" ")} ended with ${code}:\n${output}`)));
+      child.on("close", (code) => failed(new Error(`${named} ended with ${code}:\n${output}`)));
+      setTimeout(() => failed(new Error(`${named} does not listen:\n${output}`)), 60_000).unref();
     });
-    const { thread_id } = await post(`${url}/threads`, {});
-    const wait = `${url}/threads/${thread_id}/runs/wait`;
-    const input = { messages: [{ role: "user", content: "Please refund 9 euros" }] };
-    await post(wait, { assistant_id: "agent", input });
-    const { messages } = await post(wait, { assistant_id: "agent", command: { resume: "yes" } });
-    const said = (messages as { content: string }[]).at(-1)?.content;
-    if (said !== "Done: 9 euros are on their way.") throw new Error(`${command}: the graph said ${said}`);
+    for (const [assistant_id, input, answer, says] of expected) {
+      const { thread_id } = await post(`${url}/threads`, {});
+      const wait = `${url}/threads/${thread_id}/runs/wait`;
+      await post(wait, { assistant_id, input: { messages: [{ role: "user", content: input }] } });
+      const { messages } = await post(wait, { assistant_id, command: { resume: answer } });
+      const said = (messages as { content: string }[]).at(-1)?.content;
+      if (said !== says) throw new Error(`${named}: ${assistant_id} said ${said}`);
+      const response = await fetch(`${url}/threads/${thread_id}`);
+      const { status } = (await response.json()) as { status: string };
+      if (status !== "idle") throw new Error(`${named}: the thread of ${assistant_id} is ${status}`);
+    }
   } finally {
     // The whole group: npx and bunx start the server as a child.
     if (child.pid && child.exitCode === null) process.kill(-child.pid, "SIGTERM");
   }
 }
+
+type Expected = readonly (readonly [assistant_id: string, input: string, answer: string, says: string])[];
+const asked: Expected[number] = ["agent", "Hello", "air", "air."];
+const PROJECTS: Readonly<Record<string, Expected>> = {
+  demo: [["agent", "Please refund 9 euros", "yes", "Done: 9 euros are on their way."]],
+  template: [asked],
+  commonjs: [asked, ["plain", "Hello", "earth", "earth."]],
+  aliases: [asked],
+};
 
 try {
   const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], ".")) as [
@@ -66,12 +82,17 @@ try {
   const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,
   );
-  run("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", `./${filename}`, ...beside], folder);
+  const install = ["install", "--prefer-offline", "--no-audit", "--no-fund"];
+  run("npm", [...install, `./${filename}`, ...beside], folder);
+  mkdirSync(join(folder, "old"));
+  writeFileSync(join(folder, "old/package.json"), '{ "private": true }\n');
+  run("npm", [...install, "node@22"], join(folder, "old"));
 
-  mkdirSync(join(folder, "src"));
-  for (const file of ["approval.ts", "model.ts"]) cpSync(join("examples/demo", file), join(folder, "src", file));
+  cpSync("test/runtime/projects", folder, { recursive: true });
+  mkdirSync(join(folder, "demo/src"), { recursive: true });
+  for (const file of ["approval.ts", "model.ts"]) cpSync(join("examples/demo", file), join(folder, "demo/src", file));
   writeFileSync(
-    join(folder, "langgraph.json"),
+    join(folder, "demo/langgraph.json"),
     '{ "node_version": "22", "graphs": { "agent": "./src/approval.ts:graph" } }\n',
   );
 
@@ -79,9 +100,18 @@ try {
   const imports = names.map((name) => `await import("greenroom${name.slice(1)}");`).join("\n");
   writeFileSync(join(folder, "imports.mjs"), imports);
   run("node", ["imports.mjs"], folder);
-  await serves("npx", ["--no-install", "greenroom"]);
-  await serves("bunx", ["--bun", "--no-install", "greenroom"]);
-  console.log("The packed package serves a LangGraph.js graph on Node and on Bun");
+  const node22 = join(folder, "old/node_modules/.bin/node");
+  if (!run(node22, ["--version"], folder).startsWith("v22.")) throw new Error("node@22 is not Node 22");
+  const bin = join(folder, "node_modules/greenroom/dist/adapters/standalone/bin.js");
+  for (const [project, expected] of Object.entries(PROJECTS)) {
+    const ways = [
+      ["npm", "exec", "--no", "greenroom", "--"],
+      [node22, bin],
+      ["bunx", "--bun", "--no-install", "greenroom"],
+    ];
+    await Promise.all(ways.map((way) => serves(project, way, expected)));
+  }
+  console.log("The packed package serves LangGraph.js projects on Node 24, on Node 22 and on Bun");
 } catch (error) {
   console.error((error as Error).message);
   process.exitCode = 1;

@@ -99,6 +99,7 @@ async function serve(options: CommandOptions): Promise<void> {
   for (const [name, value] of Object.entries(config.env)) process.env[name] ??= value;
   const name = basename(config.file);
   const log = logFor(options);
+  for (const message of config.warnings) log.write({ level: "warn", message, file: name });
 
   // Modules may ask for both while they are loaded.
   const local = localApi();

@@ -254,6 +254,8 @@ export interface FileConfig {
   readonly env: Readonly<Record<string, string>>;
   /** Keys of a `langgraph.json` that change nothing here. */
   readonly unsupported: readonly string[];
+  /** What the user is told, and the server does without. */
+  readonly warnings: readonly string[];
   /** What is wrong with the file, each by its key; everything else is what could be read all the same. */
   readonly problems: readonly string[];
 }
@@ -298,22 +300,17 @@ interface Shape {
   readonly [key: string]: true | Shape;
 }
 
+/** What every `langgraph.json` has, and a file of any name may. */
+const PROJECT: Shape = { $schema: true, graphs: true, env: true, dependencies: true, node_version: true };
+
 const greenroomKeys: Shape = {
-  $schema: true,
-  graphs: true,
+  ...PROJECT,
   ...Object.fromEntries(OPTIONS.map((name): [string, true] => [name, true])),
 };
 
-/**
- * What a `langgraph.json` may hold; of its other keys the server says that they change nothing. It says nothing of those that every
- * such file has.
- */
+/** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
 const langgraphKeys: Shape = {
-  $schema: true,
-  graphs: true,
-  env: true,
-  dependencies: true,
-  node_version: true,
+  ...PROJECT,
   auth: { path: true, disable_studio_auth: true },
   store: {
     index: { dims: true, embed: true, fields: true },
@@ -376,7 +373,8 @@ export function readConfig(path: string | undefined): FileConfig {
     return fits;
   });
   const { modules, service } = readModules(Object.fromEntries(options), absolute, problems);
-  const env = readEnv(langgraph ? content.env : undefined, absolute, problems);
+  const warnings: string[] = [];
+  const env = readEnv(content.env, absolute, problems, warnings);
   return {
     file: absolute,
     graph_ids: isRecord(content.graphs) ? Object.keys(content.graphs) : [],
@@ -385,6 +383,7 @@ export function readConfig(path: string | undefined): FileConfig {
     service,
     env,
     unsupported: langgraph ? unknown : [],
+    warnings,
     problems: [...new Set(problems)],
   };
 }
@@ -504,8 +503,8 @@ function taken(record: JsonObject, [name = "", ...path]: readonly string[]): rea
   return [inner, { ...record, [name]: left }];
 }
 
-/** `env` of a langgraph.json: a file of `NAME=value` lines, or the variables themselves. */
-function readEnv(value: unknown, file: string, problems: string[]): Record<string, string> {
+/** `env`: a file of `NAME=value` lines, which may be missing, or the variables themselves. */
+function readEnv(value: unknown, file: string, problems: string[], warnings: string[]): Record<string, string> {
   if (value === undefined) return {};
   if (isRecord(value) && Object.values(value).every((item) => ["string", "number", "boolean"].includes(typeof item))) {
     return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, String(item)]));
@@ -516,8 +515,11 @@ function readEnv(value: unknown, file: string, problems: string[]): Record<strin
   }
   try {
     return parseEnv(readFileSync(resolve(dirname(file), value), "utf8")) as Record<string, string>;
-  } catch {
-    problems.push(`env: ${value} cannot be read`);
+  } catch (error) {
+    // Projects keep it out of their repository: a fresh copy has none.
+    const missing = (error as { code?: unknown }).code === "ENOENT";
+    if (missing) warnings.push(`env: there is no file ${value}, so it sets no variable`);
+    else problems.push(`env: ${value} cannot be read`);
     return {};
   }
 }

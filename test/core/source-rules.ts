@@ -141,6 +141,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^adapters\/langgraph\//,
     may: /^adapters\/langgraph\/|^lib\/(?:executor|checkpoint-ids|ambient|errors|json|kwargs)\.ts$|^@langchain\/|^node:module$/,
   },
+  { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {
     files: /^adapters\/standalone\//,
     may: /^adapters\/|^lib\/(?:mod|ambient)\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,

@@ -1,4 +1,4 @@
-/** What a Node that runs no TypeScript says of agents that are written in it. */
+/** The command on a Node that lacks what newer ones have. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { copyFileSync, symlinkSync, writeFileSync } from "node:fs";
@@ -7,8 +7,8 @@ import process from "node:process";
 import { describe, it } from "node:test";
 import { root, temporaryFolder } from "./programs.ts";
 
-describe("the stand-alone server on a Node without TypeScript", () => {
-  it("says so of TypeScript agents, and which Node runs them", () => {
+describe("the stand-alone server on an old Node", () => {
+  it("loads TypeScript agents all the same, and says which Node has SQLite", () => {
     using folder = temporaryFolder();
     const at = (path: string): string => join(folder.path, path);
     const tsc = join(root, "node_modules/typescript/bin/tsc");
@@ -19,16 +19,23 @@ describe("the stand-alone server on a Node without TypeScript", () => {
     assert.equal(built.status, 0, built.stdout);
     copyFileSync(join(root, "package.json"), at("package.json"));
     symlinkSync(join(root, "node_modules"), at("node_modules"), "junction");
-    writeFileSync(at("agent.ts"), 'export const agent = () => "Hello";\n');
-    writeFileSync(at("greenroom.json"), JSON.stringify({ graphs: { a: "./agent.ts:agent" } }));
+    writeFileSync(at("agent.ts"), 'enum Word { Hello = "Hello" }\nexport const agent = (): Word => Word.Hello;\n');
+    writeFileSync(at("greenroom.json"), JSON.stringify({ graphs: { a: "./agent.ts:other" } }));
     // What older ones lack, newer ones can be told to do without.
-    const args = ["--no-experimental-strip-types", at("adapters/standalone/bin.js"), "--database", ":memory:"];
-    const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder.path, encoding: "utf8" });
-    assert.equal(status, 1);
+    const told = (flag: string): string => {
+      const args = [flag, at("adapters/standalone/bin.js"), "--database", ":memory:"];
+      const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder.path, encoding: "utf8" });
+      assert.equal(status, 1);
+      return stderr;
+    };
     assert.equal(
-      stderr,
-      `greenroom: greenroom.json: graphs.a: agent.ts cannot be loaded: This is Node ${process.versions.node}, which runs no ` +
-        "TypeScript: use Node 22.18 or newer, or Bun (bunx --bun greenroom)\n",
+      told("--no-experimental-strip-types"),
+      "greenroom: greenroom.json: graphs.a: agent.ts has no export other; it exports agent\n",
+    );
+    assert.equal(
+      told("--no-experimental-sqlite"),
+      `greenroom: This is Node ${process.versions.node}, which has no SQLite: use Node 22.18 or newer, or Bun ` +
+        "(bunx --bun greenroom)\n",
     );
   });
 });

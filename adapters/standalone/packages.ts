@@ -1,0 +1,91 @@
+/** Finds the LangChain that a graph was made with: as its own file finds it, in the copy that this loaded. */
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const LANGGRAPH = "@langchain/langgraph";
+const CORE = "@langchain/core/messages";
+type Resolve = (specifier: string) => Promise<unknown>;
+
+/**
+ * Imports packages as the graph's file does, or else the configuration, or LangGraph itself. Rejects when LangGraph is not found,
+ * with a message for the user: no run of the graph could start.
+ */
+export async function packagesOf(graph: unknown, file: string, config: string): Promise<Resolve> {
+  const from = [file, config];
+  const langgraph = find(LANGGRAPH, from);
+  if (langgraph) from.push(langgraph.manifest);
+  // A file that requires LangGraph has its CommonJS half, whose classes are others.
+  const required = langgraph?.required !== undefined && hasMade(require.cache[langgraph.required]?.exports, graph);
+  const resolve: Resolve = async (specifier) => {
+    const { imported, required: half } = find(specifier, from) ?? {};
+    if (required && half) return require(half);
+    // Not in these folders: what Greenroom itself finds.
+    return import(imported ? pathToFileURL(imported).href : specifier);
+  };
+  for (const name of [LANGGRAPH, CORE]) {
+    await resolve(name).catch((cause: unknown) => {
+      const root = above(file).find((folder) => existsSync(join(folder, "package.json"))) ?? dirname(file);
+      const [, missing] = /^(@[^/]+\/[^/]+)/.exec(name) as unknown as [string, string];
+      const why = `${missing} cannot be imported, which its runs need`;
+      throw new Error(`${why} (${(cause as Error).message}); in ${root}: npm install ${missing}`, { cause });
+    });
+  }
+  return resolve;
+}
+
+const require: NodeJS.Require = createRequire(import.meta.url);
+
+/** True when the graph is of this copy of LangGraph; of a function that makes graphs, when the copy is loaded at all. */
+function hasMade(langgraph: unknown, graph: unknown): boolean {
+  if (typeof langgraph !== "object" || langgraph === null) return false;
+  if (typeof graph === "function") return true;
+  // Agents of LangChain carry their graph.
+  const made = [graph, (graph as { readonly graph?: unknown }).graph];
+  const classes = Object.values(langgraph).filter((value) => typeof value === "function" && value.prototype);
+  return made.some((value) => classes.some((type) => value instanceof type));
+}
+
+interface Found {
+  readonly manifest: string;
+  /** The file that `import` means, and the one that `require` means. */
+  readonly imported?: string;
+  readonly required?: string;
+}
+
+/**
+ * By the rules of `import`, which runtimes offer from one's own folder alone: by those of `require` LangChain would be loaded a
+ * second time.
+ */
+function find(specifier: string, from: readonly string[]): Found | undefined {
+  const [, name = "", rest = ""] = /^((?:@[^/]+\/)?[^/]+)(.*)$/.exec(specifier) ?? [];
+  for (const folder of from.flatMap(above)) {
+    const home = join(folder, "node_modules", name);
+    if (!existsSync(join(home, "package.json"))) continue;
+    const manifest = realpathSync(join(home, "package.json"));
+    const { exports = {} } = JSON.parse(readFileSync(manifest, "utf8")) as {
+      exports?: Readonly<Record<string, Conditions>>;
+    };
+    const [imported, required] = ["import", "require"].map((kind) => {
+      const target = chosen(exports[`.${rest}`], [kind, "node", "default"]);
+      return target === undefined ? undefined : join(dirname(manifest), target);
+    });
+    if (imported) return { manifest, imported, ...(required && required !== imported ? { required } : {}) };
+  }
+  return undefined;
+}
+
+type Conditions = string | { readonly [condition: string]: Conditions } | undefined;
+
+function chosen(target: Conditions, conditions: readonly string[]): string | undefined {
+  if (typeof target !== "object") return target;
+  const [, inner] = Object.entries(target).find(([name]) => conditions.includes(name)) ?? [];
+  return chosen(inner, conditions);
+}
+
+/** The folder of a file, and those above it. */
+function above(file: string): string[] {
+  const folder = dirname(file);
+  return folder === file ? [] : [folder, ...above(folder)];
+}

@@ -1,0 +1,1 @@
+export { jsx as jsxDEV } from "../jsx-runtime";

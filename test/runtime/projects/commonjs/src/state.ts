@@ -1,0 +1,3 @@
+import { MessagesAnnotation } from "@langchain/langgraph";
+
+export const State = MessagesAnnotation;
