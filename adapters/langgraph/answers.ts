@@ -71,7 +71,7 @@ function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): s
   const tasks = new Set(takers(stored, run_id));
   return stored.writes.flatMap((write): string | readonly string[] => {
     const { channel, task_id } = write;
-    if (channel === INTERRUPT && tasks.has(task_id)) return idOf(values.read(write));
+    if (channel === INTERRUPT && tasks.has(task_id)) return idsOf(values.read(write));
     return channel === ANSWERED && noted(write) === run_id && isInterruptId(task_id) ? task_id : [];
   });
 }
@@ -81,10 +81,12 @@ function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly st
   if (tasks?.length === 0) return [];
   return pendingWrites(stored, values)
     .filter(([task_id, channel]) => channel === INTERRUPT && (!tasks || tasks.includes(task_id)))
-    .flatMap(([, , question]) => idOf(question));
+    .flatMap(([, , asked]) => idsOf(asked));
 }
 
-const idOf = (question: unknown): string | readonly string[] => (question as { readonly id?: string }).id ?? [];
+/** A task asks one question or, since LangGraph 1.5.0, a list of them. */
+const idsOf = (asked: unknown): readonly string[] =>
+  [asked as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
 
 /** The checkpoint, and those of subgraphs that were made since. */
 async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {

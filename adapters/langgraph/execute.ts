@@ -1,7 +1,8 @@
 /** One attempt of a run on a compiled graph. */
-import type { Command, ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
+import type { ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
+import { withCommand } from "./command.ts";
 import { type Graph, type GraphConfig, type GraphSource, refuseStrangers, withSaver } from "./graph.ts";
 import { heldCheckpoints, heldValues } from "./held.ts";
 import { isChunk, isMessage, type Message } from "./json.ts";
@@ -14,19 +15,15 @@ import { JobStore } from "./store.ts";
 import { Watch } from "./watch.ts";
 import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 
-/** Loads a module of the user's LangGraph. */
-export type Load = (specifier: string) => Promise<unknown>;
-
 /** What an executor was made of. */
 export interface Host {
   /** Throws when there is no such graph. */
   source(graph_id: string): GraphSource;
   serde(): Promise<Serde>;
-  readonly load: Load;
 }
 
 export async function* execute(
-  { source, serde, load }: Host,
+  { source, serde }: Host,
   job: Job,
   signal: AbortSignal,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
@@ -73,10 +70,10 @@ export async function* execute(
       const { checkpoint: _checkpoint, ...unstored } = state;
       return yield held ? unstored : state;
     }
-    const input = await inputOf(job, answers, load);
+    const begun = beginning(graph, job, answers);
     const stream = events
-      ? graph.streamEvents(input, { ...options, version: "v2" })
-      : await graph.stream(input, options);
+      ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
+      : await begun.graph.stream(begun.input, options);
     chunks = stream[Symbol.asyncIterator]();
     while (true) {
       const next = await chunks.next();
@@ -236,25 +233,10 @@ function isInternal(key: string): boolean {
 
 const noAnswers: Answers = { command: null, spent: false };
 
-async function inputOf(job: Job, { command }: Answers, load: Load): Promise<unknown> {
-  if (job.resumed) return null;
-  return job.command ? command && (await commandOf(command, load)) : (job.input ?? null);
-}
-
-/** A command in the shape LangGraph knows it by, whichever copy of it the graph was built with. */
-async function commandOf({ resume, update, goto = [] }: Command, load: Load): Promise<unknown> {
-  return {
-    lg_name: "Command",
-    ...(resume === undefined ? {} : { resume }),
-    ...(update === undefined || update === null ? {} : { update }),
-    goto: await Promise.all(
-      goto.map(async (target) => {
-        if (typeof target === "string") return target;
-        const { Send } = (await load("@langchain/langgraph")) as { Send: new (node: string, input: Json) => unknown };
-        return new Send(target.node, target.input);
-      }),
-    ),
-  };
+/** What the execution is given, and the graph that takes it. */
+function beginning(graph: Graph, job: Job, { command }: Answers): { readonly graph: Graph; readonly input: unknown } {
+  if (job.resumed || (job.command && !command)) return { graph, input: null };
+  return command ? withCommand(graph, command) : { graph, input: job.input ?? null };
 }
 
 /**

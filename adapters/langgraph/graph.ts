@@ -75,6 +75,8 @@ export interface Graph {
   readonly nodes: Readonly<Record<string, Node>>;
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
+  /** What `stream` makes of its input by the graph's schema. */
+  _validateInput(input: unknown): Promise<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
   bulkUpdateState(
     config: GraphConfig,

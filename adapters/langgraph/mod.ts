@@ -9,7 +9,7 @@ export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFacto
 
 export interface LangGraphOptions {
   /**
-   * Imports a module of the LangGraph that the graphs were built with (`@langchain/core/messages`, `@langchain/langgraph`).
+   * Imports a module of the LangChain that the graphs were built with (`@langchain/core/messages`).
    * Default `import(specifier)`; needed where the graphs live in another folder with packages of its own.
    */
   readonly resolve?: (specifier: string) => Promise<unknown>;
@@ -52,7 +52,7 @@ export function langgraph(
   };
   return {
     graphs: () => infos,
-    execute: (job, signal) => execute({ source, serde, load }, job, signal),
+    execute: (job, signal) => execute({ source, serde }, job, signal),
     state: (graph_id) => graphState(source(graph_id), serde, load),
   };
 }

@@ -70,7 +70,8 @@ export interface SaverOptions {
 
 export const INTERRUPT = "__interrupt__";
 const RESUME = "__resume__";
-const TASKS = "__pregel_tasks";
+/** Packets for nodes. */
+export const TASKS = "__pregel_tasks";
 /** Ours, beside an answer: the run that gave it, or whose answer a task has taken. LangGraph never sees it. */
 export const ANSWERED = "__answered__";
 /** The task under which LangGraph keeps an answer that is for no task in particular. */

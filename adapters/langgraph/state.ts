@@ -61,7 +61,7 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       const threads = onlyThread(at.thread_id, checkpoints);
       const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, ambient);
       const graph = withSaver(await source.graph(noConfig), saver);
-      const checkpoint = await updateState(graph, at, steps, load);
+      const checkpoint = await updateState(graph, at, steps);
       const state = threadState(
         await graph.getState({ configurable: { thread_id: at.thread_id } }, { subgraphs: false }),
       );
