@@ -5,7 +5,7 @@
  */
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { ANSWERED, INTERRUPT, NULL_TASK, pendingWrites, type Values } from "./saver.ts";
+import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, type Values } from "./saver.ts";
 
 export interface Answers {
   /** What is left to do of the job's command; null where the run is just to go on. */
@@ -24,14 +24,18 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const giver = runOf(stored, NULL_TASK);
   // What is stored on exit is stored from the inside out: tasks of subgraphs first, then the answer that they have taken.
   const again =
-    (isMap(given) && Object.keys(given).some((id) => runOf(stored, id) === run_id)) || job.durability === "exit";
+    stored.writes.some((write) => write.channel === ANSWERED && noted(write).run_id === run_id) ||
+    job.durability === "exit";
   const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
   const spent = giver !== null && step.some((one) => takers(one, giver).length > 0);
   if (!command || given === undefined) return { command, spent };
 
   let left: Json = given;
   if (isMap(given) || step.some((one) => takers(one, run_id).length > 0)) {
-    const taken = new Set(step.flatMap((one) => questions(one, values, takers(one, run_id))));
+    // A task's next question too, which is open now: the answer was for the one before.
+    const taken = new Set(
+      step.flatMap((one) => [...takenBy(one, run_id), ...questions(one, values, takers(one, run_id))]),
+    );
     const open: [string, Json][] = isMap(given)
       ? Object.entries(given)
       : step.flatMap((one) => questions(one, values)).map((id) => [id, given]);
@@ -69,11 +73,11 @@ async function answersOf(
 /** The ids of the interrupts that an earlier attempt of a run has answered: the tasks that asked may have finished since. */
 function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): string[] {
   const tasks = new Set(takers(stored, run_id));
-  return stored.writes.flatMap((write): string | readonly string[] => {
-    const { channel, task_id } = write;
-    if (channel === INTERRUPT && tasks.has(task_id)) return idsOf(values.read(write));
-    return channel === ANSWERED && noted(write) === run_id && isInterruptId(task_id) ? task_id : [];
-  });
+  const asked = stored.writes
+    .filter(({ channel, task_id }) => channel === INTERRUPT && tasks.has(task_id))
+    .flatMap((write) => idsOf(values.read(write)));
+  const given = notes(stored, run_id).map(({ task_id }) => task_id);
+  return [...asked, ...given.filter(isInterruptId), ...takenBy(stored, run_id)];
 }
 
 /** The ids of the interrupts that are open on a checkpoint, of these tasks or of all. */
@@ -83,10 +87,6 @@ function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly st
     .filter(([task_id, channel]) => channel === INTERRUPT && (!tasks || tasks.includes(task_id)))
     .flatMap(([, , asked]) => idsOf(asked));
 }
-
-/** A task asks one question or, since LangGraph 1.5.0, a list of them. */
-const idsOf = (asked: unknown): readonly string[] =>
-  [asked as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
 
 /** The checkpoint, and those of subgraphs that were made since. */
 async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {
@@ -101,17 +101,31 @@ async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint)
 /** The run that gave the answer kept for a task. */
 function runOf({ writes }: StoredCheckpoint, task_id: string): string | null {
   const note = writes.find((write) => write.channel === ANSWERED && write.task_id === task_id);
-  return note ? noted(note) : null;
+  return note ? noted(note).run_id : null;
 }
 
 /** The tasks that have taken an answer of a run. */
-function takers({ writes }: StoredCheckpoint, run_id: string): string[] {
-  return writes
-    .filter((write) => write.channel === ANSWERED && noted(write) === run_id && isTask(write.task_id))
-    .map(({ task_id }) => task_id);
+function takers(stored: StoredCheckpoint, run_id: string): string[] {
+  return notes(stored, run_id)
+    .map(({ task_id }) => task_id)
+    .filter(isTask);
 }
 
-const noted = ({ data }: StoredWrite): string => JSON.parse(data as string) as string;
+/** The ids of the interrupts for which tasks have taken an answer of a run. */
+function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
+  return notes(stored, run_id).flatMap((write) => noted(write).ids);
+}
+
+/** What is noted of a run's answers. */
+function notes({ writes }: StoredCheckpoint, run_id: string): StoredWrite[] {
+  return writes.filter((write) => write.channel === ANSWERED && noted(write).run_id === run_id);
+}
+
+/** Notes of earlier releases are the run's id alone. */
+function noted({ data }: StoredWrite): { readonly run_id: string; readonly ids: readonly string[] } {
+  const [run_id, ...ids] = [JSON.parse(data as string) as string | string[]].flat();
+  return { run_id: run_id as string, ids };
+}
 
 /** Tasks have UUIDs; what is kept for an interrupt has the interrupt's id. */
 const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterruptId(task_id);

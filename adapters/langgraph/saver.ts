@@ -72,7 +72,10 @@ export const INTERRUPT = "__interrupt__";
 const RESUME = "__resume__";
 /** Packets for nodes. */
 export const TASKS = "__pregel_tasks";
-/** Ours, beside an answer: the run that gave it, or whose answer a task has taken. LangGraph never sees it. */
+/**
+ * Ours, beside an answer: the run that gave it, or whose answer a task has taken, with the ids of the questions that the task had asked.
+ * LangGraph never sees it.
+ */
 export const ANSWERED = "__answered__";
 /** The task under which LangGraph keeps an answer that is for no task in particular. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
@@ -282,6 +285,10 @@ export function pendingWrites({ writes }: StoredCheckpoint, values: Values): Tas
     .map((write) => [write.task_id, write.channel, values.read(write)]);
 }
 
+/** The ids of what a task asked: one question or, since LangGraph 1.5.0, a list of them. */
+export const idsOf = (asked: unknown): readonly string[] =>
+  [asked as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
+
 /** What the saver of a job knows of it. */
 export interface SaverJob {
   readonly run_id: string;
@@ -304,6 +311,8 @@ export class JobSaver extends Saver {
   failure: unknown;
   private closed = false;
   private readonly job: SaverJob;
+  /** The ids of the questions that tasks had asked when the execution came to their checkpoint. */
+  private readonly asked = new Map<string, readonly string[]>();
 
   constructor(options: SaverOptions, job: SaverJob) {
     super(options);
@@ -323,6 +332,9 @@ export class JobSaver extends Saver {
       named === null ? config : { configurable: { ...config.configurable, checkpoint_id: named } },
     );
     if (tuple && root) this.head ??= place(tuple.config).checkpoint_id ?? null;
+    for (const [task_id, channel, asked] of tuple?.pendingWrites ?? []) {
+      if (channel === INTERRUPT && !this.asked.has(task_id)) this.asked.set(task_id, idsOf(asked));
+    }
     if (!tuple || !this.job.spent) return tuple;
     const open = tuple.pendingWrites.filter(([task_id, channel]) => task_id !== NULL_TASK || channel !== RESUME);
     return { ...tuple, pendingWrites: open };
@@ -346,7 +358,7 @@ export class JobSaver extends Saver {
     if (place(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT)) this.interrupted = true;
     // An answer, where it is kept, or the answers that a task has taken.
     const noted = writes.some(([channel]) => channel === RESUME)
-      ? [...writes, [ANSWERED, this.job.run_id] as const]
+      ? [...writes, [ANSWERED, [this.job.run_id, ...(this.asked.get(task_id) ?? [])]] as const]
       : writes;
     await this.guarded(() => super.putWrites(config, noted, task_id));
   }

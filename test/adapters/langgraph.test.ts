@@ -571,14 +571,17 @@ describe("langgraph: checkpoints", () => {
 
   it("give messages back as messages", async () => {
     const seen: unknown[] = [];
-    const graph = new StateGraph(MessagesAnnotation)
-      .addNode("look", ({ messages }) => {
-        seen.push(messages.map((message) => [message.constructor.name, message.getType(), message.content]));
+    const Parts = Annotation.Root({ ...MessagesAnnotation.spec, part: Annotation<AIMessageChunk> });
+    const graph = new StateGraph(Parts)
+      .addNode("look", ({ messages, part }) => {
+        const all = part ? [...messages, part] : messages;
+        seen.push(all.map((message) => [message.constructor.name, message.getType(), message.content]));
         return {
+          // Lists of messages need not keep chunks as what they are.
+          part: new AIMessageChunk({ content: [{ type: "text", text: "x" }] }),
           messages: [
             new AIMessage({ content: "", tool_calls: [{ name: "t", args: { a: 1 }, id: "c", type: "tool_call" }] }),
             new ToolMessage({ content: "done", tool_call_id: "c", artifact: { big: 1n }, status: "success" }),
-            new AIMessageChunk({ content: [{ type: "text", text: "x" }] }),
           ],
         };
       })
