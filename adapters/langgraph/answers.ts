@@ -5,7 +5,7 @@
  */
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, type Values } from "./saver.ts";
+import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 
 export interface Answers {
   /** What is left to do of the job's command; null where the run is just to go on. */
@@ -75,7 +75,7 @@ function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): s
   const tasks = new Set(takers(stored, run_id));
   const asked = stored.writes
     .filter(({ channel, task_id }) => channel === INTERRUPT && tasks.has(task_id))
-    .flatMap((write) => idsOf(values.read(write)));
+    .flatMap((write) => idsOf(readWrite(write, values)));
   const given = notes(stored, run_id).map(({ task_id }) => task_id);
   return [...asked, ...given.filter(isInterruptId), ...takenBy(stored, run_id)];
 }
