@@ -65,6 +65,8 @@ export interface Job {
   /** Undefined: go on from the state. */
   readonly input: Json | undefined;
   readonly command: Command | null;
+  /** Fail before anything is written when `command.resume` matches no open interrupt; it is passed over otherwise. */
+  readonly strict_resume?: boolean;
   /** The checkpoint to fork from; null is the thread's head. Equal in every attempt. */
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;

@@ -5,6 +5,7 @@
  */
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { mismatch } from "../../lib/runs/resume.ts";
 import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 
 export interface Answers {
@@ -19,13 +20,16 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const { command, run_id, from, checkpoints } = job;
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
   const resume = command?.resume;
+  const begun = stored?.writes.some((write) => write.channel === ANSWERED && noted(write).run_id === run_id) ?? false;
+  if (job.strict_resume && resume !== undefined && !begun) {
+    const wrong = mismatch(resume, stored ? questions(stored, values) : []);
+    if (wrong) throw wrong;
+  }
   const given = resume !== undefined && stored ? await answersOf(resume, job, stored, values) : resume;
   if (!stored) return { command, spent: false };
   const giver = runOf(stored, NULL_TASK);
   // What is stored on exit is stored from the inside out: tasks of subgraphs first, then the answer that they have taken.
-  const again =
-    stored.writes.some((write) => write.channel === ANSWERED && noted(write).run_id === run_id) ||
-    job.durability === "exit";
+  const again = begun || job.durability === "exit";
   const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
   const spent = giver !== null && step.some((one) => takers(one, giver).length > 0);
   if (!command || given === undefined) return { command, spent };

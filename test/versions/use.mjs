@@ -5,7 +5,7 @@ import { registerHooks } from "node:module";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const manifest = resolve(process.env.GREENROOM_TEST_VERSIONS ?? "test/versions/lowest", "package.json");
+const manifest = resolve(process.env.GREENROOM_TEST_VERSIONS ?? "node_modules/.lowest", "package.json");
 const replaced = new Set(Object.keys(JSON.parse(readFileSync(manifest, "utf8")).dependencies));
 const from = pathToFileURL(manifest).href;
 
