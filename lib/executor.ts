@@ -210,10 +210,16 @@ export interface GraphInfo {
   readonly description?: string;
 }
 
+export interface LibraryVersions {
+  readonly langgraph_js_version?: string;
+}
+
 export interface Executor {
   graphs(): readonly GraphInfo[];
   /** Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. */
   execute(job: Job, signal: AbortSignal): AsyncIterable<ExecutorEvent>;
+  /** What `GET /info` tells of the libraries that graphs are built with; nothing of those that are not there. */
+  versions?(): Promise<LibraryVersions>;
   /** Reads the states of a graph that writes its own checkpoints; null (or no method) for graphs whose checkpoints the worker writes. */
   state?(graph_id: string): GraphState | null;
 }
@@ -402,6 +408,10 @@ export function combine(...executors: readonly Executor[]): Executor {
   };
   return {
     graphs: () => executors.flatMap((executor) => executor.graphs()),
+    async versions() {
+      const told = await Promise.all(executors.map((executor) => executor.versions?.()));
+      return Object.assign({}, ...told.toReversed()) as LibraryVersions;
+    },
     execute: (job, signal) => home(job.graph_id).execute(job, signal),
     state: (graph_id) => home(graph_id).state?.(graph_id) ?? null,
   };

@@ -89,6 +89,8 @@ export interface Graph {
 /** Where a graph comes from, whatever the host gave. */
 export interface GraphSource {
   readonly entry: GraphEntry;
+  /** Absent where it is made for each run. */
+  readonly only?: Graph;
   graph(config: FactoryConfig): Promise<Graph>;
 }
 
@@ -102,7 +104,7 @@ export function graphSource(graph_id: string, value: GraphLike | GraphFactory | 
     return { entry, graph: async (config) => compiled(graph_id, await graph(config)) };
   }
   const only = compiled(graph_id, graph);
-  return { entry, graph: async () => only };
+  return { entry, only, graph: async () => only };
 }
 
 function isEntry(value: unknown): value is GraphEntry {

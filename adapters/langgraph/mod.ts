@@ -4,12 +4,14 @@ import { execute } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
 import { graphState } from "./state.ts";
+import { importPackage, langgraphVersion } from "./version.ts";
 
 export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFactory, GraphLike } from "./graph.ts";
 
 export interface LangGraphOptions {
   /**
-   * Imports a module of the LangChain that the graphs were built with (`@langchain/core/messages`).
+   * Imports a module of the LangChain that the graphs were built with (`@langchain/core/messages`, and where `GET /info` is to tell the
+   * version `@langchain/langgraph/pregel` and `@langchain/langgraph/package.json`).
    * Default `import(specifier)`; needed where the graphs live in another folder with packages of its own.
    */
   readonly resolve?: (specifier: string) => Promise<unknown>;
@@ -24,7 +26,7 @@ export function langgraph(
   graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphEntry>>,
   options: LangGraphOptions = {},
 ): Executor {
-  const load = options.resolve ?? ((specifier: string): Promise<unknown> => import(specifier));
+  const load = options.resolve ?? importPackage;
   const sources = new Map(
     Object.entries(graphs).map(([graph_id, graph]): [string, GraphSource] => [graph_id, graphSource(graph_id, graph)]),
   );
@@ -50,8 +52,17 @@ export function langgraph(
     if (!found) throw new Error(`There is no graph ${graph_id}`);
     return found;
   };
+  let version: Promise<string | undefined> | undefined;
   return {
     graphs: () => infos,
+    async versions() {
+      version ??= langgraphVersion(
+        [...sources.values()].flatMap(({ only }) => only ?? []),
+        load,
+      );
+      const langgraph_js_version = await version;
+      return langgraph_js_version === undefined ? {} : { langgraph_js_version };
+    },
     execute: (job, signal) => execute({ source, serde }, job, signal),
     state: (graph_id) => graphState(source(graph_id), serde, load),
   };

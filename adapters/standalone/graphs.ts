@@ -5,6 +5,7 @@ import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { type AgentFunction, combine, type Executor, fromFunctions } from "../../lib/mod.ts";
 import type { GraphFactory, GraphLike } from "../langgraph/mod.ts";
+import { importPackage } from "../langgraph/version.ts";
 import type { GraphEntry, Place } from "./config.ts";
 
 /** Imports every graph's file. `problems` names, by key, what cannot be served. LangGraph is loaded only for its graphs. */
@@ -75,10 +76,11 @@ async function importFrom(config: string, specifier: string): Promise<unknown> {
     if (existsSync(join(home, "package.json"))) {
       const { exports } = JSON.parse(readFileSync(join(home, "package.json"), "utf8")) as { exports: Conditions };
       const target = imported((exports as Readonly<Record<string, Conditions>>)[`.${rest}`]);
+      if (target?.endsWith(".json")) return { default: JSON.parse(readFileSync(join(home, target), "utf8")) };
       if (target) return import(pathToFileURL(realpathSync(join(home, target))).href);
     }
     // Not beside the configuration: what Greenroom itself finds.
-    if (folder === dirname(folder)) return import(specifier);
+    if (folder === dirname(folder)) return importPackage(specifier);
   }
 }
 
