@@ -21,7 +21,11 @@ const dependencies = {
 const npm = ["install", "--no-audit", "--no-fund", "--no-package-lock"];
 try {
   writeFileSync(join(folder, "package.json"), JSON.stringify({ private: true, dependencies }));
-  const { status } = spawnSync("npm", npm, { cwd: folder, stdio: ["ignore", "ignore", "inherit"], shell: process.platform === "win32" });
+  const { status } = spawnSync("npm", npm, {
+    cwd: folder,
+    stdio: ["ignore", "ignore", "inherit"],
+    shell: process.platform === "win32",
+  });
   if (status !== 0) throw new Error("npm could not install the newest versions: is the registry reachable?");
   const tests = spawnSync(process.execPath, ["scripts/test.ts", "--versions", folder], { stdio: "inherit" });
   process.exitCode = tests.status ?? 1;

@@ -3,9 +3,10 @@
  * asks next: to a task's second question too, where the run that answered the first died before its end. The saver notes
  * which run gave an answer and which task has taken it; what was taken is not given again.
  */
+
+import { mismatch } from "../../lib/answers.ts";
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { mismatch } from "../../lib/runs/resume.ts";
 import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 
 export interface Answers {

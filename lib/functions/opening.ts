@@ -1,7 +1,8 @@
 /** The state a run begins with. */
+
+import { answersById, mismatch } from "../answers.ts";
 import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { answersById, mismatch } from "../runs/resume.ts";
 import { show, showInterrupts, task } from "./call.ts";
 import { copyJson } from "./copy.ts";
 import type { FunctionJob } from "./mod.ts";
