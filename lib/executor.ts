@@ -65,6 +65,8 @@ export interface Job {
   /** Undefined: go on from the state. */
   readonly input: Json | undefined;
   readonly command: Command | null;
+  /** Fail before anything is written when `command.resume` matches no open interrupt; it is passed over otherwise. */
+  readonly strict_resume?: boolean;
   /** The checkpoint to fork from; null is the thread's head. Equal in every attempt. */
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
@@ -216,10 +218,16 @@ export interface GraphInfo {
   readonly description?: string;
 }
 
+export interface LibraryVersions {
+  readonly langgraph_js_version?: string;
+}
+
 export interface Executor {
   graphs(): readonly GraphInfo[];
   /** Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. */
   execute(job: Job, signal: AbortSignal): AsyncIterable<ExecutorEvent>;
+  /** What `GET /info` tells of the libraries that graphs are built with; nothing of those that are not there. */
+  versions?(): Promise<LibraryVersions>;
   /** Reads the states of a graph that writes its own checkpoints; null (or no method) for graphs whose checkpoints the worker writes. */
   state?(graph_id: string): GraphState | null;
 }
@@ -426,6 +434,10 @@ export function combine(...executors: readonly Executor[]): Executor {
   };
   return {
     graphs: () => executors.flatMap((executor) => executor.graphs()),
+    async versions() {
+      const told = await Promise.all(executors.map((executor) => executor.versions?.()));
+      return Object.assign({}, ...told.toReversed()) as LibraryVersions;
+    },
     execute: (job, signal) => home(job.graph_id).execute(job, signal),
     state: (graph_id) => home(graph_id).state?.(graph_id) ?? null,
   };

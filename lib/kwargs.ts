@@ -6,6 +6,7 @@ import { isObject, type Json, type JsonObject } from "./json.ts";
 export interface JobRequest {
   readonly input: Json | undefined;
   readonly command: Command | null;
+  readonly strict_resume: boolean;
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
   readonly context: JsonObject;
@@ -19,10 +20,12 @@ export interface JobRequest {
 
 /** Options at their default are left out, as clients expect of `run.kwargs`. */
 export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
-  const { input, command, from, config, context, stream_mode, subgraphs, resumable, durability } = request;
+  const { input, command, strict_resume, from, config, context, stream_mode, subgraphs, resumable, durability } =
+    request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
+    ...(strict_resume ? { strict_resume } : {}),
     config: config as unknown as JsonObject,
     context,
     stream_mode: [...stream_mode],
@@ -41,6 +44,7 @@ const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [.
 interface StoredKwargs {
   input?: Json;
   command?: Command;
+  strict_resume?: boolean;
   config: RunConfig;
   context: JsonObject;
   stream_mode: readonly StreamMode[];
@@ -58,6 +62,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
   return {
     input: stored.input,
     command: stored.command ?? null,
+    strict_resume: stored.strict_resume ?? false,
     from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
     config: stored.config,
     context: stored.context,

@@ -34,8 +34,8 @@ export interface ServiceInfo {
   readonly version: string;
   /** The level of the agent server API whose options this service knows. */
   readonly api_version: string;
-  /** The version of LangGraph.js that graphs are tested with. */
-  readonly langgraph_js_version: string;
+  /** The LangGraph.js that the graphs were built with; absent where there is none, or where it cannot be told. */
+  readonly langgraph_js_version?: string;
   readonly flags: Readonly<Record<string, boolean>>;
 }
 
@@ -75,7 +75,7 @@ export interface Service {
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly ambient: Ambient;
-  info(): ServiceInfo;
+  info(): Promise<ServiceInfo>;
   /** False when the worker can execute nothing any more. True on a standby, and while it stops. */
   healthy(): boolean;
   /** What is known of each part without asking it. A database that does not answer leaves the service healthy: it waits. */
@@ -401,11 +401,10 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     deployment,
     options,
     ambient,
-    info: () => ({
+    info: async () => ({
       version: VERSION,
       api_version: "0.5.36",
-      // The graphs' own copy is the host's, and does not say which one it is.
-      langgraph_js_version: "1.4.17",
+      ...(await executor.versions?.()),
       flags: {
         assistants: true,
         crons: true,

@@ -2,6 +2,9 @@
  * Runs the same test files on Bun, Deno and Node and ends with one line, `N passed, N failed`, for all of them.
  *
  *   npm test -- [--runtime bun,deno,node] [--file PART]...     PART: any piece of a test file's path
+ *
+ * What hosts LangGraph, and what clients rely on, runs once more on Node with the lowest versions of the peer range. `--versions
+ * FOLDER` runs nothing but that, with the packages that are installed in the folder (scripts/compat.ts).
  */
 import { spawn } from "node:child_process";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -17,7 +20,11 @@ interface Outcome {
 
 const limit_ms = 25 * 60_000;
 const { values } = parseArgs({
-  options: { runtime: { type: "string", default: "bun,deno,node" }, file: { type: "string", multiple: true } },
+  options: {
+    runtime: { type: "string", default: "bun,deno,node" },
+    file: { type: "string", multiple: true },
+    versions: { type: "string" },
+  },
 });
 const files = globSync("test/**/*.test.ts")
   .map((file) => file.replaceAll("\\", "/"))
@@ -49,6 +56,9 @@ const lanesOf = (runtime: string): string[][] => {
   const byLane = Map.groupBy(filesOf(runtime), (file) => lanes.findIndex((lane) => lane.test(file)));
   return [...byLane.values()];
 };
+
+/** What is run with other versions of LangChain's packages than those that are developed with. */
+const VERSIONED = /^test\/(?:adapters\/langgraph|clients\/(?:sdk|remote-graph)\.test)/;
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */
 const commands: Readonly<Record<string, (report: string, lane: readonly string[]) => string[]>> = {
@@ -112,14 +122,25 @@ function slowest(report: string): string {
     .join(", ");
 }
 
-function run(runtime: string, lane: readonly string[], index: number): Promise<Outcome> {
+interface Lane {
+  readonly runtime: string;
+  readonly files: readonly string[];
+  /** Where packages are imported from that are not to be the usual ones. */
+  readonly versions?: string;
+}
+
+function run({ runtime, files: lane, versions }: Lane, index: number): Promise<Outcome> {
   const report = join(folder, `${runtime}-${index}.xml`);
   const command = commands[runtime] as (typeof commands)[string];
   const [program = "", ...args] = command(report, lane);
+  const named = versions ? `${runtime} with ${versionsIn(versions)}` : runtime;
   const started = performance.now();
   return new Promise((done) => {
     const output: Buffer[] = [];
-    const child = spawn(program, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(program, args, {
+      env: versions ? { ...env, ...replacing(versions) } : env,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     const timer = setTimeout(() => child.kill("SIGKILL"), limit_ms);
     child.stdout.on("data", (bytes: Buffer) => output.push(bytes));
     child.stderr.on("data", (bytes: Buffer) => output.push(bytes));
@@ -131,12 +152,37 @@ function run(runtime: string, lane: readonly string[], index: number): Promise<O
       const seconds = ((performance.now() - started) / 1000).toFixed(1);
       const end = signal ? `, ended by ${signal}` : "";
       console.log(
-        `${runtime}: ${outcome.passed} passed, ${outcome.failed} failed (${lane.length} files, ${seconds} s${end})`,
+        `${named}: ${outcome.passed} passed, ${outcome.failed} failed (${lane.length} files, ${seconds} s${end})`,
       );
       if (slowest(report) !== "") console.log(`  ${slowest(report)}`);
       done(outcome);
     });
   });
+}
+
+/** For processes that are to import what is installed in the folder. */
+const replacing = (versions: string): Readonly<Record<string, string>> => ({
+  GREENROOM_TEST_VERSIONS: resolve(versions),
+  NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ""} --import ${pathToFileURL("test/versions/use.mjs").href}`,
+});
+
+const manifestIn = (place: string): { name: string; version: string; dependencies: object } =>
+  JSON.parse(readFileSync(join(place, "package.json"), "utf8"));
+
+function versionsIn(versions: string): string {
+  return Object.keys(manifestIn(versions).dependencies)
+    .map((name) => manifestIn(join(versions, "node_modules", name)))
+    .map(({ name, version }) => `${name} ${version}`)
+    .join(", ");
+}
+
+/** Everything on each runtime, and what depends on versions with the lowest; or with given versions that alone. */
+function lanes(runtimes: readonly string[]): Lane[] {
+  const versioned = files.filter((file) => VERSIONED.test(file));
+  const lane = (versions: string): Lane => ({ runtime: "node", files: versioned, versions });
+  if (values.versions) return [lane(values.versions)];
+  const usual = runtimes.flatMap((runtime) => lanesOf(runtime).map((files): Lane => ({ runtime, files })));
+  return runtimes.includes("node") && versioned.length > 0 ? [...usual, lane("node_modules/.lowest")] : usual;
 }
 
 const runtimes = values.runtime.split(",").filter((runtime) => !(runtime in commands) || filesOf(runtime).length > 0);
@@ -160,9 +206,7 @@ const env = {
 };
 try {
   // Side by side: much of it is waiting.
-  const outcomes = await Promise.all(
-    runtimes.flatMap((name) => lanesOf(name).map((lane, index) => run(name, lane, index))),
-  );
+  const outcomes = await Promise.all(lanes(runtimes).map(run));
   const sum = (key: keyof Outcome): number => outcomes.reduce((total, outcome) => total + outcome[key], 0);
   console.log(`${sum("passed")} passed, ${sum("failed")} failed`);
   process.exitCode = sum("failed") > 0 ? 1 : 0;

@@ -3,9 +3,11 @@
  * asks next: to a task's second question too, where the run that answered the first died before its end. The saver notes
  * which run gave an answer and which task has taken it; what was taken is not given again.
  */
+
+import { mismatch } from "../../lib/answers.ts";
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { ANSWERED, INTERRUPT, NULL_TASK, pendingWrites, type Values } from "./saver.ts";
+import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 
 export interface Answers {
   /** What is left to do of the job's command; null where the run is just to go on. */
@@ -19,19 +21,26 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const { command, run_id, from, checkpoints } = job;
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
   const resume = command?.resume;
+  const begun = stored?.writes.some((write) => write.channel === ANSWERED && noted(write).run_id === run_id) ?? false;
+  if (job.strict_resume && resume !== undefined && !begun) {
+    const wrong = mismatch(resume, stored ? questions(stored, values) : []);
+    if (wrong) throw wrong;
+  }
   const given = resume !== undefined && stored ? await answersOf(resume, job, stored, values) : resume;
   if (!stored) return { command, spent: false };
   const giver = runOf(stored, NULL_TASK);
   // What is stored on exit is stored from the inside out: tasks of subgraphs first, then the answer that they have taken.
-  const again =
-    (isMap(given) && Object.keys(given).some((id) => runOf(stored, id) === run_id)) || job.durability === "exit";
+  const again = begun || job.durability === "exit";
   const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
   const spent = giver !== null && step.some((one) => takers(one, giver).length > 0);
   if (!command || given === undefined) return { command, spent };
 
   let left: Json = given;
   if (isMap(given) || step.some((one) => takers(one, run_id).length > 0)) {
-    const taken = new Set(step.flatMap((one) => questions(one, values, takers(one, run_id))));
+    // A task's next question too, which is open now: the answer was for the one before.
+    const taken = new Set(
+      step.flatMap((one) => [...takenBy(one, run_id), ...questions(one, values, takers(one, run_id))]),
+    );
     const open: [string, Json][] = isMap(given)
       ? Object.entries(given)
       : step.flatMap((one) => questions(one, values)).map((id) => [id, given]);
@@ -69,11 +78,11 @@ async function answersOf(
 /** The ids of the interrupts that an earlier attempt of a run has answered: the tasks that asked may have finished since. */
 function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): string[] {
   const tasks = new Set(takers(stored, run_id));
-  return stored.writes.flatMap((write): string | readonly string[] => {
-    const { channel, task_id } = write;
-    if (channel === INTERRUPT && tasks.has(task_id)) return idOf(values.read(write));
-    return channel === ANSWERED && noted(write) === run_id && isInterruptId(task_id) ? task_id : [];
-  });
+  const asked = stored.writes
+    .filter(({ channel, task_id }) => channel === INTERRUPT && tasks.has(task_id))
+    .flatMap((write) => idsOf(readWrite(write, values)));
+  const given = notes(stored, run_id).map(({ task_id }) => task_id);
+  return [...asked, ...given.filter(isInterruptId), ...takenBy(stored, run_id)];
 }
 
 /** The ids of the interrupts that are open on a checkpoint, of these tasks or of all. */
@@ -81,10 +90,8 @@ function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly st
   if (tasks?.length === 0) return [];
   return pendingWrites(stored, values)
     .filter(([task_id, channel]) => channel === INTERRUPT && (!tasks || tasks.includes(task_id)))
-    .flatMap(([, , question]) => idOf(question));
+    .flatMap(([, , asked]) => idsOf(asked));
 }
-
-const idOf = (question: unknown): string | readonly string[] => (question as { readonly id?: string }).id ?? [];
 
 /** The checkpoint, and those of subgraphs that were made since. */
 async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {
@@ -99,17 +106,31 @@ async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint)
 /** The run that gave the answer kept for a task. */
 function runOf({ writes }: StoredCheckpoint, task_id: string): string | null {
   const note = writes.find((write) => write.channel === ANSWERED && write.task_id === task_id);
-  return note ? noted(note) : null;
+  return note ? noted(note).run_id : null;
 }
 
 /** The tasks that have taken an answer of a run. */
-function takers({ writes }: StoredCheckpoint, run_id: string): string[] {
-  return writes
-    .filter((write) => write.channel === ANSWERED && noted(write) === run_id && isTask(write.task_id))
-    .map(({ task_id }) => task_id);
+function takers(stored: StoredCheckpoint, run_id: string): string[] {
+  return notes(stored, run_id)
+    .map(({ task_id }) => task_id)
+    .filter(isTask);
 }
 
-const noted = ({ data }: StoredWrite): string => JSON.parse(data as string) as string;
+/** The ids of the interrupts for which tasks have taken an answer of a run. */
+function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
+  return notes(stored, run_id).flatMap((write) => noted(write).ids);
+}
+
+/** What is noted of a run's answers. */
+function notes({ writes }: StoredCheckpoint, run_id: string): StoredWrite[] {
+  return writes.filter((write) => write.channel === ANSWERED && noted(write).run_id === run_id);
+}
+
+/** Notes of earlier releases are the run's id alone. */
+function noted({ data }: StoredWrite): { readonly run_id: string; readonly ids: readonly string[] } {
+  const [run_id, ...ids] = [JSON.parse(data as string) as string | string[]].flat();
+  return { run_id: run_id as string, ids };
+}
 
 /** Tasks have UUIDs; what is kept for an interrupt has the interrupt's id. */
 const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterruptId(task_id);

@@ -1,7 +1,9 @@
 /** One attempt of a run on a compiled graph. */
-import type { Command, ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
+import type { ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
+import { type Chunk, Chunks, isInner } from "./chunks.ts";
+import { withCommand } from "./command.ts";
 import { type Graph, type GraphConfig, type GraphSource, refuseStrangers, withSaver } from "./graph.ts";
 import { heldCheckpoints, heldValues } from "./held.ts";
 import { isChunk, isMessage, type Message } from "./json.ts";
@@ -14,19 +16,15 @@ import { JobStore } from "./store.ts";
 import { Watch } from "./watch.ts";
 import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 
-/** Loads a module of the user's LangGraph. */
-export type Load = (specifier: string) => Promise<unknown>;
-
 /** What an executor was made of. */
 export interface Host {
   /** Throws when there is no such graph. */
   source(graph_id: string): GraphSource;
   serde(): Promise<Serde>;
-  readonly load: Load;
 }
 
 export async function* execute(
-  { source, serde, load }: Host,
+  { source, serde }: Host,
   job: Job,
   signal: AbortSignal,
 ): AsyncGenerator<ExecutorEvent, void, undefined> {
@@ -60,9 +58,13 @@ export async function* execute(
   const parents = events ? runParents() : null;
   const lifecycle = job.modes.has("lifecycle") ? new Lifecycle() : null;
   const growing = job.modes.has("messages-tuple") ? new Growing() : null;
+  const subgraphs = job.subgraphs || [...job.modes].some((mode) => mode === "lifecycle" || TOLD.includes(mode));
+  const reading = new Chunks(subgraphs, job.subgraphs);
   try {
     const fork = await forkOf(job);
-    const options = streamOptions(job, fork, either, [parents?.handler, lifecycle?.handler]);
+    const callers = job.subgraphs && job.modes.has("tools") ? reading.handler : undefined;
+    const handlers = [parents?.handler, lifecycle?.handler, callers];
+    const options = streamOptions(job, fork, either, handlers, subgraphs);
     refuseStrangers(hosted, answers.command?.goto);
     if (await endsHere(answers, graph, saver, job, fork)) {
       ended = true;
@@ -73,17 +75,17 @@ export async function* execute(
       const { checkpoint: _checkpoint, ...unstored } = state;
       return yield held ? unstored : state;
     }
-    const input = await inputOf(job, answers, load);
+    const begun = beginning(graph, job, answers);
     const stream = events
-      ? graph.streamEvents(input, { ...options, version: "v2" })
-      : await graph.stream(input, options);
+      ? begun.graph.streamEvents(begun.input, { ...options, version: "v2" })
+      : await begun.graph.stream(begun.input, options);
     chunks = stream[Symbol.asyncIterator]();
     while (true) {
       const next = await chunks.next();
       if (next.done) break;
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
-      const shown = chunk === undefined ? null : readChunk(chunk, options.subgraphs, job.subgraphs);
+      const shown = chunk === undefined ? null : reading.read(chunk);
       if (shown?.mode === "values") {
         const state = shown.payload;
         if (typeof state === "object" && state !== null && INTERRUPT in state) interrupted = true;
@@ -164,6 +166,9 @@ async function forkOf(job: Job): Promise<JsonObject> {
 
 const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
 
+/** What the nodes of subgraphs stream to readers of the root graph too; since 1.5.0 LangGraph keeps it unless asked for subgraphs. */
+const TOLD: readonly StreamMode[] = ["messages-tuple", "tools"];
+
 interface StreamOptions extends GraphConfig {
   readonly signal: AbortSignal;
   readonly subgraphs: boolean;
@@ -174,6 +179,7 @@ function streamOptions(
   fork: JsonObject,
   signal: AbortSignal,
   handlers: readonly (object | undefined)[],
+  subgraphs: boolean,
 ): StreamOptions {
   const { tags, recursion_limit, configurable } = job.config;
   const tuples = job.modes.has("messages-tuple");
@@ -186,7 +192,7 @@ function streamOptions(
   return {
     // Values are always taken: the last ones are the run's result.
     streamMode: ["values", ...MODES.filter(heard).map((mode) => (mode === "messages-tuple" ? "messages" : mode))],
-    subgraphs: job.subgraphs || lifecycle,
+    subgraphs,
     configurable: {
       ...Object.fromEntries(Object.entries(configurable).filter(([key]) => !isInternal(key))),
       thread_id: job.thread_id,
@@ -236,25 +242,10 @@ function isInternal(key: string): boolean {
 
 const noAnswers: Answers = { command: null, spent: false };
 
-async function inputOf(job: Job, { command }: Answers, load: Load): Promise<unknown> {
-  if (job.resumed) return null;
-  return job.command ? command && (await commandOf(command, load)) : (job.input ?? null);
-}
-
-/** A command in the shape LangGraph knows it by, whichever copy of it the graph was built with. */
-async function commandOf({ resume, update, goto = [] }: Command, load: Load): Promise<unknown> {
-  return {
-    lg_name: "Command",
-    ...(resume === undefined ? {} : { resume }),
-    ...(update === undefined || update === null ? {} : { update }),
-    goto: await Promise.all(
-      goto.map(async (target) => {
-        if (typeof target === "string") return target;
-        const { Send } = (await load("@langchain/langgraph")) as { Send: new (node: string, input: Json) => unknown };
-        return new Send(target.node, target.input);
-      }),
-    ),
-  };
+/** What the execution is given, and the graph that takes it. */
+function beginning(graph: Graph, job: Job, { command }: Answers): { readonly graph: Graph; readonly input: unknown } {
+  if (job.resumed || (job.command && !command)) return { graph, input: null };
+  return command ? withCommand(graph, command) : { graph, input: job.input ?? null };
 }
 
 /**
@@ -291,42 +282,6 @@ interface LangChainEvent {
 function rootChunk(event: LangChainEvent, run_id: string): unknown {
   return event.event === "on_chain_stream" && event.run_id === run_id ? event.data?.chunk : undefined;
 }
-
-/** One thing that LangGraph streams. */
-export interface Chunk {
-  readonly namespace: readonly string[];
-  readonly mode: StreamMode;
-  readonly payload: unknown;
-}
-
-/** `subgraphs`: what comes is named by its graph; `shown`: readers see that name. */
-function readChunk(value: unknown, subgraphs: boolean, shown: boolean): Chunk {
-  const parts = value as readonly unknown[];
-  const [namespace, mode, payload] = (subgraphs ? parts : [[], ...parts]) as [
-    readonly string[] | undefined,
-    string,
-    unknown,
-  ];
-  const perTask = mode === "messages" || mode === "tools";
-  // Only the root graph stops without a question; LangGraph may give that the name of the subgraph that the run forked from.
-  const stops = !shown && isBreakpoint(payload);
-  return {
-    // These two name the task they come from; readers expect the graph it belongs to.
-    namespace: stops ? [] : perTask ? (namespace ?? []).slice(0, -1) : (namespace ?? []),
-    mode: mode === "messages" ? "messages-tuple" : (mode as StreamMode),
-    payload,
-  };
-}
-
-function isBreakpoint(payload: unknown): boolean {
-  const { [INTERRUPT]: asked } = (payload ?? {}) as { [INTERRUPT]?: unknown };
-  return Array.isArray(asked) && asked.length === 0;
-}
-
-const LOOP_MODES: ReadonlySet<StreamMode> = new Set(["values", "updates", "tasks", "checkpoints", "debug"]);
-
-/** What a subgraph streams of itself; what its nodes stream LangGraph gives to readers of the root graph too. */
-const isInner = ({ namespace, mode }: Chunk): boolean => namespace.length > 0 && LOOP_MODES.has(mode);
 
 function lifecycleEvent(data: LifecycleData): ExecutorEvent {
   return { type: "stream", mode: "lifecycle", namespace: data.namespace, data: { ...data } };

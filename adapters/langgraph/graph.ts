@@ -80,6 +80,8 @@ export interface Graph {
   readonly nodes: Readonly<Record<string, Node>>;
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
+  /** What `stream` makes of its input by the graph's schema. */
+  _validateInput(input: unknown): Promise<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
   bulkUpdateState(
     config: GraphConfig,
@@ -92,6 +94,8 @@ export interface Graph {
 /** Where a graph comes from, whatever the host gave. */
 export interface GraphSource {
   readonly entry: GraphEntry;
+  /** Absent where it is made for each run. */
+  readonly only?: Graph;
   graph(config: FactoryConfig): Promise<Graph>;
   /** The same by a configuration that has to be looked up; that is done for factories alone. */
   read(config: (() => Promise<FactoryConfig>) | undefined): Promise<Graph>;
@@ -108,7 +112,7 @@ export function graphSource(graph_id: string, value: GraphLike | GraphFactory | 
     return { entry, graph: make, read: async (config) => make(config ? await config() : noConfig) };
   }
   const only = compiled(graph_id, graph);
-  return { entry, graph: async () => only, read: async () => only };
+  return { entry, only, graph: async () => only, read: async () => only };
 }
 
 function isEntry(value: unknown): value is GraphEntry {

@@ -2,7 +2,7 @@
  * Mode `lifecycle`: which subgraphs an execution starts and how each of them ends. LangGraph does not say so itself: when is read from
  * what the graphs stream in mode `tasks`, subgraphs included, and how a task ended from its callbacks.
  */
-import type { Chunk } from "./execute.ts";
+import type { Chunk } from "./chunks.ts";
 
 /** What is shown of one subgraph: that it has started, then once how it ended. */
 export interface LifecycleData {

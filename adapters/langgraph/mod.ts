@@ -4,28 +4,17 @@ import { execute } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";
 import { graphState } from "./state.ts";
+import { importLangChain, langgraphVersion } from "./version.ts";
 
 export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFactory, GraphLike } from "./graph.ts";
 
 export interface LangGraphOptions {
   /**
-   * Imports a module of the LangGraph that the graphs were built with (`@langchain/core/messages`, `@langchain/langgraph`).
-   * Default `import(specifier)`; needed where the graphs live in another folder with packages of its own.
+   * Imports a module of the LangChain that the graphs were built with (`@langchain/core/messages`, and where `GET /info` is to tell the
+   * version `@langchain/langgraph/pregel` and `@langchain/langgraph/package.json`).
+   * Default: as `greenroom/langgraph` itself imports it; needed where the graphs live in another folder with packages of its own.
    */
   readonly resolve?: (specifier: string) => Promise<unknown>;
-}
-
-/** Literal specifiers: a bundler then takes in the same copies that the graphs use. */
-const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
-  "@langchain/core/messages": () => import("@langchain/core/messages"),
-  "@langchain/core/utils/json_schema": () => import("@langchain/core/utils/json_schema"),
-  "@langchain/langgraph": () => import("@langchain/langgraph"),
-};
-
-async function importLangChain(specifier: string): Promise<unknown> {
-  const load = MODULES[specifier];
-  if (!load) throw new Error(`${specifier}: is not imported here`);
-  return await load();
 }
 
 /**
@@ -63,9 +52,18 @@ export function langgraph(
     if (!found) throw new Error(`There is no graph ${graph_id}`);
     return found;
   };
+  let version: Promise<string | undefined> | undefined;
   return {
     graphs: () => infos,
-    execute: (job, signal) => execute({ source, serde, load }, job, signal),
+    async versions() {
+      version ??= langgraphVersion(
+        [...sources.values()].flatMap(({ only }) => only ?? []),
+        load,
+      );
+      const langgraph_js_version = await version;
+      return langgraph_js_version === undefined ? {} : { langgraph_js_version };
+    },
+    execute: (job, signal) => execute({ source, serde }, job, signal),
     state: (graph_id) => graphState(source(graph_id), serde, load),
   };
 }

@@ -8,6 +8,7 @@ import type {
   Payload,
   PendingWrite,
   StoredCheckpoint,
+  StoredWrite,
 } from "../../lib/executor.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { aboutWire } from "./wire.ts";
@@ -70,8 +71,12 @@ export interface SaverOptions {
 
 export const INTERRUPT = "__interrupt__";
 const RESUME = "__resume__";
-const TASKS = "__pregel_tasks";
-/** Ours, beside an answer: the run that gave it, or whose answer a task has taken. LangGraph never sees it. */
+/** Packets for nodes. */
+export const TASKS = "__pregel_tasks";
+/**
+ * Ours, beside an answer: the run that gave it, or whose answer a task has taken, with the ids of the questions that the task had asked.
+ * LangGraph never sees it.
+ */
 export const ANSWERED = "__answered__";
 /** The task under which LangGraph keeps an answer that is for no task in particular. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
@@ -85,7 +90,8 @@ const RESERVED: ReadonlyMap<string, number> = new Map([
   [ANSWERED, -5],
 ]);
 
-const isReserved = (channel: string): boolean => RESERVED.has(channel);
+/** Says what has happened to a task, not what it has made. */
+const isControl = (channel: string): boolean => RESERVED.has(channel) || channel === "__error_source_node__";
 
 export class Saver {
   private readonly threads: Threads;
@@ -170,6 +176,7 @@ export class Saver {
     config: SaverConfig,
     writes: readonly (readonly [string, unknown])[],
     task_id: string,
+    task_path = "",
   ): Promise<void> {
     const at = place(config);
     const thread_id = required(at.thread_id, "thread_id");
@@ -177,7 +184,8 @@ export class Saver {
     const rows = new Map<number, PendingWrite>();
     writes.forEach(([channel, value], position) => {
       const idx = RESERVED.get(channel) ?? position;
-      rows.set(idx, { channel, idx, ...this.values.write(value, `A write to channel ${JSON.stringify(channel)}`) });
+      const { type, data } = this.values.write(value, `A write to channel ${JSON.stringify(channel)}`);
+      rows.set(idx, { channel, idx, type: task_path === "" ? type : `${type} ${task_path}`, data });
     });
     await this.handle(thread_id).putWrites({ ns: at.ns, checkpoint_id }, task_id, [...rows.values()]);
   }
@@ -272,14 +280,37 @@ export class Saver {
   }
 }
 
-/** The writes on a checkpoint as LangGraph is to see them. */
+/** The writes on a checkpoint as LangGraph is to see them: in the order in which the execution has applied them. */
 export function pendingWrites({ writes }: StoredCheckpoint, values: Values): TaskWrite[] {
   // LangGraph leaves the question of a task that was answered and has finished beside what the task wrote.
-  const finished = new Set(writes.filter(({ channel }) => !isReserved(channel)).map(({ task_id }) => task_id));
+  const finished = new Set(writes.filter(({ channel }) => !isControl(channel)).map(({ task_id }) => task_id));
   return writes
     .filter(({ channel, task_id }) => channel !== ANSWERED && (channel !== INTERRUPT || !finished.has(task_id)))
-    .map((write) => [write.task_id, write.channel, values.read(write)]);
+    .toSorted((a, b) => byCodePoint(pathOf(a), pathOf(b)))
+    .map((write) => [write.task_id, write.channel, readWrite(write, values)]);
 }
+
+/** A write's value. Behind the kind of its data stands the path of its task, where LangGraph (since 1.7) has named it. */
+export function readWrite({ type, data }: StoredWrite, values: Values): unknown {
+  return values.read({ type: type.split(" ", 1)[0] as string, data });
+}
+
+function pathOf({ type }: StoredWrite): string {
+  const end = type.indexOf(" ");
+  return end < 0 ? "" : type.slice(end + 1);
+}
+
+/** As every saver of LangGraph sorts paths; the order of JavaScript differs beyond U+FFFF. */
+function byCodePoint(a: string, b: string): number {
+  if (a === b) return 0;
+  let at = 0;
+  while (at < a.length && at < b.length && a.codePointAt(at) === b.codePointAt(at)) at++;
+  return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
+}
+
+/** The ids of what a task asked: one question or, since LangGraph 1.5.0, a list of them. */
+export const idsOf = (asked: unknown): readonly string[] =>
+  [asked as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
 
 /** What the saver of a job knows of it. */
 export interface SaverJob {
@@ -303,6 +334,8 @@ export class JobSaver extends Saver {
   failure: unknown;
   private closed = false;
   private readonly job: SaverJob;
+  /** The ids of the questions that tasks had asked when the execution came to their checkpoint. */
+  private readonly asked = new Map<string, readonly string[]>();
 
   constructor(options: SaverOptions, job: SaverJob) {
     super(options);
@@ -322,6 +355,9 @@ export class JobSaver extends Saver {
       named === null ? config : { configurable: { ...config.configurable, checkpoint_id: named } },
     );
     if (tuple && root) this.head ??= place(tuple.config).checkpoint_id ?? null;
+    for (const [task_id, channel, asked] of tuple?.pendingWrites ?? []) {
+      if (channel === INTERRUPT && !this.asked.has(task_id)) this.asked.set(task_id, idsOf(asked));
+    }
     if (!tuple || !this.job.spent) return tuple;
     const open = tuple.pendingWrites.filter(([task_id, channel]) => task_id !== NULL_TASK || channel !== RESUME);
     return { ...tuple, pendingWrites: open };
@@ -341,13 +377,14 @@ export class JobSaver extends Saver {
     config: SaverConfig,
     writes: readonly (readonly [string, unknown])[],
     task_id: string,
+    task_path?: string,
   ): Promise<void> {
     if (place(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT)) this.interrupted = true;
     // An answer, where it is kept, or the answers that a task has taken.
     const noted = writes.some(([channel]) => channel === RESUME)
-      ? [...writes, [ANSWERED, this.job.run_id] as const]
+      ? [...writes, [ANSWERED, [this.job.run_id, ...(this.asked.get(task_id) ?? [])]] as const]
       : writes;
-    await this.guarded(() => super.putWrites(config, noted, task_id));
+    await this.guarded(() => super.putWrites(config, noted, task_id, task_path));
   }
 
   private get stopped(): boolean {

@@ -62,7 +62,7 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       const threads = onlyThread(at.thread_id, checkpoints);
       const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, ambient);
       const graph = withSaver(await source.read(config), saver);
-      const checkpoint = await updateState(graph, at, steps, load);
+      const checkpoint = await updateState(graph, at, steps);
       const state = threadState(
         await graph.getState({ configurable: { thread_id: at.thread_id } }, { subgraphs: false }),
       );

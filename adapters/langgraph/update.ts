@@ -3,35 +3,26 @@ import type { Ambient } from "../../lib/ambient.ts";
 import { checkpointId } from "../../lib/checkpoint-ids.ts";
 import {
   type CheckpointRef,
-  type Send,
   type StateRef,
   StateRefused,
   type StateUpdate,
   type StoredCheckpoint,
 } from "../../lib/executor.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import { nodeCommand } from "./command.ts";
 import { type Graph, refuseStrangers } from "./graph.ts";
 import { type Checkpoint, place, required, Saver, type SaverConfig, type SaverOptions, type Version } from "./saver.ts";
-
-type Load = (specifier: string) => Promise<unknown>;
-
-/** What a change needs of the user's LangGraph. */
-interface Classes {
-  readonly Command: new (fields: object) => unknown;
-  readonly Send: new (node: string, input: Json) => unknown;
-}
 
 /** Gives the last checkpoint of the namespace. Whatever LangGraph or the graph throws is a StateRefused. */
 export async function updateState(
   graph: Graph,
   { thread_id, ns, checkpoint_id }: StateRef,
   steps: readonly (readonly StateUpdate[])[],
-  load: Load,
 ): Promise<CheckpointRef> {
   const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
   try {
     if (ns === "") for (const { command } of steps.flat()) refuseStrangers(graph, command?.goto);
-    const supersteps = await Promise.all(steps.map(async (updates) => ({ updates: await written(updates, load) })));
+    const supersteps = steps.map((updates) => ({ updates: updates.map(written) }));
     const { configurable } = await graph.bulkUpdateState({ configurable: named }, supersteps);
     return { ns: String(configurable?.checkpoint_ns ?? ""), checkpoint_id: String(configurable?.checkpoint_id) };
   } catch (error) {
@@ -40,38 +31,25 @@ export async function updateState(
   }
 }
 
-function written(
-  updates: readonly StateUpdate[],
-  load: Load,
-): Promise<{ readonly values: unknown; readonly asNode?: string }[]> {
-  return Promise.all(
-    updates.map(async (update) => {
-      const values = await valuesOf(update, load);
-      return update.as_node === undefined ? { values } : { values, asNode: update.as_node };
-    }),
-  );
+function written(update: StateUpdate): { readonly values: unknown; readonly asNode?: string } {
+  const values = valuesOf(update);
+  return update.as_node === undefined ? { values } : { values, asNode: update.as_node };
 }
 
 /** What the node is to have returned. */
-async function valuesOf({ values, command }: StateUpdate, load: Load): Promise<unknown> {
+function valuesOf({ values, command }: StateUpdate): unknown {
   const several = Array.isArray(values) && values.length > 0 && values.every((one) => isObject(one));
   if (!several && !command) return values;
-  const { Command, Send } = (await load("@langchain/langgraph")) as Classes;
-  const sent = (target: string | Send): unknown =>
-    typeof target === "string" ? target : new Send(target.node, target.input);
   const pairs = [values, command?.update ?? null].flatMap(pairsOf);
-  return new Command({
-    ...(pairs.length > 0 ? { update: pairs } : {}),
-    ...(command?.resume === undefined ? {} : { resume: command.resume }),
-    ...(command?.goto ? { goto: command.goto.map(sent) } : {}),
-  });
+  const { update: _, ...rest } = command ?? {};
+  return nodeCommand(pairs.length > 0 ? { ...rest, update: pairs } : rest);
 }
 
 /** As channels and what is written to them. */
-function pairsOf(update: Json): readonly (readonly [string, Json])[] {
+function pairsOf(update: Json): [string, Json][] {
   if (isObject(update)) return Object.entries(update);
   if (!Array.isArray(update)) return [];
-  return update.flatMap((one) => (isObject(one) ? Object.entries(one) : [one as unknown as readonly [string, Json]]));
+  return update.flatMap((one) => (isObject(one) ? Object.entries(one) : [one as unknown as [string, Json]]));
 }
 
 /** The saver of a change that no run makes: its checkpoints are the newest of the thread, whatever LangGraph's clock says. */

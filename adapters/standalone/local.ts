@@ -74,6 +74,7 @@ export function localApi(): LocalApi {
 function placed(api: Api, executor: Executor): Executor {
   return {
     graphs: () => executor.graphs(),
+    ...(executor.versions && { versions: () => executor.versions?.() ?? Promise.resolve({}) }),
     execute(job, signal) {
       const { run_id, thread_id, user } = job;
       const place: Place = { api, run: { run_id, thread_id }, user, headers: null, over: false };

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { importLangChain } from "../langgraph/version.ts";
 
 const LANGGRAPH = "@langchain/langgraph";
 const CORE = "@langchain/core/messages";
@@ -22,7 +23,9 @@ export async function packagesOf(graph: unknown, file: string, config: string): 
     const { imported, required: half } = find(specifier, from) ?? {};
     if (required && half) return require(half);
     // Not in these folders: what Greenroom itself finds.
-    return import(imported ? pathToFileURL(imported).href : specifier);
+    if (!imported) return await importLangChain(specifier);
+    if (imported.endsWith(".json")) return { default: JSON.parse(readFileSync(imported, "utf8")) };
+    return import(pathToFileURL(imported).href);
   };
   for (const name of [LANGGRAPH, CORE]) {
     await resolve(name).catch((cause: unknown) => {

@@ -1,8 +1,9 @@
 /** The state a run begins with. */
+
+import { answersById, mismatch } from "../answers.ts";
 import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { valuesOf } from "../recorded-state.ts";
-import { answersById } from "../runs/resume.ts";
 import { show, showInterrupts, task } from "./call.ts";
 import { copyJson } from "./copy.ts";
 import type { FunctionJob } from "./mod.ts";
@@ -84,6 +85,10 @@ export function open(job: Job, head: Head, uuid: () => string): Opening {
     return { events: [...events, { type: "state", values, next, tasks }], values, step, call: false };
   }
 
+  const answer = job.strict_resume ? command?.resume : undefined;
+  const asked = head.asked.map(({ id }) => id);
+  const wrong = answer === undefined ? null : mismatch(answer, asked);
+  if (wrong) throw wrong;
   const targets = (command?.goto ?? []).map((to) => (typeof to === "string" ? { node: to, input: null } : to));
   const stranger = targets.find((target) => target.node !== name && target.node !== END);
   if (stranger)

@@ -335,8 +335,8 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
       const metrics = { ...(await service.metrics()), open_streams: bodies.open };
       return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
     })
-    .get("/info", () => {
-      const info = service.info();
+    .get("/info", async () => {
+      const info = await service.info();
       return json({ ...info, flags: groups.flags(info.flags) });
     })
     .get("/api/v1/info", () => feedback.info(VERSION))

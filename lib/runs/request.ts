@@ -254,6 +254,7 @@ function jobRequest(
   return {
     input: command ? undefined : (request.input ?? undefined),
     command,
+    strict_resume: command?.resume !== undefined && (request.strict_resume ?? false),
     from,
     config: {
       ...assistantConfig,

@@ -361,12 +361,15 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
     tag: "Server",
     open: true,
     summary: "Versions and what is offered",
-    ok: record({
-      version: string,
-      api_version: string,
-      langgraph_js_version: string,
-      flags: { type: "object", additionalProperties: { type: "boolean" } },
-    }),
+    ok: record(
+      {
+        version: string,
+        api_version: string,
+        langgraph_js_version: string,
+        flags: { type: "object", additionalProperties: { type: "boolean" } },
+      },
+      ["langgraph_js_version"],
+    ),
     errors: [],
   },
   "get /openapi.json": { tag: "Server", open: true, summary: "This description", ok: object, errors: [] },

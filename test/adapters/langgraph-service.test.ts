@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
+import { Annotation, interrupt, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { combine, fromFunctions, type JsonObject } from "../../lib/mod.ts";
@@ -135,5 +135,69 @@ describe("a LangGraph graph in a service", () => {
       assert.deepEqual((await threads.get(thread_id)).values, values);
       assert.ok((await threads.history(thread_id)).length > 0);
     }
+  });
+
+  it("refuses a strict answer that had to wait for another run, and the question stays open", async () => {
+    const gate = Promise.withResolvers<void>();
+    const graph = new StateGraph(Log)
+      .addNode("wait", async () => {
+        await gate.promise;
+        return {};
+      })
+      .addNode("ask", () => ({ log: [`answer ${interrupt("graph?")}`] }))
+      .addEdge(START, "wait")
+      .addEdge("wait", "ask")
+      .compile();
+    const functions = fromFunctions({
+      async *plain({ command, interrupt: ask }) {
+        await gate.promise;
+        if (command?.resume === undefined) yield ask("plain?");
+        else yield { log: [`answer ${String(command.resume)}`] };
+      },
+    });
+    await using kit = await testService({ executor: combine(langgraph({ graph }), functions) });
+    const { runs, threads } = kit.service;
+    const nobody = "0".repeat(32);
+    const waiting = [];
+    for (const assistant_id of ["graph", "plain"]) {
+      const { thread_id } = await threads.create();
+      await runs.create(thread_id, { assistant_id, input: { log: [] } });
+      const late = { assistant_id, command: { resume: { [nobody]: "yes" } }, strict_resume: true };
+      waiting.push({ assistant_id, thread_id, run: await runs.create(thread_id, late) });
+    }
+    gate.resolve();
+    for (const { assistant_id, thread_id, run } of waiting) {
+      assert.equal((run.kwargs as JsonObject).strict_resume, true);
+      const { __error__: refused } = (await (await runs.join(thread_id, run.run_id)).result) as JsonObject;
+      const [open] = (await threads.state(thread_id)).interrupts;
+      assert.deepEqual([open?.value, assistant_id], [`${assistant_id}?`, assistant_id]);
+      assert.deepEqual(refused, {
+        error: "UnknownInterruptError",
+        message: `command.resume: there is no open interrupt ${nobody}; open: ${open?.id}`,
+      });
+      const answer = { assistant_id, command: { resume: { [String(open?.id)]: "yes" } }, strict_resume: true };
+      const { log } = (await (await runs.wait(thread_id, answer)).result) as { log: string[] };
+      assert.deepEqual(log, ["answer yes"]);
+    }
+  });
+
+  it("tells the version of LangGraph that its graphs were built with", async () => {
+    const graph = new StateGraph(Log)
+      .addNode("one", () => ({}))
+      .addEdge(START, "one")
+      .compile();
+    const { default: installed } = (await import("@langchain/langgraph/package.json", { with: { type: "json" } })) as {
+      default: { version: string };
+    };
+    const functions = fromFunctions({ plain: async () => ({}) });
+    await using kit = await testService({ executor: combine(functions, langgraph({ graph, made: () => graph })) });
+    assert.equal((await kit.service.info()).langgraph_js_version, installed.version);
+    // A graph of a copy that is not the one that is found.
+    const foreign = { ...graph, lg_is_pregel: true };
+    assert.deepEqual(await langgraph({ foreign: foreign as unknown as typeof graph }).versions?.(), {});
+    const resolve = async (): Promise<never> => {
+      throw new Error("not installed");
+    };
+    assert.deepEqual(await langgraph({ graph }, { resolve }).versions?.(), {});
   });
 });

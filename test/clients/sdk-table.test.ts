@@ -149,7 +149,7 @@ async function readTable(): Promise<Map<string, readonly boolean[]>> {
   const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
   const section = readme.split(/^## /m).find((part) => part.startsWith("The SDKs' methods\n"));
   assert.ok(section, "the README has a section for the SDKs' methods");
-  const rows = section.matchAll(/^\| `(\w+\.\w+)` \| (yes|no) \| (yes|no) \|/gm);
+  const rows = section.matchAll(/^\| `(\w+\.\w+)` \| (yes|no) \| (yes|no) \| (yes|no) \|/gm);
   return new Map([...rows].map(([, name, ...marks]) => [name as string, marks.map((mark) => mark === "yes")]));
 }
 

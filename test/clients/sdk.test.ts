@@ -1,4 +1,4 @@
-/** What clients rely on: both SDKs on every runtime, each in one way of reaching a service. */
+/** What clients rely on: the SDKs on every runtime, each in one way of reaching a service. */
 import { after, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import type { Storage } from "../../lib/storage.ts";
@@ -14,9 +14,8 @@ if ("Bun" in globalThis) {
 describe("SQLite in memory", () => {
   const { place, close } = sharedStorage(open);
   after(close);
-  // On Node prefix.node.test.ts has both SDKs in process.
-  if ("Bun" in globalThis || "Deno" in globalThis) {
-    sdkSuite({ describe, it }, "SDK 1.12.4 in process", { Sdk: SDKS["SDK 1.12.4"], open: inProcess, place });
-  }
+  // On Node prefix.node.test.ts has the other two in process.
+  const first = "Bun" in globalThis || "Deno" in globalThis ? "SDK 1.12.4" : "SDK 1.15.0";
+  sdkSuite({ describe, it }, `${first} in process`, { Sdk: SDKS[first], open: inProcess, place });
   sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });
 });

@@ -512,7 +512,7 @@ describe("a service with crons", () => {
   it("tells that it has them", async () => {
     await using w = await world();
     const { service } = await w.open();
-    assert.equal(service.info().flags.crons, true);
+    assert.equal((await service.info()).flags.crons, true);
   });
 
   it("keeps what became of a tick for thirty days", async () => {

@@ -86,7 +86,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^lib\/runs\//,
-    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|known-keys|filter|kwargs|assistants|threads\/mod|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
+    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|known-keys|filter|kwargs|answers|assistants|threads\/mod|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
   },
   {
     files: /^lib\/(?:feedback|usage|accounts|access|keys|static-identity)\.ts$/,
@@ -139,7 +139,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/langgraph\//,
-    may: /^adapters\/langgraph\/|^lib\/(?:executor|checkpoint-ids|ambient|errors|json|kwargs)\.ts$|^@langchain\/|^node:module$/,
+    may: /^adapters\/langgraph\/|^lib\/(?:executor|checkpoint-ids|ambient|errors|json|kwargs|answers)\.ts$|^@langchain\/|^node:module$/,
   },
   { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {

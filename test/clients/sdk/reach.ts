@@ -1,13 +1,15 @@
 /** The releases of the SDK, and the ways in which each reaches a service. */
 import { Client as Client1 } from "langgraph-sdk-1";
+import { Client as Client115 } from "langgraph-sdk-1-15";
 import { Client as Client2 } from "langgraph-sdk-2";
 import { listen } from "../../../adapters/standalone/listen.ts";
 import { openProxy } from "../proxy.ts";
 import type { Fetch, Opened } from "./bench.ts";
 
 // What the suite calls is the same in both families; their declarations differ in places it does not use.
-export const SDKS: Readonly<Record<"SDK 2.0.0" | "SDK 1.12.4", typeof Client2>> = {
+export const SDKS: Readonly<Record<"SDK 2.0.0" | "SDK 1.15.0" | "SDK 1.12.4", typeof Client2>> = {
   "SDK 2.0.0": Client2,
+  "SDK 1.15.0": Client115 as unknown as typeof Client2,
   "SDK 1.12.4": Client1 as unknown as typeof Client2,
 };
 

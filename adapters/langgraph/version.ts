@@ -1,0 +1,35 @@
+/** Which LangGraph the graphs were built with: it does not say so itself, its package does. */
+import type { Graph } from "./graph.ts";
+
+type Load = (specifier: string) => Promise<unknown>;
+type Class = abstract new (...args: never) => unknown;
+
+/** Undefined where it cannot be told: a package that cannot be read, or graphs of another copy than the one that is found. */
+export async function langgraphVersion(graphs: readonly Graph[], load: Load): Promise<string | undefined> {
+  try {
+    const found = (await load("@langchain/langgraph/package.json")) as {
+      readonly default?: { readonly version?: unknown };
+    };
+    const { Pregel } = (await load("@langchain/langgraph/pregel")) as { readonly Pregel: Class };
+    const version = found.default?.version;
+    return typeof version === "string" && graphs.every((graph) => graph instanceof Pregel) ? version : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Literal specifiers: a bundler then takes in the same copies that the graphs use. */
+const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
+  "@langchain/core/messages": () => import("@langchain/core/messages"),
+  "@langchain/core/utils/json_schema": () => import("@langchain/core/utils/json_schema"),
+  "@langchain/langgraph": () => import("@langchain/langgraph"),
+  "@langchain/langgraph/pregel": () => import("@langchain/langgraph/pregel"),
+  "@langchain/langgraph/package.json": () => import("@langchain/langgraph/package.json", { with: { type: "json" } }),
+};
+
+/** As files beside this one import packages. */
+export async function importLangChain(specifier: string): Promise<unknown> {
+  const load = MODULES[specifier];
+  if (!load) throw new Error(`${specifier}: is not imported here`);
+  return await load();
+}
