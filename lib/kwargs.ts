@@ -117,10 +117,10 @@ function isSecret(name: string): boolean {
   const header = name.toLowerCase();
   if (header.startsWith("x-") && carriesCredential(header)) return true;
   const plain = name.toLowerCase().replace(/[-_]/g, "");
-  return (
-    /^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain) ||
-    /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(plain)
-  );
+  if (/^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain)) return true;
+  // An option of runs, and words that do not name a key.
+  if (/^feedbackkeys$|(?:mon|don|tur|hoc|joc|whis)keys?$/.test(plain)) return false;
+  return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(plain);
 }
 
 /** Whether a header's name, in lower case, says that it carries a credential. `x-auth-scheme` names a scheme only. */

@@ -78,8 +78,10 @@ export class FileWatch {
     const text = JSON.stringify(mark);
     if (text === this.#written) return;
     this.#mark ??= openSync(markOf(this.#file), "w");
+    const encoded = new TextEncoder().encode(text);
     if (text.length < this.#written.length) ftruncateSync(this.#mark, 0);
-    writeSync(this.#mark, text, 0);
+    // As bytes: with a text, Deno passes over the position.
+    writeSync(this.#mark, encoded, 0, encoded.length, 0);
     this.#written = text;
   }
 }

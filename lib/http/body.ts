@@ -12,7 +12,7 @@ const MIN_BYTES_PER_SECOND = 1024;
 const SMALL_BYTES = 16 * 1024;
 
 /** More members and items than this, at any depth, are refused: to read them keeps other requests waiting. */
-const MAX_BODY_VALUES = 100_000;
+const MAX_BODY_VALUES = 25_000;
 
 export interface BodyBounds {
   readonly body_timeout_ms?: number;

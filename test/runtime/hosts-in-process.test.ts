@@ -68,7 +68,7 @@ function programOf(page: string): string {
   const { exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
     readonly exports: Readonly<Record<string, { readonly "greenroom-source": string }>>;
   };
-  const source = [...page.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, block]) => block).join("\n");
+  const source = [...page.matchAll(/^```ts[^\n]*\n([\s\S]*?)^```$/gm)].map(([, block]) => block).join("\n");
   return source.replace(/from "greenroom(\/[\w-]+)?"/g, (_whole, name: string | undefined) => {
     const file = exports[`.${name ?? ""}`]?.["greenroom-source"] as string;
     return `from ${JSON.stringify(pathToFileURL(join(root, file)).href)}`;

@@ -93,7 +93,10 @@ describe("Next.js", () => {
     assert.ok(!existsSync(join(app, "agents.db")), "a build opens no database");
     const program = serve("start");
     const host = await hostOf(program);
-    assert.deepEqual(await (await fetch(`${host.apiUrl}/ok`)).json(), { ok: true });
+    assert.deepEqual(await (await fetch(`${host.apiUrl}/ok`)).json(), {
+      ok: true,
+      services: { worker: { ok: true }, database: { ok: true } },
+    });
     const nothing = await fetch(`${host.apiUrl}/nowhere`);
     assert.deepEqual([nothing.status, await nothing.json()], [404, { detail: "There is nothing at this path" }]);
     assert.equal((await fetch(`${host.apiUrl}smith/ok`)).status, 404);

@@ -95,7 +95,10 @@ describe(`hosts on ${runtime}`, () => {
       input: human("3"),
       says: /^1 2 3 $/,
     };
-    assert.deepEqual(await detail(await fetch(`${host.apiUrl}/ok`, { headers })), [200, { ok: true }]);
+    assert.deepEqual(await detail(await fetch(`${host.apiUrl}/ok`, { headers })), [
+      200,
+      { ok: true, services: { worker: { ok: true }, database: { ok: true } } },
+    ]);
     assert.equal((await fetch(`${url}/api/agentsmith/ok`, { headers })).status, 404);
     assert.equal((await fetch(`${url}/ok`, { headers })).status, 404);
     await converse(host);

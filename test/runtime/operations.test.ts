@@ -122,7 +122,10 @@ describe("a server that is told to stop", () => {
       assert.deepEqual([refused.status, await refused.json()], [503, { detail: "The server is stopping" }]);
     }
     assert.equal((await post(url, "/runs/batch", [{ assistant_id: "quick" }])).status, 503);
-    assert.deepEqual(await (await fetch(`${url}/ok`)).json(), { ok: true });
+    assert.deepEqual(await (await fetch(`${url}/ok`)).json(), {
+      ok: true,
+      services: { worker: { ok: true }, database: { ok: true } },
+    });
     assert.match(await (await fetch(`${url}/metrics`)).text(), /^greenroom_draining 1$/m);
     assert.equal((await client.runs.get(thread_id, run_id)).status, "running");
 

@@ -87,7 +87,10 @@ describe("answers while the database is away", () => {
     for (const wait of [0, 11 * SECOND, 3 * MINUTE]) {
       await w.clock.advance(wait);
       assert.deepEqual(await ask("/ready"), [503, { ok: false, detail: unreachable }]);
-      assert.deepEqual(await ask("/ok"), [200, { ok: true }]);
+      assert.deepEqual(await ask("/ok"), [
+        200,
+        { ok: true, services: { worker: { ok: true }, database: { ok: false } } },
+      ]);
     }
     w.store.away = false;
     await w.clock.advance(SECOND);

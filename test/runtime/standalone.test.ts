@@ -64,7 +64,10 @@ describe("the stand-alone server", () => {
     {
       await using program = first;
       const url = await urlOf(program);
-      assert.deepEqual(await (await fetch(`${url}/ok`)).json(), { ok: true });
+      assert.deepEqual(await (await fetch(`${url}/ok`)).json(), {
+        ok: true,
+        services: { worker: { ok: true }, database: { ok: true } },
+      });
       assert.equal(
         (await (await fetch(`${url}/info`)).json()).version,
         JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version,

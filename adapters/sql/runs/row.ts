@@ -40,7 +40,8 @@ export function toRun(row: SqlRow): RunRow {
         : { url: stored.webhook, host: stored.webhook_host as string, depth: stored.webhook_depth },
     auth_user: stored.auth_user === null ? null : (JSON.parse(stored.auth_user) as JsonObject),
     ...(stored.cron_id === null ? {} : { cron_id: stored.cron_id }),
-    ...(stored.cancel_reason === null ? {} : { cancel_reason: stored.cancel_reason }),
+    // Undefined for a run that is just made.
+    ...(stored.cancel_reason ? { cancel_reason: stored.cancel_reason } : {}),
   };
 }
 
