@@ -148,7 +148,8 @@ describe("answers while the database is away", () => {
       };
       const client = new Sdk({ apiUrl: "http://greenroom", callerOptions: { fetch, maxRetries: 1 } });
       w.store.away = true;
-      await client.threads.create();
+      // A GET: from 1.15.0 on the SDK repeats no POST.
+      await client.assistants.get("echo");
       assert.equal(asked, 2);
       asked = 0;
       w.store.last = "createThread";
