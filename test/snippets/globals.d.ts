@@ -1,7 +1,6 @@
 /** What the snippets of README.md and docs/ may use without declaring it: the application around them. */
 import type { Client as SdkClient } from "@langchain/langgraph-sdk";
 import type { LanguageModel, ModelMessage } from "ai";
-import type { Express } from "express";
 import type * as core from "greenroom";
 import type { CompiledGraph } from "greenroom/langgraph";
 import type * as server from "greenroom/server";
@@ -31,7 +30,6 @@ declare global {
   const embeddings: { embedDocuments(texts: readonly string[]): Promise<number[][]> };
 
   // The host
-  const app: Express;
   function allowed(request: Request): boolean;
   function whoHas(token: string | null): Promise<{ id: string; roles: string[]; email: string; token: string } | null>;
   function open(): Promise<server.Handler>;
