@@ -446,10 +446,10 @@ for (const [name, open] of Object.entries(openers)) {
           const first = await started(whole);
           const expected = await everything(first);
           await first.close();
-          const { below } = dice(7);
+          const { below } = dice(8);
           const seen = { refused: 0, unreadable: 0, same: 0, different: 0 };
-          for (let i = 0; i < 600; i += 1) {
-            const at = i < 100 ? i : Math.floor(((i - 100 + 0.5) * bytes.length) / 500);
+          for (let i = 0; i < 300; i += 1) {
+            const at = i < 100 ? i : Math.floor(((i - 100 + 0.5) * bytes.length) / 200);
             const path = join(folder, `flip-${i}.db`);
             await writeFile(
               path,
