@@ -149,7 +149,10 @@ export function createJournal(options: JournalOptions): Journal {
 
   async function store(progress: Progress): Promise<void> {
     try {
-      const kept = await options.insist(() => storage.saveProgress(scope, claimed.lease, progress, ambient.now()));
+      let kept = true;
+      for (const part of partsOf(progress)) {
+        kept &&= await options.insist(() => storage.saveProgress(scope, claimed.lease, part, ambient.now()));
+      }
       if (kept) return shown(progress);
     } catch {
       // The run is left to be taken up again.
@@ -189,4 +192,24 @@ export function createJournal(options: JournalOptions): Journal {
       return { progress, shown: () => shown(progress) };
     },
   };
+}
+
+/** A batch with more than this keeps everybody else waiting, in characters or bytes. */
+const LARGE_SAVE = 4 * 1024 * 1024;
+
+/**
+ * A large save in pieces, in the order its checkpoints and writes were made: a crash between two leaves an earlier state. What has
+ * frames stays whole, as these must not be lost behind a state that tells of them.
+ */
+function partsOf(progress: Progress): readonly Progress[] {
+  const { checkpoints, writes, frames } = progress;
+  const bytes = (data: { readonly length: number }): number => data.length;
+  const size =
+    checkpoints.reduce((sum, { values }) => sum + values.reduce((all, { data }) => all + bytes(data), 0), 0) +
+    writes.reduce((sum, task) => sum + task.writes.reduce((all, { data }) => all + bytes(data), 0), 0);
+  if (frames || size <= LARGE_SAVE) return [progress];
+  return [
+    ...checkpoints.map((checkpoint) => ({ checkpoints: [checkpoint], writes: [] })),
+    ...writes.map((task) => ({ checkpoints: [], writes: [task] })),
+  ];
 }

@@ -3,7 +3,7 @@
 /** Just below the limit on bodies. */
 const LARGEST = 10 * 1024 * 1024 - 64 * 1024;
 /** As many values as a body may hold by default. */
-const VALUES = 25_000;
+const VALUES = 20_000;
 
 const body = (text) => Buffer.from(text);
 const of = (value) => body(JSON.stringify(value));

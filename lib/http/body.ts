@@ -1,7 +1,7 @@
 /** Reads request bodies: up to a size, and within a time. */
 import type { Ambient } from "../ambient.ts";
 import { ServiceError } from "../errors.ts";
-import { MAX_DEPTH } from "./parse/read.ts";
+import { MAX_DEPTH, shallow } from "./parse/read.ts";
 
 /** Larger bodies are refused. */
 const MAX_BODY_BYTES = 10 * 1024 * 1024;
@@ -12,7 +12,7 @@ const MIN_BYTES_PER_SECOND = 1024;
 const SMALL_BYTES = 16 * 1024;
 
 /** More members and items than this, at any depth, are refused: to read them keeps other requests waiting. */
-const MAX_BODY_VALUES = 25_000;
+const MAX_BODY_VALUES = 20_000;
 
 export interface BodyBounds {
   readonly body_timeout_ms?: number;
@@ -110,6 +110,7 @@ async function countValues(bytes: Uint8Array, values: number, turn: () => Promis
     }
     if (bytes.length > SLICE) await turn();
   }
+  shallow.add(bytes);
 }
 
 /** `passed` rejects once the timeout is over, and the time too that `length()` bytes may take. */

@@ -18,7 +18,7 @@ export interface HttpOptions extends DisabledGroups {
   readonly enable_custom_route_auth?: boolean;
   /**
    * Bodies with more values than this are refused: all members of objects and items of lists, at any depth. Larger ones keep other
-   * requests waiting. Default 25,000.
+   * requests waiting. Default 20,000.
    */
   readonly max_body_values?: number;
   /**

@@ -4,6 +4,9 @@ import { ServiceError } from "../../errors.ts";
 import { isObject, type JsonObject } from "../../json.ts";
 import { type Fields, UUID } from "./pieces.ts";
 
+/** Bodies that were scanned as they came: they nest no deeper than MAX_DEPTH. */
+export const shallow: WeakSet<Uint8Array> = new WeakSet();
+
 /** Bodies whose arrays and objects nest deeper are refused. */
 export const MAX_DEPTH = 64;
 
@@ -27,7 +30,7 @@ export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Out
 }
 
 function readJson(bytes: Uint8Array): unknown {
-  if (deeperThan(bytes, MAX_DEPTH))
+  if (!shallow.has(bytes) && deeperThan(bytes, MAX_DEPTH))
     throw new ServiceError("invalid", `body: must not nest deeper than ${MAX_DEPTH} levels`);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
