@@ -83,12 +83,15 @@ export async function checkStreams(
   return { frames, ends, differ, size: `${facts.histories.length}, ${connections}, ${count}` };
 }
 
-/** A stream may begin with the word that its run waits for one that is being stopped: it has no id, and no reader sees it again. */
+/**
+ * A stream may begin with the word that its run waits for one that is being stopped, once for each connection that began before the
+ * run did. It has no id, and a replay does not show it.
+ */
 function withoutNote(frames: readonly Frame[]): readonly Frame[] {
-  const [first, ...rest] = frames;
-  if (first?.id !== null || first.event !== "metadata") return frames;
-  const { reason } = JSON.parse(first.data) as { reason?: unknown };
-  return reason === "RunStopping" ? rest : frames;
+  const first = frames.findIndex(({ id, event, data }) => {
+    return id !== null || event !== "metadata" || (JSON.parse(data) as { reason?: unknown }).reason !== "RunStopping";
+  });
+  return first < 0 ? [] : frames.slice(first);
 }
 
 /** Ids count up from 1 without a gap; within one attempt so do the tokens, up to the last one of a run that succeeded. */
