@@ -99,8 +99,9 @@ export function proveLogWhole(path: string): void {
     const read = log === undefined ? 0 : readSync(log, header, 0, HEADER_BYTES, 0);
     // Another process may have started the log anew after the last mark: then nothing is known of it.
     if (read === HEADER_BYTES && saltsIn(header) !== mark.salts) return;
-    // Another program that closed the database has moved the whole log into the file, and taken it away.
-    if (bytes === 0 && statSync(file).mtimeMs > statSync(markOf(file)).mtimeMs) return;
+    // Whoever closed the database last has moved the whole log into the file, and taken it away. Times may be equal: file
+    // systems count in steps of some milliseconds.
+    if (bytes === 0 && statSync(file).mtimeMs >= statSync(markOf(file)).mtimeMs) return;
     if (bytes < mark.bytes) throw cut(path, file, bytes, mark);
   } finally {
     if (log !== undefined) closeSync(log);
