@@ -198,8 +198,8 @@ export function createJournal(options: JournalOptions): Journal {
 const LARGE_SAVE = 4 * 1024 * 1024;
 
 /**
- * A large save in pieces, in the order its checkpoints and writes were made: a crash between two leaves an earlier state. What has
- * frames stays whole, as these must not be lost behind a state that tells of them.
+ * A large save in pieces: its checkpoints in their order, then the writes. A crash between two repeats at most the tasks whose writes
+ * are missing. A save with frames stays whole: a state must not be stored without the frames before it.
  */
 function partsOf(progress: Progress): readonly Progress[] {
   const { checkpoints, writes, frames } = progress;
