@@ -1,7 +1,7 @@
 // The requests of stalls.mjs. `prepare` does what comes before, and gives what sends the one that is measured.
 
 /** Just below the limit on bodies. */
-const LARGEST = 10 * 1024 * 1024 - 64 * 1024;
+const LARGEST = 8 * 1024 * 1024 - 64 * 1024;
 /** As many values as a body may hold by default. */
 const VALUES = 20_000;
 
@@ -55,14 +55,14 @@ export const shapes = [
     "metadata of a thread, as many keys as a body may hold",
     post("/threads", body(`{"metadata":${members(VALUES - 10)}}`)),
   ],
-  ["metadata of a thread, 10 MiB of keys", post("/threads", body(`{"metadata":${members(FULL)}}`))],
+  ["metadata of a thread, 8 MiB of keys", post("/threads", body(`{"metadata":${members(FULL)}}`))],
   [
-    "metadata of a thread, 10 MiB of long values",
+    "metadata of a thread, 8 MiB of long values",
     post("/threads", body(`{"metadata":${members(40, () => `"${"y".repeat(LARGEST / 41)}"`)}}`)),
   ],
   ["metadata of a thread, one string", post("/threads", body(`{"metadata":{"a":${string}}}`))],
   ["metadata of a thread, one string of escapes", post("/threads", body(`{"metadata":{"a":${escapes}}}`))],
-  ["metadata of a thread, one key of 10 MiB", post("/threads", body(`{"metadata":{${string}:1}}`))],
+  ["metadata of a thread, one key of 8 MiB", post("/threads", body(`{"metadata":{${string}:1}}`))],
   ["metadata of a thread, one list of numbers", post("/threads", body(`{"metadata":{"a":${numbers}}}`))],
   [
     "metadata of a thread, one list of as many values as a body may hold",
@@ -76,8 +76,8 @@ export const shapes = [
   ["metadata of a thread, nested far beyond the limit", post("/threads", body(`{"metadata":${deep(1_000_000)}}`))],
   ["metadata of a thread, brackets alone", post("/threads", body("[".repeat(LARGEST)))],
   ["metadata of a thread, patched", onThread("", () => body(`{"metadata":${members(VALUES - 10)}}`), "PATCH")],
-  ["not JSON, 10 MiB", post("/threads", body("x".repeat(LARGEST)))],
-  ["quotes alone, 10 MiB", post("/threads", body('"'.repeat(LARGEST)))],
+  ["not JSON, 8 MiB", post("/threads", body("x".repeat(LARGEST)))],
+  ["quotes alone, 8 MiB", post("/threads", body('"'.repeat(LARGEST)))],
   ["unknown fields, as many as a body may hold", post("/threads", body(members(VALUES - 10)))],
 
   [
@@ -116,7 +116,7 @@ export const shapes = [
   ],
 
   ["input of a function, as many keys as a body may hold", wait("echo", `"input":${members(VALUES - 20)}`)],
-  ["input of a function, 10 MiB of keys", wait("echo", `"input":${members(FULL)}`)],
+  ["input of a function, 8 MiB of keys", wait("echo", `"input":${members(FULL)}`)],
   ["input of a function, one string", wait("echo", `"input":{"a":${string}}`)],
   ["input of a function, one string of escapes", wait("echo", `"input":{"a":${escapes}}`)],
   ["input of a function, one string of quotes", wait("echo", `"input":{"a":${quotes}}`)],
@@ -282,8 +282,8 @@ export const shapes = [
     "cron with a long schedule",
     post("/runs/crons", body(`{"assistant_id":"echo","schedule":"${"*,".repeat(1_000_000)}","input":{}}`)),
   ],
-  ["webhook of 10 MiB", wait("echo", `"input":{},"webhook":"https://example.com/${"a".repeat(LARGEST)}"`)],
-  ["assistant_id of 10 MiB", post("/runs/wait", body(`{"assistant_id":${string},"input":{}}`))],
+  ["webhook of 8 MiB", wait("echo", `"input":{},"webhook":"https://example.com/${"a".repeat(LARGEST)}"`)],
+  ["assistant_id of 8 MiB", post("/runs/wait", body(`{"assistant_id":${string},"input":{}}`))],
   [
     "feedback with many keys",
     post(

@@ -3,8 +3,8 @@ import type { Ambient } from "../ambient.ts";
 import { ServiceError } from "../errors.ts";
 import { MAX_DEPTH, shallow } from "./parse/read.ts";
 
-/** Larger bodies are refused. */
-const MAX_BODY_BYTES = 10 * 1024 * 1024;
+/** Larger bodies are refused: to store one of this size takes nearly the 100 ms that others may have to wait. */
+const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const BODY_TIMEOUT_MS = 30_000;
 /** A large body may take longer than the timeout, while it arrives at this rate on average. */
 const MIN_BYTES_PER_SECOND = 1024;
@@ -16,18 +16,23 @@ const MAX_BODY_VALUES = 20_000;
 
 export interface BodyBounds {
   readonly body_timeout_ms?: number;
+  readonly max_body_bytes?: number;
   readonly max_body_values?: number;
 }
 
-/** The body as it was sent. Errors: too_large (more than `limit` bytes; default 10 MiB), too_slow. */
+/** The body as it was sent. Errors: too_large (more than `limit` bytes; default `max_body_bytes`), too_slow. */
 export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
 
 export function createBodyReader(
   ambient: Pick<Ambient, "timer" | "defer">,
-  { body_timeout_ms = BODY_TIMEOUT_MS, max_body_values = MAX_BODY_VALUES }: BodyBounds = {},
+  {
+    body_timeout_ms = BODY_TIMEOUT_MS,
+    max_body_bytes = MAX_BODY_BYTES,
+    max_body_values = MAX_BODY_VALUES,
+  }: BodyBounds = {},
 ): ReadBody {
   const receive = receiver(ambient, body_timeout_ms);
-  return async (request, limit = MAX_BODY_BYTES) => {
+  return async (request, limit = max_body_bytes) => {
     const bytes = await receive(request, limit);
     await countValues(bytes, max_body_values, () => turnOf(ambient));
     return bytes;

@@ -19,7 +19,7 @@ import { metricsText, PROMETHEUS } from "./metrics.ts";
 import { middlewareOf } from "./middleware.ts";
 import openapi from "./openapi.json" with { type: "json" };
 import * as parse from "./parse/mod.ts";
-import { readUsageQuery } from "./parse/usage.ts";
+import { readCsvQuotes, readUsageQuery } from "./parse/usage.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { runRoutes } from "./runs.ts";
 import type { Bodies } from "./sse.ts";
@@ -353,6 +353,9 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
     .patch("/api/v1/feedback/:id", async (call) => feedback.update(await platform(call)))
     .delete("/api/v1/feedback/:id", async (call) => feedback.delete(await platform(call)))
     .get(`${BILLING}/granular-usage`, async (call) => usageJson(await report(call)))
-    .get(`${BILLING}/granular-usage/export`, async (call) => usageCsv(await report(call)))
+    .get(`${BILLING}/granular-usage/export`, async (call) => {
+      const quotes = readCsvQuotes(new URL(call.url).searchParams);
+      return usageCsv(await report(call), quotes);
+    })
     .get("/openapi.json", () => json({ ...groups.described(openapi), servers: [{ url: base || "/" }] }));
 }

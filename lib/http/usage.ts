@@ -1,7 +1,7 @@
 /** Usage reports on the wire: JSON and CSV, written as they are read. */
 import { writeMoment } from "../moments.ts";
 import { strideMs, type UsageRecord, type UsageReport } from "../usage.ts";
-import { csvRow } from "./csv.ts";
+import { type CsvQuotes, csvRow } from "./csv.ts";
 
 /** How many records go into one chunk of a body. */
 const RECORDS = 500;
@@ -28,13 +28,13 @@ const COLUMNS = [
 ] as const;
 
 /** The same as a CSV file to save: all columns always, those of other groupings empty. */
-export function usageCsv({ stride, usage, request }: UsageReport): Response {
+export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
   const width = strideMs(stride);
-  const head = csvRow(["Time Bucket Start", "Time Bucket End", ...COLUMNS.map(([title]) => title), "Traces"]);
+  const head = csvRow(["Time Bucket Start", "Time Bucket End", ...COLUMNS.map(([title]) => title), "Traces"], quotes);
   const row = ({ time_bucket, dimensions, traces }: UsageRecord): string => {
     const end = writeMoment(Date.parse(time_bucket) + width);
     const names: Readonly<Record<string, string | null>> = dimensions;
-    return csvRow([time_bucket, end, ...COLUMNS.map(([, key]) => names[key] ?? null), traces]);
+    return csvRow([time_bucket, end, ...COLUMNS.map(([, key]) => names[key] ?? null), traces], quotes);
   };
   const day = (moment: number): string => writeMoment(moment).slice(0, 10);
   const name = `granular-usage-${request.group_by}-${day(request.start_time)}-${day(request.end_time)}.csv`;

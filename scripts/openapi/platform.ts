@@ -277,5 +277,10 @@ export const PLATFORM: Readonly<Record<string, Operation>> = {
     summary: "Count traces in buckets of time, by workspace, project, user or API key",
     ok: ref("Usage"),
   },
-  "get /api/v1/orgs/current/billing/granular-usage/export": { ...report, summary: "The same as a CSV file", ok: "csv" },
+  "get /api/v1/orgs/current/billing/granular-usage/export": {
+    ...report,
+    summary: "The same as a CSV file",
+    asks: [...report.asks, query("quote", { ...oneOf("needed", "text"), default: "needed" })],
+    ok: "csv",
+  },
 };

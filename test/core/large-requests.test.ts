@@ -138,6 +138,13 @@ describe("a body with too many values", () => {
     assert.equal((await post(kit, "/threads", `{"unknown":${textOf(31_000)}}`))[0], 413);
   });
 
+  it("has a size that the host may choose", async () => {
+    const text = (size: number): string => JSON.stringify({ unknown: "x".repeat(size) });
+    await using kit = await testService({ agents: { graph: () => ({}) }, http: { max_body_bytes: 2_000 } });
+    assert.equal((await post(kit, "/threads", text(1_900)))[0], 200);
+    assert.deepEqual(await post(kit, "/threads", text(2_000)), [413, "The body is larger than 2000 bytes"]);
+  });
+
   it("and one with too long lists are refused by their names", async () => {
     await using kit = await testService({ agents: { graph: () => ({}) } });
     const goto = Array.from({ length: 101 }, () => "graph");

@@ -253,7 +253,7 @@ describe("webhook deliveries", () => {
     w.open({ schedule_ms: [5_000] });
     await w.requests(5);
     (w.sent[4] as Sent).answer(503);
-    await until(async () => (await w.storage.listAttempts(here, "r1")).length === 5);
+    await w.waits("r1");
     w.jump(60_000);
     await w.requests(6);
     (w.sent[5] as Sent).answer(503);
@@ -305,8 +305,7 @@ describe("webhook deliveries", () => {
       assert.equal(header(sent, "Authorization"), "Bearer s3cret");
       assert.deepEqual([header(sent, "user-agent"), header(sent, "User-Agent")], [undefined, "mine"]);
       sent.answer(500);
-      await until(async () => (await w.row("r1")).due_at > w.now());
-      await turns();
+      await w.waits("r1");
       w.jump(6_000);
     }
   });

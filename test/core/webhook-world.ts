@@ -13,6 +13,9 @@ import { anAssistant, finish, here, stateless } from "../suite/storage/material.
 /** A public address: that of every name, unless the test resolves them. */
 export const PUBLIC = "93.184.215.14";
 
+/** How often a sender looks around by itself. */
+const POLL_MS = 15_000;
+
 /** A request on its way: the test answers it. */
 export interface Sent {
   readonly request: OutboundRequest;
@@ -33,6 +36,8 @@ export interface World extends AsyncDisposable {
   told(id: string, url?: string, depth?: number): Promise<void>;
   open(more?: Partial<WebhookSettings>): Deliveries;
   row(id: string): Promise<DeliveryRow>;
+  /** The sender has put this delivery off and waits for it, or for its next look around. */
+  waits(id: string): Promise<void>;
   /** The number of requests so far is this, and no more come. */
   requests(count: number): Promise<void>;
 }
@@ -118,6 +123,13 @@ export async function world(options: WorldOptions = {}): Promise<World> {
     },
     async row(id) {
       return (await storage.getDelivery(here, id)) ?? assert.fail(`there is no delivery ${id}`);
+    },
+    async waits(id) {
+      await until(async () => {
+        const { state, due_at } = (await storage.getDelivery(here, id)) as DeliveryRow;
+        const at = Math.min(due_at, time + POLL_MS);
+        return state === "pending" && due_at > time && [...timers].some((timer) => timer.at === at);
+      });
     },
     async requests(count) {
       await until(() => sent.length >= count);

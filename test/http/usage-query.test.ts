@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InputError } from "../../lib/errors.ts";
-import { readUsageQuery } from "../../lib/http/parse/usage.ts";
+import { readCsvQuotes, readUsageQuery } from "../../lib/http/parse/usage.ts";
 import { readMoment, writeMoment } from "../../lib/moments.ts";
 
 const W1 = "11111111-1111-4111-8111-11111111111a";
@@ -33,6 +33,12 @@ describe("readUsageQuery", () => {
     ]);
     assert.deepEqual(read(`&workspace_ids=${W2},${upper},,${W1}`), [W2, W1, "workspace"]);
     assert.deepEqual(read(`&workspace_ids=${W2}&group_by=user&kind=x&trace_tier=longlived`), [W2, "user"]);
+  });
+
+  it("reads which cells of a CSV file are quoted", () => {
+    const read = (query: string) => readCsvQuotes(new URLSearchParams(query));
+    assert.deepEqual([read(""), read("quote=needed"), read("quote=text")], ["needed", "needed", "text"]);
+    for (const query of ["quote=", "quote=all", "quote=text&quote=text"]) assert.throws(() => read(query), InputError);
   });
 
   it("lists everything that is wrong", () => {

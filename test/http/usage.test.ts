@@ -319,6 +319,18 @@ describe("a usage report", () => {
       await json.body?.cancel();
     }));
 
+  it("quotes every text cell where that is asked for", async () => {
+    const dimensions = { project_id: null, project_name: '=a;b "c"' };
+    const usage = [{ time_bucket: "2026-01-01T00:00:00Z", dimensions, traces: 3 }];
+    const request = { start_time: 0, end_time: 1, workspace_ids: [], group_by: "project" } as const;
+    const report = { stride: { days: 1, hours: 0 }, request, usage };
+    const [head, row] = (await usageCsv(report, "text").text()).split("\r\n");
+    assert.match(head ?? "", /^"Time Bucket Start","Time Bucket End",.*,"Traces"$/);
+    assert.equal(row, `"2026-01-01T00:00:00Z","2026-01-02T00:00:00Z",,,,"\t=a;b ""c""",,,,3`);
+    const plain = { ...report, usage: [{ ...usage[0], dimensions: { project_id: null, project_name: "a;\tb" } }] };
+    assert.match(await usageCsv(plain as typeof report).text(), /,a;\tb,/);
+  });
+
   it("is written whole when it is long", async () => {
     const usage = Array.from({ length: 2345 }, (_, i) => ({
       time_bucket: "2026-01-01T00:00:00Z",

@@ -2,6 +2,7 @@
 import { readMoment } from "../../moments.ts";
 import type { UsageGroup } from "../../platform-storage.ts";
 import type { UsageRequest } from "../../usage.ts";
+import type { CsvQuotes } from "../csv.ts";
 import { checked } from "./findings.ts";
 import { UUID } from "./pieces.ts";
 
@@ -9,6 +10,17 @@ const DAY = 86_400_000;
 const MAX_DAYS = 3660;
 const MAX_WORKSPACES = 1000;
 const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
+
+/** `quote` of the CSV file. Throws an InputError when it is neither `needed` (the default) nor `text`, or given twice. */
+export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
+  return checked((refuse) => {
+    const [quotes = "needed", ...more] = params.getAll("quote");
+    if (more.length > 0) refuse(["query", "quote"], "quote must be given once", "value_error");
+    if (quotes === "needed" || quotes === "text") return quotes;
+    refuse(["query", "quote"], "quote must be one of needed, text", "enum");
+    return "needed";
+  });
+}
 
 /**
  * The query of a usage report. Throws an InputError that lists everything that is wrong, in the order start_time, end_time,
