@@ -3,9 +3,6 @@
  * (`greenroom/server`), or called in process.
  * @module
  */
-export type { Access, AuthMode, AuthOptions, Use, Visitor } from "./access.ts";
-export { type AccountOptions, type Accounts, createAccounts, type Grant, type KeyCreate } from "./accounts.ts";
-export { type Ambient, type LogRecord, systemAmbient } from "./ambient.ts";
 export type {
   Assistant,
   AssistantCreate,
@@ -15,10 +12,24 @@ export type {
   Assistants,
   AssistantVersion,
   PageOf,
-} from "./assistants.ts";
-export type { Auth, AuthAnswer, AuthClaims, AuthContext, AuthEvent, AuthHandler, AuthValue, SdkAuth } from "./auth.ts";
-export type * from "./cron-storage.ts";
+} from "./assistants/mod.ts";
+export { type AccountOptions, type Accounts, createAccounts, type Grant, type KeyCreate } from "./auth/accounts.ts";
+export type {
+  Auth,
+  AuthAnswer,
+  AuthClaims,
+  AuthContext,
+  AuthEvent,
+  AuthHandler,
+  AuthValue,
+  SdkAuth,
+} from "./auth/custom.ts";
+export type { Access, AuthMode, AuthOptions, Use, Visitor } from "./auth/principal.ts";
+export { type StaticIdentityOptions, type StaticKey, staticIdentity } from "./auth/static-keys.ts";
 export type { Cron, CronCounters, CronCreate, CronPatch, CronRun, CronSearch, Crons } from "./crons/mod.ts";
+export type { FinishedRun } from "./engine/run-finished.ts";
+export type { WorkerCounters } from "./engine/worker.ts";
+export { type Ambient, type LogRecord, systemAmbient } from "./environment.ts";
 export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, ServiceError } from "./errors.ts";
 export type {
   AuthUser,
@@ -54,8 +65,8 @@ export type {
   Task,
   ThreadState,
   WireCheckpoint,
-} from "./executor.ts";
-export { combine, StateRefused } from "./executor.ts";
+} from "./executor/contract.ts";
+export { combine, StateRefused } from "./executor/contract.ts";
 export type {
   Feedback,
   FeedbackCreate,
@@ -64,19 +75,14 @@ export type {
   FeedbackToken,
   Submission,
   TokenRequest,
-} from "./feedback.ts";
-export type { Condition, Filter, Reach, Scalar } from "./filter.ts";
-export type { FinishedRun } from "./finished.ts";
+} from "./feedback/mod.ts";
 export { type AgentEntry, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
 export type { CorsOptions } from "./http/gate.ts";
 export type { DisabledGroups, RouteGroup } from "./http/groups.ts";
 export type { HttpOptions } from "./http/options.ts";
 export type { HeaderChoice } from "./http/parse/headers.ts";
-export type * from "./identity.ts";
-export type * from "./item-storage.ts";
 export type { Json, JsonObject } from "./json.ts";
 export { proveOptions } from "./options.ts";
-export type * from "./platform-storage.ts";
 export type {
   Frame,
   FrameReader,
@@ -97,10 +103,14 @@ export {
   type ServiceOptions,
   VERSION,
 } from "./service.ts";
-export { type StaticIdentityOptions, type StaticKey, staticIdentity } from "./static-identity.ts";
-export type * from "./storage.ts";
+export type * from "./storage/cron-storage.ts";
+export type * from "./storage/identity.ts";
+export type * from "./storage/item-storage.ts";
+export type * from "./storage/mod.ts";
+export type * from "./storage/platform-storage.ts";
+export type { Condition, Filter, Reach, Scalar } from "./storage/visibility.ts";
 export type { Store, StoreIndex, StoreTtl } from "./store/mod.ts";
-export type { ThreadPosition, ThreadStreamMode, ThreadStreamQuery } from "./thread-stream.ts";
+export type { ThreadPosition, ThreadStreamMode, ThreadStreamQuery } from "./streams/thread-subscription.ts";
 export type {
   CheckpointSelector,
   HistoryQuery,
@@ -117,9 +127,8 @@ export type {
   Threads,
   TimeToLive,
 } from "./threads/mod.ts";
-export type { Stride, Usage, UsageDimensions, UsageRecord, UsageReport, UsageRequest } from "./usage.ts";
+export type { Stride, Usage, UsageDimensions, UsageRecord, UsageReport, UsageRequest } from "./usage/mod.ts";
 export type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
 export type { WebhookOptions } from "./webhooks/options.ts";
 export type { WebhookUrlOptions } from "./webhooks/policy.ts";
 export type { OutboundRequest, Resolve, Send as SendWebhook } from "./webhooks/send.ts";
-export type { WorkerCounters } from "./worker.ts";

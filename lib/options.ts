@@ -1,14 +1,14 @@
 /** What a service is made from, and the proof that it can work. */
-import type { AuthOptions } from "./access.ts";
-import type { Ambient } from "./ambient.ts";
-import { problemsOfAuth } from "./auth.ts";
+import { problemsOfAuth } from "./auth/custom.ts";
+import type { AuthOptions } from "./auth/principal.ts";
+import type { FinishedRun } from "./engine/run-finished.ts";
+import type { Ambient } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
-import type { Executor } from "./executor.ts";
-import type { FinishedRun } from "./finished.ts";
+import type { Executor } from "./executor/contract.ts";
 import { type HttpOptions, httpChecks } from "./http/options.ts";
-import type { IdentityStore } from "./identity.ts";
 import { isObject } from "./json.ts";
-import type { PruneStrategy, Storage } from "./storage.ts";
+import type { IdentityStore } from "./storage/identity.ts";
+import type { PruneStrategy, Storage } from "./storage/mod.ts";
 import type { StoreIndex, StoreTtl } from "./store/mod.ts";
 import { LONGEST_TTL } from "./threads/mod.ts";
 import { proveWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";

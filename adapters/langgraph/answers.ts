@@ -4,8 +4,8 @@
  * which run gave an answer and which task has taken it; what was taken is not given again.
  */
 
-import { mismatch } from "../../lib/answers.ts";
-import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
+import { mismatch } from "../../lib/executor/answers.ts";
+import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 

@@ -1,5 +1,5 @@
 /** What LangGraph streams, and which graph each of it comes from. */
-import type { StreamMode } from "../../lib/executor.ts";
+import type { StreamMode } from "../../lib/executor/contract.ts";
 import { INTERRUPT } from "./saver.ts";
 
 /** One thing that LangGraph streams. */

@@ -3,7 +3,7 @@
  * import would find: LangGraph tells a command by its name, but a `Send` only by its own copy's class. So a packet is written to
  * the channel that LangGraph would write it to, where it stands as plain data after a restart too.
  */
-import type { Command, Send } from "../../lib/executor.ts";
+import type { Command, Send } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Graph } from "./graph.ts";
 import { TASKS } from "./saver.ts";

@@ -1,5 +1,5 @@
 /** One attempt of a run on a compiled graph. */
-import type { ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor.ts";
+import type { ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
 import { type Chunk, Chunks, isInner } from "./chunks.ts";

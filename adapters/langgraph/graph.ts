@@ -1,5 +1,5 @@
 /** The host's graphs: what is taken as one, and how it is made ready without touching it. */
-import type { Send } from "../../lib/executor.ts";
+import type { Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
 import type { JobStore } from "./store.ts";

@@ -1,5 +1,11 @@
 /** Checkpoints that end with the execution they belong to. Nothing is serialized: they hold the graph's own objects. */
-import type { CheckpointHandle, NewCheckpoint, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
+import type {
+  CheckpointHandle,
+  NewCheckpoint,
+  Payload,
+  StoredCheckpoint,
+  StoredWrite,
+} from "../../lib/executor/contract.ts";
 import { contains } from "../../lib/json.ts";
 import type { Values } from "./saver.ts";
 

@@ -1,5 +1,5 @@
 /** An executor for compiled LangGraph.js graphs. LangGraph itself is the user's; nothing of it is imported here. */
-import type { Executor, GraphInfo } from "../../lib/executor.ts";
+import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
 import { execute } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
 import { type MessageClasses, Serde } from "./serde.ts";

@@ -9,7 +9,7 @@ import type {
   PendingWrite,
   StoredCheckpoint,
   StoredWrite,
-} from "../../lib/executor.ts";
+} from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { aboutWire } from "./wire.ts";
 

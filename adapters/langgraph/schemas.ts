@@ -1,5 +1,5 @@
 /** What graphs take, keep and give, as JSON Schema. */
-import type { GraphSchemas } from "../../lib/executor.ts";
+import type { GraphSchemas } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Graph } from "./graph.ts";
 import { aboutWire, toWire } from "./wire.ts";

@@ -2,7 +2,7 @@
  * How values are stored. The text is JSON; what JSON does not have is an object with the key `$lg`, and an object of the
  * user that has this key is wrapped in one. Reading constructs messages and a closed list of built-in types, nothing else.
  */
-import type { Payload } from "../../lib/executor.ts";
+import type { Payload } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Form, fromBase64, instanceFields, isChunk, isMessage, messageJson, toBase64, toJson } from "./json.ts";
 

@@ -1,5 +1,12 @@
 /** Reading and changing the states of a graph, and what it looks like. */
-import type { DrawnGraph, GraphSchemas, GraphState, Interrupt, Task, ThreadState } from "../../lib/executor.ts";
+import type {
+  DrawnGraph,
+  GraphSchemas,
+  GraphState,
+  Interrupt,
+  Task,
+  ThreadState,
+} from "../../lib/executor/contract.ts";
 import { isObject, type Json } from "../../lib/json.ts";
 import { type Graph, type GraphSource, noConfig, type Snapshot, type SnapshotTask, withSaver } from "./graph.ts";
 import { onlyThread, readOnly, Saver } from "./saver.ts";

@@ -1,5 +1,5 @@
 /** The store of a job as LangGraph's `BaseStore`. It is one by its methods: nothing of LangGraph is needed to be one. */
-import type { StoreHandle, StoreItem, StorePut } from "../../lib/executor.ts";
+import type { StoreHandle, StoreItem, StorePut } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 
 /** An item as LangGraph has it. */

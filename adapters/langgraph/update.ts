@@ -1,13 +1,13 @@
 /** Changes of a state that no run makes. */
-import type { Ambient } from "../../lib/ambient.ts";
-import { checkpointId } from "../../lib/checkpoint-ids.ts";
+import type { Ambient } from "../../lib/environment.ts";
+import { checkpointId } from "../../lib/executor/checkpoint-ids.ts";
 import {
   type CheckpointRef,
   type StateRef,
   StateRefused,
   type StateUpdate,
   type StoredCheckpoint,
-} from "../../lib/executor.ts";
+} from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { nodeCommand } from "./command.ts";
 import { type Graph, refuseStrangers } from "./graph.ts";

@@ -1,7 +1,7 @@
 /** What readers see: messages flat, never a class instance. */
-import type { WireCheckpoint } from "../../lib/executor.ts";
+import type { WireCheckpoint } from "../../lib/executor/contract.ts";
+import { withoutSecrets } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
-import { withoutSecrets } from "../../lib/kwargs.ts";
 import {
   type Form,
   type Inner,

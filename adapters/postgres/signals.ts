@@ -1,5 +1,5 @@
 /** Signals by LISTEN and NOTIFY on one session of their own: outside write transactions, where a NOTIFY would make all commits queue. */
-import type { SignalKind, SignalListener, Signals } from "../../lib/signals.ts";
+import type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
 import { limited, type PostgresListener, type PostgresNotification, type Timer } from "./connection.ts";
 
 const CHANNEL = "greenroom";

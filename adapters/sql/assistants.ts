@@ -1,5 +1,4 @@
 import { type RawBuilder, sql } from "kysely";
-import { permits } from "../../lib/filter.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   AssistantContent,
@@ -9,7 +8,8 @@ import type {
   NewAssistant,
   Scope,
   Storage,
-} from "../../lib/storage.ts";
+} from "../../lib/storage/mod.ts";
+import { permits } from "../../lib/storage/visibility.ts";
 import { db, includes } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";

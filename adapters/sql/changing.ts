@@ -3,7 +3,7 @@
  * the mark away: so those between know that the decision was theirs. No other batch ever sees a mark.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { NewState } from "../../lib/storage.ts";
+import type { NewState } from "../../lib/storage/mod.ts";
 import { storing, type ThreadKey } from "./checkpoints.ts";
 import { settled } from "./dialect.ts";
 import { valueLabels } from "./labels.ts";

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
-import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor.ts";
+import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage, ThreadSize } from "../../lib/storage.ts";
+import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage, ThreadSize } from "../../lib/storage/mod.ts";
 import { db, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";

@@ -1,5 +1,6 @@
 /** The verbs on crons. */
 import { type RawBuilder, sql } from "kysely";
+import type { JsonObject } from "../../lib/json.ts";
 import type {
   CronContent,
   CronFiring,
@@ -11,9 +12,8 @@ import type {
   FireOutcome,
   OnRunCompleted,
   SkipReason,
-} from "../../lib/cron-storage.ts";
-import type { JsonObject } from "../../lib/json.ts";
-import type { CreateRun, Scope } from "../../lib/storage.ts";
+} from "../../lib/storage/cron-storage.ts";
+import type { CreateRun, Scope } from "../../lib/storage/mod.ts";
 import { db, each, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";

@@ -1,8 +1,13 @@
 /** Webhook deliveries: the outbox that ends of runs write to, and the claims of those who send. */
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
-import type { DeliveryAttempt, DeliveryRow, DeliveryState, PlatformStorage } from "../../lib/platform-storage.ts";
-import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage.ts";
+import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage/mod.ts";
+import type {
+  DeliveryAttempt,
+  DeliveryRow,
+  DeliveryState,
+  PlatformStorage,
+} from "../../lib/storage/platform-storage.ts";
 import { db, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema.ts";

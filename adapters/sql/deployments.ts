@@ -1,6 +1,6 @@
 /** Where deployments belong: the organization, workspace and project that are there by default, and the row of each deployment. */
 import { type RawBuilder, sql } from "kysely";
-import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/identity.ts";
+import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, type Statement, shape, statement } from "./statement.ts";
 

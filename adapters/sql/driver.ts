@@ -1,7 +1,7 @@
 /** What an adapter author writes: one pipe for SQL. Everything above it is the same for every database. */
-import type { Signals } from "../../lib/signals.ts";
+import type { Signals } from "../../lib/storage/signals.ts";
 
-export type { SignalKind, SignalListener, Signals } from "../../lib/signals.ts";
+export type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
 
 export type SqlValue = string | number | null | Uint8Array;
 

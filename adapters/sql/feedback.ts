@@ -1,5 +1,6 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type { Json, JsonObject } from "../../lib/json.ts";
+import type { Scope } from "../../lib/storage/mod.ts";
 import type {
   FeedbackConfig,
   FeedbackPatch,
@@ -8,8 +9,7 @@ import type {
   FeedbackStats,
   FeedbackTokenRow,
   PlatformStorage,
-} from "../../lib/platform-storage.ts";
-import type { Scope } from "../../lib/storage.ts";
+} from "../../lib/storage/platform-storage.ts";
 import { db, each, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";

@@ -1,6 +1,6 @@
 /** What authorization lets a call see, as SQL: the same as `permits`, on metadata where it is stored, with one parameter. */
 import { type RawBuilder, sql } from "kysely";
-import type { Filter } from "../../lib/filter.ts";
+import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, type Query, rowByRow } from "./dialect.ts";
 import type { SqlValue } from "./driver.ts";
 import { type Statement, shape } from "./statement.ts";

@@ -10,7 +10,7 @@ import {
   type Permission,
   type ProjectRow,
   type WorkspaceRow,
-} from "../../lib/identity.ts";
+} from "../../lib/storage/identity.ts";
 import { deploymentVerbs } from "./deployments.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";

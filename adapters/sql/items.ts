@@ -1,6 +1,6 @@
 /** The verbs on the store's items. What SQL cannot decide alike on every database (conditions, reach, nearness) is decided here. */
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
-import { permits } from "../../lib/filter.ts";
+import type { JsonObject } from "../../lib/json.ts";
 import {
   type ItemCondition,
   type ItemQuery,
@@ -10,9 +10,9 @@ import {
   type NewItem,
   nearness,
   type Vector,
-} from "../../lib/item-storage.ts";
-import type { JsonObject } from "../../lib/json.ts";
-import type { Page, Scope } from "../../lib/storage.ts";
+} from "../../lib/storage/item-storage.ts";
+import type { Page, Scope } from "../../lib/storage/mod.ts";
+import { permits } from "../../lib/storage/visibility.ts";
 import { db, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";

@@ -1,7 +1,7 @@
 /** Storage over any SQL driver: each verb is one list of statements that takes effect as a whole or not at all. */
 import { sql } from "kysely";
 import { ServiceError, storageLost } from "../../lib/errors.ts";
-import type { Storage } from "../../lib/storage.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import { assistantVerbs } from "./assistants.ts";
 import { checkpointVerbs } from "./checkpoints.ts";
 import { cronVerbs } from "./crons.ts";

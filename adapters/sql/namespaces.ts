@@ -1,7 +1,7 @@
 /** How namespaces are kept, and which of them hold something: each once, in order, read in steps. */
 import { type RawBuilder, sql } from "kysely";
-import type { ItemStorage, NamespaceQuery } from "../../lib/item-storage.ts";
-import type { Scope } from "../../lib/storage.ts";
+import type { ItemStorage, NamespaceQuery } from "../../lib/storage/item-storage.ts";
+import type { Scope } from "../../lib/storage/mod.ts";
 import { db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, type Statement, statement } from "./statement.ts";

@@ -1,6 +1,6 @@
 /** Threads of which nothing, or the newest state alone, is kept. */
 import { type RawBuilder, sql } from "kysely";
-import type { PruneStrategy, Storage } from "../../lib/storage.ts";
+import type { PruneStrategy, Storage } from "../../lib/storage/mod.ts";
 import { each, holds, later, membersOf, parentsIn, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, type Bound, scoped } from "./filter.ts";

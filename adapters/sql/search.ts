@@ -4,9 +4,9 @@
  * against it.
  */
 import { type RawBuilder, sql } from "kysely";
-import { type Filter, permits } from "../../lib/filter.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import type { Page, Sorted } from "../../lib/storage.ts";
+import type { Page, Sorted } from "../../lib/storage/mod.ts";
+import { type Filter, permits } from "../../lib/storage/visibility.ts";
 import { each, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";

@@ -1,7 +1,7 @@
 /** The verbs that change states without a run: updates, notes on checkpoints, copies. */
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Scope, Storage, ThreadRow } from "../../lib/storage.ts";
+import type { Scope, Storage, ThreadRow } from "../../lib/storage/mod.ts";
 import { isMarked, marked, putState, unmark } from "./changing.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { settled } from "./dialect.ts";

@@ -1,5 +1,4 @@
 import { type RawBuilder, sql } from "kysely";
-import type { Filter } from "../../lib/filter.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
   PruneStrategy,
@@ -9,7 +8,8 @@ import type {
   ThreadRest,
   ThreadRow,
   ThreadTtl,
-} from "../../lib/storage.ts";
+} from "../../lib/storage/mod.ts";
+import type { Filter } from "../../lib/storage/visibility.ts";
 import { MARKED, putState } from "./changing.ts";
 import { db, each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";

@@ -3,7 +3,7 @@
  * writes a trace into such an hour adds it there in the same batch. '' stands for null in its key columns.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { PlatformStorage, TraceRow, UsageGroup, UsageQuery } from "../../lib/platform-storage.ts";
+import type { PlatformStorage, TraceRow, UsageGroup, UsageQuery } from "../../lib/storage/platform-storage.ts";
 import { db, each, rowsOf, settled } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, type Statement, shape } from "./statement.ts";

@@ -1,6 +1,6 @@
 /** Users, and the names that reports show. */
 import { type RawBuilder, sql } from "kysely";
-import type { IdentityStore, UserRow } from "../../lib/identity.ts";
+import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, shape } from "./statement.ts";

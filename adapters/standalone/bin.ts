@@ -18,7 +18,7 @@ import {
   staticIdentity,
   VERSION,
 } from "../../lib/mod.ts";
-import type { Fetch } from "../node.ts";
+import type { Fetch } from "../node/mod.ts";
 import type { SqlDriver } from "../sql/driver.ts";
 import { COMMANDS, runCommand, usageOf } from "./commands.ts";
 import {
@@ -315,14 +315,14 @@ async function openStorage({ value, setting }: Given): Promise<Storage> {
 
 async function openDriver(database: string): Promise<SqlDriver> {
   if (isLibsql(database)) {
-    const { libsqlDriver } = await import("../libsql.ts").catch((error: unknown) => {
+    const { libsqlDriver } = await import("../libsql/mod.ts").catch((error: unknown) => {
       throw new Error(`a libSQL URL needs the package @libsql/client (${(error as Error).message})`);
     });
     const authToken = process.env.GREENROOM_DATABASE_TOKEN;
     return libsqlDriver({ url: database, ...(authToken ? { authToken } : {}) });
   }
   if (isPostgres(database)) {
-    const { postgresDriver } = await import("../postgres.ts");
+    const { postgresDriver } = await import("../postgres/mod.ts");
     const direct_url = process.env.GREENROOM_DATABASE_DIRECT_URL;
     return postgresDriver({ url: database, ...(direct_url ? { direct_url } : {}) });
   }
@@ -330,8 +330,8 @@ async function openDriver(database: string): Promise<SqlDriver> {
 }
 
 async function sqlite(): Promise<(path: string) => SqlDriver> {
-  if ("Bun" in globalThis) return (await import("../bun-sqlite.ts")).bunSqliteDriver;
-  const { nodeSqliteDriver } = await import("../node-sqlite.ts").catch((error: unknown) => {
+  if ("Bun" in globalThis) return (await import("../sqlite/bun.ts")).bunSqliteDriver;
+  const { nodeSqliteDriver } = await import("../sqlite/node.ts").catch((error: unknown) => {
     if ((error as { code?: unknown }).code !== "ERR_UNKNOWN_BUILTIN_MODULE") throw error;
     throw new ConfigError([oldNode("has no SQLite")]);
   });

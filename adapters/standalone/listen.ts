@@ -1,5 +1,5 @@
 /** Listening on the runtime at hand. */
-import type { Fetch } from "../node.ts";
+import type { Fetch } from "../node/mod.ts";
 
 export interface Listener {
   readonly port: number;
@@ -53,7 +53,7 @@ export async function listen(handler: Fetch, address: Address): Promise<Listener
       return { port: server.addr.port, close: () => server.shutdown() };
     }
     // Loaded here because it takes as long as the rest of the start on the other runtimes, which have no use for it.
-    return await (await import("../node.ts")).serve(handler, address);
+    return await (await import("../node/mod.ts")).serve(handler, address);
   } catch (error) {
     const taken =
       (error as { code?: unknown }).code === "EADDRINUSE" || (Deno && error instanceof Deno.errors.AddrInUse);

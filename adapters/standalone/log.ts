@@ -1,5 +1,5 @@
 /** The log of the stand-alone server: which records it shows, and how. */
-import { systemAmbient } from "../../lib/ambient.ts";
+import { systemAmbient } from "../../lib/environment.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { FinishedRun, LogRecord } from "../../lib/mod.ts";
 

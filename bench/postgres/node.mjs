@@ -1,7 +1,7 @@
 // One process of the Postgres bench: a service on a port. Arguments: the database's URL, `on`, `off` or `deaf` for its signals, and how
 // many runs it executes at once.
 import process from "node:process";
-import { postgres } from "../../adapters/postgres.ts";
+import { postgres } from "../../adapters/postgres/mod.ts";
 import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";

@@ -33,8 +33,8 @@ if (
 
 const open =
   "Bun" in globalThis
-    ? (await import("../../adapters/bun-sqlite.ts")).bunSqliteDriver
-    : (await import("../../adapters/node-sqlite.ts")).nodeSqliteDriver;
+    ? (await import("../../adapters/sqlite/bun.ts")).bunSqliteDriver
+    : (await import("../../adapters/sqlite/node.ts")).nodeSqliteDriver;
 
 const METADATA = 1.5;
 const VALUES = 20;

@@ -8,8 +8,8 @@ import { combine, createService, fromFunctions } from "../../lib/mod.ts";
 const path = process.argv[2];
 const { bunSqlite: open } =
   "Bun" in globalThis
-    ? await import("../../adapters/bun-sqlite.ts")
-    : { bunSqlite: (await import("../../adapters/node-sqlite.ts")).nodeSqlite };
+    ? await import("../../adapters/sqlite/bun.ts")
+    : { bunSqlite: (await import("../../adapters/sqlite/node.ts")).nodeSqlite };
 
 const chat = new StateGraph(MessagesAnnotation)
   .addNode("answer", () => ({ messages: [{ role: "ai", content: "done" }] }))

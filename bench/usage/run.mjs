@@ -12,9 +12,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import { strideFor, strideMs } from "../../lib/usage.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import { strideFor, strideMs } from "../../lib/usage/mod.ts";
 import { addLate, dice, FROM, generate, names, TO, WORKSPACES, workspaceName } from "./generate.mjs";
 
 const HOUR = 3_600_000;

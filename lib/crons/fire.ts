@@ -1,11 +1,11 @@
 /** Fires crons. Every process that serves looks for those that are due; the database decides which of them fires a tick. */
-import type { Ambient } from "../ambient.ts";
-import type { CronContent, CronRow, FireCron, FireOutcome, SkipReason } from "../cron-storage.ts";
+import type { Ambient } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
-import type { AuthUser } from "../executor.ts";
+import type { AuthUser } from "../executor/contract.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
-import type { CreateRun, Scope, Storage } from "../storage.ts";
+import type { CronContent, CronRow, FireCron, FireOutcome, SkipReason } from "../storage/cron-storage.ts";
+import type { CreateRun, Scope, Storage } from "../storage/mod.ts";
 import { nextTick, ticksUntil } from "./schedule.ts";
 
 export interface FireOptions {

@@ -1,16 +1,16 @@
 /** Crons: runs that start by the clock. */
-import type { Ambient } from "../ambient.ts";
-import type { AssistantDirectory, PageOf } from "../assistants.ts";
-import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../cron-storage.ts";
+import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { AuthUser } from "../executor.ts";
-import { type Reach, requireKept, within } from "../filter.ts";
+import type { AuthUser } from "../executor/contract.ts";
+import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
-import { shownRequest } from "../kwargs.ts";
-import { readMoment } from "../moments.ts";
+import { readMoment } from "../rfc3339.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
-import type { Scope, Storage } from "../storage.ts";
+import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/cron-storage.ts";
+import type { Scope, Storage } from "../storage/mod.ts";
+import { type Reach, requireKept, within } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type CronCounters, createFirer, NO_SKIPS, requestOf } from "./fire.ts";
 import { checkTiming, nextTick, type Timing } from "./schedule.ts";

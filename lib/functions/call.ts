@@ -1,5 +1,5 @@
 /** One call of the function, as its readers see it. */
-import type { ExecutorEvent, Interrupt, Job, StreamMode, Task } from "../executor.ts";
+import type { ExecutorEvent, Interrupt, Job, StreamMode, Task } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { copyJson, describe, isPlain } from "./copy.ts";
 import { apply, messagesOf } from "./state.ts";

@@ -1,7 +1,7 @@
 /** Hosts plain functions as graphs of one node: state, messages, tokens, interrupts and stream modes around what they yield. */
-import { systemAmbient } from "../ambient.ts";
+import { systemAmbient } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
-import type { Executor, ExecutorEvent, Job } from "../executor.ts";
+import type { Executor, ExecutorEvent, Job } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import { Call, Question } from "./call.ts";
 import { END, functionJob, open, readHead, START } from "./opening.ts";

@@ -1,9 +1,9 @@
 /** The state a run begins with. */
 
-import { answersById, mismatch } from "../answers.ts";
-import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor.ts";
+import { answersById, mismatch } from "../executor/answers.ts";
+import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor/contract.ts";
+import { valuesOf } from "../executor/recorded-state.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { valuesOf } from "../recorded-state.ts";
 import { show, showInterrupts, task } from "./call.ts";
 import { copyJson } from "./copy.ts";
 import type { FunctionJob } from "./mod.ts";

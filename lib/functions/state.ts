@@ -1,6 +1,6 @@
 /** A state of the thread and what changes it. */
 import type { Json, JsonObject } from "../json.ts";
-import { coerceMessages, reduceMessages } from "../messages.ts";
+import { coerceMessages, reduceMessages } from "../streams/messages.ts";
 
 /** The state after a change, and the change as it took effect. The state's own lists and objects are shared, never changed. */
 export function apply(

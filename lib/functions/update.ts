@@ -1,5 +1,5 @@
 /** Changes of a function's state that no run makes. */
-import { type Send, StateRefused, type StateUpdate, type ThreadState } from "../executor.ts";
+import { type Send, StateRefused, type StateUpdate, type ThreadState } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { applyAll } from "./state.ts";
 

@@ -1,8 +1,8 @@
 /** What authorization is told of a run that is to be made, and what it may change of it. */
-import type { Assistants } from "../assistants.ts";
-import { EVERYTHING, type Reach, refuseForOthers } from "../filter.ts";
+import type { Assistants } from "../assistants/mod.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
+import { EVERYTHING, type Reach, refuseForOthers } from "../storage/visibility.ts";
 import type { Call } from "./call.ts";
 import * as parse from "./parse/mod.ts";
 

@@ -1,7 +1,7 @@
 /** The routes of assistants. */
-import type { Assistants } from "../assistants.ts";
+import type { Assistants } from "../assistants/mod.ts";
 import { ServiceError } from "../errors.ts";
-import { EVERYTHING } from "../filter.ts";
+import { EVERYTHING } from "../storage/visibility.ts";
 import { assistantId, body, type Call, query, type Routes, segment } from "./call.ts";
 import * as parse from "./parse/mod.ts";
 import { empty, json, paged } from "./respond.ts";

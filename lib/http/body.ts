@@ -1,5 +1,5 @@
 /** Reads request bodies: up to a size, and within a time. */
-import type { Ambient } from "../ambient.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { MAX_DEPTH, shallow } from "./parse/read.ts";
 

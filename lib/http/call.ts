@@ -1,8 +1,8 @@
 /** One request to a route of the deployment, on its way to a noun. */
-import type { Visitor } from "../access.ts";
-import type { AuthEvent } from "../auth.ts";
-import type { Reach } from "../filter.ts";
-import type { Caller } from "../identity.ts";
+import type { AuthEvent } from "../auth/custom.ts";
+import type { Visitor } from "../auth/principal.ts";
+import type { Caller } from "../storage/identity.ts";
+import type { Reach } from "../storage/visibility.ts";
 import * as parse from "./parse/mod.ts";
 
 export interface Call {

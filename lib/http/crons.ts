@@ -1,8 +1,8 @@
 /** The routes of crons. */
-import type { Assistants } from "../assistants.ts";
+import type { Assistants } from "../assistants/mod.ts";
 import type { CronCreate, Crons } from "../crons/mod.ts";
-import { refuseForOthers } from "../filter.ts";
 import type { RunOrigin } from "../runs/mod.ts";
+import { refuseForOthers } from "../storage/visibility.ts";
 import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
 import { body, type Call, cronId, type Routes, threadId } from "./call.ts";
 import * as parse from "./parse/mod.ts";

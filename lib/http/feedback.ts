@@ -1,9 +1,9 @@
 /** The feedback routes of the platform API: requests to answers. */
-import type { Ambient } from "../ambient.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Feedback } from "../feedback.ts";
-import type { Reach } from "../filter.ts";
-import type { Caller } from "../identity.ts";
+import type { Feedback } from "../feedback/mod.ts";
+import type { Caller } from "../storage/identity.ts";
+import type { Reach } from "../storage/visibility.ts";
 import { type ReadBody, tooLarge } from "./body.ts";
 import type { Call } from "./call.ts";
 import {

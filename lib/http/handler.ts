@@ -1,12 +1,12 @@
 /** The HTTP entry: `createHandler` serves a service's deployment routes. */
 import { IttyRouter } from "itty-router";
-import { anybody, useOf as purposeOf, type Visitor } from "../access.ts";
-import { AuthRefusal, type AuthUser } from "../auth.ts";
+import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
+import { anybody, useOf as purposeOf, type Visitor } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
-import type { Caller } from "../identity.ts";
 import { unknownKey } from "../known-keys.ts";
 import { type Service, VERSION } from "../service.ts";
-import type { UsageReport } from "../usage.ts";
+import type { Caller } from "../storage/identity.ts";
+import type { UsageReport } from "../usage/mod.ts";
 import { assistantRoutes } from "./assistants.ts";
 import { createBodyReader, turnOf } from "./body.ts";
 import type { Call } from "./call.ts";

@@ -1,7 +1,7 @@
 /** Values to wire: JSON answers, errors, pagination headers. */
-import type { PageOf } from "../assistants.ts";
+import type { PageOf } from "../assistants/mod.ts";
 import { type ErrorCode, InputError, isOutage, ServiceError } from "../errors.ts";
-import type { ThreadState } from "../executor.ts";
+import type { ThreadState } from "../executor/contract.ts";
 import { isObject } from "../json.ts";
 
 const STATUS: Readonly<Record<ErrorCode, number>> = {

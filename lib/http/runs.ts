@@ -1,8 +1,8 @@
 /** The routes of runs. Each serves its path with a thread and without one. */
-import type { Assistants } from "../assistants.ts";
+import type { Assistants } from "../assistants/mod.ts";
 import { ServiceError } from "../errors.ts";
-import { both, type Reach } from "../filter.ts";
 import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
+import { both, type Reach } from "../storage/visibility.ts";
 import type { Threads } from "../threads/mod.ts";
 import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
 import { body, type Call, query, type Routes, rest, runId, threadId } from "./call.ts";

@@ -1,5 +1,5 @@
 /** Bodies that stay open while a run goes on: event streams, and JSON kept alive with white space. */
-import type { Ambient } from "../ambient.ts";
+import type { Ambient } from "../environment.ts";
 import type { Frame, FrameReader, RunWait } from "../runs/mod.ts";
 
 const HEARTBEAT_MS = 5_000;

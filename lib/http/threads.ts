@@ -1,5 +1,5 @@
 /** The routes of threads and their states. */
-import { refuseForOthers } from "../filter.ts";
+import { refuseForOthers } from "../storage/visibility.ts";
 import type { MayCopy, Threads } from "../threads/mod.ts";
 import { body, type Call, query, type Routes, segment, threadId } from "./call.ts";
 import { ownedBy } from "./guests.ts";

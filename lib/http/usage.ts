@@ -1,6 +1,6 @@
 /** Usage reports on the wire: JSON and CSV, written as they are read. */
-import { writeMoment } from "../moments.ts";
-import { strideMs, type UsageRecord, type UsageReport } from "../usage.ts";
+import { writeMoment } from "../rfc3339.ts";
+import { strideMs, type UsageRecord, type UsageReport } from "../usage/mod.ts";
 import { type CsvQuotes, csvRow } from "./csv.ts";
 
 /** How many records go into one chunk of a body. */

@@ -1,10 +1,9 @@
 /** Creates runs: looks up what the request names, and tries again when that changed before the run was stored. */
-import type { Ambient } from "../ambient.ts";
-import type { AssistantDirectory } from "../assistants.ts";
+import type { AssistantDirectory } from "../assistants/mod.ts";
+import type { Worker } from "../engine/worker.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Events } from "../events.ts";
-import type { CheckpointRef, Executor } from "../executor.ts";
-import { type Reach, refuseForOthers, requireKept, within } from "../filter.ts";
+import type { CheckpointRef, Executor } from "../executor/contract.ts";
 import type {
   AssistantRow,
   CreatedRun,
@@ -16,13 +15,14 @@ import type {
   Storage,
   ThreadRow,
   ThreadTtl,
-} from "../storage.ts";
+} from "../storage/mod.ts";
+import { type Reach, refuseForOthers, requireKept, within } from "../storage/visibility.ts";
+import type { Events } from "../streams/hub.ts";
 import { StateUnreadable, type ThreadDirectory } from "../threads/mod.ts";
-import type { Worker } from "../worker.ts";
+import type { Told } from "./notifications.ts";
 import { checkpointOf, checkRequest, planRun, type Resolved, type RunCreate, type RunOrigin } from "./request.ts";
 import { checkResume } from "./resume.ts";
 import type { Stops } from "./stop.ts";
-import type { Told } from "./told.ts";
 
 export interface CreateOptions {
   readonly storage: Storage;

@@ -1,12 +1,11 @@
 /** Runs: executions of an assistant, on a thread or without one. */
-import type { Ambient } from "../ambient.ts";
-import type { AssistantDirectory } from "../assistants.ts";
+import type { AssistantDirectory } from "../assistants/mod.ts";
+import { endDeleted, type Worker } from "../engine/worker.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Events, FrameReader } from "../events.ts";
-import type { Executor, StreamMode } from "../executor.ts";
-import { type Reach, within } from "../filter.ts";
+import type { Executor, StreamMode } from "../executor/contract.ts";
+import { shownRun } from "../executor/kwargs.ts";
 import type { Json, JsonObject } from "../json.ts";
-import { shownRun } from "../kwargs.ts";
 import type {
   CreateRun,
   MultitaskStrategy,
@@ -18,17 +17,18 @@ import type {
   StopTarget,
   Storage,
   ThreadTtl,
-} from "../storage.ts";
+} from "../storage/mod.ts";
+import { type Reach, within } from "../storage/visibility.ts";
+import type { Events, FrameReader } from "../streams/hub.ts";
+import { createFollower, type Follower, joined } from "../streams/run-subscription.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { endDeleted, type Worker } from "../worker.ts";
 import { type Created, createCreator, type Preparing } from "./create.ts";
-import { createFollower, type Follower, joined } from "./follow.ts";
+import type { Told } from "./notifications.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { cancelReason, createStops } from "./stop.ts";
-import type { Told } from "./told.ts";
 
-export type { Frame, FrameReader } from "../events.ts";
+export type { Frame, FrameReader } from "../streams/hub.ts";
 export type { RunCreate, RunOrigin } from "./request.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */

@@ -1,11 +1,10 @@
 /** What a request asks for, resolved into the run that is made of it. */
-import { refuseTwoValues } from "../assistants.ts";
+import { refuseTwoValues } from "../assistants/mod.ts";
 import { ServiceError } from "../errors.ts";
-import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor.ts";
-import type { Reach } from "../filter.ts";
+import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
+import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import { unknownKey } from "../known-keys.ts";
-import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../kwargs.ts";
 import type {
   AssistantRow,
   CreateRun,
@@ -14,7 +13,8 @@ import type {
   NewRun,
   ThreadRow,
   ThreadTtl,
-} from "../storage.ts";
+} from "../storage/mod.ts";
+import type { Reach } from "../storage/visibility.ts";
 
 /** What every run-creating call takes. Null counts as absent everywhere. */
 export interface RunCreate {

@@ -1,7 +1,7 @@
 /** Whether an answer to interrupts can be meant. */
-import { ambiguous, answersById, mismatch } from "../answers.ts";
 import { ServiceError } from "../errors.ts";
-import type { Interrupt } from "../executor.ts";
+import { ambiguous, answersById, mismatch } from "../executor/answers.ts";
+import type { Interrupt } from "../executor/contract.ts";
 import type { RunCreate } from "./request.ts";
 
 /**

@@ -1,11 +1,11 @@
 /** Stops runs: durably first, then their workers, then their readers. */
-import type { Ambient } from "../ambient.ts";
+import { endDeleted, endRolledBack, type Worker } from "../engine/worker.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Events } from "../events.ts";
-import { type Reach, within } from "../filter.ts";
-import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage.ts";
-import { endDeleted, endRolledBack, type Worker } from "../worker.ts";
-import type { Follower } from "./follow.ts";
+import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage/mod.ts";
+import { type Reach, within } from "../storage/visibility.ts";
+import type { Events } from "../streams/hub.ts";
+import type { Follower } from "../streams/run-subscription.ts";
 
 export interface StopOptions {
   readonly storage: Storage;

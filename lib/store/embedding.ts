@@ -1,6 +1,6 @@
 /** What is embedded of a value, and the vectors that the host's embedder makes of it. */
-import type { Vector } from "../item-storage.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { Vector } from "../storage/item-storage.ts";
 
 /** What finds items by meaning. */
 export interface StoreIndex {

@@ -1,11 +1,11 @@
 /** The store: items under namespaces, shared by all threads of a deployment. */
-import type { Ambient } from "../ambient.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor.ts";
-import { permits, type Reach, within } from "../filter.ts";
-import type { ItemRow, NewItem, Vector } from "../item-storage.ts";
+import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
-import type { Scope, Storage } from "../storage.ts";
+import type { ItemRow, NewItem, Vector } from "../storage/item-storage.ts";
+import type { Scope, Storage } from "../storage/mod.ts";
+import { permits, type Reach, within } from "../storage/visibility.ts";
 import {
   invalid,
   MAX_LIMIT,

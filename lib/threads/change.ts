@@ -1,7 +1,7 @@
 /** Changing the states of threads without a run. */
-import type { Ambient } from "../ambient.ts";
-import { collectedCheckpoints, type JobCheckpoints } from "../checkpoints.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
+import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
 import {
   type Command,
   type GraphState,
@@ -12,11 +12,11 @@ import {
   type StateUpdate,
   type ThreadState,
   type WireCheckpoint,
-} from "../executor.ts";
-import { type Reach, within } from "../filter.ts";
+} from "../executor/contract.ts";
+import { stateConfigs } from "../executor/state-config.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
-import { stateConfigs } from "../state-config.ts";
-import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage.ts";
+import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
+import { type Reach, within } from "../storage/visibility.ts";
 import { type CheckpointSelector, noCheckpoint, notFound, noting, type States } from "./read.ts";
 
 /** One change of a state, as a node would make it. */

@@ -1,13 +1,13 @@
 /** Threads: conversations whose state persists, reading that state and changing it. */
-import type { Ambient } from "../ambient.ts";
-import type { PageOf } from "../assistants.ts";
+import type { PageOf } from "../assistants/mod.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Events, FrameReader } from "../events.ts";
-import type { Executor, ThreadState, WireCheckpoint } from "../executor.ts";
-import { permits, type Reach, refuseForOthers, requireKept, within } from "../filter.ts";
+import type { Executor, ThreadState, WireCheckpoint } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
-import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage.ts";
-import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "../thread-stream.ts";
+import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
+import { permits, type Reach, refuseForOthers, requireKept, within } from "../storage/visibility.ts";
+import type { Events, FrameReader } from "../streams/hub.ts";
+import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "../streams/thread-subscription.ts";
 import { createChanges, type MayCopy, type StateChange, type Superstep } from "./change.ts";
 import { type CheckpointSelector, createStates, type HistoryQuery, notFound, type States } from "./read.ts";
 import { createSearches, type ThreadFilter, type ThreadSearch } from "./search.ts";

@@ -1,7 +1,7 @@
 /** Reading the states of threads. */
-import type { Ambient } from "../ambient.ts";
-import { recordedState, storedCheckpoints } from "../checkpoints.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
+import { recordedState, storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
   CheckpointReader,
   Executor,
@@ -10,11 +10,11 @@ import type {
   StateRef,
   StoredCheckpoint,
   ThreadState,
-} from "../executor.ts";
-import { type Reach, within } from "../filter.ts";
+} from "../executor/contract.ts";
+import { stateConfigs } from "../executor/state-config.ts";
 import type { JsonObject } from "../json.ts";
-import { stateConfigs } from "../state-config.ts";
-import type { Scope, Storage, ThreadRow } from "../storage.ts";
+import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
+import { type Reach, within } from "../storage/visibility.ts";
 
 /** How long states may be read without letting the event loop turn. */
 const BUSY_MS = 4;

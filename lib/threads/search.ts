@@ -1,9 +1,9 @@
 /** Finding threads. */
-import type { PageOf } from "../assistants.ts";
-import type { ThreadState } from "../executor.ts";
-import { type Reach, within } from "../filter.ts";
+import type { PageOf } from "../assistants/mod.ts";
+import type { ThreadState } from "../executor/contract.ts";
 import { contains, type JsonObject } from "../json.ts";
-import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "../storage.ts";
+import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "../storage/mod.ts";
+import { type Reach, within } from "../storage/visibility.ts";
 import { extractor } from "./extract.ts";
 import type { States } from "./read.ts";
 import { type Extra, type Thread, withoutState, withState } from "./thread.ts";

@@ -1,8 +1,8 @@
 /** A thread as callers see it. */
 import { ServiceError } from "../errors.ts";
-import type { ThreadState } from "../executor.ts";
+import type { ThreadState } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
-import type { PruneStrategy, ThreadRow, ThreadStatus, ThreadTtl } from "../storage.ts";
+import type { PruneStrategy, ThreadRow, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
 export interface Thread {

@@ -2,16 +2,16 @@
  * Sends webhook deliveries: takes those that are due from the outbox, tries each by its schedule, and writes down what became of
  * it. Several processes may do so on one database; each delivery is sent at least once. Nothing of it reaches a run.
  */
-import type { Ambient } from "../ambient.ts";
+import type { Ambient } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
+import type { Page, Scope } from "../storage/mod.ts";
 import type {
   DeliveryAttempt,
   DeliveryRest,
   DeliveryRow,
   DeliveryState,
   PlatformStorage,
-} from "../platform-storage.ts";
-import type { Page, Scope } from "../storage.ts";
+} from "../storage/platform-storage.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
 import { payload, shownKwargs } from "./payload.ts";
 import { judgeAddresses, judgeUrl, literalAddress, shownUrl } from "./policy.ts";

@@ -1,5 +1,5 @@
 /** How deliveries leave the process: names are resolved here, and connections go to the addresses that were judged. */
-import { type Ambient, systemAmbient } from "../ambient.ts";
+import { type Ambient, systemAmbient } from "../environment.ts";
 
 /** All addresses of a name, IPv4 and IPv6, as text. Rejects, or gives none, when the name cannot be resolved now. */
 export type Resolve = (host: string) => Promise<readonly string[]>;

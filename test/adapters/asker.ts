@@ -6,9 +6,9 @@ import process from "node:process";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 
 async function open(path: string, kind: string): Promise<SqlDriver> {
-  if (kind === "bun-sqlite") return (await import("../../adapters/bun-sqlite.ts")).bunSqliteDriver(path);
-  if (kind === "libsql") return (await import("../../adapters/libsql.ts")).libsqlDriver(`file:${path}`);
-  return (await import("../../adapters/node-sqlite.ts")).nodeSqliteDriver(path);
+  if (kind === "bun-sqlite") return (await import("../../adapters/sqlite/bun.ts")).bunSqliteDriver(path);
+  if (kind === "libsql") return (await import("../../adapters/libsql/mod.ts")).libsqlDriver(`file:${path}`);
+  return (await import("../../adapters/sqlite/node.ts")).nodeSqliteDriver(path);
 }
 
 const [path = "", kind = ""] = process.argv.slice(2);

@@ -1,9 +1,9 @@
 /** What becomes of a claim when the world changes between what it has read and what it writes. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import type { Storage } from "../../lib/storage.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

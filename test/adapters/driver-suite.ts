@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
-import type { SqliteOptions } from "../../adapters/sql/sqlite-writer.ts";
+import type { SqliteOptions } from "../../adapters/sqlite/writer.ts";
 
 export interface Subject {
   /** Calls `test` with a driver of a new database, which has the table `item`; `rival` is another connection to it. */

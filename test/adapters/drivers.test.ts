@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { CamelCasePlugin, Kysely, SqliteDialect } from "kysely";
-import { fromKysely } from "../../adapters/kysely.ts";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
+import { fromKysely } from "../../adapters/kysely/mod.ts";
 import type { SqlDriver, SqlRow, SqlValue } from "../../adapters/sql/driver.ts";
-import type { SqliteOptions } from "../../adapters/sql/sqlite-writer.ts";
-import { StatementCache } from "../../adapters/sql/statement-cache.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import { StatementCache } from "../../adapters/sqlite/statement-cache.ts";
+import type { SqliteOptions } from "../../adapters/sqlite/writer.ts";
 import {
   allItems,
   type Subject as DriverSubject,
@@ -46,7 +46,7 @@ const hosted: Subject[] = [
   },
 ];
 if (onBun) {
-  const { bunSqliteDriver } = await import("../../adapters/bun-sqlite.ts");
+  const { bunSqliteDriver } = await import("../../adapters/sqlite/bun.ts");
   embedded.push({ name: "bun:sqlite", open: bunSqliteDriver });
   const [{ Database }, { BunSqliteDialect }] = await Promise.all([import("bun:sqlite"), import("kysely-bun-sqlite")]);
   hosted.push({
@@ -338,7 +338,7 @@ describe("StatementCache", () => {
 if (onBun) {
   describe("bunKysely", () => {
     it("reports over the file and cannot write", async () => {
-      const { bunKysely } = await import("../../adapters/kysely.ts");
+      const { bunKysely } = await import("../../adapters/kysely/mod.ts");
       await withFile(embedded[0] as Subject, async (driver, path) => {
         await driver.batch([insert(1, "one")]);
         // biome-ignore lint/suspicious/noExplicitAny: a table of this test

@@ -4,7 +4,7 @@
  */
 import type { SqlDriver, SqlStatement } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import type { Storage } from "../../lib/storage.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 
 const plain = (sql: string): SqlStatement => ({ sql, args: [] });
 

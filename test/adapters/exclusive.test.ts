@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import process from "node:process";
 import { describe, it } from "node:test";
-import { libsqlDriver } from "../../adapters/libsql.ts";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
+import { libsqlDriver } from "../../adapters/libsql/mod.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const own = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
@@ -27,7 +27,7 @@ const openers: Record<string, (path: string) => SqlDriver> = {
   "node-sqlite": nodeSqliteDriver,
   libsql: (path) => libsqlDriver(`file:${path}`),
 };
-if (own === "bun") openers["bun-sqlite"] = (await import("../../adapters/bun-sqlite.ts")).bunSqliteDriver;
+if (own === "bun") openers["bun-sqlite"] = (await import("../../adapters/sqlite/bun.ts")).bunSqliteDriver;
 
 interface Asker extends AsyncDisposable {
   /** Resolves once its last answer is this one. */

@@ -6,13 +6,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
-import { libsqlDriver } from "../../adapters/libsql.ts";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
+import { libsqlDriver } from "../../adapters/libsql/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "../../adapters/sql/sqlite-writer.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "../../adapters/sqlite/writer.ts";
 import { ConfigError, ServiceError } from "../../lib/errors.ts";
-import type { Scope, Storage } from "../../lib/storage.ts";
+import type { Scope, Storage } from "../../lib/storage/mod.ts";
 import { dice } from "../suite/workload.ts";
 
 type Open = (path: string, options?: SqliteOptions) => SqlDriver;
@@ -21,7 +21,7 @@ const openers: Record<string, Open> = {
   "node:sqlite": nodeSqliteDriver,
   libSQL: (path, options) => libsqlDriver({ url: `file:${path}`, timer: options?.timer }),
 };
-if ("Bun" in globalThis) openers["bun:sqlite"] = (await import("../../adapters/bun-sqlite.ts")).bunSqliteDriver;
+if ("Bun" in globalThis) openers["bun:sqlite"] = (await import("../../adapters/sqlite/bun.ts")).bunSqliteDriver;
 
 const statement = (sql: string, ...args: SqlValue[]): SqlStatement => ({ sql, args });
 const table = statement("create table item (item_id integer primary key, body)");

@@ -15,7 +15,6 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
 import {
   DatabaseUnavailable,
   type SqlDriver,
@@ -23,11 +22,12 @@ import {
   type SqlValue,
   sqlStorage,
 } from "../../adapters/sql/mod.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 
 type Open = (path: string) => SqlDriver;
 const openers: Record<string, Open> = { "node:sqlite": (path) => nodeSqliteDriver(path, { timer: () => () => {} }) };
 if ("Bun" in globalThis) {
-  const { bunSqliteDriver } = await import("../../adapters/bun-sqlite.ts");
+  const { bunSqliteDriver } = await import("../../adapters/sqlite/bun.ts");
   openers["bun:sqlite"] = (path) => bunSqliteDriver(path, { timer: () => () => {} });
 }
 

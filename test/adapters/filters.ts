@@ -6,7 +6,7 @@
  * Exit code 0: every search, count and listing gave what the oracle said.
  */
 import { parseArgs } from "node:util";
-import type { Storage } from "../../lib/storage.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import { fuzzFilters } from "../suite/storage/filter-oracle.ts";
 
 const { values } = parseArgs({
@@ -17,9 +17,9 @@ const { values } = parseArgs({
   },
 });
 const OPENERS: Readonly<Record<string, () => Promise<Storage>>> = {
-  "node-sqlite": async () => (await import("../../adapters/node-sqlite.ts")).nodeSqlite(":memory:"),
-  "bun-sqlite": async () => (await import("../../adapters/bun-sqlite.ts")).bunSqlite(":memory:"),
-  libsql: async () => (await import("../../adapters/libsql.ts")).libsql(":memory:"),
+  "node-sqlite": async () => (await import("../../adapters/sqlite/node.ts")).nodeSqlite(":memory:"),
+  "bun-sqlite": async () => (await import("../../adapters/sqlite/bun.ts")).bunSqlite(":memory:"),
+  libsql: async () => (await import("../../adapters/libsql/mod.ts")).libsql(":memory:"),
 };
 const filters = Number(values.filters);
 const seed = Number(values.seed);

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { labelsOf } from "../../adapters/sql/labels.ts";
 import { schemaSteps } from "../../adapters/sql/schema.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { JsonObject } from "../../lib/json.ts";
 
 const here = { deployment: "default" };

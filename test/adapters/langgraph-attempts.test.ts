@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Annotation, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import type { Executor, Job } from "../../lib/executor.ts";
+import type { Executor, Job } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type Step, type StreamEvent, threadAfter } from "./langgraph-driver.ts";
 

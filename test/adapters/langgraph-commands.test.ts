@@ -9,8 +9,8 @@ import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { onlyThread, Saver } from "../../adapters/langgraph/saver.ts";
 import { Serde } from "../../adapters/langgraph/serde.ts";
-import { systemAmbient } from "../../lib/ambient.ts";
-import type { Interrupt } from "../../lib/executor.ts";
+import { systemAmbient } from "../../lib/environment.ts";
+import type { Interrupt } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type StateEvent, type StreamEvent } from "./langgraph-driver.ts";
 

@@ -8,7 +8,7 @@ import type {
   PendingWrite,
   StoredCheckpoint,
   StreamMode,
-} from "../../lib/executor.ts";
+} from "../../lib/executor/contract.ts";
 import { contains, type Json } from "../../lib/json.ts";
 import { noStore } from "../suite/no-store.ts";
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Annotation, END, interrupt, START, StateGraph } from "@langchain/langgraph";
 import { type FactoryConfig, langgraph } from "../../adapters/langgraph/mod.ts";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { fromFunctions } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 

@@ -7,7 +7,7 @@ import { AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
 import { ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
 import { MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import type { StreamMode } from "../../lib/executor.ts";
+import type { StreamMode } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";
 

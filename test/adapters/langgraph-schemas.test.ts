@@ -19,7 +19,7 @@ import { registry, withLangGraph } from "@langchain/langgraph/zod";
 import { z } from "zod";
 import { z as zod3 } from "zod/v3";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import type { GraphSchemas, GraphState } from "../../lib/executor.ts";
+import type { GraphSchemas, GraphState } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 
 type Init = ConstructorParameters<typeof StateGraph>;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Annotation, interrupt, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { combine, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
 

@@ -15,7 +15,7 @@ import {
 } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import type { GraphState, ThreadState } from "../../lib/executor.ts";
+import type { GraphState, ThreadState } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type Thread } from "./langgraph-driver.ts";
 

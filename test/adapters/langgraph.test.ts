@@ -22,9 +22,9 @@ import {
   task,
 } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { systemAmbient } from "../../lib/ambient.ts";
+import { systemAmbient } from "../../lib/environment.ts";
 import { LeaseLost } from "../../lib/errors.ts";
-import type { Executor, GraphState, StreamMode, ThreadState } from "../../lib/executor.ts";
+import type { Executor, GraphState, StreamMode, ThreadState } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type Thread } from "./langgraph-driver.ts";
 

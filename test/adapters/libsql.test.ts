@@ -5,7 +5,7 @@ import { arch, platform, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { createClient } from "@libsql/client";
-import { type LibsqlOptions, libsql, libsqlDriver } from "../../adapters/libsql.ts";
+import { type LibsqlOptions, libsql, libsqlDriver } from "../../adapters/libsql/mod.ts";
 import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
 import { type SuiteApi, storageSuite } from "../suite/storage.ts";

@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
 import { labelsOf } from "../../adapters/sql/labels.ts";
 import { newSchema, schemaSteps } from "../../adapters/sql/schema.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { AssistantRow, Storage, ThreadRow } from "../../lib/storage.ts";
+import type { AssistantRow, Storage, ThreadRow } from "../../lib/storage/mod.ts";
 
 const here = { deployment: "default" };
 

@@ -1,6 +1,6 @@
 /** PGlite, Postgres inside this process, as a host's pool. It has one session: whoever wants it waits for the one before. */
 import type { PGlite } from "@electric-sql/pglite";
-import type { PostgresConnection, PostgresPoolOptions } from "../../adapters/postgres.ts";
+import type { PostgresConnection, PostgresPoolOptions } from "../../adapters/postgres/mod.ts";
 
 export function pgliteOptions(db: PGlite): PostgresPoolOptions {
   let last: Promise<void> = Promise.resolve();

@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import { connect, createServer, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
 import pg from "pg";
-import { type PostgresOptions, type PostgresPool, postgres, postgresDriver } from "../../adapters/postgres.ts";
+import { type PostgresOptions, type PostgresPool, postgres, postgresDriver } from "../../adapters/postgres/mod.ts";
 import { DatabaseUnavailable } from "../../adapters/sql/driver.ts";
 import { ConfigError } from "../../lib/errors.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";

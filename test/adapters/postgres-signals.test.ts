@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import pg from "pg";
-import { type PostgresOptions, postgresDriver } from "../../adapters/postgres.ts";
+import { type PostgresOptions, postgresDriver } from "../../adapters/postgres/mod.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
-import type { SignalKind, Signals } from "../../lib/signals.ts";
+import type { SignalKind, Signals } from "../../lib/storage/signals.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 import { statement } from "./postgres-suite.ts";
 

@@ -1,7 +1,7 @@
 /** Everything that a Storage promises, on a Postgres server and on PGlite. */
 import { after, before, describe } from "node:test";
 import { PGlite } from "@electric-sql/pglite";
-import { postgresDriver } from "../../adapters/postgres.ts";
+import { postgresDriver } from "../../adapters/postgres/mod.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { brief, wholeOnNode } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";

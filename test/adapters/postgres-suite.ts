@@ -1,7 +1,7 @@
 /** What a driver for Postgres must do, over whatever client. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { type PostgresOptions, postgresDriver } from "../../adapters/postgres.ts";
+import { type PostgresOptions, postgresDriver } from "../../adapters/postgres/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
 
 /** Calls `test` with a driver of a new database, which has the table `item`. */

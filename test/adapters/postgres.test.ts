@@ -3,7 +3,7 @@ import { after, before, describe, it } from "node:test";
 import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import { lockKey } from "../../adapters/postgres/locks.ts";
-import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../adapters/postgres.ts";
+import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../adapters/postgres/mod.ts";
 import { defining } from "../../adapters/sql/dialect.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { newSchema, schemaSteps } from "../../adapters/sql/schema.ts";

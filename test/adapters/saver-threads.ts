@@ -1,10 +1,10 @@
 /** Threads for a saver under test: on a real storage, each written by a run that holds a real lease. */
 
 import type { Threads } from "../../adapters/langgraph/saver.ts";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { type JobCheckpoints, jobCheckpoints, storedCheckpoints } from "../../lib/checkpoints.ts";
-import type { CheckpointHandle } from "../../lib/executor.ts";
-import type { AssistantRow, Storage } from "../../lib/storage.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { type JobCheckpoints, jobCheckpoints, storedCheckpoints } from "../../lib/executor/checkpoints.ts";
+import type { CheckpointHandle } from "../../lib/executor/contract.ts";
+import type { AssistantRow, Storage } from "../../lib/storage/mod.ts";
 
 const scope = { deployment: "conformance" };
 const lease_until = Date.now() + 3_600_000;

@@ -1,11 +1,11 @@
 /** What `sqlStorage` makes of its driver's rights and errors. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
 import { type SqlDriver, type SqlStatement, sqlStorage } from "../../adapters/sql/mod.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { ServiceError } from "../../lib/errors.ts";
-import type { NewWebhook } from "../../lib/platform-storage.ts";
-import type { ClaimedRun, MultitaskStrategy, Storage } from "../../lib/storage.ts";
+import type { ClaimedRun, MultitaskStrategy, Storage } from "../../lib/storage/mod.ts";
+import type { NewWebhook } from "../../lib/storage/platform-storage.ts";
 import { finish } from "../suite/storage/material.ts";
 
 const now = 1000;

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { after, describe, it } from "node:test";
 import { Kysely, SqliteDialect } from "kysely";
-import { fromKysely } from "../../adapters/kysely.ts";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { fromKysely } from "../../adapters/kysely/mod.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { ConfigError } from "../../lib/errors.ts";
-import type { Storage } from "../../lib/storage.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import { storageSuite } from "../suite/storage.ts";
 import { brief, whole, wholeOnNode } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
@@ -27,7 +27,7 @@ const hosts: Record<string, () => Kysely<unknown>> = {
 };
 
 if ("Bun" in globalThis) {
-  const { bunSqlite } = await import("../../adapters/bun-sqlite.ts");
+  const { bunSqlite } = await import("../../adapters/sqlite/bun.ts");
   const [{ Database }, { BunSqliteDialect }] = await Promise.all([import("bun:sqlite"), import("kysely-bun-sqlite")]);
   opened["bun:sqlite"] = () => bunSqlite(":memory:");
   hosts["kysely on kysely-bun-sqlite"] = () => {

@@ -1,9 +1,9 @@
 /** The service that cases are run against, in memory, and requests to it. */
+import type { StaticIdentityOptions } from "../../lib/auth/static-keys.ts";
 import type { AgentFunction } from "../../lib/functions/mod.ts";
-import type { Permission } from "../../lib/identity.ts";
-import { PERMISSIONS } from "../../lib/identity.ts";
 import type { ServiceOptions } from "../../lib/service.ts";
-import type { StaticIdentityOptions } from "../../lib/static-identity.ts";
+import type { Permission } from "../../lib/storage/identity.ts";
+import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { type TestService, testAccounts, testService } from "../suite/kit.ts";
 import { Unknown } from "./case.ts";
 import type { Answer } from "./expect.ts";

@@ -1,7 +1,7 @@
 /** What clients rely on holds below a prefix as well, and nothing is served beside it. */
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { sdkSuite } from "./sdk/mod.ts";

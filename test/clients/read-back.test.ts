@@ -4,7 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { it } from "node:test";
 import { Client } from "langgraph-sdk-2";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, type Storage } from "../../lib/mod.ts";
@@ -17,7 +17,7 @@ const LANES = 8;
 
 let open = (path: string): Storage => nodeSqlite(path);
 if ("Bun" in globalThis) {
-  const { bunSqlite } = await import("../../adapters/bun-sqlite.ts");
+  const { bunSqlite } = await import("../../adapters/sqlite/bun.ts");
   open = bunSqlite;
 }
 

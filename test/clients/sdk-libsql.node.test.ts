@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { arch, platform, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { libsql } from "../../adapters/libsql.ts";
+import { libsql } from "../../adapters/libsql/mod.ts";
 import { type Sqld, sqldProgram, startSqld } from "../adapters/sqld.ts";
 import { sdkSuite } from "./sdk/mod.ts";
 import { sharedStorage } from "./sdk/place.ts";

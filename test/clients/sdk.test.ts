@@ -1,14 +1,14 @@
 /** What clients rely on: the SDKs on every runtime, each in one way of reaching a service. */
 import { after, describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import type { Storage } from "../../lib/storage.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import { sdkSuite } from "./sdk/mod.ts";
 import { sharedStorage } from "./sdk/place.ts";
 import { inProcess, overSocket, SDKS } from "./sdk/reach.ts";
 
 let open = (): Storage => nodeSqlite(":memory:");
 if ("Bun" in globalThis) {
-  const { bunSqlite } = await import("../../adapters/bun-sqlite.ts");
+  const { bunSqlite } = await import("../../adapters/sqlite/bun.ts");
   open = () => bunSqlite(":memory:");
 }
 describe("SQLite in memory", () => {

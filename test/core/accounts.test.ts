@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { type Accounts, callerOf, createAccounts, type KeyCreate, owner } from "../../lib/accounts.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { type Accounts, callerOf, createAccounts, type KeyCreate, owner } from "../../lib/auth/accounts.ts";
+import { checksumFits, hashKey, makeKey, shortKey } from "../../lib/auth/api-keys.ts";
+import { type StaticIdentityOptions, staticIdentity } from "../../lib/auth/static-keys.ts";
 import { ConfigError, type ErrorCode, ServiceError } from "../../lib/errors.ts";
-import { type Caller, type IdentityStore, PERMISSIONS, type Permission } from "../../lib/identity.ts";
-import { checksumFits, hashKey, makeKey, shortKey } from "../../lib/keys.ts";
-import { type StaticIdentityOptions, staticIdentity } from "../../lib/static-identity.ts";
+import { type Caller, type IdentityStore, PERMISSIONS, type Permission } from "../../lib/storage/identity.ts";
 import { testIds } from "../suite/kit.ts";
 import { identityCases } from "../suite/storage/identity.ts";
 

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Auth as SdkAuth } from "@langchain/langgraph-sdk/auth";
-import type { LogRecord } from "../../lib/ambient.ts";
 import {
   type Auth,
   type AuthContext,
@@ -11,9 +10,10 @@ import {
   createGuard,
   type Guard,
   problemsOfAuth,
-} from "../../lib/auth.ts";
-import { EVERYTHING, permits, readFilter } from "../../lib/filter.ts";
+} from "../../lib/auth/custom.ts";
+import type { LogRecord } from "../../lib/environment.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { EVERYTHING, permits, readFilter } from "../../lib/storage/visibility.ts";
 
 const ann: AuthUser = { identity: "ann", permissions: ["p"], display_name: "ann", is_authenticated: true };
 const request = (init?: RequestInit): Request => new Request("http://greenroom/threads?x=1", init);

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { systemAmbient } from "../../lib/ambient.ts";
-import { checkpointId, type JobCheckpoints, jobCheckpoints } from "../../lib/checkpoints.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { systemAmbient } from "../../lib/environment.ts";
 import { LeaseLost } from "../../lib/errors.ts";
-import type { NewCheckpoint } from "../../lib/executor.ts";
-import type { ClaimedRun, Storage } from "../../lib/storage.ts";
+import { checkpointId, type JobCheckpoints, jobCheckpoints } from "../../lib/executor/checkpoints.ts";
+import type { NewCheckpoint } from "../../lib/executor/contract.ts";
+import type { ClaimedRun, Storage } from "../../lib/storage/mod.ts";
 
 const scope = { deployment: "default" };
 const NOW = Date.UTC(2026, 0, 1);

@@ -1,9 +1,9 @@
 /** The time of a database, as a process with another clock tells it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import type { Ambient } from "../../lib/ambient.ts";
-import { type Clock, startClock } from "../../lib/clock.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { type Clock, startClock } from "../../lib/engine/clock.ts";
+import type { Ambient } from "../../lib/environment.ts";
 import { createService, fromFunctions, type Storage } from "../../lib/mod.ts";
 import { testClock } from "../suite/kit.ts";
 

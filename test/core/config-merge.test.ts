@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { mirrored, withoutSecrets } from "../../lib/kwargs.ts";
+import { mirrored, withoutSecrets } from "../../lib/executor/kwargs.ts";
 import type { FunctionJob, Json, JsonObject, RunCreate, RunOrigin, Service } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 

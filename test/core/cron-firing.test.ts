@@ -1,7 +1,7 @@
 /** Crons fire: on time, once, and as any other run. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type {
   AgentFunction,
   CronCreate,

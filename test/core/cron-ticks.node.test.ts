@@ -1,10 +1,10 @@
 /** Three schedulers on one database, whose clocks disagree and which die at any moment, fire each tick of each cron once at most. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import type { Ambient } from "../../lib/ambient.ts";
-import type { AssistantDirectory } from "../../lib/assistants.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { AssistantDirectory } from "../../lib/assistants/mod.ts";
 import { type CronLoop, createCrons } from "../../lib/crons/mod.ts";
+import type { Ambient } from "../../lib/environment.ts";
 import type { CreateRun, CronFiring, JsonObject, Scope, Storage, ThreadRow } from "../../lib/mod.ts";
 import { Dice } from "../simulation/random.ts";
 import { newRun } from "../suite/storage/material.ts";

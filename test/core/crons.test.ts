@@ -1,7 +1,7 @@
 /** Crons as a noun: what is accepted, what is shown and what a change does. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Cron, CronCreate, Service, ServiceOptions, Storage } from "../../lib/mod.ts";
 import { type TestClock, testClock, testService } from "../suite/kit.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { systemAmbient } from "../../lib/ambient.ts";
-import { createEvents, type Events, type EventsOptions, type Frame } from "../../lib/events.ts";
-import type { StoredFrame } from "../../lib/storage.ts";
+import { systemAmbient } from "../../lib/environment.ts";
+import type { StoredFrame } from "../../lib/storage/mod.ts";
+import { createEvents, type Events, type EventsOptions, type Frame } from "../../lib/streams/hub.ts";
 import { testClock } from "../suite/kit.ts";
 
 const RUN = "00000000-0000-4000-8000-000000000001";

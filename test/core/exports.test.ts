@@ -38,8 +38,8 @@ describe("exports", () => {
       assert.ok(core.includes(name), name);
     }
     assert.ok((await names("lib/http/handler.ts")).includes("createHandler"));
-    assert.ok((await names("adapters/node-sqlite.ts")).includes("nodeSqlite"));
-    assert.ok((await names("adapters/postgres.ts")).includes("postgres"));
+    assert.ok((await names("adapters/sqlite/node.ts")).includes("nodeSqlite"));
+    assert.ok((await names("adapters/postgres/mod.ts")).includes("postgres"));
     assert.ok((await names("adapters/langgraph/mod.ts")).includes("langgraph"));
     const testing = await names("test/suite/mod.ts");
     for (const name of ["storageSuite", "testService", "catchWebhooks"]) assert.ok(testing.includes(name), name);

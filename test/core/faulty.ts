@@ -1,6 +1,6 @@
 /** What tests of the worker share: a storage whose verbs fail when told to, and a clock that is moved until something holds. */
 import assert from "node:assert/strict";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Frame, Storage } from "../../lib/mod.ts";
 import { type TestService, type TestServiceOptions, type testClock, testService } from "../suite/kit.ts";
 

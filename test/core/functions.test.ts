@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { CheckpointHandle, ExecutorEvent, Job, StoredCheckpoint, StreamMode } from "../../lib/executor.ts";
+import type {
+  CheckpointHandle,
+  ExecutorEvent,
+  Job,
+  StoredCheckpoint,
+  StreamMode,
+} from "../../lib/executor/contract.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { noStore } from "../suite/no-store.ts";

@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join, posix, resolve } from "node:path";
 import { describe, it } from "node:test";
-import { importsOf, problemsOf, strip } from "./source-rules.ts";
+import { importsOf, problemsOf, strip, UPWARD } from "./source-rules.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
@@ -23,31 +23,42 @@ describe("import rules", () => {
     );
   });
 
+  it("except nothing that does not need it", () => {
+    for (const [from, to] of UPWARD) {
+      const imported = importsOf(read(from)).map((name) => posix.join(posix.dirname(from), name));
+      assert.ok(imported.includes(to), `${from} does not import ${to}`);
+    }
+  });
+
   it("notice a planted violation", () => {
     const planted: readonly (readonly [path: string, source: string])[] = [
-      ["lib/worker.ts", 'import { readFileSync } from "node:fs";'],
-      ["lib/worker.ts", 'import type { Kysely } from "kysely";'],
-      ["lib/worker.ts", 'import * as v from "valibot";'],
+      ["lib/engine/worker.ts", 'import { readFileSync } from "node:fs";'],
+      ["lib/engine/worker.ts", 'import type { Kysely } from "kysely";'],
+      ["lib/engine/worker.ts", 'import * as v from "valibot";'],
       ["lib/runs/mod.ts", 'export { sseBody } from "../http/sse.ts";'],
       ["lib/threads/mod.ts", 'import { createRuns } from "../runs/mod.ts";'],
-      ["lib/assistants.ts", 'import { x } from "./worker.ts";'],
+      ["lib/assistants/mod.ts", 'import { x } from "../engine/worker.ts";'],
+      ["lib/functions/call.ts", 'import { x } from "../store/mod.ts";'],
+      ["lib/storage/signals.ts", 'import type { Job } from "../executor/contract.ts";'],
+      ["lib/errors.ts", 'import { isObject } from "./json.ts";'],
+      ["lib/runs/mod.ts", 'import { x } from "../elsewhere/mod.ts";'],
       ["lib/threads/change.ts", 'const x = await import("../runs/mod.ts");'],
       ["lib/service.ts", 'import {\n  a,\n  b,\n} from "../adapters/sql/mod.ts";'],
-      ["adapters/sql/runs.ts", 'import { Worker } from "../../lib/worker.ts";'],
-      ["adapters/bun-sqlite.ts", 'import "node:sqlite";'],
+      ["adapters/sql/runs.ts", 'import { Worker } from "../../lib/engine/worker.ts";'],
+      ["adapters/sqlite/bun.ts", 'import "node:sqlite";'],
       ["adapters/langgraph/mod.ts", 'import { createHandler } from "../../lib/http/handler.ts";'],
       ["server.ts", 'import { sql } from "kysely";'],
       ["examples/echo.ts", 'import { createService } from "../lib/mod.ts";'],
-      ["lib/worker.ts", "const t = Date.now();"],
-      ["lib/worker.ts", "const t = new Date().toISOString();"],
+      ["lib/engine/worker.ts", "const t = Date.now();"],
+      ["lib/engine/worker.ts", "const t = new Date().toISOString();"],
       // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program
-      ["lib/worker.ts", "const t = `${new Date()}`;"],
-      ["lib/worker.ts", "setTimeout(() => {}, 5);"],
-      ["lib/worker.ts", "globalThis.setInterval(f, 5);"],
-      ["lib/worker.ts", "const r = Math.random();"],
-      ["lib/worker.ts", "const id = crypto.randomUUID();"],
-      ["lib/worker.ts", "await fetch(url);"],
-      ["lib/worker.ts", "const home = process.env.HOME;"],
+      ["lib/engine/worker.ts", "const t = `${new Date()}`;"],
+      ["lib/engine/worker.ts", "setTimeout(() => {}, 5);"],
+      ["lib/engine/worker.ts", "globalThis.setInterval(f, 5);"],
+      ["lib/engine/worker.ts", "const r = Math.random();"],
+      ["lib/engine/worker.ts", "const id = crypto.randomUUID();"],
+      ["lib/engine/worker.ts", "await fetch(url);"],
+      ["lib/engine/worker.ts", "const home = process.env.HOME;"],
       ["adapters/sql/runs.ts", "eb.ref(column).key(name)"],
       // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program
       ["adapters/sql/runs.ts", "eb.ref(column).at(`$.${name}`)"],
@@ -60,11 +71,11 @@ describe("import rules", () => {
   it("let pass what is allowed", () => {
     const allowed: readonly (readonly [path: string, source: string])[] = [
       ["lib/service.ts", 'import * as v from "valibot";\nimport type { Runs } from "./runs/mod.ts";'],
-      ["lib/worker.ts", '// Date.now() is not used\nconst text = "setTimeout( Math.random process.env";'],
-      ["lib/worker.ts", "const at = new Date(now).toISOString(); handler.fetch(request); this.#fetch(url);"],
+      ["lib/engine/worker.ts", '// Date.now() is not used\nconst text = "setTimeout( Math.random process.env";'],
+      ["lib/engine/worker.ts", "const at = new Date(now).toISOString(); handler.fetch(request); this.#fetch(url);"],
       // biome-ignore lint/suspicious/noTemplateCurlyInString: the text of a program
-      ["lib/worker.ts", "const quote = /[\"'`]/g; const s = `a ${list.map((x) => `${x}`)} setTimeout`;"],
-      ["lib/ambient.ts", "const now = () => Date.now();"],
+      ["lib/engine/worker.ts", "const quote = /[\"'`]/g; const s = `a ${list.map((x) => `${x}`)} setTimeout`;"],
+      ["lib/environment.ts", "const now = () => Date.now();"],
       ["adapters/sql/runs.ts", 'eb.ref(column).at("last"); rows.at(-1); import("kysely");'],
       [
         "adapters/standalone/bin.ts",

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { addLabels, labelsOf, replaceLabels } from "../../adapters/sql/labels.ts";
-import { recordedState } from "../../lib/checkpoints.ts";
-import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor.ts";
+import { recordedState } from "../../lib/executor/checkpoints.ts";
+import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import { changeState } from "../../lib/functions/update.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";

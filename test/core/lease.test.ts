@@ -1,9 +1,9 @@
 /** When a lease that cannot be renewed counts as lost. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { systemAmbient } from "../../lib/ambient.ts";
-import { type HeldLease, holdLease } from "../../lib/lease.ts";
-import type { Storage } from "../../lib/storage.ts";
+import { type HeldLease, holdLease } from "../../lib/engine/heartbeat.ts";
+import { systemAmbient } from "../../lib/environment.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 import { type TestClock, testClock } from "../suite/kit.ts";
 
 const LEASE_MS = 2_000;

@@ -7,7 +7,7 @@ import {
   createMessageFrames,
   type MessageFrame,
   reduceMessages,
-} from "../../lib/messages.ts";
+} from "../../lib/streams/messages.ts";
 import { testService } from "../suite/kit.ts";
 
 const coerce = (value: Json, fallback: "human" | "ai" = "human"): JsonObject =>

@@ -1,7 +1,7 @@
 /** Services on one database in memory, as processes that share it by leases, with signals that come, or do not. */
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createService, type Executor, type Service, type Storage } from "../../lib/mod.ts";
-import type { SignalKind, SignalListener, Signals } from "../../lib/signals.ts";
+import type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
 import { testClock } from "../suite/kit.ts";
 
 export type Mode = "normal" | "lost" | "late" | "doubled";

@@ -1,8 +1,8 @@
 /** What is published about a verb that has succeeded, and who hears it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type SignalKind, type Signals, signalling } from "../../lib/signals.ts";
-import type { Storage } from "../../lib/storage.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
+import { type SignalKind, type Signals, signalling } from "../../lib/storage/signals.ts";
 import { type Sent, turns, until, world } from "./webhook-world.ts";
 
 type Published = (readonly [kind: SignalKind, id: string])[];

@@ -78,83 +78,112 @@ export function importsOf(source: string): string[] {
   return [...named].map((match) => (match[1] ?? match[2]) as string);
 }
 
-/** First rule whose `files` matches decides. `may` is matched against a path from the root, or the package's name. */
+/**
+ * The rooms of lib/, from top to bottom. A file imports from its own room and from the floors below: never upward, and no other
+ * room of its own floor.
+ */
+const FLOORS: readonly (readonly string[])[] = [
+  ["mod"],
+  ["http"],
+  ["service"],
+  ["crons", "functions"],
+  ["options", "runs"],
+  ["threads"],
+  ["store", "assistants", "engine"],
+  ["auth", "streams"],
+  ["usage", "feedback", "webhooks"],
+  ["executor"],
+  ["storage"],
+  ["errors", "json", "environment", "known-keys", "rfc3339"],
+];
+
+/** Imports that point upward all the same. In each a piece lives in the wrong room; none may be added. */
+export const UPWARD: readonly (readonly [from: string, to: string])[] = [
+  // Rows of checkpoints and writes, and the user of a request: rows should define them, and the contract use the rows.
+  ["lib/storage/mod.ts", "lib/executor/contract.ts"],
+  ["lib/storage/identity.ts", "lib/executor/contract.ts"],
+  // How a state changes is what the contract promises for every simple agent.
+  ["lib/executor/recorded-state.ts", "lib/functions/update.ts"],
+  // The worker only hands on what streams/terminal.ts exports.
+  ["lib/streams/run-subscription.ts", "lib/engine/worker.ts"],
+  // An error that belongs to errors, and a directory that could come as a function.
+  ["lib/streams/run-subscription.ts", "lib/threads/mod.ts"],
+  // The type of a recorded state among the events of an executor.
+  ["lib/streams/terminal.ts", "lib/engine/event-mapper.ts"],
+  // The options of each room in one folder, which http would read.
+  ["lib/options.ts", "lib/http/options.ts"],
+];
+
+/** Rooms that may use less than what lies below them. */
+const NARROW: Readonly<Record<string, RegExp>> = {
+  functions: /^lib\/(?:executor\/|streams\/messages\.ts$|(?:errors|json|environment)\.ts$)/,
+};
+
+/** A file's room in lib/: its folder, or the file itself. */
+const roomOf = (path: string): string => /^lib\/([^/.]+)/.exec(path)?.[1] ?? "";
+const floorOf = (room: string): number => FLOORS.findIndex((rooms) => rooms.includes(room));
+
+/** Whether one file of lib/ may import another. A room without a floor may import nothing and be imported by nobody. */
+function isDownward(path: string, target: string): boolean {
+  const [from, to] = [roomOf(path), roomOf(target)];
+  if (from === to || UPWARD.some(([one, other]) => one === path && other === target)) return true;
+  return floorOf(from) >= 0 && floorOf(to) > floorOf(from) && (NARROW[from]?.test(target) ?? true);
+}
+
+/**
+ * First rule whose `files` matches decides. `may` is matched against a path from the root, or the package's name; imports
+ * within lib/ are decided by floors instead.
+ */
 const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
-  {
-    files: /^lib\/(?:assistants|thread-stream)\.ts$|^lib\/threads\//,
-    may: /^lib\/threads\/|^lib\/(?:storage|executor|checkpoints|events|ambient|errors|json|filter|assistants|state-config|thread-stream)\.ts$/,
-  },
-  {
-    files: /^lib\/runs\//,
-    may: /^lib\/runs\/|^lib\/(?:storage|platform-storage|executor|checkpoints|events|ambient|errors|json|known-keys|filter|kwargs|answers|assistants|threads\/mod|worker|feedback)\.ts$|^lib\/webhooks\/policy\.ts$/,
-  },
-  {
-    files: /^lib\/(?:feedback|usage|accounts|access|keys|static-identity)\.ts$/,
-    may: /^lib\/(?:storage|platform-storage|identity|auth|filter|ambient|errors|json|keys|accounts)\.ts$/,
-  },
-  {
-    files: /^lib\/crons\//,
-    may: /^lib\/(?:crons|runs)\/|^lib\/(?:storage|cron-storage|executor|events|ambient|errors|json|filter|kwargs|moments|assistants|threads\/mod|worker)\.ts$|^lib\/webhooks\/policy\.ts$|^croner$/,
-  },
-  {
-    files: /^lib\/(?:store\/|(?:auth|filter)\.ts$)/,
-    may: /^lib\/store\/|^lib\/(?:storage|item-storage|executor|filter|ambient|errors|json)\.ts$/,
-  },
-  {
-    files: /^lib\/webhooks\/send\.ts$/,
-    may: /^lib\/(?:webhooks\/.*|ambient\.ts|errors\.ts)$|^node:(?:http|https|dns\/promises)$/,
-  },
-  {
-    files: /^lib\/webhooks\//,
-    may: /^lib\/webhooks\/|^lib\/(?:storage|platform-storage|ambient|errors|json|kwargs)\.ts$/,
-  },
-  { files: /^lib\/(?:clock|signals)\.ts$/, may: /^lib\/(?:storage|ambient)\.ts$/ },
-  { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^lib\/|^valibot$/ },
-  { files: /^lib\/http\/handler\.ts$/, may: /^lib\/|^itty-router$/ },
-  { files: /^lib\//, may: /^lib\// },
+  { files: /^lib\/webhooks\/send\.ts$/, may: /^node:(?:http|https|dns\/promises)$/ },
+  { files: /^lib\/crons\//, may: /^croner$/ },
+  { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^valibot$/ },
+  { files: /^lib\/http\/handler\.ts$/, may: /^itty-router$/ },
+  { files: /^lib\//, may: /^(?!)/ },
   {
     files: /^adapters\/sql\//,
-    may: /^adapters\/sql\/|^lib\/(?:storage|platform-storage|cron-storage|item-storage|filter|identity|executor|ambient|errors|json|signals)\.ts$|^kysely$|^node:(?:fs|path)$/,
+    may: /^adapters\/sql\/|^lib\/storage\/|^lib\/(?:executor\/contract|environment|errors|json)\.ts$|^kysely$/,
   },
   {
-    files: /^adapters\/bun-sqlite\.ts$/,
-    may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^bun:sqlite$|^node:(?:fs|path)$/,
+    files: /^adapters\/sqlite\/bun\.ts$/,
+    may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^bun:sqlite$|^node:(?:fs|path)$/,
   },
   {
-    files: /^adapters\/node-sqlite\.ts$/,
-    may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^node:(?:sqlite|fs|path)$/,
-  },
-  { files: /^adapters\/node\.ts$/, may: /^node:(?:http|net)$/ },
-  {
-    files: /^adapters\/libsql\.ts$/,
-    may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^@libsql\/client$|^node:(?:fs|path)$/,
+    files: /^adapters\/sqlite\/node\.ts$/,
+    may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:sqlite|fs|path)$/,
   },
   {
-    files: /^adapters\/postgres(?:\.ts$|\/)/,
-    may: /^adapters\/(?:sql|postgres)\/|^lib\/(?:storage|ambient|errors|signals)\.ts$|^pg$/,
+    files: /^adapters\/sqlite\//,
+    may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
+  },
+  { files: /^adapters\/node\//, may: /^node:(?:http|net)$/ },
+  {
+    files: /^adapters\/libsql\//,
+    may: /^adapters\/(?:sql|sqlite|libsql)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^@libsql\/client$|^node:(?:fs|path)$/,
   },
   {
-    files: /^adapters\/kysely\.ts$/,
-    may: /^adapters\/sql\/|^lib\/(?:storage|ambient|errors)\.ts$|^kysely$|^kysely-bun-sqlite$|^bun:sqlite$/,
+    files: /^adapters\/postgres\//,
+    may: /^adapters\/(?:sql|postgres)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^pg$/,
+  },
+  {
+    files: /^adapters\/kysely\//,
+    may: /^adapters\/(?:sql|sqlite|kysely)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^kysely$|^kysely-bun-sqlite$|^bun:sqlite$/,
   },
   {
     files: /^adapters\/langgraph\//,
-    may: /^adapters\/langgraph\/|^lib\/(?:executor|checkpoint-ids|ambient|errors|json|kwargs|answers)\.ts$|^@langchain\/|^node:module$/,
+    may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoint-ids|kwargs|answers)\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
   },
   { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {
     files: /^adapters\/standalone\//,
-    may: /^adapters\/|^lib\/(?:mod|ambient)\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
+    may: /^adapters\/|^lib\/(?:mod|environment)\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
   },
   { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {
     files: /^examples\//,
     may: /^examples\/|^greenroom(?:\/|$)|^node:|^@langchain\/|^(?:zod|kysely|standardwebhooks|hono|express|next|ai)$/,
   },
-  {
-    files: /^test\/suite\//,
-    may: /^test\/suite\/|^lib\/|^adapters\/(?:sql\/|node-sqlite\.ts$|bun-sqlite\.ts$)|^node:/,
-  },
+  { files: /^test\/suite\//, may: /^test\/suite\/|^lib\/|^adapters\/(?:sql|sqlite)\/|^node:/ },
 ];
 
 /** Uses that would escape the clock, the randomness or the runtime a host or a test chose. */
@@ -185,7 +214,8 @@ export function problemsOf(path: string, source: string): string[] {
       : name.replace(/^((?:@[^/]+\/)?[^/]+)(?:\/.*)?$/, (whole, root: string) =>
           /^(?:node:|@langchain\/|greenroom)/.test(root) ? whole : root,
         );
-    if (!rule?.may.test(target)) problems.push(`${path} may not import ${name}`);
+    const within = path.startsWith("lib/") && target.startsWith("lib/");
+    if (within ? !isDownward(path, target) : !rule?.may.test(target)) problems.push(`${path} may not import ${name}`);
   }
   const { code, bare } = strip(source);
   const report = (text: string, patterns: readonly RegExp[]): void => {
@@ -194,7 +224,7 @@ export function problemsOf(path: string, source: string): string[] {
       if (found) problems.push(`${path}:${text.slice(0, found.index).split("\n").length} uses ${found[0].trim()}`);
     }
   };
-  if (path.startsWith("lib/") && path !== "lib/ambient.ts") report(bare, outside);
-  if (path.startsWith("adapters/sql/")) report(code, injectable);
+  if (path.startsWith("lib/") && path !== "lib/environment.ts") report(bare, outside);
+  if (/^adapters\/(?:sql|sqlite)\//.test(path)) report(code, injectable);
   return problems;
 }

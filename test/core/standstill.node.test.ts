@@ -1,8 +1,8 @@
 /** A process that stood still for longer than its leases last takes nothing from under its own executors. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { systemAmbient } from "../../lib/ambient.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { systemAmbient } from "../../lib/environment.ts";
 import type { Executor, Job, Run, Service, Storage } from "../../lib/mod.ts";
 import { testClock } from "../suite/kit.ts";
 import { clockedService, type Faulty, faulty } from "./faulty.ts";

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { systemAmbient } from "../../lib/ambient.ts";
-import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../lib/executor.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { systemAmbient } from "../../lib/environment.ts";
+import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../lib/executor/contract.ts";
+import { recordedState } from "../../lib/executor/recorded-state.ts";
 import { changeState } from "../../lib/functions/update.ts";
 import {
   ConfigError,
@@ -13,7 +14,6 @@ import {
   type ServiceOptions,
   type Storage,
 } from "../../lib/mod.ts";
-import { recordedState } from "../../lib/recorded-state.ts";
 import { extractor } from "../../lib/threads/extract.ts";
 import { type TestClock, type TestService, testClock, testIds, testService } from "../suite/kit.ts";
 import { advanceUntil, clockedService } from "./faulty.ts";

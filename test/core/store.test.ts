@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Filter, Reach } from "../../lib/filter.ts";
-import { type ItemCondition, meets } from "../../lib/item-storage.ts";
 import { ConfigError, type Json, type JsonObject, ServiceError } from "../../lib/mod.ts";
+import { type ItemCondition, meets } from "../../lib/storage/item-storage.ts";
+import type { Filter, Reach } from "../../lib/storage/visibility.ts";
 import { conditionsOf } from "../../lib/store/conditions.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";

@@ -1,7 +1,7 @@
 /** What runs tell the outside: feedback links in their streams, and their ends to webhooks. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Frame, FrameReader, RunCreate, ServiceOptions, Storage } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 

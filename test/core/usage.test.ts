@@ -1,10 +1,10 @@
 /** Usage below the storage's verbs and above them: where counts are read from, and when hours are sealed. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import type { UsageQuery } from "../../lib/platform-storage.ts";
-import { createUsage } from "../../lib/usage.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import type { UsageQuery } from "../../lib/storage/platform-storage.ts";
+import { createUsage } from "../../lib/usage/mod.ts";
 
 const HOUR = 3_600_000;
 

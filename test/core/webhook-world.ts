@@ -1,9 +1,9 @@
 /** Runs that have ended, a clock that jumps, and requests that the test answers. */
 import assert from "node:assert/strict";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import type { Ambient, LogRecord } from "../../lib/ambient.ts";
-import type { DeliveryRow } from "../../lib/platform-storage.ts";
-import type { Storage } from "../../lib/storage.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { Ambient, LogRecord } from "../../lib/environment.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
+import type { DeliveryRow } from "../../lib/storage/platform-storage.ts";
 import { createDeliveries, type Deliveries } from "../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../lib/webhooks/options.ts";
 import { policyOf } from "../../lib/webhooks/policy.ts";

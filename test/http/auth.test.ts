@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type AuthOptions, anybody, type Use, useOf } from "../../lib/access.ts";
+import { type AuthOptions, anybody, type Use, useOf } from "../../lib/auth/principal.ts";
+import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import type { Permission } from "../../lib/identity.ts";
-import { PERMISSIONS } from "../../lib/identity.ts";
-import { staticIdentity } from "../../lib/static-identity.ts";
+import type { Permission } from "../../lib/storage/identity.ts";
+import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { clockedService } from "../core/faulty.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
 

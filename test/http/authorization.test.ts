@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { AuthContext } from "../../lib/auth.ts";
+import type { AuthContext } from "../../lib/auth/custom.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";
 import { customWorld, owning } from "./custom-world.ts";

@@ -1,7 +1,7 @@
 /** The routes of crons: what they take, what they ask and what they answer. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { anybody } from "../../lib/access.ts";
+import { anybody } from "../../lib/auth/principal.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Auth as SdkAuth } from "@langchain/langgraph-sdk/auth";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { createService, type ServiceOptions } from "../../lib/service.ts";
-import { staticIdentity } from "../../lib/static-identity.ts";
 import { testService } from "../suite/kit.ts";
 import { customWorld, owning } from "./custom-world.ts";
 

@@ -1,6 +1,6 @@
 /** A service whose callers are known by custom authentication: `Bearer ann` is Ann, and what handlers are asked is kept. */
-import { type Ambient, systemAmbient } from "../../lib/ambient.ts";
-import type { Auth, AuthClaims, AuthContext } from "../../lib/auth.ts";
+import type { Auth, AuthClaims, AuthContext } from "../../lib/auth/custom.ts";
+import { type Ambient, systemAmbient } from "../../lib/environment.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/kit.ts";
 

@@ -1,13 +1,13 @@
 /** A service that records what the handler asks of it, on a clock that the test moves. */
-import { anybody, type Visitor } from "../../lib/access.ts";
-import type { LogRecord } from "../../lib/ambient.ts";
+import { anybody, type Visitor } from "../../lib/auth/principal.ts";
+import type { LogRecord } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
-import { EVERYTHING } from "../../lib/filter.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
-import type { Caller } from "../../lib/identity.ts";
 import type { Json } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
 import type { Metrics, Readiness, Service, ServiceOptions } from "../../lib/service.ts";
+import type { Caller } from "../../lib/storage/identity.ts";
+import { EVERYTHING } from "../../lib/storage/visibility.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";
 export const RUN = "22222222-2222-4222-8222-222222222222";

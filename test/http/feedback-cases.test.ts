@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import type { FeedbackRecord } from "../../lib/feedback.ts";
+import type { FeedbackRecord } from "../../lib/feedback/mod.ts";
 import { BASE, type FeedbackKit, feedbackKit, NOW, P1, RUN, RUN2, THREAD } from "./feedback-kit.ts";
 
 type Fields = Readonly<Record<string, unknown>>;

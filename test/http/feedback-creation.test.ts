@@ -1,7 +1,7 @@
 /** Creations of feedback tokens beyond the case file. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { FeedbackToken } from "../../lib/feedback.ts";
+import type { FeedbackToken } from "../../lib/feedback/mod.ts";
 import {
   type Answer,
   ask,

@@ -1,14 +1,14 @@
 /** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import type { Ambient } from "../../lib/ambient.ts";
-import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback.ts";
-import { EVERYTHING } from "../../lib/filter.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { Ambient } from "../../lib/environment.ts";
+import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback/mod.ts";
 import { createBodyReader } from "../../lib/http/body.ts";
 import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "../../lib/http/feedback.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
-import type { Caller, Permission } from "../../lib/identity.ts";
-import type { FeedbackConfig } from "../../lib/platform-storage.ts";
-import type { Storage } from "../../lib/storage.ts";
+import type { Caller, Permission } from "../../lib/storage/identity.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
+import type { FeedbackConfig } from "../../lib/storage/platform-storage.ts";
+import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { testClock, testIds } from "../suite/kit.ts";
 
 export const NOW: number = Date.parse("2026-11-20T12:00:00Z");

@@ -1,7 +1,7 @@
 /** Submissions beyond the case file: the tables of the token route, row by row. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { FeedbackRecord } from "../../lib/feedback.ts";
+import type { FeedbackRecord } from "../../lib/feedback/mod.ts";
 import { prefersHtml } from "../../lib/http/feedback.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import { type Answer, ask, editor, type FeedbackKit, feedbackKit, RUN, type Sent, UNKNOWN } from "./feedback-kit.ts";

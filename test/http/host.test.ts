@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import { anybody, type Visitor } from "../../lib/access.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { anybody, type Visitor } from "../../lib/auth/principal.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { GROUP_OPTIONS, routeGroups } from "../../lib/http/groups.ts";
 import { type App, createHandler, type HandlerOptions } from "../../lib/http/handler.ts";

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { after, before, describe, it } from "node:test";
-import type { AuthContext } from "../../lib/auth.ts";
+import type { AuthContext } from "../../lib/auth/custom.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { customWorld, owning, type World } from "./custom-world.ts";
 

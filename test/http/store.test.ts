@@ -1,10 +1,10 @@
 /** The store's routes, from the request to what the store is asked, and what comes of it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Reach } from "../../lib/filter.ts";
 import type { Call } from "../../lib/http/call.ts";
 import { storeRoutes } from "../../lib/http/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
+import type { Reach } from "../../lib/storage/visibility.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { fake } from "./fake.ts";
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InputError } from "../../lib/errors.ts";
 import { readCsvQuotes, readUsageQuery } from "../../lib/http/parse/usage.ts";
-import { readMoment, writeMoment } from "../../lib/moments.ts";
+import { readMoment, writeMoment } from "../../lib/rfc3339.ts";
 
 const W1 = "11111111-1111-4111-8111-11111111111a";
 const W2 = "22222222-2222-4222-8222-222222222222";

@@ -2,15 +2,15 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { csvRow } from "../../lib/http/csv.ts";
 import { readUsageQuery } from "../../lib/http/parse/usage.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import { usageCsv, usageJson } from "../../lib/http/usage.ts";
-import type { Caller, IdentityStore, Permission } from "../../lib/identity.ts";
-import { readMoment } from "../../lib/moments.ts";
-import type { Storage } from "../../lib/storage.ts";
-import { createUsage, strideFor, type Usage, type UsageOptions, type UsageReport } from "../../lib/usage.ts";
+import { readMoment } from "../../lib/rfc3339.ts";
+import type { Caller, IdentityStore, Permission } from "../../lib/storage/identity.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
+import { createUsage, strideFor, type Usage, type UsageOptions, type UsageReport } from "../../lib/usage/mod.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 

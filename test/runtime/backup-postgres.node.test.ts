@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import pg from "pg";
-import { postgres } from "../../adapters/postgres.ts";
+import { postgres } from "../../adapters/postgres/mod.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
 import { type Ask, checkCopy, checkRestored, type Row, runsOf } from "./backup/invariants.ts";
 import { copyUnderLoad, type Known, serve, type Told } from "./backup/load.ts";

@@ -12,7 +12,7 @@ import {
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { runBackup } from "../../adapters/standalone/backup.ts";
 import { usageOf } from "../../adapters/standalone/commands.ts";
 import { forgetClaims } from "../soak/platform.ts";

@@ -3,11 +3,11 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { COMMANDS, runCommand, usageOf } from "../../adapters/standalone/commands.ts";
-import type { ApiKeyRow } from "../../lib/identity.ts";
-import { checksumFits, hashKey } from "../../lib/keys.ts";
-import type { Storage } from "../../lib/storage.ts";
+import { checksumFits, hashKey } from "../../lib/auth/api-keys.ts";
+import type { ApiKeyRow } from "../../lib/storage/identity.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
 import { Webhook } from "standardwebhooks";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions, type ServiceOptions, staticIdentity } from "../../lib/mod.ts";

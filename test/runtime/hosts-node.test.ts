@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { describe, it } from "node:test";
 import express from "express";
-import { type Fetch, serve, toNodeHandler } from "../../adapters/node.ts";
+import { type Fetch, serve, toNodeHandler } from "../../adapters/node/mod.ts";
 import { runtime } from "./programs.ts";
 
 /** Answers with what it was sent. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createLog, type LogFormat, type LogLevel, type Output } from "../../adapters/standalone/log.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions, type LogRecord } from "../../lib/mod.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
-import { postgres } from "../../adapters/postgres.ts";
+import { postgres } from "../../adapters/postgres/mod.ts";
 import type { FunctionJob, Service } from "../../lib/mod.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
 import { type TestService, testService } from "../suite/kit.ts";

@@ -1,6 +1,6 @@
 /** A database that can be away, runs that take their time, and what their readers must have seen. */
 import assert from "node:assert/strict";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { isOutage, ServiceError, storageLost } from "../../lib/errors.ts";
 import type { AgentFunction, Frame, FunctionJob, RunCreate, Storage } from "../../lib/mod.ts";
 import { clockedService, type collect } from "../core/faulty.ts";

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { libsqlDriver } from "../../adapters/libsql.ts";
-import { nodeSqliteDriver } from "../../adapters/node-sqlite.ts";
-import { postgresDriver } from "../../adapters/postgres.ts";
+import { libsqlDriver } from "../../adapters/libsql/mod.ts";
+import { postgresDriver } from "../../adapters/postgres/mod.ts";
 import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { ConfigError, createService, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
 import { type TestService, testService } from "../suite/kit.ts";

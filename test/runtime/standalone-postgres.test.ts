@@ -63,7 +63,7 @@ describe("the stand-alone server on Postgres", () => {
 describe("greenroom/postgres without the package pg", () => {
   it("says what to install", async () => {
     using folder = temporaryFolder();
-    for (const part of ["adapters/postgres", "adapters/postgres.ts", "adapters/sql", "lib"]) {
+    for (const part of ["adapters/postgres", "adapters/sql", "lib"]) {
       cpSync(join(root, part), join(folder.path, part), { recursive: true });
     }
     mkdirSync(join(folder.path, "node_modules"));
@@ -72,7 +72,7 @@ describe("greenroom/postgres without the package pg", () => {
     const main = join(folder.path, "main.ts");
     writeFileSync(
       main,
-      `import { postgresDriver } from "./adapters/postgres.ts";
+      `import { postgresDriver } from "./adapters/postgres/mod.ts";
       const driver = postgresDriver("postgres://app:${secret}@127.0.0.1/app");
       await driver.read({ sql: "select 1", args: [] }).catch((error) => console.log(error.name, error.message));
       await driver.close();`,

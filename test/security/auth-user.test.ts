@@ -9,7 +9,7 @@ import { tool } from "@langchain/core/tools";
 import { interrupt, type LangGraphRunnableConfig, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { combine, type FunctionJob, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 import { customWorld, type World, type WorldOptions } from "../http/custom-world.ts";
 

@@ -1,6 +1,6 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
-import { checkpointId, recordedState } from "../../lib/checkpoints.ts";
-import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor.ts";
+import { checkpointId, recordedState } from "../../lib/executor/checkpoints.ts";
+import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";

@@ -2,8 +2,8 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import { type SqliteConnection, sqliteDriver } from "../../adapters/sql/sqlite-writer.ts";
-import { StatementCache } from "../../adapters/sql/statement-cache.ts";
+import { StatementCache } from "../../adapters/sqlite/statement-cache.ts";
+import { type SqliteConnection, sqliteDriver } from "../../adapters/sqlite/writer.ts";
 
 /** What a simulation hears of the database. */
 export interface Listener {

@@ -1,11 +1,11 @@
 /** A simulated machine: a process with the real service in it, which crashes, stops, stalls and starts again. */
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
-import { sqliteDriver } from "../../adapters/sql/sqlite-writer.ts";
-import type { Ambient } from "../../lib/ambient.ts";
+import { sqliteDriver } from "../../adapters/sqlite/writer.ts";
+import type { Ambient } from "../../lib/environment.ts";
 import { createService, type Service } from "../../lib/service.ts";
-import type { SignalListener, Signals } from "../../lib/signals.ts";
-import type { Storage } from "../../lib/storage.ts";
+import type { Storage } from "../../lib/storage/mod.ts";
+import type { SignalListener, Signals } from "../../lib/storage/signals.ts";
 import { agentExecutor } from "./agent.ts";
 import { runBatch } from "./database.ts";
 import { Dice } from "./random.ts";
@@ -28,7 +28,7 @@ export class InjectedFault extends Error {}
 /** What feedback links start with. */
 export const BASE_URL = "https://agents.example";
 
-/** How long after the grace time a process that stops waits for its store: as lib/worker.ts says. */
+/** How long after the grace time a process that stops waits for its store: as lib/engine/worker.ts says. */
 const LAST_MS = 20_000;
 
 /** One life of a machine. */

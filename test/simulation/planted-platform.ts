@@ -114,7 +114,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "an hour is summed before it is over",
-    file: "lib/usage.ts",
+    file: "lib/usage/mod.ts",
     find: "roundDown(ambient.now() - MARGIN, HOUR)",
     replace: "roundDown(ambient.now() - MARGIN, HOUR) + HOUR",
     equivalent: "a trace of an hour that is summed is added there",
@@ -127,7 +127,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "the links of a run without a webhook never die",
-    file: "lib/execution.ts",
+    file: "lib/engine/attempt.ts",
     find: "told: run.feedback.length > 0 || run.webhook !== null,",
     replace: "told: run.webhook !== null,",
   },
@@ -139,14 +139,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "feedback links are shown after the error",
-    file: "lib/ending.ts",
+    file: "lib/streams/terminal.ts",
     find: '  if (feedback !== null) tape.publish("feedback", feedback);\n  if (error) tape.publish("error", JSON.stringify(error));\n',
     replace:
       '  if (error) tape.publish("error", JSON.stringify(error));\n  if (feedback !== null) tape.publish("feedback", feedback);\n',
   },
   {
     name: "feedback links are shown only where the run was executed",
-    file: "lib/runs/follow.ts",
+    file: "lib/streams/run-subscription.ts",
     find: "feedback: feedbackUrls(row), error",
     replace: "feedback: null, error",
   },

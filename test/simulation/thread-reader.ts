@@ -1,7 +1,7 @@
 /** What one reader has seen of a thread's stream, over all its connections. */
-import type { Frame } from "../../lib/events.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { ThreadPosition } from "../../lib/thread-stream.ts";
+import type { Frame } from "../../lib/streams/hub.ts";
+import type { ThreadPosition } from "../../lib/streams/thread-subscription.ts";
 import type { ThreadNote } from "./oracle/notes.ts";
 import type { World } from "./world.ts";
 

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import process from "node:process";
-import { postgres } from "../../adapters/postgres.ts";
+import { postgres } from "../../adapters/postgres/mod.ts";
 import { createService, type Executor } from "../../lib/mod.ts";
 import { startPostgres } from "../adapters/postgres-server.ts";
 import { followExecutions, overlaps } from "./executions.ts";

@@ -1,13 +1,13 @@
 /** What tests of agents need: a service in memory, a clock they set, ids that repeat. */
-import { nodeSqlite } from "../../adapters/node-sqlite.ts";
-import type { Ambient } from "../../lib/ambient.ts";
-import type { Executor } from "../../lib/executor.ts";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
+import type { Ambient } from "../../lib/environment.ts";
+import type { Executor } from "../../lib/executor/contract.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import type { IdentityStore } from "../../lib/identity.ts";
-import type { FeedbackTokenRow, TraceRow } from "../../lib/platform-storage.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
-import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/static-identity.ts";
+import type { IdentityStore } from "../../lib/storage/identity.ts";
+import type { FeedbackTokenRow, TraceRow } from "../../lib/storage/platform-storage.ts";
 
 /** How long a feedback token lives where nothing else is said. */
 const TOKEN_LIFE_MS = 10_800_000;

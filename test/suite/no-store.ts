@@ -1,4 +1,4 @@
-import type { StoreHandle } from "../../lib/executor.ts";
+import type { StoreHandle } from "../../lib/executor/contract.ts";
 
 const never = async (): Promise<never> => {
   throw new Error("this job has no store");

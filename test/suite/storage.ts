@@ -1,6 +1,6 @@
 /** What every Storage must do. Run it on a new adapter: `storageSuite({ describe, it }, () => open())`. */
 import assert from "node:assert/strict";
-import type { AssistantRow, Storage } from "../../lib/storage.ts";
+import type { AssistantRow, Storage } from "../../lib/storage/mod.ts";
 import { admissionTests } from "./storage/admission.ts";
 import { assistantTests } from "./storage/assistants.ts";
 import { batchTests } from "./storage/batches.ts";

@@ -1,6 +1,6 @@
 /** Workers and clients that do at random what they do in earnest, and what must hold afterwards. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, ClaimRequest, Progress, Scope, StopAction, Storage } from "../../lib/storage.ts";
+import type { ClaimedRun, ClaimRequest, Progress, Scope, StopAction, Storage } from "../../lib/storage/mod.ts";
 import { bare, checkAftermath } from "./workload/aftermath.ts";
 import { type Attempt, allFrames, History, MAX_ATTEMPTS } from "./workload/history.ts";
 

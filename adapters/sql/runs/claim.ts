@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
-import type { TraceTerms } from "../../../lib/platform-storage.ts";
-import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage.ts";
+import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
+import type { TraceTerms } from "../../../lib/storage/platform-storage.ts";
 import { each, isAmong, numberIn, rowByRow, settled } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { ofThread, type Pipe, type Statement, shape } from "../statement.ts";

@@ -5,7 +5,7 @@ import type {
   CreateRunOutcome,
   CreateRunsOutcome,
   MultitaskStrategy,
-} from "../../../lib/storage.ts";
+} from "../../../lib/storage/mod.ts";
 import { each, settled } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { mintTokens } from "../feedback.ts";

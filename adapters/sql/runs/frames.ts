@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage.ts";
+import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
 import { type Held, whileHeld } from "../checkpoints.ts";
 import { settled } from "../dialect.ts";
 import { andOfPermitted, scoped } from "../filter.ts";

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { Activity, Storage } from "../../../lib/storage.ts";
+import type { Activity, Storage } from "../../../lib/storage/mod.ts";
 import { db, settled } from "../dialect.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { ClaimedRun, Lease, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage.ts";
+import type { ClaimedRun, Lease, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage/mod.ts";
 import type { SqlRow } from "../driver.ts";
 import type { Tables } from "../schema.ts";
 import { toThread } from "../threads.ts";

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
-import type { Filter } from "../../../lib/filter.ts";
-import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage.ts";
+import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
+import type { Filter } from "../../../lib/storage/visibility.ts";
 import { each, settled } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";

@@ -1,5 +1,5 @@
 import { sql } from "kysely";
-import type { SweepTerms } from "../../../lib/storage.ts";
+import type { SweepTerms } from "../../../lib/storage/mod.ts";
 import { each, holds, rowsOf, settled } from "../dialect.ts";
 import { type Pipe, type Statement, shape } from "../statement.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";

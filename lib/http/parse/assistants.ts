@@ -1,8 +1,8 @@
 /** Requests of the assistants routes. */
 import * as v from "valibot";
-import type { AssistantCreate, AssistantFilter, AssistantPatch, AssistantSearch } from "../../assistants.ts";
+import type { AssistantCreate, AssistantFilter, AssistantPatch, AssistantSearch } from "../../assistants/mod.ts";
 import type { JsonObject } from "../../json.ts";
-import type { AssistantSort } from "../../storage.ts";
+import type { AssistantSort } from "../../storage/mod.ts";
 import {
   anyObject,
   config,

@@ -1,8 +1,8 @@
 /** Requests of the crons routes. */
 import * as v from "valibot";
-import type { CronQuery, CronSort } from "../../cron-storage.ts";
 import { CRON_RUN_OPTIONS, type CronCreate, type CronPatch, type CronRun, type CronSearch } from "../../crons/mod.ts";
 import type { JsonObject } from "../../json.ts";
+import type { CronQuery, CronSort } from "../../storage/cron-storage.ts";
 import {
   anyObject,
   assistantId,

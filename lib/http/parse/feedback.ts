@@ -3,11 +3,11 @@
  * fields. Members that are null count as absent, unknown ones are ignored.
  */
 import { InputError, ServiceError } from "../../errors.ts";
-import { type FeedbackCreate, type FeedbackFilter, longerThan, type Submission } from "../../feedback.ts";
+import { type FeedbackCreate, type FeedbackFilter, longerThan, type Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import { readMoment } from "../../moments.ts";
-import type { FeedbackPatch } from "../../platform-storage.ts";
-import type { IdempotencyKey, Page } from "../../storage.ts";
+import { readMoment } from "../../rfc3339.ts";
+import type { IdempotencyKey, Page } from "../../storage/mod.ts";
+import type { FeedbackPatch } from "../../storage/platform-storage.ts";
 import {
   absent,
   checked,

@@ -1,9 +1,9 @@
 /** Reads what requests say in headers. */
 import { ServiceError } from "../../errors.ts";
+import { carriesCredential } from "../../executor/kwargs.ts";
 import type { Json, JsonObject } from "../../json.ts";
-import { carriesCredential } from "../../kwargs.ts";
-import type { IdempotencyKey } from "../../storage.ts";
-import type { ThreadPosition } from "../../thread-stream.ts";
+import type { IdempotencyKey } from "../../storage/mod.ts";
+import type { ThreadPosition } from "../../streams/thread-subscription.ts";
 
 /** The frame number a reader has seen last; undefined asks for everything (`-1`, `-` or no header). */
 export function readLastEventId(headers: Headers): number | undefined {

@@ -1,6 +1,6 @@
 /** The schemas that requests of several nouns are made of. */
 import * as v from "valibot";
-import type { StreamMode } from "../../executor.ts";
+import type { StreamMode } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { CheckpointSelector } from "../../threads/mod.ts";
 

@@ -1,9 +1,9 @@
 /** Requests of the runs routes. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
-import type { StreamMode } from "../../executor.ts";
+import type { StreamMode } from "../../executor/contract.ts";
 import type { RunCreate } from "../../runs/mod.ts";
-import type { RunStatus, StopAction, StopTarget } from "../../storage.ts";
+import type { RunStatus, StopAction, StopTarget } from "../../storage/mod.ts";
 import {
   anyObject,
   assistantId,

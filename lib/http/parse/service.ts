@@ -1,6 +1,6 @@
 /** Requests about the server itself. */
 import * as v from "valibot";
-import type { Page } from "../../storage.ts";
+import type { Page } from "../../storage/mod.ts";
 import { checked, page } from "./findings.ts";
 import { type Fields, oneOf } from "./pieces.ts";
 

@@ -1,8 +1,8 @@
 /** Requests of the threads routes. */
 import * as v from "valibot";
 import { isObject, type JsonObject } from "../../json.ts";
-import type { PruneStrategy, ThreadSort, ThreadStatus } from "../../storage.ts";
-import type { ThreadStreamMode } from "../../thread-stream.ts";
+import type { PruneStrategy, ThreadSort, ThreadStatus } from "../../storage/mod.ts";
+import type { ThreadStreamMode } from "../../streams/thread-subscription.ts";
 import {
   type CheckpointSelector,
   type Extra,

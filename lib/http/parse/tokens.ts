@@ -1,9 +1,9 @@
 /** Reads requests for feedback tokens. */
-import type { TokenRequest } from "../../feedback.ts";
+import type { TokenRequest } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import { readMoment } from "../../moments.ts";
-import type { FeedbackConfig } from "../../platform-storage.ts";
-import type { Page } from "../../storage.ts";
+import { readMoment } from "../../rfc3339.ts";
+import type { Page } from "../../storage/mod.ts";
+import type { FeedbackConfig } from "../../storage/platform-storage.ts";
 import { absent, checked, type Loc, page, type Report, readJson, readKey, requiredId, single } from "./findings.ts";
 
 const MINUTE = 60_000;

@@ -1,7 +1,7 @@
 /** Reads the query of a usage report. */
-import { readMoment } from "../../moments.ts";
-import type { UsageGroup } from "../../platform-storage.ts";
-import type { UsageRequest } from "../../usage.ts";
+import { readMoment } from "../../rfc3339.ts";
+import type { UsageGroup } from "../../storage/platform-storage.ts";
+import type { UsageRequest } from "../../usage/mod.ts";
 import type { CsvQuotes } from "../csv.ts";
 import { checked } from "./findings.ts";
 import { UUID } from "./pieces.ts";

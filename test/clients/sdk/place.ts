@@ -1,5 +1,5 @@
 /** Where tests find their storage. */
-import type { Storage } from "../../../lib/storage.ts";
+import type { Storage } from "../../../lib/storage/mod.ts";
 import type { Subject } from "./bench.ts";
 
 /**

@@ -1,7 +1,7 @@
 /** Clients that create runs, of every kind, again where they must, and twice where they may. */
 import type { JsonObject } from "../../../lib/json.ts";
 import type { RunCreate } from "../../../lib/runs/mod.ts";
-import type { MultitaskStrategy } from "../../../lib/storage.ts";
+import type { MultitaskStrategy } from "../../../lib/storage/mod.ts";
 import { GRAPHS, type Script, type Step } from "../agent.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import type { Fault } from "../plan.ts";

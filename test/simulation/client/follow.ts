@@ -1,7 +1,7 @@
 /** Clients that read a run's frames or wait for its result, over disconnects and crashes. */
-import type { FrameReader } from "../../../lib/events.ts";
 import type { Json } from "../../../lib/json.ts";
 import type { Run } from "../../../lib/runs/mod.ts";
+import type { FrameReader } from "../../../lib/streams/hub.ts";
 import { bare, messagesOf } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";

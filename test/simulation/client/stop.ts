@@ -1,6 +1,6 @@
 /** Clients that stop and delete runs. */
 import type { Service } from "../../../lib/service.ts";
-import type { StopAction, StopTarget } from "../../../lib/storage.ts";
+import type { StopAction, StopTarget } from "../../../lib/storage/mod.ts";
 import type { RunNote } from "../oracle/notes.ts";
 import type { Caller } from "./caller.ts";
 

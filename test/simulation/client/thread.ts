@@ -1,6 +1,6 @@
 /** Clients that read, change, watch and delete threads. */
-import type { FrameReader } from "../../../lib/events.ts";
 import type { Json } from "../../../lib/json.ts";
+import type { FrameReader } from "../../../lib/streams/hub.ts";
 import { bare, messagesOf } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";

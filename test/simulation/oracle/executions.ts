@@ -1,5 +1,5 @@
 /** What executes where: no two executors work on one thread, except where one was held up or does not listen. */
-import type { ExecutorEvent, Job } from "../../../lib/executor.ts";
+import type { ExecutorEvent, Job } from "../../../lib/executor/contract.ts";
 import type { Process } from "../node.ts";
 import type { World } from "../world.ts";
 import { ABANDON_MS, type Claim, type Execution, type RunNote, type ThreadNote } from "./notes.ts";

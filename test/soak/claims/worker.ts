@@ -1,7 +1,7 @@
 /** One process of the claims soak: executes runs that do nothing but say so, until it is told to stop. */
 import { openSync, writeSync } from "node:fs";
 import process from "node:process";
-import { postgres } from "../../../adapters/postgres.ts";
+import { postgres } from "../../../adapters/postgres/mod.ts";
 import { createService, type Executor } from "../../../lib/mod.ts";
 import type { Line, Mark } from "../executions.ts";
 

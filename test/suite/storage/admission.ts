@@ -1,6 +1,6 @@
 /** Which runs are made: keys, limits, and runs that are to start later. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, Storage } from "../../../lib/storage.ts";
+import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

@@ -1,7 +1,7 @@
 /** Assistants and their versions. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
-import type { AssistantRow, Storage } from "../../../lib/storage.ts";
+import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
 import { anAssistant, aRun, aThread, content, here, type StorageTest, type SuiteApi } from "./material.ts";
 
 export function assistantTests(api: SuiteApi, test: StorageTest): void {

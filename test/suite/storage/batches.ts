@@ -1,6 +1,6 @@
 /** Runs that are made together: all of them, or none. */
 import assert from "node:assert/strict";
-import type { AssistantRow, CreateRun, CreateRunsOutcome, NewRun, Storage } from "../../../lib/storage.ts";
+import type { AssistantRow, CreateRun, CreateRunsOutcome, NewRun, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aThread,

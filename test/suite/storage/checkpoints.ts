@@ -1,8 +1,8 @@
 /** Checkpoints, values and writes. */
 import assert from "node:assert/strict";
-import type { ChannelValue } from "../../../lib/executor.ts";
+import type { ChannelValue } from "../../../lib/executor/contract.ts";
 import type { Json } from "../../../lib/json.ts";
-import type { SavedCheckpoint, SavedValue, Storage } from "../../../lib/storage.ts";
+import type { SavedCheckpoint, SavedValue, Storage } from "../../../lib/storage/mod.ts";
 import {
   aLease,
   anAssistant,

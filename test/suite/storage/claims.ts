@@ -1,6 +1,6 @@
 /** Who may execute a run. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, ClaimRequest, Storage } from "../../../lib/storage.ts";
+import type { ClaimedRun, ClaimRequest, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

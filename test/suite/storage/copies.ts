@@ -1,7 +1,7 @@
 /** Copies of threads, and a thread with a random past to copy and to prune. */
 import assert from "node:assert/strict";
-import type { StoredCheckpoint } from "../../../lib/executor.ts";
-import type { NewState, Progress, SavedCheckpoint, Scope, Storage } from "../../../lib/storage.ts";
+import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
+import type { NewState, Progress, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
 import { dice } from "../workload.ts";
 import {
   anAssistant,

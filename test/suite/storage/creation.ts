@@ -1,6 +1,6 @@
 /** How runs come to be. */
 import assert from "node:assert/strict";
-import type { CreateRunOutcome, ThreadRow } from "../../../lib/storage.ts";
+import type { CreateRunOutcome, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

@@ -1,7 +1,7 @@
 /** How runs end, and what is left of them. */
 import assert from "node:assert/strict";
 import type { Json } from "../../../lib/json.ts";
-import type { ClaimedRun, Lease, Storage, ThreadRow } from "../../../lib/storage.ts";
+import type { ClaimedRun, Lease, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

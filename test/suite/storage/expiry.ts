@@ -1,6 +1,6 @@
 /** Threads whose time is over. */
 import assert from "node:assert/strict";
-import type { Storage, ThreadRow, ThreadTtl } from "../../../lib/storage.ts";
+import type { Storage, ThreadRow, ThreadTtl } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   checkpoint,

@@ -1,8 +1,13 @@
 /** Feedback tokens, submissions and records. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
-import type { FeedbackQuery, FeedbackRow, FeedbackTokenRow, SubmitOutcome } from "../../../lib/platform-storage.ts";
-import type { NewRun, Scope, Storage } from "../../../lib/storage.ts";
+import type { NewRun, Scope, Storage } from "../../../lib/storage/mod.ts";
+import type {
+  FeedbackQuery,
+  FeedbackRow,
+  FeedbackTokenRow,
+  SubmitOutcome,
+} from "../../../lib/storage/platform-storage.ts";
 import {
   anAssistant,
   aThread,

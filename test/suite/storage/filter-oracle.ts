@@ -1,8 +1,8 @@
 /** Filters on metadata against an oracle of their own: random rows, random changes of them, random filters. */
 import assert from "node:assert/strict";
-import type { Filter, Scalar } from "../../../lib/filter.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { Page, Scope, Sorted, Storage } from "../../../lib/storage.ts";
+import type { Page, Scope, Sorted, Storage } from "../../../lib/storage/mod.ts";
+import type { Filter, Scalar } from "../../../lib/storage/visibility.ts";
 import { dice } from "../workload.ts";
 import {
   anAssistant,

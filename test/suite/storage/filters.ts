@@ -1,8 +1,8 @@
 /** What a scope's filter lets a call see and touch: each verb against `permits`, and nothing else of what is stored moves. */
 import assert from "node:assert/strict";
-import { type Condition, type Filter, permits, type Scalar } from "../../../lib/filter.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { Scope, Storage } from "../../../lib/storage.ts";
+import type { Scope, Storage } from "../../../lib/storage/mod.ts";
+import { type Condition, type Filter, permits, type Scalar } from "../../../lib/storage/visibility.ts";
 import {
   anAssistant,
   aRun,

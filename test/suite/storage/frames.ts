@@ -1,6 +1,6 @@
 /** Frames, and how long things are kept. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, Lease, Storage, SweepTerms } from "../../../lib/storage.ts";
+import type { ClaimedRun, Lease, Storage, SweepTerms } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aThread,

@@ -1,6 +1,6 @@
 /** Accounts: defaults, deployments, keys, workspaces, projects, users and memberships. */
 import assert from "node:assert/strict";
-import type { ApiKeyRow, IdentityStore, MembershipRow, UserRow, WorkspaceRow } from "../../../lib/identity.ts";
+import type { ApiKeyRow, IdentityStore, MembershipRow, UserRow, WorkspaceRow } from "../../../lib/storage/identity.ts";
 import type { StorageTest, SuiteApi } from "./material.ts";
 
 /** Defines a test on a store of its own, without keys and users. */

@@ -1,15 +1,15 @@
 /** The store's items. */
 import assert from "node:assert/strict";
-import type { Filter } from "../../../lib/filter.ts";
+import type { Json, JsonObject } from "../../../lib/json.ts";
 import {
   type ItemCondition,
   type ItemQuery,
   meets,
   type NamespaceQuery,
   type NewItem,
-} from "../../../lib/item-storage.ts";
-import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { Scope, Storage } from "../../../lib/storage.ts";
+} from "../../../lib/storage/item-storage.ts";
+import type { Scope, Storage } from "../../../lib/storage/mod.ts";
+import type { Filter } from "../../../lib/storage/visibility.ts";
 import { here, type StorageTest, type SuiteApi, there } from "./material.ts";
 
 const item = (place: string, key: string, value: JsonObject = {}, more: Partial<NewItem> = {}): NewItem => ({

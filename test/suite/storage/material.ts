@@ -1,6 +1,6 @@
 /** What the tests of storages have in common. */
 import assert from "node:assert/strict";
-import type { NewCheckpoint } from "../../../lib/executor.ts";
+import type { NewCheckpoint } from "../../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type {
   AssistantContent,
@@ -17,7 +17,7 @@ import type {
   StoppedRun,
   Storage,
   ThreadRow,
-} from "../../../lib/storage.ts";
+} from "../../../lib/storage/mod.ts";
 
 /** `describe` and `it` of the test runner; those of `node:test` fit. */
 export interface SuiteApi {

@@ -1,7 +1,7 @@
 /** Threads that are pruned: deleted, or brought down to their newest state. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
-import type { AssistantRow, Progress, SavedCheckpoint, Storage, ThreadRow } from "../../../lib/storage.ts";
+import type { AssistantRow, Progress, SavedCheckpoint, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import { randomHistory, type Versions } from "./copies.ts";
 import {
   aLease,

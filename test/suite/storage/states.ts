@@ -1,6 +1,6 @@
 /** States that change without a run: at the creation of a thread, by updates, by copies. */
 import assert from "node:assert/strict";
-import type { StoredCheckpoint } from "../../../lib/executor.ts";
+import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/json.ts";
 import type {
   FinishRun,
@@ -10,7 +10,7 @@ import type {
   Scope,
   Storage,
   ThreadRow,
-} from "../../../lib/storage.ts";
+} from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

@@ -1,6 +1,6 @@
 /** What new runs and requests do to runs that wait or execute. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, StopAction, Storage, ThreadRow } from "../../../lib/storage.ts";
+import type { ClaimedRun, StopAction, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

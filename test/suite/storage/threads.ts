@@ -1,7 +1,7 @@
 /** Threads, and filters on metadata. */
 import assert from "node:assert/strict";
 import { contains, type Json, type JsonObject } from "../../../lib/json.ts";
-import type { Storage, ThreadRow } from "../../../lib/storage.ts";
+import type { Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import { dice } from "../workload.ts";
 import {
   anAssistant,

@@ -1,7 +1,7 @@
 /** Traces and counting them: what is counted equals what is stored, whatever is sealed and whenever rows come. */
 import assert from "node:assert/strict";
-import type { TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageRow } from "../../../lib/platform-storage.ts";
-import type { Storage } from "../../../lib/storage.ts";
+import type { Storage } from "../../../lib/storage/mod.ts";
+import type { TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageRow } from "../../../lib/storage/platform-storage.ts";
 import { dice } from "../workload.ts";
 import {
   anAssistant,

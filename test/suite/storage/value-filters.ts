@@ -1,7 +1,7 @@
 /** Which threads a filter on values finds: all that may hold it, and where their scalars are known few others. */
 import assert from "node:assert/strict";
 import { contains, type Json, type JsonObject, scalarsOf } from "../../../lib/json.ts";
-import type { AssistantRow, Storage } from "../../../lib/storage.ts";
+import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
 import { dice } from "../workload.ts";
 import {
   anAssistant,

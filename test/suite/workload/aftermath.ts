@@ -1,6 +1,6 @@
 /** What must be true of a storage when a random workload is over. */
 import assert from "node:assert/strict";
-import type { Lease, SavedCheckpoint, Scope, Storage } from "../../../lib/storage.ts";
+import type { Lease, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
 import { allFrames, type History } from "./history.ts";
 
 /** A checkpoint that names a value of its own version, and brings none. */

@@ -1,7 +1,7 @@
 /** What happened in a random workload, and what must be true of the storage afterwards. */
 import assert from "node:assert/strict";
-import type { StoredCheckpoint } from "../../../lib/executor.ts";
-import type { ClaimedRun, Lease, RunRow, Scope, Storage, StoredFrame, ThreadRow } from "../../../lib/storage.ts";
+import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
+import type { ClaimedRun, Lease, RunRow, Scope, Storage, StoredFrame, ThreadRow } from "../../../lib/storage/mod.ts";
 
 /** One claim, and what its worker did. Moments are places in the order of everything that was sent or answered. */
 export interface Attempt {

@@ -1,0 +1,156 @@
+/** A host's own kysely instance as a driver, and a typed kysely over Greenroom's tables for reports. */
+import {
+  CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  Kysely,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+} from "kysely";
+import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
+import type { Tables } from "../sql/schema.ts";
+import { isLocked, LOCK_WAIT_MS } from "../sqlite/file.ts";
+import { lockDelay, lockedTooLong, systemTimer } from "../sqlite/writer.ts";
+
+export interface KyselyOptions {
+  /** What `db` talks to; default "sqlite". */
+  readonly dialect?: "sqlite" | "postgres";
+  /** Calls `fn` once after `ms`; for a simulation. */
+  readonly timer?: (ms: number, fn: () => void) => () => void;
+}
+
+/**
+ * A driver over a host's own kysely instance, for `sqlStorage(fromKysely(db))`. The host opens, configures and closes the
+ * connection. On SQLite it must set `foreign_keys = on`, without which batches are refused, and should set `journal_mode =
+ * wal` and `synchronous = full`: what a batch has answered is as durable as its settings make it. Batches and reads run one
+ * at a time there.
+ */
+// biome-ignore lint/suspicious/noExplicitAny: the host's own tables are of no matter here
+export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDriver {
+  const dialect = options.dialect ?? "sqlite";
+  const timer = options.timer ?? systemTimer;
+  const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer(ms, resolve));
+  let closed = false;
+  let last: Promise<unknown> = Promise.resolve();
+
+  /** Postgres serves callers side by side; SQLite dialects share one connection, and not all of them guard it. */
+  const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    if (closed) throw new Error("The driver is closed.");
+    if (dialect === "postgres") return await work();
+    const turn = last.then(work);
+    last = turn.catch(() => {});
+    return await turn;
+  };
+
+  /** On SQLite kysely's own transactions begin deferred: two of them that read first cannot both go on to write. */
+  const begin = dialect === "sqlite" ? "begin immediate" : "begin isolation level read committed";
+
+  const transaction = (statements: readonly SqlStatement[]): Promise<SqlRow[][]> =>
+    db.connection().execute(async (connection) => {
+      if (dialect === "sqlite") await proveForeignKeys(connection);
+      await connection.executeQuery(CompiledQuery.raw(begin));
+      try {
+        const results: SqlRow[][] = [];
+        for (const statement of statements) results.push(await run(connection, statement));
+        await connection.executeQuery(CompiledQuery.raw("commit"));
+        return results;
+      } catch (error) {
+        // SQLite has ended the transaction by itself when the disk was full: then there is nothing to roll back.
+        await connection.executeQuery(CompiledQuery.raw("rollback")).catch(() => {});
+        throw error;
+      }
+    });
+
+  const batch = async (statements: readonly SqlStatement[]): Promise<SqlRow[][]> => {
+    let waited_ms = 0;
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return await transaction(statements);
+      } catch (error) {
+        if (dialect !== "sqlite" || !isLocked(error)) throw error;
+        if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong("the database", error);
+        waited_ms += lockDelay(tries);
+        await wait(lockDelay(tries));
+      }
+    }
+  };
+
+  return {
+    dialect,
+    batch: (statements) => inTurn(() => batch(statements)),
+    read: (statement) => inTurn(() => run(db, statement)),
+    async close() {
+      closed = true;
+      await last;
+    },
+  };
+}
+
+/**
+ * A typed kysely over the tables in the SQLite file at `path`, for reports on Bun; it cannot write. Needs the package
+ * kysely-bun-sqlite. The file is opened by the first query; `destroy()` closes it.
+ */
+export function bunKysely(path: string): Kysely<Tables> {
+  return new Kysely<Tables>({
+    dialect: {
+      createAdapter: () => new SqliteAdapter(),
+      createDriver: () => bunDriver(path),
+      createIntrospector: (db) => new SqliteIntrospector(db),
+      createQueryCompiler: () => new SqliteQueryCompiler(),
+    } satisfies Dialect,
+  });
+}
+
+/** The driver of kysely-bun-sqlite, loaded by the first query: `fromKysely` must load where there is no `bun:sqlite`. */
+function bunDriver(path: string): Driver {
+  let driver: Driver;
+  return {
+    async init() {
+      const [{ Database }, { BunSqliteDialect }] = await Promise.all([
+        import("bun:sqlite"),
+        import("kysely-bun-sqlite"),
+      ]);
+      // Not read-only: a reader of a log that nobody else has open must be able to recover it.
+      const database = new Database(path, { readwrite: true, create: false });
+      database.run("pragma busy_timeout = 5000");
+      database.run("pragma query_only = on");
+      driver = new BunSqliteDialect({ database }).createDriver();
+      await driver.init();
+    },
+    acquireConnection: () => driver.acquireConnection(),
+    beginTransaction: (connection, settings) => driver.beginTransaction(connection, settings),
+    commitTransaction: (connection) => driver.commitTransaction(connection),
+    rollbackTransaction: (connection) => driver.rollbackTransaction(connection),
+    releaseConnection: (connection: DatabaseConnection) => driver.releaseConnection(connection),
+    async destroy() {
+      await driver?.destroy();
+    },
+  };
+}
+
+/** Deleting a thread or an assistant takes its rows along by foreign keys; SQLite ignores them unless told otherwise. */
+// biome-ignore lint/suspicious/noExplicitAny: as above
+async function proveForeignKeys(db: Kysely<any>): Promise<void> {
+  const [row] = await run(db, { sql: "pragma foreign_keys", args: [] });
+  if (row?.foreign_keys !== 1) {
+    throw new Error(
+      "The kysely instance does not enforce foreign keys: run `pragma foreign_keys = on` on its connection.",
+    );
+  }
+}
+
+// The plugins of the host would rename our columns.
+// biome-ignore lint/suspicious/noExplicitAny: as above
+async function run(db: Kysely<any>, { sql, args }: SqlStatement): Promise<SqlRow[]> {
+  const { rows } = await db.withoutPlugins().executeQuery<Record<string, unknown>>(CompiledQuery.raw(sql, [...args]));
+  return rows.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, sqlValue(value)])));
+}
+
+/** Dialects differ in what they read blobs and large integers as. */
+function sqlValue(value: unknown): SqlValue {
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  if (typeof value === "bigint") return Number(value);
+  return value as SqlValue;
+}

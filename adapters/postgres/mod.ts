@@ -1,0 +1,314 @@
+/** Postgres by the package `pg`, or by a pool of the host. Any number of processes share the work on one database. */
+import type { Storage } from "../../lib/storage/mod.ts";
+import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
+import { sqlStorage } from "../sql/mod.ts";
+import { hostSource, ownSource, type PostgresListener, type PostgresPool, type Session } from "./connection.ts";
+import { type Fault, faultOf, isForgotten, isMarkless } from "./errors.ts";
+import { beginText, commitText, type Mark, markStatement, marksText, outcomeText, tokenText } from "./locks.ts";
+import { placeOf } from "./place.ts";
+import { dispose, postgresSignals } from "./signals.ts";
+import { type Bound, bind, lastOf, rowsOf } from "./values.ts";
+
+export type {
+  PostgresConnection,
+  PostgresListener,
+  PostgresNotification,
+  PostgresPool,
+} from "./connection.ts";
+export type { PostgresField, PostgresResult } from "./values.ts";
+
+/** A database by its URL; needs the package `pg`. */
+export interface PostgresUrlOptions extends PostgresAmbient {
+  /** `postgres://user:password@host:5432/database`. A pooler in transaction mode is fine where `direct_url` is given too. */
+  readonly url: string;
+  /** The same database without a pooler in front, for the one session that listens to signals. Default: `url`. */
+  readonly direct_url?: string;
+  /** Sessions at once, without the one that listens; default 10. */
+  readonly pool_size?: number;
+  /**
+   * Keeps statements prepared on their sessions, and sends a batch's statements without waiting for each one's answer. Default: where
+   * there is no `direct_url`, which says that a pooler may change the sessions below.
+   */
+  readonly prepare?: boolean;
+}
+
+/** A database by the host's own pool, which stays open when the storage is closed. */
+export interface PostgresPoolOptions extends PostgresAmbient {
+  readonly pool: PostgresPool;
+  /** Opens a session that listens to signals, which is closed when the storage is. Without it other processes are heard by asking. */
+  readonly listen?: () => Promise<PostgresListener>;
+  /** The pool is one of `pg` and its sessions are the server's own: statements are kept prepared. Default false. */
+  readonly prepare?: boolean;
+}
+
+/** What a simulation replaces; the defaults are the real ones. `Ambient` of the core fits. */
+export interface PostgresAmbient {
+  /** Calls `fn` once after `ms`; the result cancels it. */
+  readonly timer?: (ms: number, fn: () => void) => () => void;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+  /** A number in [0, 1). */
+  readonly random?: () => number;
+}
+
+export type PostgresOptions = PostgresUrlOptions | PostgresPoolOptions;
+
+const QUICK_TRIES = 5;
+/** How long a database that does not answer is waited for, and how long for the outcome of a commit. */
+const PATIENCE_MS = 5_000;
+const OUTCOME_MS = 15_000;
+/** Batches that may touch anything may take long: a step of a migration goes through a whole table. */
+const LONG_BATCH_MS = 15 * 60_000;
+
+/**
+ * A Storage in the Postgres database at `options`, or at the URL alone: PostgreSQL 13 or newer. Throws ConfigError for options that
+ * cannot be; what is wrong with the database itself is a ConfigError of the first verb. Neither shows a password. A database that goes
+ * away later makes verbs reject with `DatabaseUnavailable` after five seconds, until it is back.
+ */
+export function postgres(options: PostgresOptions | string): Storage {
+  return sqlStorage(postgresDriver(options));
+}
+
+/**
+ * The driver below `postgres`. A batch is one transaction in READ COMMITTED; on a pool of its own it takes two round trips, else one
+ * for each statement and two. A transaction that waits for this process for five seconds is ended by the server and run again.
+ */
+export function postgresDriver(options: PostgresOptions | string): SqlDriver {
+  const given = typeof options === "string" ? { url: options } : options;
+  const now = given.now ?? Date.now;
+  const random = given.random ?? Math.random;
+  const timer = given.timer ?? heldTimer;
+  const place = placeOf(given);
+  const source =
+    "pool" in given
+      ? hostSource(given.pool, given.listen, { prepare: given.prepare ?? false, timer })
+      : ownSource({
+          url: given.url,
+          direct_url: given.direct_url,
+          size: given.pool_size ?? 10,
+          prepare: given.prepare ?? given.direct_url === undefined,
+          timer,
+        });
+  const signals = source.listener && postgresSignals({ open: source.listener, now, timer: given.timer ?? looseTimer });
+  const answering = new Set<Promise<unknown>>();
+  let closing: Promise<void> | undefined;
+  // Before the first answer and the first commit, what is wrong is wrong with the options.
+  let answered = false;
+  let written = false;
+  let proven = false;
+  const marks = new Marks(`${random().toString(36).slice(2)}.${random().toString(36).slice(2)}`);
+
+  const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer(ms * (0.5 + random() / 2), resolve));
+
+  /** A `direct_url` that is wrong would be noticed by nobody: signals would come late for ever. */
+  const proveDirect = async (): Promise<void> => {
+    if (!("direct_url" in given) || given.direct_url === undefined || proven) return;
+    try {
+      dispose(await source.listener?.());
+    } catch (error) {
+      throw place.ofDirect(error);
+    }
+    proven = true;
+  };
+
+  /** Until it works, or waiting does not help. Nothing of a failed try has taken effect. */
+  const patiently = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    let until: number | undefined;
+    let conflicts = 0;
+    let markless = false;
+    for (let tries = 1; ; tries += 1) {
+      try {
+        if (!answered) await proveDirect();
+        if (markless) await withSession((session) => session.run({ text: marksText }));
+        return await work();
+      } catch (error) {
+        const fault = faultOf(error);
+        if (isMarkless(error) && !markless) {
+          markless = true;
+          continue;
+        }
+        if (fault === "statement") throw place.explained(error);
+        if (fault === "conflict") {
+          conflicts += 1;
+          if (conflicts === QUICK_TRIES) throw error;
+          await wait(5 * 2 ** conflicts);
+          continue;
+        }
+        if (isForgotten(error)) source.forget();
+        const start = fault === "read_only" ? !written : !answered;
+        if (start && fault !== "connection") throw place.refused(error);
+        until ??= now() + PATIENCE_MS;
+        if (closing || now() >= until) throw start ? place.refused(error) : place.unavailable(error);
+        await wait(Math.min(25 * 2 ** tries, 500));
+      }
+    }
+  };
+
+  const withSession = async <Result>(work: (session: Session) => Promise<Result>): Promise<Result> => {
+    const session = await source.session();
+    try {
+      const result = await work(session);
+      answered = true;
+      session.end(false);
+      return result;
+    } catch (error) {
+      await giveUp(session, error);
+      throw error;
+    }
+  };
+
+  const write = async (statements: readonly Bound[], touched: readonly string[] | undefined): Promise<SqlRow[][]> => {
+    const session = await source.session();
+    const mark = marks.take();
+    const limit_ms = touched === undefined ? LONG_BATCH_MS : undefined;
+    let results: SqlRow[][];
+    try {
+      const texts = [{ text: beginText(touched, mark) }, ...statements];
+      const answers = session.pipelined
+        ? allOf(texts.map((text) => session.run(text, limit_ms)))
+        : inOrder(texts, (text) => session.run(text, limit_ms));
+      results = (await answers).slice(1).map((result) => rowsOf(lastOf(result)));
+      answered = true;
+    } catch (error) {
+      if (!(await giveUp(session, error))) marks.giveBack(mark);
+      throw error;
+    }
+    try {
+      // Where the mark cannot be written, COMMIT rolls back.
+      const ending = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
+      await allOf(ending.map((statement) => session.run(statement)));
+    } catch (error) {
+      await giveUp(session, error);
+      if (!isOver(faultOf(error)) || !(await tookEffect(mark))) throw error;
+      written = true;
+      return results;
+    }
+    written = true;
+    session.end(false);
+    marks.giveBack(mark);
+    return results;
+  };
+
+  /** What became of a transaction whose COMMIT was not answered. Waits until the server has ended it. */
+  const tookEffect = async (mark: Mark): Promise<boolean> => {
+    const until = now() + OUTCOME_MS;
+    for (let tries = 1; ; tries += 1) {
+      const token = await withSession(async (session) => {
+        await session.run({ text: outcomeText(mark) });
+        const [row] = rowsOf(lastOf(await session.run({ text: tokenText(mark) })));
+        await session.run({ text: "rollback" });
+        return row?.token ?? null;
+      }).catch((error: unknown) => {
+        if (faultOf(error) === "statement" || now() >= until) throw place.unavailable(error, true);
+      });
+      if (token !== undefined) return token === mark.token;
+      await wait(Math.min(25 * 2 ** tries, 500));
+    }
+  };
+
+  const answer = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    if (closing) throw new Error(`The database ${place.shown} is closed.`);
+    const answering_now = work();
+    answering.add(answering_now);
+    try {
+      return await answering_now;
+    } finally {
+      answering.delete(answering_now);
+    }
+  };
+
+  const read = (statement: SqlStatement): Promise<SqlRow[]> => {
+    const bound = bind(statement);
+    return answer(() => patiently(() => withSession(async (session) => rowsOf(lastOf(await session.run(bound))))));
+  };
+
+  return {
+    dialect: "postgres",
+    shared: true,
+    ...(signals ? { signals } : {}),
+    async batch(statements, touched) {
+      const bound = statements.map(bind);
+      return await answer(async () => (bound.length === 0 ? [] : await patiently(() => write(bound, touched))));
+    },
+    read: async (statement) => await read(statement),
+    async now() {
+      const [row] = await read({
+        sql: "select (extract(epoch from clock_timestamp()) * 1000)::bigint as now",
+        args: [],
+      });
+      return Number(row?.now);
+    },
+    close() {
+      closing ??= Promise.allSettled(answering).then(async () => {
+        await signals?.close();
+        await source.close();
+      });
+      return closing;
+    },
+  };
+}
+
+/** The session is of no use after it. */
+const isOver = (fault: Fault): boolean => fault !== "statement" && fault !== "conflict";
+
+/** True where the session, and with it perhaps the transaction, is left to the server to end. */
+async function giveUp(session: Session, error: unknown): Promise<boolean> {
+  const over =
+    isOver(faultOf(error)) ||
+    (await session.run({ text: "rollback" }).then(
+      () => false,
+      () => true,
+    ));
+  session.end(over);
+  return over;
+}
+
+/** The slots of one driver, which no other has. */
+class Marks {
+  readonly #driver: string;
+  #made = 0;
+  #tokens = 0;
+  readonly #free: string[] = [];
+
+  constructor(driver: string) {
+    this.#driver = driver;
+  }
+
+  take(): Mark {
+    this.#tokens += 1;
+    const slot = this.#free.pop() ?? `${this.#driver}.${this.#made++}`;
+    return { slot, token: this.#tokens };
+  }
+
+  /** Not where its transaction may still be going on: the next one would wait for it. */
+  giveBack({ slot }: Mark): void {
+    this.#free.push(slot);
+  }
+}
+
+async function inOrder<Item, Result>(items: readonly Item[], work: (item: Item) => Promise<Result>): Promise<Result[]> {
+  const results: Result[] = [];
+  for (const item of items) results.push(await work(item));
+  return results;
+}
+
+/** The first error by order: those after it say only that the transaction has failed. */
+async function allOf<Result>(works: readonly Promise<Result>[]): Promise<Result[]> {
+  const settled = await Promise.allSettled(works);
+  return settled.map((one) => {
+    if (one.status === "rejected") throw one.reason;
+    return one.value;
+  });
+}
+
+function heldTimer(ms: number, fn: () => void): () => void {
+  const id = setTimeout(fn, ms);
+  return () => clearTimeout(id);
+}
+
+/** Does not keep the process alive. */
+function looseTimer(ms: number, fn: () => void): () => void {
+  const id = setTimeout(fn, ms) as unknown;
+  (id as { unref?: () => void }).unref?.();
+  return () => clearTimeout(id as number);
+}

@@ -1,0 +1,166 @@
+/** A SQLite file: opening it, refusing what is damaged, and the lock that says which process executes. */
+import { existsSync, realpathSync, statSync } from "node:fs";
+import type { SqlRow, SqlStatement } from "../sql/driver.ts";
+import { proveLogWhole } from "./file-watch.ts";
+
+/** One synchronous connection to a SQLite database. */
+export interface SqliteConnection {
+  /** Runs one statement to its end; gives [] when it has no rows. */
+  run(statement: SqlStatement): SqlRow[];
+  inTransaction(): boolean;
+  close(): void;
+}
+
+/** True when another connection holds the write lock. */
+export function isLocked(error: unknown): boolean {
+  // The text is the one thing that all SQLite packages agree on; codes differ and are missing in places.
+  return error instanceof Error && error.message.includes("database is locked");
+}
+
+/** How long a batch waits for another connection's write lock before it fails. */
+export const LOCK_WAIT_MS: number = 5_000;
+
+/** Opens and configures `path`. Throws an Error that names the path and the remedy when it cannot be used. */
+export function openFile(
+  path: string,
+  connect: (path: string) => SqliteConnection,
+  pragmas: readonly string[],
+): SqliteConnection {
+  if (path !== ":memory:") proveLogWhole(path);
+  let connection: SqliteConnection | undefined;
+  const run = (sql: string): SqlRow | undefined => connection?.run({ sql, args: [] })[0];
+  try {
+    if (path !== ":memory:") proveNotLost(path);
+    connection = connect(path);
+    // Only opening may wait inside SQLite: another process may be creating or recovering the same file.
+    run(`pragma busy_timeout = ${LOCK_WAIT_MS}`);
+    run("select count(*) from sqlite_schema");
+    const mode = run("pragma journal_mode = wal")?.journal_mode;
+    if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
+    for (const sql of [...SETTINGS, ...pragmas]) run(sql);
+    const file = run(FILE);
+    if (mode === "wal" && isCut(file) && hasMoved(run(MOVE_LOG))) proveWhole(file);
+    return connection;
+  } catch (error) {
+    connection?.close();
+    throw unusable(path, error);
+  }
+}
+
+const SETTINGS = [
+  "pragma synchronous = full",
+  "pragma foreign_keys = on",
+  "pragma trusted_schema = off",
+  "pragma cell_size_check = on",
+  // Undoing a batch of a group needs its pages as they were: kept in a file, they cost more than the batch.
+  "pragma temp_store = memory",
+  // Ids are random, so every batch touches pages all over the file.
+  "pragma cache_size = -32768",
+  "pragma journal_size_limit = 67108864",
+  // Commits checkpoint by themselves only when the log has grown this long, under a load that never pauses.
+  "pragma wal_autocheckpoint = 16000",
+];
+
+/** Refuses a database that was there: SQLite would delete its log, and start empty. */
+export function proveNotLost(path: string): void {
+  const file = existsSync(path) ? realpathSync(path) : path;
+  const log = `${file}-wal`;
+  const lock = lockOf(file);
+  // These first: whoever makes the database writes its first page before there is a log or a lock.
+  const logged = sizeOf(log) > 0;
+  const used = existsSync(lock);
+  // SQLite takes a file of one byte for an empty one.
+  if (sizeOf(file) > 1) return;
+  const there = existsSync(file);
+  if (logged) throw damage(`it is ${there ? "empty" : "missing"}, but ${log} is there`);
+  if (used && there) throw damage(`it is empty, but ${lock} is there`);
+}
+
+/** Where the file is, and how long SQLite takes it for; its last pages may still be in the log. */
+export const FILE =
+  "select file, page_count * page_size as bytes, page_size from pragma_database_list, pragma_page_count, pragma_page_size where name = 'main'";
+
+/** Moves the log of a process that was killed into the file. */
+export const MOVE_LOG = "pragma wal_checkpoint(passive)";
+
+/** True when a file ends too early, as the answer to FILE shows: SQLite takes what is missing of its last page for zeros. */
+export function isCut(file: SqlRow | undefined): boolean {
+  const size = sizeOf(String(file?.file));
+  return size < Number(file?.bytes) || size % Number(file?.page_size) > 0;
+}
+
+/** True when nothing is left in the log, as the answer to MOVE_LOG shows. Another process may be using it. */
+export function hasMoved(moved: SqlRow | undefined): boolean {
+  return moved?.busy === 0 && moved.log === moved.checkpointed;
+}
+
+/** Refuses a file that ends too early, though what it held when FILE was asked is no longer in the log. */
+export function proveWhole(file: SqlRow | undefined): void {
+  if (isCut(file)) throw damage(`it has ${sizeOf(String(file?.file))} bytes instead of ${file?.bytes}`);
+}
+
+/** In SQLite's words for a damaged file: those are what callers know it by. */
+function damage(what: string): Error {
+  return new Error(`database disk image is malformed: ${what}`);
+}
+
+/** The error of a database that cannot be used. */
+export function unusable(path: string, cause: unknown): Error {
+  const problem = cause instanceof Error ? cause.message : String(cause);
+  return new Error(`Cannot use the database ${path}: ${problem}. ${remedy(problem)}`, { cause });
+}
+
+function remedy(problem: string): string {
+  if (/is there$/.test(problem)) return "Restore both from a backup; to start with an empty database, delete both.";
+  if (/not a database|malformed|disk image/.test(problem)) {
+    return "The file is damaged or belongs to another program: restore it from a backup, or choose another path.";
+  }
+  if (/locked/.test(problem)) return "Another process keeps the file to itself: end it, or choose another path.";
+  if (/journal_mode/.test(problem)) return "Its file system has no shared memory: put the file on a local disk.";
+  if (/disk I\/O|full/.test(problem)) return "Make sure that its disk has room and can be read.";
+  return "Make sure that the file and its folder exist and that this process may read and write both.";
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** The file whose lock says which process executes what the database at `file` asks for. It is empty. */
+export function lockOf(file: string): string {
+  return `${file}.worker`;
+}
+
+/**
+ * The right to execute what `database` asks for: held until it is closed or the process ends, however that happens. Undefined
+ * while somebody else holds it. The system keeps the lock: nothing is left of a process that was killed, and one that stands
+ * still keeps what it has.
+ */
+export function takeWorkerLock(
+  database: SqliteConnection,
+  connect: (path: string) => SqliteConnection,
+): SqliteConnection | undefined {
+  const path = lockOf(String(database.run({ sql: FILE, args: [] })[0]?.file));
+  let connection: SqliteConnection | undefined;
+  try {
+    connection = connect(path);
+    connection.run({ sql: "pragma busy_timeout = 0", args: [] });
+    // SQLite takes the lock, for a transaction that writes nothing and never ends: it knows how on every system. A file lock
+    // of our own would be lost as soon as anything in this process closed the same file.
+    connection.run({ sql: TAKE_LOCK, args: [] });
+    return connection;
+  } catch (error) {
+    connection?.close();
+    if (isLocked(error)) return undefined;
+    throw unlockable(path, error);
+  }
+}
+
+export const TAKE_LOCK = "begin immediate";
+
+/** The error of a lock that cannot be taken or refused. */
+export function unlockable(path: string, cause: unknown): Error {
+  const problem = cause instanceof Error ? cause.message : String(cause);
+  return new Error(`Cannot lock ${path}: ${problem}. Make sure that it is an empty file that this process may write.`, {
+    cause,
+  });
+}

@@ -1,0 +1,356 @@
+/** Assistants: stored, versioned configurations of a graph. */
+import type { Ambient } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import { recordedState } from "../executor/checkpoints.ts";
+import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
+import { ofAssistant } from "../executor/state-config.ts";
+import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
+import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
+import { permits, type Reach, refuseForOthers, requireKept, within } from "../storage/visibility.ts";
+
+/** An assistant as the API shows it; times are ISO 8601, UTC. */
+export interface Assistant {
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly config: JsonObject;
+  readonly context: JsonObject;
+  readonly metadata: JsonObject;
+  readonly version: number;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+/** One entry of the version history. */
+export type AssistantVersion = Omit<Assistant, "updated_at">;
+
+export interface AssistantCreate {
+  readonly graph_id: string;
+  readonly assistant_id?: string;
+  readonly config?: JsonObject;
+  readonly context?: JsonObject;
+  readonly metadata?: JsonObject;
+  /** Default `Untitled`. */
+  readonly name?: string;
+  readonly description?: string;
+  /** `raise` (default): conflict when the id exists; `do_nothing`: the existing assistant, unchanged. */
+  readonly if_exists?: "raise" | "do_nothing";
+}
+
+/** `config` and `context` together are the configuration: with either of them the one not given becomes `{}`. */
+export interface AssistantPatch {
+  readonly graph_id?: string;
+  readonly config?: JsonObject;
+  readonly context?: JsonObject;
+  /** Merged shallowly. */
+  readonly metadata?: JsonObject;
+  readonly name?: string;
+  readonly description?: string;
+}
+
+export interface AssistantFilter {
+  readonly metadata?: JsonObject;
+  readonly graph_id?: string;
+  readonly name?: string;
+}
+
+export interface AssistantSearch extends AssistantFilter {
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly sort_by?: AssistantSort;
+  readonly sort_order?: "asc" | "desc";
+}
+
+/** One page of a search. */
+export interface PageOf<Item> {
+  readonly items: readonly Item[];
+  /** How many match in all. */
+  readonly total: number;
+  /** The next offset; null on the last page. */
+  readonly next: number | null;
+}
+
+/** Every method takes an assistant's UUID or, for a graph's default assistant, the graph id. */
+export interface Assistants {
+  /** True for the assistant that every graph has by itself. It is nobody's: whoever may make a run may use it. */
+  isDefault(id: string): Promise<boolean>;
+  /** Errors: not_found (graph), conflict (id exists), bad_request. */
+  create(request: AssistantCreate, reach?: Reach): Promise<Assistant>;
+  /** Errors: not_found. */
+  get(id: string, reach?: Reach): Promise<Assistant>;
+  /** Makes a new version and activates it. Errors: not_found, bad_request. */
+  update(id: string, patch: AssistantPatch, reach?: Reach): Promise<Assistant>;
+  /** `threads` bounds the threads that go with it. Errors: not_found; conflict for a default assistant. */
+  delete(
+    id: string,
+    options?: { readonly delete_threads?: boolean; readonly threads?: Reach },
+    reach?: Reach,
+  ): Promise<void>;
+  search(query?: AssistantSearch, reach?: Reach): Promise<PageOf<Assistant>>;
+  count(query?: AssistantFilter, reach?: Reach): Promise<number>;
+  /** Newest first. Errors: not_found. */
+  versions(
+    id: string,
+    query?: { readonly metadata?: JsonObject; readonly limit?: number; readonly offset?: number },
+    reach?: Reach,
+  ): Promise<readonly AssistantVersion[]>;
+  /** Activates a version with everything it holds. Errors: not_found (assistant or version). */
+  setLatest(id: string, version: number, reach?: Reach): Promise<Assistant>;
+  drawn(id: string, xray?: boolean | number, reach?: Reach): Promise<DrawnGraph>;
+  schemas(id: string, reach?: Reach): Promise<GraphSchemas>;
+  subgraphs(
+    id: string,
+    namespace?: string | null,
+    recurse?: boolean,
+    reach?: Reach,
+  ): Promise<Readonly<Record<string, GraphSchemas>>>;
+}
+
+/** What the other nouns use of assistants: whatever the reach, everybody may run the default assistant of a graph. */
+export interface AssistantDirectory extends Assistants {
+  /** The active configuration as it was when last looked at: whoever writes by it must be told when it is stale. Errors: not_found. */
+  recall(id: string, reach?: Reach): Promise<AssistantRow>;
+  /** The active configuration as it is now; errors: not_found. */
+  resolve(id: string, reach?: Reach): Promise<AssistantRow>;
+  /** One assistant per graph, made at start-up; later only its description is changed, to that of the graph. */
+  ensureDefaults(): Promise<void>;
+}
+
+export interface AssistantOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly ambient: Ambient;
+}
+
+/** How many assistants are remembered between runs. */
+const RECALLED = 1_000;
+
+export function createAssistants(options: AssistantOptions): AssistantDirectory {
+  const { storage, scope, executor, ambient } = options;
+  const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
+  // Graph id → UUID of its default assistant.
+  const defaults = new Map<string, string>();
+
+  async function idOf(id: string): Promise<string> {
+    if (graphs.has(id)) {
+      const known = defaults.get(id) ?? (await defaultAssistantId(id));
+      defaults.set(id, known);
+      return known;
+    }
+    return id.toLowerCase();
+  }
+
+  // The latest known rows of assistants that runs use.
+  const recalled = new Map<string, AssistantRow>();
+
+  async function isDefault(id: string): Promise<boolean> {
+    const assistant_id = await idOf(id);
+    return (await Promise.all([...graphs.keys()].map(idOf))).includes(assistant_id);
+  }
+
+  /** A default assistant whose graph has left the configuration: its first version says which one that was. */
+  async function wasDefault(assistant_id: string): Promise<boolean> {
+    if (!isNameBased(assistant_id)) return false;
+    const [newest] = (await storage.listAssistantVersions(scope, assistant_id, { limit: 1, offset: 0 })) ?? [];
+    if (!newest) return false;
+    const oldest = { limit: 1, offset: newest.version - 1 };
+    const [first] = (await storage.listAssistantVersions(scope, assistant_id, oldest)) ?? [];
+    return first !== undefined && (await defaultAssistantId(first.graph_id)) === assistant_id;
+  }
+
+  const running = async (assistant_id: string, reach: Reach | undefined): Promise<Reach | undefined> =>
+    reach?.filter && (await isDefault(assistant_id)) ? undefined : reach;
+
+  async function found(id: string, reach: Reach | undefined): Promise<AssistantRow> {
+    const assistant_id = await idOf(id);
+    const row = await storage.getAssistant(within(scope, reach), assistant_id);
+    if (!row) {
+      if (!reach?.filter) recalled.delete(assistant_id);
+      throw notFound(id);
+    }
+    if (recalled.size >= RECALLED && !recalled.has(assistant_id)) recalled.clear();
+    recalled.set(assistant_id, row);
+    return row;
+  }
+
+  function stateOf(graph_id: string): GraphState {
+    if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+    return executor.state?.(graph_id) ?? recordedState;
+  }
+
+  /** What the configuration says of a graph its default assistant says too, whatever that said before. */
+  async function described(known: AssistantRow, description: string | null): Promise<void> {
+    if (description === null || description === known.description) return;
+    const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
+      return { graph_id, name, description, config, context, metadata };
+    };
+    await storage.updateAssistant(scope, known.assistant_id, next, ambient.now());
+  }
+
+  return {
+    isDefault,
+    resolve: async (id, reach) => await found(id, await running(await idOf(id), reach)),
+    async recall(id, reach) {
+      const assistant_id = await idOf(id);
+      const known = recalled.get(assistant_id);
+      const reached = await running(assistant_id, reach);
+      return known && permits(reached?.filter, known.metadata) ? known : await found(id, reached);
+    },
+    async ensureDefaults() {
+      const ensure = async (graph_id: string): Promise<void> => {
+        const assistant_id = await idOf(graph_id);
+        const known = await storage.getAssistant(scope, assistant_id);
+        const { description = null } = graphs.get(graph_id) ?? {};
+        if (known) return await described(known, description);
+        const named = { assistant_id, graph_id, name: graph_id, description };
+        const content = { config: {}, context: {}, metadata: { created_by: "system" } };
+        await storage.createAssistant(scope, { ...named, ...content }, ambient.now());
+      };
+      await Promise.all([...graphs.keys()].map(ensure));
+    },
+    async create(request, reach) {
+      const { graph_id } = request;
+      refuseTwoValues(request.config?.configurable, request.context);
+      refuseForOthers(reach, request.metadata ?? {});
+      if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+      const outcome = await storage.createAssistant(
+        scope,
+        {
+          assistant_id: request.assistant_id?.toLowerCase() ?? ambient.uuid(),
+          graph_id,
+          name: request.name ?? "Untitled",
+          description: request.description ?? null,
+          config: request.config ?? {},
+          context: request.context ?? {},
+          metadata: request.metadata ?? {},
+        },
+        ambient.now(),
+      );
+      // One that is hidden from the caller is somebody else's, whatever they ask for.
+      const hidden = !permits(reach?.filter, outcome.assistant.metadata);
+      if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
+        throw new ServiceError("conflict", `Assistant ${outcome.assistant.assistant_id} already exists`);
+      }
+      return toAssistant(outcome.assistant);
+    },
+    get: async (id, reach) => toAssistant(await found(id, reach)),
+    async update(id, patch, reach) {
+      if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
+        throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
+      }
+      const { config, context } = patch;
+      refuseTwoValues(config?.configurable, context);
+      const configured = config !== undefined || context !== undefined;
+      const row = await storage.updateAssistant(
+        within(scope, reach),
+        await idOf(id),
+        (active) => {
+          const metadata = { ...active.metadata, ...patch.metadata };
+          requireKept(reach, metadata);
+          return {
+            graph_id: patch.graph_id ?? active.graph_id,
+            name: patch.name ?? active.name,
+            description: patch.description ?? active.description,
+            config: configured ? (config ?? {}) : active.config,
+            context: configured ? (context ?? {}) : active.context,
+            metadata,
+          };
+        },
+        ambient.now(),
+      );
+      if (!row) throw notFound(id);
+      return toAssistant(row);
+    },
+    async delete(id, { delete_threads = false, threads = {} } = {}, reach) {
+      const assistant_id = await idOf(id);
+      if (reach?.filter) await found(id, reach);
+      if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
+        throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
+      }
+      const deletion = { delete_threads, threads };
+      if (!(await storage.deleteAssistant(within(scope, reach), assistant_id, deletion))) throw notFound(id);
+    },
+    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, reach) {
+      const query = { ...filter, limit, offset, sort_by, sort_order };
+      const { rows, total } = await storage.searchAssistants(within(scope, reach), query);
+      return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
+    },
+    count: (query = {}, reach) => storage.countAssistants(within(scope, reach), query),
+    async versions(id, { metadata, limit = 10, offset = 0 } = {}, reach) {
+      const rows = await storage.listAssistantVersions(within(scope, reach), await idOf(id), {
+        metadata,
+        limit,
+        offset,
+      });
+      if (!rows) throw notFound(id);
+      return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
+    },
+    async setLatest(id, version, reach) {
+      const outcome = await storage.setLatest(within(scope, reach), await idOf(id), version, ambient.now());
+      switch (outcome.kind) {
+        case "updated":
+          return toAssistant(outcome.assistant);
+        case "assistant_not_found":
+          throw notFound(id);
+        case "out_of_reach":
+          throw new ServiceError("forbidden", `Version ${version} of assistant ${id} would be out of your own reach`);
+        case "version_not_found":
+          throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
+      }
+    },
+    async drawn(id, xray = false, reach) {
+      const assistant = await found(id, reach);
+      const { graph_id } = assistant;
+      return await stateOf(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
+    },
+    async schemas(id, reach) {
+      const assistant = await found(id, reach);
+      const { graph_id } = assistant;
+      return await stateOf(graph_id).schemas(graph_id, ofAssistant(assistant));
+    },
+    async subgraphs(id, namespace = null, recurse = false, reach) {
+      const assistant = await found(id, reach);
+      const { graph_id } = assistant;
+      return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
+    },
+  };
+}
+
+/** Graphs read either of the two: what one request says in both must be the same. Errors: bad_request. */
+export function refuseTwoValues(configurable: Json | undefined, context: JsonObject | undefined): void {
+  if (!isObject(configurable)) return;
+  for (const [name, value] of Object.entries(context ?? {})) {
+    if (Object.hasOwn(configurable, name) && !sameJson(configurable[name] as Json, value)) {
+      throw new ServiceError("bad_request", `${name} has two values: in config.configurable and in context`);
+    }
+  }
+}
+
+function notFound(id: string): ServiceError {
+  return new ServiceError("not_found", `Assistant ${id} not found`);
+}
+
+function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantRow): Assistant {
+  return { ...row, created_at: new Date(created_at).toISOString(), updated_at: new Date(updated_at).toISOString() };
+}
+
+/** Whether it is a UUID of the kind that default assistants have. */
+const isNameBased = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
+
+// Clients know default assistants by UUID version 5 of the graph id in this name space (nearly that of URLs in RFC 4122).
+const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";
+
+/** The id of a graph's default assistant: the same in every deployment and every server of this API. */
+async function defaultAssistantId(graph_id: string): Promise<string> {
+  const name = new TextEncoder().encode(graph_id);
+  const bytes = new Uint8Array(16 + name.length);
+  bytes.set(Array.from(NAMESPACE.matchAll(/../g), ([hex]) => Number.parseInt(hex, 16)));
+  bytes.set(name, 16);
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-1", bytes)).slice(0, 16);
+  hash[6] = ((hash[6] as number) & 0x0f) | 0x50;
+  hash[8] = ((hash[8] as number) & 0x3f) | 0x80;
+  const hex = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}

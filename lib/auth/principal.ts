@@ -1,0 +1,258 @@
+/** Who may call what: the mode of a deployment, the key that was sent, and what it is for. */
+import type { Ambient } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
+import { EVERYTHING, type Reach } from "../storage/visibility.ts";
+import { callerOf, owner } from "./accounts.ts";
+import { checksumFits, hashKey } from "./api-keys.ts";
+import type { Auth, AuthEvent, AuthUser, Guard, SdkAuth } from "./custom.ts";
+
+export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
+
+/** How the routes of a deployment are guarded. */
+export interface AuthOptions {
+  /**
+   * `none` (the default): nobody is asked. `api_key`: a key is needed. `agent_builder`: the deployment is one user's agent.
+   * `custom` (the default with `custom`): the host's own authentication.
+   */
+  readonly mode?: AuthMode;
+  /** Mode `custom`: who asks, and what they may do. An `Auth` object of `@langchain/langgraph-sdk/auth` serves as it is. */
+  readonly custom?: Auth | SdkAuth;
+  /** Mode `custom`: what is made gets the equalities of the handler's filter as metadata. Default false: the handler sets metadata itself. */
+  readonly merge_filter_on_create?: boolean;
+  /** Has no effect: `X-Auth-Scheme: langsmith` never lets anybody in. */
+  readonly disable_studio_auth?: boolean;
+  /** Mode `agent_builder`: id or email of the user whose agent it is, for the first start; later `greenroom agents transfer`. */
+  readonly owner?: string;
+  /** Mode `agent_builder`: members of the workspace may see it, for the first start; later `greenroom agents share`. */
+  readonly shared?: boolean;
+  /** Mode `agent_builder`: what members may do with a shared agent. `use`: run it, on threads of their own. Default `read`. */
+  readonly shared_agents?: "read" | "use";
+  /** What API keys begin with. Default `gr`. */
+  readonly key_prefix?: string;
+}
+
+/** What a request to a deployment is for: looking, running, or changing what others see. */
+export type Use = "read" | "run" | "change";
+
+/** Who calls a deployment's route. */
+export interface Visitor {
+  readonly user_id: string | null;
+  readonly api_key: string | null;
+  /** Uses somebody else's agent: on own threads alone. */
+  readonly guest: boolean;
+  /** As custom authentication knows them; null in every other mode. */
+  readonly user: AuthUser | null;
+  /**
+   * True while the credential is good; for what stays open. Custom authentication is asked once for each request: what it was sent
+   * may serve only once.
+   */
+  still(): Promise<boolean>;
+}
+
+export interface Access {
+  /**
+   * The caller of a platform route. `user`: whom the host's own code acts for; with custom authentication the request is not asked.
+   * Errors: unauthenticated; forbidden (an organization or workspace out of reach).
+   */
+  caller(request: Request, user?: AuthUser | null): Promise<Caller>;
+  /** The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden (as above too), not_found (nothing here for this key), unsupported_type. */
+  visitor(request: Request, use: Use, user?: AuthUser | null): Promise<Visitor>;
+  /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
+  may<Value extends object>(
+    visitor: Pick<Visitor, "user">,
+    event: AuthEvent,
+    value: Value,
+  ): Promise<{ readonly value: Value; readonly reach: Reach }>;
+  /** The workspaces that the caller may read, by name. */
+  workspaces(
+    caller: Caller,
+    page: { readonly limit: number; readonly offset: number },
+  ): Promise<readonly { readonly id: string; readonly display_name: string; readonly organization_id: string }[]>;
+}
+
+export interface AccessOptions {
+  readonly identity: IdentityStore;
+  readonly ambient: Ambient;
+  readonly mode: AuthMode;
+  /** The host's handlers, in mode `custom`. */
+  readonly guard: Guard | null;
+  readonly shared_agents: "read" | "use";
+  readonly deployment: DeploymentRow;
+  readonly key_prefix: string;
+}
+
+const SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
+/** How often the use of a key is noted. */
+const TOUCH_MS = 60_000;
+/** How many keys are remembered for that. */
+const TOUCHED = 10_000;
+/** How long, and how many users of custom authentication are remembered. */
+const KNOWN_MS = 60_000;
+const KNOWN = 10_000;
+
+/** Somebody who was not asked. */
+export const anybody: Visitor = {
+  user_id: null,
+  api_key: null,
+  guest: false,
+  user: null,
+  still: async () => true,
+};
+
+export function createAccess(options: AccessOptions): Access {
+  const { identity, ambient, mode, guard, shared_agents, deployment, key_prefix } = options;
+  const { workspace_id } = deployment;
+  const touched = new Map<string, number>();
+
+  function touch(id: string, last_used_at: number | null): void {
+    const now = ambient.now();
+    if (now - Math.max(touched.get(id) ?? 0, last_used_at ?? 0) < TOUCH_MS) return;
+    if (touched.size >= TOUCHED) touched.clear();
+    touched.set(id, now);
+    identity.touchKey(id, now).catch((error: unknown) => {
+      ambient.log({ level: "warn", message: "the use of a key was not noted", error });
+    });
+  }
+
+  async function callerWith(key: string): Promise<Caller | null> {
+    // What cannot be a key is not looked for.
+    if (!identity.any_keys && !(await checksumFits(key, key_prefix))) return null;
+    const grants = await identity.findKey(await hashKey(key));
+    const now = ambient.now();
+    if (!grants || grants.key.revoked_at !== null) return null;
+    if (grants.key.expires_at !== null && grants.key.expires_at <= now) return null;
+    touch(grants.key.id, grants.key.last_used_at);
+    return callerOf(grants);
+  }
+
+  const users = new Map<string, { readonly id: Promise<string>; readonly until: number }>();
+
+  /** The id under which somebody's runs are billed. */
+  async function billed(user: AuthUser): Promise<string> {
+    const email = typeof user.email === "string" ? { email: user.email } : {};
+    const key = JSON.stringify([user.identity, email]);
+    const now = ambient.now();
+    const known = users.get(key);
+    if (known && now < known.until) return await known.id;
+    if (users.size >= KNOWN) users.clear();
+    const id = identity.ensureUser({ workspace_id, identity: user.identity, ...email }, now);
+    users.set(key, { id, until: now + KNOWN_MS });
+    id.catch(() => users.delete(key));
+    return await id;
+  }
+
+  /** Somebody whom custom authentication knows: what it says they may do here, they may do on the deployment's workspace. */
+  async function known(user: AuthUser): Promise<Caller> {
+    const permissions = new Set(PERMISSIONS.filter((name) => user.permissions.includes(name)));
+    return {
+      organization_id: deployment.organization_id,
+      user_id: await billed(user),
+      api_key: null,
+      key_id: null,
+      permissions,
+      workspaces: new Map([[workspace_id, permissions]]),
+      projects: new Map([[workspace_id, deployment.project_id]]),
+      user,
+    };
+  }
+
+  /** With a key of the accounts, or as custom authentication says: that may use the same header for tokens of its own. */
+  async function keyedOrKnown(guard: Guard, request: Request): Promise<Caller> {
+    const key = request.headers.get("x-api-key");
+    return (key ? await callerWith(key) : null) ?? (await known(await guard.authenticate(request)));
+  }
+
+  async function identified(headers: Headers): Promise<{ readonly key: string; readonly caller: Caller }> {
+    const key = headers.get("x-api-key");
+    if (!key) throw new ServiceError("unauthenticated", "An API key is needed: send it as X-API-Key");
+    const caller = await callerWith(key);
+    if (!caller) throw new ServiceError("unauthenticated", "The API key is unknown, expired or revoked");
+    return { key, caller };
+  }
+
+  /** The caller within the organization and the workspace that the request names. */
+  function narrowed(caller: Caller, headers: Headers): Caller {
+    const organization = headers.get("x-organization-id")?.toLowerCase();
+    if (organization && organization !== caller.organization_id) {
+      throw new ServiceError("forbidden", "X-Organization-Id: this key does not reach it");
+    }
+    const workspace = headers.get("x-tenant-id")?.toLowerCase();
+    if (!workspace) return caller;
+    const permissions = caller.workspaces.get(workspace);
+    if (!permissions) throw new ServiceError("forbidden", "X-Tenant-Id: this key does not reach it");
+    return { ...caller, workspaces: new Map([[workspace, permissions]]) };
+  }
+
+  const hidden = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
+
+  /** Whether the caller only visits somebody else's agent. */
+  async function guestOf(caller: Caller, use: Use): Promise<boolean> {
+    const agent = (await identity.getDeployment(deployment.name)) ?? deployment;
+    if (agent.owner_user_id !== null && caller.user_id === agent.owner_user_id) return false;
+    const member = caller.user_id !== null && (caller.workspaces.get(agent.workspace_id)?.has("runs:read") ?? false);
+    if (!member || !agent.shared) throw hidden();
+    if (use === "change" || (use === "run" && shared_agents !== "use")) throw hidden();
+    return true;
+  }
+
+  return {
+    may: async ({ user }, event, value) =>
+      guard && user ? await guard.authorize(user, event, value) : { value, reach: EVERYTHING },
+    async caller(request, user = null) {
+      const { headers } = request;
+      if (guard) return narrowed(await (user ? known(user) : keyedOrKnown(guard, request)), headers);
+      if (mode === "none") return narrowed(await owner(identity), headers);
+      return narrowed((await identified(headers)).caller, headers);
+    },
+    async workspaces(caller, { limit, offset }) {
+      const rows = await identity.listWorkspaces(caller.organization_id);
+      const read = rows.filter(({ id }) => caller.workspaces.get(id)?.has("workspaces:read"));
+      const shown = read.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
+      return shown.slice(offset, offset + limit);
+    },
+    async visitor(request, use, acts_for = null) {
+      if (guard) {
+        const user = acts_for ?? (await guard.authenticate(request));
+        return { ...anybody, user_id: await billed(user), user };
+      }
+      if (mode === "none") return anybody;
+      const { headers } = request;
+      if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
+        throw new ServiceError("unauthenticated", "X-Auth-Scheme: must be service-api-key");
+      }
+      const { key, caller: holder } = await identified(headers);
+      const caller = narrowed(holder, headers);
+      const { user_id, api_key } = caller;
+      const still = async (): Promise<boolean> => (await callerWith(key)) !== null;
+      if (mode === "agent_builder") {
+        if (request.body && !/^application\/json\b/i.test(headers.get("content-type") ?? "")) {
+          throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
+        }
+        return { user_id, api_key, guest: await guestOf(caller, use), user: null, still };
+      }
+      const permissions = caller.workspaces.get(workspace_id);
+      if (!permissions) throw hidden();
+      const needed = use === "read" ? "runs:read" : "runs:create";
+      if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
+      return { user_id, api_key, guest: false, user: null, still };
+    },
+  };
+}
+
+const READING = /\/(?:search|count|history|versions|namespaces|state\/checkpoint)$/;
+const RUNNING = /^\/threads$|\/runs(?:\/(?:stream|wait|batch|cancel|[^/]+\/cancel))?$/;
+
+const JOINING = /\/runs\/[^/]+\/(?:join|stream)\/*$/;
+
+/** What a request to this path of a deployment is for. Who leaves a run with `cancel_on_disconnect` stops it, as a cancel does. */
+export function useOf({ method, url }: Pick<Request, "method" | "url">, path: string): Use {
+  if (method === "GET" && JOINING.test(path)) {
+    const asked = new URL(url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
+    return asked.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
+  }
+  if (method === "GET" || method === "HEAD") return "read";
+  if (method !== "POST") return "change";
+  if (READING.test(path)) return "read";
+  return RUNNING.test(path) ? "run" : "change";
+}

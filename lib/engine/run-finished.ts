@@ -1,0 +1,58 @@
+/** Telling the host that runs have ended. */
+import type { Ambient } from "../environment.ts";
+import type { JsonObject } from "../json.ts";
+import type { RunRow, TerminalStatus } from "../storage/mod.ts";
+
+/** A run that has ended; times are ISO 8601, UTC. */
+export interface FinishedRun {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly status: TerminalStatus;
+  readonly metadata: JsonObject;
+  /** How often it was started; 0 for one that was cancelled before. */
+  readonly attempt: number;
+  readonly started_at: string | null;
+  readonly ended_at: string;
+  /** `{error, message}` of a run that failed. */
+  readonly error?: JsonObject;
+}
+
+type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalStatus };
+
+/** Tells the hook of a run and how it ended. Returns at once, and never throws. */
+export type TellFinished = (run: RunRow, end: RunEnd) => void;
+
+/** `begun` learns of each call of the hook, which never rejects. */
+export function createFinished(
+  ambient: Ambient,
+  hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
+  begun: (call: Promise<void>) => void,
+): TellFinished {
+  const iso = (time: number): string => new Date(time).toISOString();
+  return (run, { status, ended_at, error }) => {
+    if (!hook) return;
+    const { run_id, thread_id, assistant_id, graph_id, metadata, attempt, started_at } = run;
+    const finished: FinishedRun = {
+      run_id,
+      thread_id,
+      assistant_id,
+      graph_id,
+      status,
+      metadata,
+      attempt,
+      started_at: started_at === null ? null : iso(started_at),
+      ended_at: iso(ended_at ?? ambient.now()),
+      ...(error ? { error } : {}),
+    };
+    begun(
+      // In a later turn: a hook that blocks must not come before the readers of the run.
+      new Promise<void>((resolve) => ambient.defer(resolve))
+        .then(() => hook(finished))
+        .catch((thrown: unknown) => {
+          ambient.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });
+        }),
+    );
+  };
+}

@@ -1,0 +1,52 @@
+/** Answers to interrupts, told apart by the interrupts that are open. */
+import { isObject, type Json, type JsonObject } from "../json.ts";
+
+/**
+ * The answers of `command.resume` by interrupt id; null where it is one answer. An object is a map of answers when one of its keys is
+ * the id of an open interrupt, or when all of them look like ids: another key means nobody, and its member is ignored.
+ */
+export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject | null {
+  if (!isObject(resume)) return null;
+  const names = Object.keys(resume);
+  const isMap = names.some((name) => open.has(name)) || (names.length > 0 && names.every(isInterruptId));
+  return isMap ? resume : null;
+}
+
+/** Why an answer cannot be meant: it is for a question that is not open, for none at all, or for one of several. */
+type Mismatch = "not_pending" | "empty_map" | "ambiguous";
+
+/** `strict_resume`: an answer that matches no open interrupt. Nothing has been written: the open ones can still be answered. */
+export class UnknownInterruptError extends Error {
+  override readonly name = "UnknownInterruptError";
+  readonly reason: Mismatch;
+  readonly interrupt_ids: readonly string[];
+  readonly pending_ids: readonly string[];
+
+  constructor(reason: Mismatch, interrupt_ids: readonly string[], pending_ids: readonly string[]) {
+    const said = {
+      not_pending: `there is no open interrupt ${interrupt_ids.join(", ")}`,
+      empty_map: "the map names no interrupt",
+      ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
+    }[reason];
+    super(`command.resume: ${said}; ${pending_ids.length > 0 ? `open: ${pending_ids.join(", ")}` : "none is open"}`);
+    this.reason = reason;
+    this.interrupt_ids = interrupt_ids;
+    this.pending_ids = pending_ids;
+  }
+}
+
+/** What is wrong with an answer where these interrupts are open, in the strict sense; null where nothing is. */
+export function mismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
+  const pending = [...new Set(open)].sort();
+  const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : answersById(resume, new Set(open));
+  if (!answers) return ambiguous(pending);
+  const strangers = Object.keys(answers).filter((id) => !pending.includes(id));
+  if (strangers.length > 0) return new UnknownInterruptError("not_pending", strangers.sort(), pending);
+  return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
+}
+
+/** Nobody could tell which of several questions one answer is for. */
+export const ambiguous = (pending: readonly string[]): UnknownInterruptError | null =>
+  pending.length > 1 ? new UnknownInterruptError("ambiguous", [], pending) : null;
+
+const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);

@@ -1,0 +1,221 @@
+/** The states of graphs without checkpoints of their own: written by the worker, read and changed here. */
+import type { Ambient } from "../environment.ts";
+import { changeState } from "../functions/update.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import { checkpointId } from "./checkpoint-ids.ts";
+import {
+  type ChannelValue,
+  type CheckpointHandle,
+  type CheckpointRef,
+  type DrawnGraph,
+  type ExecutorEvent,
+  type GraphState,
+  type Interrupt,
+  type Job,
+  StateRefused,
+  type StoredCheckpoint,
+  type Task,
+  type ThreadState,
+  type WireCheckpoint,
+} from "./contract.ts";
+
+type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
+
+/** One state the worker wrote, with what the stream modes `checkpoints` and `debug` show of it. */
+export interface RecordedState {
+  readonly ref: CheckpointRef;
+  readonly shown: JsonObject;
+  readonly step: number;
+}
+
+/** Writes the states of one job of an executor that has no checkpoints of its own. */
+export interface StateRecorder {
+  record(event: StateEvent): Promise<RecordedState>;
+}
+
+export function stateRecorder(
+  ambient: Ambient,
+  checkpoints: CheckpointHandle & { root(): string | null },
+  job: Pick<Job, "thread_id" | "from" | "resumed" | "metadata">,
+): StateRecorder {
+  let parent: StoredCheckpoint | null | undefined;
+  return {
+    async record(event) {
+      // A later attempt goes on from this run's own newest state, not from the one it forked from.
+      if (parent === undefined) parent = await checkpoints.get(job.resumed || !job.from ? { ns: "" } : job.from);
+      const previous: StoredCheckpoint | null = parent;
+      const newest = checkpoints.root() ?? (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+      const source = event.step?.source ?? "loop";
+      const checkpoint_id = checkpointId(ambient, newest);
+      const { metadata, step } = await put(checkpoints, previous, checkpoint_id, { ...job.metadata, source }, event);
+      parent = await checkpoints.get({ ns: "", checkpoint_id });
+      const config = (id: string): JsonObject => ({
+        configurable: { thread_id: job.thread_id, checkpoint_ns: "", checkpoint_id: id },
+      });
+      const shown: JsonObject = {
+        config: config(checkpoint_id),
+        metadata,
+        values: event.values,
+        next: [...event.next],
+        tasks: event.tasks as unknown as Json,
+        parent_config: previous ? config(previous.checkpoint_id) : null,
+        checkpoint: wireCheckpoint(job.thread_id, "", checkpoint_id) as unknown as JsonObject,
+        parent_checkpoint: previous
+          ? (wireCheckpoint(job.thread_id, "", previous.checkpoint_id) as unknown as JsonObject)
+          : null,
+      };
+      return { ref: { ns: "", checkpoint_id }, shown, step };
+    },
+  };
+}
+
+/** Puts a state behind another. A value that stays as it was keeps its version. */
+async function put(
+  checkpoints: CheckpointHandle,
+  previous: StoredCheckpoint | null,
+  checkpoint_id: string,
+  about: JsonObject,
+  state: Pick<StateEvent, "values" | "next" | "tasks">,
+): Promise<{ readonly metadata: JsonObject; readonly step: number }> {
+  const members = isObject(state.values) ? Object.entries(state.values) : [];
+  const whole = !isObject(state.values) || members.length > MOST_CHANNELS;
+  const channels: [string, Json | undefined][] = whole ? [[ROOT, state.values]] : members;
+  const known = new Map(previous?.values.map((value) => [value.channel, value]));
+  const versions: [string, string][] = [];
+  const values: ChannelValue[] = [];
+  for (const [channel, value] of channels) {
+    // A store that is given it would fail again and again.
+    if (value === undefined) throw new TypeError(`values.${channel}: is undefined, which JSON does not have`);
+    const data = JSON.stringify(value);
+    const before = known.get(channel);
+    if (before && before.data === data) {
+      versions.push([channel, before.version]);
+    } else {
+      versions.push([channel, checkpoint_id]);
+      values.push({ channel, version: checkpoint_id, type: "json", data });
+    }
+  }
+  const lastStep = previous?.metadata["step"];
+  const step = typeof lastStep === "number" ? lastStep + 1 : -1;
+  const metadata: JsonObject = { ...about, step, parents: {} };
+  await checkpoints.put({
+    ns: "",
+    checkpoint_id,
+    parent_id: previous?.checkpoint_id ?? null,
+    payload: {
+      type: "json",
+      data: JSON.stringify({
+        next: state.next,
+        tasks: state.tasks,
+        ...(whole ? { whole: true } : {}),
+      }),
+    },
+    metadata,
+    versions: Object.fromEntries(versions),
+    values,
+  });
+  return { metadata, step };
+}
+
+/** The channel of a state that is stored as one value. */
+const ROOT = "__root__";
+/** A state with more members is stored as one value: each channel is a row of its own. */
+const MOST_CHANNELS = 1_000;
+
+/** `whole`: the state is the one value. Throws where `read` does. */
+export function valuesOf(
+  stored: StoredCheckpoint,
+  whole: boolean,
+  read: (value: ChannelValue) => Json = ({ type, data }) =>
+    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null,
+): Json {
+  const only = stored.values[0];
+  if (whole && only) return read(only);
+  return Object.fromEntries(stored.values.map((value) => [value.channel, read(value)]));
+}
+
+export function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpoint_id: string): WireCheckpoint {
+  return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
+}
+
+function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
+  const rest = stored.payload.type === "json" ? (JSON.parse(String(stored.payload.data)) as Json) : {};
+  const {
+    next = [],
+    tasks = [],
+    whole = false,
+  } = (isObject(rest) ? rest : {}) as unknown as {
+    next?: readonly string[];
+    tasks?: readonly Task[];
+    whole?: boolean;
+  };
+  return {
+    values: valuesOf(stored, whole),
+    next,
+    tasks,
+    metadata: stored.metadata,
+    created_at: new Date(stored.created_at).toISOString(),
+    checkpoint: wireCheckpoint(thread_id, stored.ns, stored.checkpoint_id),
+    parent_checkpoint: stored.parent_id === null ? null : wireCheckpoint(thread_id, stored.ns, stored.parent_id),
+    interrupts: tasks.flatMap((task): readonly Interrupt[] => task.interrupts),
+  };
+}
+
+function isRecorded({ payload: { type, data } }: StoredCheckpoint): boolean {
+  const rest = type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null;
+  return isObject(rest) && Array.isArray(rest.next);
+}
+
+/** Reads, changes and draws graphs whose checkpoints the worker wrote: one node, named as the graph. */
+export const recordedState: GraphState = {
+  async get(at, checkpoints) {
+    const stored = await checkpoints.get(at);
+    return stored && threadState(at.thread_id, stored);
+  },
+  async update({ thread_id, ...at }, graph_id, steps, checkpoints, { metadata, ambient }) {
+    let place: CheckpointRef | null = null;
+    for (const updates of steps) {
+      const stored: StoredCheckpoint | null = await checkpoints.get(place ?? at);
+      if (stored && !isRecorded(stored))
+        throw new StateRefused("The thread's state was written by another kind of graph");
+      const before = stored && threadState(thread_id, stored);
+      const { source, ...state } = changeState(before, graph_id, updates, () => ambient.uuid());
+      // A copy stands beside what it copies, not behind it.
+      const beside = source === "fork" && stored && stored.parent_id !== null;
+      const parent = beside ? await checkpoints.get({ ns: "", checkpoint_id: stored.parent_id as string }) : stored;
+      const newest = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+      const checkpoint_id = checkpointId(ambient, newest);
+      await put(
+        checkpoints,
+        source === "fork" && !beside ? null : parent,
+        checkpoint_id,
+        { ...metadata, source },
+        state,
+      );
+      place = { ns: "", checkpoint_id };
+    }
+    const last = place && (await checkpoints.get(place));
+    if (!place || !last) throw new Error("A state is changed by one step at least");
+    return { checkpoint: place, state: threadState(thread_id, last) };
+  },
+  async schemas(graph_id) {
+    const schemas = { input_schema: null, output_schema: null, state_schema: null, config_schema: null };
+    return { graph_id, ...schemas, context_schema: null };
+  },
+  async drawn(graph_id): Promise<DrawnGraph> {
+    return {
+      nodes: [
+        { id: "__start__", type: "schema", data: "__start__" },
+        { id: graph_id, type: "runnable", data: { id: [graph_id], name: graph_id } },
+        { id: "__end__", type: "schema", data: "__end__" },
+      ],
+      edges: [
+        { source: "__start__", target: graph_id },
+        { source: graph_id, target: "__end__" },
+      ],
+    };
+  },
+  async subgraphs() {
+    return {};
+  },
+};

@@ -1,0 +1,442 @@
+/** Feedback: pre-signed tokens that attach it to a run under one key, what is submitted to them, and the records. */
+import type { Ambient } from "../environment.ts";
+import { InputError, ServiceError } from "../errors.ts";
+import { type Json, type JsonObject, sameJson } from "../json.ts";
+import { type Caller, type IdentityStore, type Permission, workspacesWith } from "../storage/identity.ts";
+import type { IdempotencyKey, Page, Scope, Storage } from "../storage/mod.ts";
+import type {
+  FeedbackConfig,
+  FeedbackPatch,
+  FeedbackQuery,
+  FeedbackRow,
+  FeedbackStats,
+  FeedbackTokenRow,
+} from "../storage/platform-storage.ts";
+import { type Reach, within } from "../storage/visibility.ts";
+
+/** A token to be made; `expires_at` in milliseconds since 1970. */
+export interface TokenRequest {
+  readonly run_id: string;
+  readonly feedback_key: string;
+  readonly expires_at: number;
+  readonly config: FeedbackConfig | null;
+}
+
+/** A token as the API shows it. */
+export interface FeedbackToken {
+  readonly id: string;
+  readonly url: string;
+  /** Null while the run it was made with has not ended. */
+  readonly expires_at: string | null;
+  readonly feedback_key: string;
+}
+
+/** What is submitted to a token. */
+export interface Submission {
+  readonly score: number | boolean | null;
+  readonly value: Json;
+  readonly comment: string | null;
+  readonly correction: Json;
+  readonly metadata: JsonObject | null;
+  /** Where it came in: errors say so. */
+  readonly from: "body" | "query";
+}
+
+/** A record made with a key. `run_id` or `session_id` is there. */
+export interface FeedbackCreate {
+  readonly id?: string;
+  readonly run_id?: string;
+  readonly session_id?: string;
+  readonly key: string;
+  readonly score: number | boolean | null;
+  readonly value: Json;
+  readonly comment: string | null;
+  readonly correction: Json;
+  readonly source: string;
+  readonly source_metadata: JsonObject | null;
+  readonly extra: JsonObject | null;
+}
+
+/** What of a record is asked for, within the caller's reach. */
+export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids" | "scope">;
+
+/** A record as the API shows it; times are ISO 8601, UTC. */
+export interface FeedbackRecord {
+  readonly id: string;
+  readonly run_id: string | null;
+  readonly trace_id: string | null;
+  /** The project. */
+  readonly session_id: string;
+  readonly key: string;
+  readonly score: number | boolean | null;
+  readonly value: Json;
+  readonly comment: string | null;
+  readonly correction: Json;
+  readonly created_at: string;
+  readonly modified_at: string;
+  /** When the run started. */
+  readonly start_time: string | null;
+  readonly feedback_source: {
+    readonly type: string;
+    readonly metadata: JsonObject | null;
+    readonly user_id: string | null;
+    readonly user_name: null;
+  };
+  readonly comparative_experiment_id: null;
+  readonly feedback_group_id: null;
+  readonly feedback_thread_id: string | null;
+  readonly extra: JsonObject | null;
+  readonly is_root: true;
+}
+
+/**
+ * Nouns of the feedback API. With a caller they are the keyed ones; who has a token's id may submit to it. Where a reach has a
+ * filter, runs are there as far as it permits their thread, and feedback on nothing else.
+ */
+export interface Feedback {
+  /** All or none are made. Errors: not_found (a run), forbidden, invalid (no public base URL). */
+  mintTokens(by: Caller, requests: readonly TokenRequest[], reach?: Reach): Promise<readonly FeedbackToken[]>;
+  /** Oldest first, expired ones too. Errors: forbidden, invalid (no public base URL). */
+  listTokens(by: Caller, query: { readonly run_id: string } & Page, reach?: Reach): Promise<readonly FeedbackToken[]>;
+  /** Where a token is redeemed. Errors: invalid (no public base URL). */
+  tokenUrl(token_id: string): string;
+  /** The token, when it may be redeemed. Errors: not_found, gone. */
+  token(token_id: string): Promise<FeedbackTokenRow>;
+  /**
+   * Records a submission and gives the record's id; a repeated one gives the first's. Errors: InputError (the token's config),
+   * not_found, gone, conflict (the key was used for other content), too_many.
+   */
+  submit(token: FeedbackTokenRow, submission: Submission, idempotency?: IdempotencyKey): Promise<string>;
+  /** Errors: not_found (run or session), forbidden, conflict (the id is another record's). */
+  create(by: Caller, request: FeedbackCreate, reach?: Reach): Promise<FeedbackRecord>;
+  /** Errors: not_found, forbidden. */
+  get(by: Caller, id: string, reach?: Reach): Promise<FeedbackRecord>;
+  /** Changes what is given; null clears. Errors: not_found, forbidden. */
+  update(by: Caller, id: string, patch: FeedbackPatch, reach?: Reach): Promise<FeedbackRecord>;
+  /** Errors: not_found, forbidden. */
+  delete(by: Caller, id: string, reach?: Reach): Promise<void>;
+  /** Newest first, then by id. Errors: forbidden. */
+  list(by: Caller, query: FeedbackFilter & Page, reach?: Reach): Promise<readonly FeedbackRecord[]>;
+  /** Errors: forbidden. */
+  stats(by: Caller, query: FeedbackFilter, reach?: Reach): Promise<readonly FeedbackStats[]>;
+}
+
+export interface FeedbackOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly ambient: Ambient;
+  /** Says where runs without a trace are billed, and which projects there are. Default: the storage's own. */
+  readonly identity?: Pick<IdentityStore, "getDeployment" | "listProjects">;
+  /** Under which URL clients reach the server; without it there are no tokens. */
+  base_url(): string | undefined;
+  /** Tokens and records may be made for runs of other servers. */
+  readonly external_runs: boolean;
+}
+
+/** Most submissions on one token. */
+const SUBMISSIONS = 100;
+/** Most feedback keys of one run, and most code points of one key. */
+const KEYS = 50;
+const KEY_LENGTH = 255;
+
+export function createFeedback(options: FeedbackOptions): Feedback {
+  const { storage, scope, ambient, identity = storage.identity } = options;
+
+  /** What a record says of the run it is on. */
+  interface Place {
+    readonly workspace_id: string;
+    readonly project_id: string;
+    readonly thread_id: string | null;
+    readonly run_started_at: number | null;
+  }
+
+  /** Null when nothing is known of the run here. A run leaves its trace when it starts: before, its deployment says where it is. */
+  async function placeOf(run_id: string): Promise<Place | null> {
+    const trace = await storage.getTrace(run_id);
+    if (trace) return { ...trace, run_started_at: trace.started_at };
+    const run = await storage.getRun(scope, run_id);
+    const home = run && (await identity.getDeployment(scope.deployment));
+    return home ? { ...home, thread_id: run.temporary ? null : run.thread_id, run_started_at: null } : null;
+  }
+
+  async function placeFor(by: Caller, run_id: string, reach: Reach | undefined): Promise<Place> {
+    const [workspace_id = ""] = workspacesWith(by, "feedback:create");
+    const seen = within(scope, reach);
+    if (seen.filter && !(await storage.getRun(seen, run_id))) throw unknownRun();
+    const place = await placeOf(run_id);
+    if (place && by.workspaces.has(place.workspace_id)) {
+      requireIn(by, place.workspace_id, "feedback:create");
+      return place;
+    }
+    const project_id = by.projects.get(workspace_id);
+    if (place || !options.external_runs || project_id === undefined) {
+      throw unknownRun();
+    }
+    return { workspace_id, project_id, thread_id: null, run_started_at: null };
+  }
+
+  async function placeOfSession(by: Caller, session_id: string, reach: Reach | undefined): Promise<Place> {
+    // A project has no metadata that a filter could be held against.
+    if (within(scope, reach).filter) throw new ServiceError("not_found", "Session not found");
+    const projects = await identity.listProjects([...by.workspaces.keys()]);
+    const project = projects.find(({ id }) => id === session_id);
+    if (!project) throw new ServiceError("not_found", "Session not found");
+    requireIn(by, project.workspace_id, "feedback:create");
+    return { workspace_id: project.workspace_id, project_id: project.id, thread_id: null, run_started_at: null };
+  }
+
+  /** The record, where the caller reaches its workspace and has the permission there. */
+  async function reachable(by: Caller, id: string, permission: Permission, seen: Scope): Promise<FeedbackRow> {
+    workspacesWith(by, permission);
+    const row = await storage.getFeedback([...by.workspaces.keys()], id, seen);
+    if (!row) throw new ServiceError("not_found", "Feedback not found");
+    requireIn(by, row.workspace_id, permission);
+    return row;
+  }
+
+  function tokenUrl(token_id: string): string {
+    const base = options.base_url();
+    if (base === undefined) throw new ServiceError("invalid", "public_base_url is not set");
+    return tokenUrlAt(base, token_id);
+  }
+
+  const toToken = ({ token_id, feedback_key, expires_at }: FeedbackTokenRow): FeedbackToken => ({
+    id: token_id,
+    url: tokenUrl(token_id),
+    expires_at: expires_at === null ? null : new Date(expires_at).toISOString().replace(".000Z", "Z"),
+    feedback_key,
+  });
+
+  return {
+    tokenUrl,
+
+    async mintTokens(by, requests, reach) {
+      workspacesWith(by, "feedback:create");
+      const places = new Map<string, Place>();
+      for (const { run_id } of requests) {
+        if (!places.has(run_id)) places.set(run_id, await placeFor(by, run_id, reach));
+      }
+      const rows = requests.map(({ run_id, feedback_key, expires_at, config }): FeedbackTokenRow => {
+        const { workspace_id, project_id } = places.get(run_id) as Place;
+        const token = { token_id: ambient.uuid(), run_id, workspace_id, project_id, feedback_key, config };
+        return { ...token, expires_at, created_at: ambient.now() };
+      });
+      const tokens = rows.map(toToken);
+      if (!(await storage.createFeedbackTokens(within(scope, reach), rows))) throw unknownRun();
+      return tokens;
+    },
+
+    async listTokens(by, query, reach) {
+      const workspace_ids = workspacesWith(by, "feedback:read");
+      const run_id = query.run_id.toLowerCase();
+      return (await storage.listFeedbackTokens({ ...query, run_id, workspace_ids, scope: within(scope, reach) })).map(
+        toToken,
+      );
+    },
+
+    async token(token_id) {
+      const token = await storage.getFeedbackToken(token_id.toLowerCase());
+      if (!token) throw unknownToken();
+      if (token.expires_at !== null && token.expires_at <= ambient.now()) throw expiredToken();
+      return token;
+    },
+
+    async submit(token, submission, idempotency) {
+      const { run_id, workspace_id, project_id } = token;
+      const { score, value } = fit(submission, token.config);
+      const place = await placeOf(run_id);
+      const now = ambient.now();
+      const id = uuidV7(now, ambient.uuid());
+      const feedback: FeedbackRow = {
+        id,
+        run_id,
+        workspace_id,
+        project_id,
+        thread_id: place?.thread_id ?? null,
+        key: token.feedback_key,
+        score,
+        value,
+        comment: submission.comment,
+        correction: submission.correction,
+        source: "api",
+        source_metadata: submission.metadata,
+        user_id: null,
+        run_started_at: place?.run_started_at ?? null,
+        created_at: now,
+        modified_at: now,
+        extra: null,
+      };
+      const known = idempotency && { idempotency };
+      const request = { token_id: token.token_id, feedback, limit: SUBMISSIONS, now, ...known };
+      const outcome = await storage.submitFeedback(scope, request);
+      switch (outcome.kind) {
+        case "recorded":
+          return id;
+        case "repeated":
+          if (outcome.same_body) return outcome.feedback_id;
+          throw new ServiceError("conflict", "Idempotency-Key: was used for other feedback");
+        case "token_not_found":
+          throw unknownToken();
+        case "token_expired":
+          throw expiredToken();
+        case "token_full":
+          throw new ServiceError("too_many", `Feedback was submitted with this token ${SUBMISSIONS} times`);
+      }
+    },
+
+    async create(by, request, reach) {
+      workspacesWith(by, "feedback:create");
+      const { id: asked, run_id = null, session_id = "", ...content } = request;
+      const { workspace_id, project_id, thread_id, run_started_at } =
+        run_id === null ? await placeOfSession(by, session_id, reach) : await placeFor(by, run_id, reach);
+      const now = ambient.now();
+      const id = asked ?? uuidV7(now, ambient.uuid());
+      const place = { workspace_id, project_id, thread_id, run_started_at };
+      const made = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
+      const row: FeedbackRow = { ...content, ...place, ...made };
+      const outcome = await storage.createFeedback(row, within(scope, reach));
+      if (!outcome) throw unknownRun();
+      if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
+        throw new ServiceError("conflict", `Feedback ${id} already exists`);
+      }
+      return toRecord(outcome.feedback);
+    },
+
+    get: async (by, id, reach) => toRecord(await reachable(by, id, "feedback:read", within(scope, reach))),
+
+    async update(by, id, patch, reach) {
+      const mine = within(scope, reach);
+      const seen = await reachable(by, id, "feedback:create", mine);
+      if (Object.keys(patch).length === 0) return toRecord(seen);
+      const row = await storage.updateFeedback([seen.workspace_id], id, patch, ambient.now(), mine);
+      if (!row) throw new ServiceError("not_found", "Feedback not found");
+      return toRecord(row);
+    },
+
+    async delete(by, id, reach) {
+      const mine = within(scope, reach);
+      const { workspace_id } = await reachable(by, id, "feedback:delete", mine);
+      if (!(await storage.deleteFeedback([workspace_id], id, mine))) {
+        throw new ServiceError("not_found", "Feedback not found");
+      }
+    },
+
+    async list(by, query, reach) {
+      const workspace_ids = workspacesWith(by, "feedback:read");
+      return (
+        await storage.listFeedback({ ...query, ...lowerRuns(query), workspace_ids, scope: within(scope, reach) })
+      ).map(toRecord);
+    },
+
+    async stats(by, query, reach) {
+      const workspace_ids = workspacesWith(by, "feedback:read");
+      return await storage.feedbackStats({ ...query, ...lowerRuns(query), workspace_ids, scope: within(scope, reach) });
+    },
+  };
+}
+
+/** Ids of runs are stored in lower case. */
+const lowerRuns = ({ run_ids }: FeedbackFilter): Pick<FeedbackFilter, "run_ids"> =>
+  run_ids === undefined ? {} : { run_ids: run_ids.map((run_id) => run_id.toLowerCase()) };
+
+/** Where a token is redeemed on the server that is reached under `base`. */
+export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
+
+/**
+ * The feedback keys of a run: a list without duplicates; a text is a list of one. Errors: invalid (more than 50, an empty one,
+ * one of more than 255 code points).
+ */
+export function readFeedbackKeys(value: unknown): readonly string[] {
+  if (value === undefined || value === null) return [];
+  const list: unknown = typeof value === "string" ? [value] : value;
+  if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
+  const keys = [...new Set<unknown>(list)];
+  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must be at most ${KEYS} keys`);
+  return keys.map((key) => {
+    const problem = keyProblem(key);
+    if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
+    return key as string;
+  });
+}
+
+/** What is wrong with a feedback key, in words; null when nothing is. */
+export function keyProblem(key: unknown): string | null {
+  if (typeof key !== "string") return "must be a string";
+  if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
+  return key.includes("\0") || !key.isWellFormed() ? "must not contain U+0000 or lone surrogates" : null;
+}
+
+/** True for a text of more code points. */
+export function longerThan(text: string, length: number): boolean {
+  return text.length > length && (text.length > 2 * length || [...text].length > length);
+}
+
+/** A UUID of version 7: the time, then the random bits of one of version 4. */
+export function uuidV7(now: number, random: string): string {
+  const time = now.toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`;
+}
+
+/** Score and value as a token's config has them; categories fill in the one from the other. Errors: InputError. */
+function fit(submission: Submission, config: FeedbackConfig | null): Pick<Submission, "score" | "value"> {
+  const { score, value, from } = submission;
+  const refuse = (field: string, msg: string): never => {
+    throw new InputError([{ loc: [from, field], msg, type: "value_error" }]);
+  };
+  const number = score === null ? null : Number(score);
+  if (config?.type === "continuous" && number !== null) {
+    const { min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY } = config;
+    if (number < min || number > max) refuse("score", `must be between ${min} and ${max}`);
+  }
+  if (config?.type !== "categorical") return { score, value };
+  const categories = config.categories ?? [];
+  const label = typeof value === "string" ? value : null;
+  const scored = number === null ? categories : categories.filter((category) => category.value === number);
+  if (scored.length === 0 && number !== null) refuse("score", "must be the value of a category");
+  if (label === null) return { score, value: number === null ? value : (value ?? scored[0]?.label ?? null) };
+  if (!categories.some((category) => category.label === label)) refuse("value", "must be the label of a category");
+  const chosen = scored.find((category) => category.label === label);
+  if (!chosen) refuse("value", "must be the label of the category that the score names");
+  return { score: score ?? chosen?.value ?? null, value };
+}
+
+const unknownRun = (): ServiceError => new ServiceError("not_found", "Run not found");
+const unknownToken = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
+const expiredToken = (): ServiceError => new ServiceError("gone", "Feedback token expired");
+
+function requireIn(by: Caller, workspace_id: string, permission: Permission): void {
+  if (by.workspaces.get(workspace_id)?.has(permission)) return;
+  throw new ServiceError("forbidden", `This needs the permission ${permission}`);
+}
+
+/** Who made it, and when, does not count. */
+function sameContent(a: FeedbackRow, b: FeedbackRow): boolean {
+  const content = (row: FeedbackRow): Json => {
+    const { id: _id, user_id: _user, created_at: _at, modified_at: _then, run_started_at: _start, ...rest } = row;
+    return rest;
+  };
+  return sameJson(content(a), content(b));
+}
+
+function toRecord(row: FeedbackRow): FeedbackRecord {
+  return {
+    id: row.id,
+    run_id: row.run_id,
+    trace_id: row.run_id,
+    session_id: row.project_id,
+    key: row.key,
+    score: row.score,
+    value: row.value,
+    comment: row.comment,
+    correction: row.correction,
+    created_at: new Date(row.created_at).toISOString(),
+    modified_at: new Date(row.modified_at).toISOString(),
+    start_time: row.run_started_at === null ? null : new Date(row.run_started_at).toISOString(),
+    feedback_source: { type: row.source, metadata: row.source_metadata, user_id: row.user_id, user_name: null },
+    comparative_experiment_id: null,
+    feedback_group_id: null,
+    feedback_thread_id: row.thread_id,
+    extra: row.extra,
+    is_root: true,
+  };
+}

@@ -1,0 +1,125 @@
+/** The storage verbs of the store's items. As those of `Storage`, each is atomic by itself; times are milliseconds since 1970. */
+import { type Json, type JsonObject, sameJson } from "../json.ts";
+import type { Page, Scope } from "./mod.ts";
+
+export interface ItemRow {
+  readonly namespace: readonly string[];
+  readonly key: string;
+  readonly value: JsonObject;
+  readonly created_at: number;
+  readonly updated_at: number;
+  /** How long it lives after it was last written or refreshed; null: for good. */
+  readonly ttl_ms: number | null;
+  readonly expires_at: number | null;
+}
+
+/** What is searched by meaning: one vector per text that was embedded, all of the same length. */
+export type Vector = readonly number[];
+
+export interface NewItem {
+  readonly namespace: readonly string[];
+  readonly key: string;
+  readonly value: JsonObject;
+  readonly ttl_ms: number | null;
+  /** Replaces those of the item; empty: it is not found by meaning. */
+  readonly vectors: readonly Vector[];
+}
+
+/** Conditions on members of the value, as [path, operator, operand]; all must hold. */
+export type ItemCondition = readonly [
+  member: string,
+  operator: "eq" | "ne" | "gt" | "gte" | "lt" | "lte",
+  operand: unknown,
+];
+
+export interface ItemQuery {
+  readonly namespace_prefix: readonly string[];
+  readonly conditions: readonly ItemCondition[];
+  /** Only items with vectors, the nearest (by cosine) first. */
+  readonly near?: Vector;
+  /** What was found lives on from `now`. */
+  readonly refresh: boolean;
+}
+
+export interface NamespaceQuery {
+  /** Labels; `*` stands for any one. */
+  readonly prefix: readonly string[];
+  readonly suffix: readonly string[];
+  /** Longer namespaces are cut to so many labels. */
+  readonly max_depth?: number;
+}
+
+/** A scope's filter is held against `{...value, namespace, key}`. Expired items are not there. */
+export interface ItemStorage {
+  /** In their order; `value` null deletes. All of them, or none. `hidden`: an item is there that the scope does not permit; nothing was written. */
+  putItems(
+    scope: Scope,
+    items: readonly (NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null }))[],
+    now: number,
+  ): Promise<"written" | "hidden">;
+  getItem(
+    scope: Scope,
+    namespace: readonly string[],
+    key: string,
+    options: { readonly refresh: boolean },
+    now: number,
+  ): Promise<ItemRow | null>;
+  /** Newest written first; with `near` the nearest first, each with its `score`. */
+  searchItems(
+    scope: Scope,
+    query: ItemQuery & Page,
+    now: number,
+  ): Promise<readonly (ItemRow & { readonly score?: number })[]>;
+  /** In order. */
+  listNamespaces(scope: Scope, query: NamespaceQuery & Page, now: number): Promise<readonly (readonly string[])[]>;
+  /** Deletes what has expired. Gives the number of items: call again while it is not 0. */
+  sweepItems(scope: Scope, now: number, limit: number): Promise<number>;
+}
+
+/**
+ * True where all conditions hold, as in LangGraph's stores: a member that is not there equals nothing, order is that of numbers,
+ * and what is no number has none.
+ */
+export function meets(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
+  return conditions.every(([member, operator, operand]) => {
+    const held = Object.hasOwn(value, member) ? value[member] : undefined;
+    return HOLDS[operator](held, operand as Json);
+  });
+}
+
+const equal = (held: Json | undefined, operand: Json): boolean => held !== undefined && sameJson(held, operand);
+
+const HOLDS: Readonly<Record<ItemCondition[1], (held: Json | undefined, operand: Json) => boolean>> = {
+  eq: equal,
+  ne: (held, operand) => !equal(held, operand),
+  gt: (held, operand) => numberOf(held) > numberOf(operand),
+  gte: (held, operand) => numberOf(held) >= numberOf(operand),
+  lt: (held, operand) => numberOf(held) < numberOf(operand),
+  lte: (held, operand) => numberOf(held) <= numberOf(operand),
+};
+
+function numberOf(value: unknown): number {
+  try {
+    return Number(value);
+  } catch {
+    return Number.NaN;
+  }
+}
+
+/** How near the nearest of the vectors is: its cosine, from -1 to 1. Null where none can be compared. */
+export function nearness(vectors: readonly Vector[], near: Vector): number | null {
+  const length = lengthOf(near);
+  let nearest: number | null = null;
+  for (const vector of vectors) {
+    // Made for another index.
+    if (vector.length !== near.length) continue;
+    const lengths = length * lengthOf(vector);
+    const dot = vector.reduce((sum, number, at) => sum + number * (near[at] as number), 0);
+    const ratio = dot / lengths;
+    const cosine = Number.isFinite(ratio) ? Math.min(1, Math.max(-1, ratio)) : 0;
+    if (nearest === null || cosine > nearest) nearest = cosine;
+  }
+  return nearest;
+}
+
+const lengthOf = (vector: Vector): number => Math.sqrt(vector.reduce((sum, number) => sum + number * number, 0));

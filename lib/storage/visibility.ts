@@ -1,0 +1,96 @@
+/** Filters on what a caller may see: conditions on the metadata of a row, as an authorization handler gives them. */
+import { ServiceError } from "../errors.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+
+export type Scalar = string | number | boolean | null;
+
+/** `equals`: the member is this value. `contains`: the member is a list that holds all of these. */
+export type Condition =
+  | { readonly key: string; readonly equals: Scalar }
+  | { readonly key: string; readonly contains: readonly Scalar[] };
+
+/** All conditions must hold; none: everything is permitted. */
+export type Filter = readonly Condition[];
+
+/** How far a call reaches. What the filter does not permit is not there for it. Absent: everything. */
+export interface Reach {
+  readonly filter?: Filter;
+}
+
+/** The reach of a call that nobody bounds. */
+export const EVERYTHING: Reach = {};
+
+/** What both of them permit. */
+export function both(one: Reach, other: Reach): Reach {
+  const filter = [...(one.filter ?? []), ...(other.filter ?? [])];
+  return filter.length > 0 ? { filter } : EVERYTHING;
+}
+
+/** True where the filter lets a row with this metadata be seen. */
+export function permits(filter: Filter | undefined, metadata: JsonObject): boolean {
+  return (filter ?? []).every((condition) => {
+    const member: Json | undefined = Object.hasOwn(metadata, condition.key) ? metadata[condition.key] : undefined;
+    if ("equals" in condition) return member === condition.equals;
+    return Array.isArray(member) && condition.contains.every((item) => member.includes(item));
+  });
+}
+
+/** Errors: forbidden. A change must leave what it changes within the caller's own reach: else it would be given away. */
+export function requireKept(reach: Reach | undefined, metadata: JsonObject): void {
+  refuse(reach?.filter?.find((condition) => !permits([condition], metadata)));
+}
+
+/** The same of what is to be made: metadata that says nothing of the filter's keys makes it nobody else's. */
+export function refuseForOthers(reach: Reach | undefined, metadata: JsonObject): void {
+  refuse(reach?.filter?.find((condition) => Object.hasOwn(metadata, condition.key) && !permits([condition], metadata)));
+}
+
+function refuse(broken: Condition | undefined): void {
+  if (broken === undefined) return;
+  throw new ServiceError("forbidden", `metadata.${broken.key}: with this value it would be out of your own reach`);
+}
+
+const isScalar = (value: unknown): value is Scalar =>
+  value === null || typeof value === "string" || typeof value === "boolean" || Number.isFinite(value);
+
+/** False for what would look empty without being so: lists, maps, dates. */
+const isPlain = (value: unknown): value is JsonObject =>
+  isObject(value) && [null, Object.prototype].includes(Object.getPrototypeOf(value));
+
+function conditionsOf(key: string, wanted: unknown): readonly Condition[] | null {
+  if (isScalar(wanted)) return [{ key, equals: wanted }];
+  const operators = isPlain(wanted) ? Object.entries(wanted) : [];
+  if (operators.length === 0) return null;
+  const found: Condition[] = [];
+  for (const [operator, operand] of operators) {
+    const list: readonly unknown[] = Array.isArray(operand) ? operand : [operand];
+    if (operator === "$eq" && isScalar(operand)) found.push({ key, equals: operand });
+    else if (operator === "$contains" && list.every(isScalar)) found.push({ key, contains: list });
+    else return null;
+  }
+  return found;
+}
+
+/**
+ * The filter that a handler has given: `{key: value}`, `{key: {$eq: value}}` and `{key: {$contains: value or list}}`, all of them
+ * required; `{}` is none. Null for anything else: what is not understood must not let everything through.
+ */
+export function readFilter(given: unknown): Filter | null {
+  if (!isPlain(given)) return null;
+  const conditions: Condition[] = [];
+  for (const [key, wanted] of Object.entries(given)) {
+    const found = conditionsOf(key, wanted);
+    if (!found) return null;
+    conditions.push(...found);
+  }
+  return conditions;
+}
+
+/** Metadata that the filter's equalities permit. */
+export function equalitiesOf(filter: Filter): JsonObject {
+  return Object.fromEntries(filter.flatMap((one) => ("equals" in one ? [[one.key, one.equals]] : [])));
+}
+
+/** The scope of a call: everything of the deployment, or what its reach leaves of it. */
+export const within = <Scope extends object>(scope: Scope, reach: Reach | undefined): Scope & Reach =>
+  reach?.filter && reach.filter.length > 0 ? { ...scope, filter: reach.filter } : scope;

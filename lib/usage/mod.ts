@@ -1,0 +1,156 @@
+/** Usage: how many traces a range of time holds, in buckets, by workspace, project, user or API key. */
+import type { Ambient } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import { type Caller, type IdentityStore, type Names, requireOfOrganization } from "../storage/identity.ts";
+import type { PlatformStorage, TraceUsage, UsageGroup } from "../storage/platform-storage.ts";
+
+/** Width of the buckets; one of the two is 0. */
+export interface Stride {
+  readonly days: number;
+  readonly hours: number;
+}
+
+/** Traces with `start_time <= t < end_time`, milliseconds since 1970, of these workspaces. Ids are in lower case. */
+export interface UsageRequest {
+  readonly start_time: number;
+  readonly end_time: number;
+  readonly workspace_ids: readonly string[];
+  readonly group_by: UsageGroup;
+}
+
+/** Which member there is depends on the grouping; null where a trace has no such thing, or its name is not known. */
+export type UsageDimensions =
+  | { readonly workspace_id: string | null; readonly workspace_name: string | null }
+  | { readonly project_id: string | null; readonly project_name: string | null }
+  | { readonly user_id: string | null; readonly user_email: string | null }
+  | { readonly api_key_short_key: string | null };
+
+/** The traces of one bucket and one dimension. */
+export interface UsageRecord {
+  /** When the bucket starts, RFC 3339 in UTC without a fraction. */
+  readonly time_bucket: string;
+  readonly dimensions: UsageDimensions;
+  readonly traces: number;
+}
+
+export interface UsageReport {
+  readonly stride: Stride;
+  /** By bucket, then by id or short key in code point order, null last. Only buckets with traces. */
+  readonly usage: readonly UsageRecord[];
+  /** What was asked for. */
+  readonly request: UsageRequest;
+}
+
+export interface Usage {
+  /**
+   * Throws not_found while reporting is switched off, forbidden when the caller may not read the organization. `report` asks
+   * this too; a route asks it before it reads the query.
+   */
+  admit(by: Caller): void;
+  /** Errors: not_found (reporting is switched off), forbidden. */
+  report(by: Caller, request: UsageRequest): Promise<UsageReport>;
+  /** Sums the hours that have closed, all of them. May be called at any time, by several processes. */
+  seal(): Promise<void>;
+  /** Tokens and cost that were reported for the run; null when it has not started. */
+  traceUsage(run_id: string): Promise<TraceUsage | null>;
+}
+
+export interface UsageOptions {
+  readonly storage: Pick<PlatformStorage, "countUsage" | "sealUsage" | "getTraceUsage">;
+  readonly identity: Pick<IdentityStore, "names">;
+  readonly ambient: Pick<Ambient, "now">;
+  readonly enabled: boolean;
+  /** What becomes of a request that lists a workspace the caller may not read. */
+  readonly unreadable_workspaces: "refuse" | "omit";
+}
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+/** How long an hour stays open after its end: commits come late. */
+const MARGIN = 120_000;
+
+/** Bucket width for a range of whole milliseconds. */
+export function strideFor(start: number, end: number): Stride {
+  const range = end - start;
+  if (range < DAY) return { days: 0, hours: 1 };
+  if (range <= 31 * DAY) return { days: 1, hours: 0 };
+  if (range <= 93 * DAY) return { days: 7, hours: 0 };
+  if (range <= 366 * DAY) return { days: 30, hours: 0 };
+  return { days: 365, hours: 0 };
+}
+
+/** The same in milliseconds. */
+export function strideMs({ days, hours }: Stride): number {
+  return days * DAY + hours * HOUR;
+}
+
+const roundDown = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
+
+export function createUsage({ storage, identity, ambient, enabled, unreadable_workspaces }: UsageOptions): Usage {
+  function admit(by: Caller): void {
+    if (!enabled) throw new ServiceError("not_found", "Usage reporting is not enabled");
+    requireOfOrganization(by, "organization:read");
+  }
+
+  function readable(by: Caller, ids: readonly string[]): readonly string[] {
+    const found = ids.filter((id) => by.workspaces.get(id)?.has("workspaces:read"));
+    if (found.length < ids.length && unreadable_workspaces === "refuse") {
+      throw new ServiceError("forbidden", "No read access to one of the workspaces");
+    }
+    return found;
+  }
+
+  return {
+    admit,
+    async report(by, request) {
+      admit(by);
+      const workspace_ids = readable(by, request.workspace_ids);
+      const { start_time: start, end_time: end, group_by } = request;
+      const stride = strideFor(start, end);
+      const stride_ms = strideMs(stride);
+      const origin = roundDown(start, stride.hours > 0 ? HOUR : DAY);
+      const rows = await storage.countUsage({ workspace_ids, start, end, origin, stride_ms, group_by });
+      const ids = [...new Set(rows.map((row) => row.dimension).filter((id) => id !== null))];
+      const name = await namesOf(identity, group_by, ids);
+      const usage = rows.map(({ bucket, dimension, traces }) => ({
+        time_bucket: new Date(origin + bucket * stride_ms).toISOString().replace(".000Z", "Z"),
+        dimensions: name(dimension),
+        traces,
+      }));
+      return { stride, usage, request };
+    },
+    async seal() {
+      const before = roundDown(ambient.now() - MARGIN, HOUR);
+      while (await storage.sealUsage(before));
+    },
+    traceUsage: (run_id) => storage.getTraceUsage(run_id),
+  };
+}
+
+/** How ids of the grouping are shown, with the names they have now. */
+async function namesOf(
+  identity: UsageOptions["identity"],
+  group: UsageGroup,
+  ids: readonly string[],
+): Promise<(id: string | null) => UsageDimensions> {
+  const names = async (of: Parameters<IdentityStore["names"]>[0]): Promise<Names> =>
+    ids.length > 0 ? await identity.names(of) : { workspaces: new Map(), projects: new Map(), users: new Map() };
+  const find = (known: ReadonlyMap<string, string | null>, id: string | null): string | null =>
+    id === null ? null : (known.get(id) ?? null);
+  switch (group) {
+    case "workspace": {
+      const { workspaces } = await names({ workspaces: ids });
+      return (id) => ({ workspace_id: id, workspace_name: find(workspaces, id) });
+    }
+    case "project": {
+      const { projects } = await names({ projects: ids });
+      return (id) => ({ project_id: id, project_name: find(projects, id) });
+    }
+    case "user": {
+      const { users } = await names({ users: ids });
+      return (id) => ({ user_id: id, user_email: find(users, id) });
+    }
+    case "api_key":
+      return (id) => ({ api_key_short_key: id });
+  }
+}
