@@ -1,5 +1,5 @@
 /** Everything of the outside world the core uses. The defaults are the real ones; a test or a simulation passes its own. */
-export interface Ambient {
+export interface Environment {
   /** Milliseconds since 1970. */
   now(): number;
   /** Milliseconds since some moment, by a clock that nobody sets. Where it is absent, `now` is taken. */
@@ -28,7 +28,7 @@ export interface LogRecord {
 }
 
 /** The real clock, timers and randomness; log records go to the console as one JSON line each. */
-export function systemAmbient(): Ambient {
+export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
   return {
     now: () => Date.now(),
@@ -64,7 +64,7 @@ function logLine(record: LogRecord, now: number): string {
 
 /** Takes log records for one that may throw: a log that fails is no reason for anything else to. */
 export const guardedLog =
-  (log: Ambient["log"]): Ambient["log"] =>
+  (log: Environment["log"]): Environment["log"] =>
   (record) => {
     try {
       log(record);

@@ -24,12 +24,12 @@ export type {
   AuthValue,
   SdkAuth,
 } from "./auth/custom.ts";
-export type { Access, AuthMode, AuthOptions, Use, Visitor } from "./auth/principal.ts";
+export type { Access, AuthMode, AuthOptions, Principal, Use } from "./auth/principal.ts";
 export { type StaticIdentityOptions, type StaticKey, staticIdentity } from "./auth/static-keys.ts";
 export type { Cron, CronCounters, CronCreate, CronPatch, CronRun, CronSearch, Crons } from "./crons/mod.ts";
 export type { FinishedRun } from "./engine/run-finished.ts";
 export type { WorkerCounters } from "./engine/worker.ts";
-export { type Ambient, type LogRecord, systemAmbient } from "./environment.ts";
+export { type Environment, type LogRecord, systemEnvironment } from "./environment.ts";
 export { ConfigError, type ErrorCode, InputError, type InputIssue, LeaseLost, ServiceError } from "./errors.ts";
 export type {
   AuthUser,
@@ -82,7 +82,7 @@ export type { DisabledGroups, RouteGroup } from "./http/groups.ts";
 export type { HttpOptions } from "./http/options.ts";
 export type { HeaderChoice } from "./http/parse/headers.ts";
 export type { Json, JsonObject } from "./json.ts";
-export { proveOptions } from "./options.ts";
+export { validateOptions } from "./options.ts";
 export type {
   Frame,
   FrameReader,
@@ -108,7 +108,7 @@ export type * from "./storage/identity.ts";
 export type * from "./storage/item-storage.ts";
 export type * from "./storage/mod.ts";
 export type * from "./storage/platform-storage.ts";
-export type { Condition, Filter, Reach, Scalar } from "./storage/visibility.ts";
+export type { Condition, Filter, Scalar, Visibility } from "./storage/visibility.ts";
 export type { Store, StoreIndex, StoreTtl } from "./store/mod.ts";
 export type { ThreadPosition, ThreadStreamMode, ThreadStreamQuery } from "./streams/thread-subscription.ts";
 export type {

@@ -2,7 +2,7 @@
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
 import type { FinishedRun } from "./engine/run-finished.ts";
-import type { Ambient } from "./environment.ts";
+import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
 import type { Executor } from "./executor/contract.ts";
 import { type HttpOptions, httpChecks } from "./http/options.ts";
@@ -11,7 +11,7 @@ import type { IdentityStore } from "./storage/identity.ts";
 import type { PruneStrategy, Storage } from "./storage/mod.ts";
 import type { StoreIndex, StoreTtl } from "./store/mod.ts";
 import { LONGEST_TTL } from "./threads/mod.ts";
-import { proveWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
+import { checkWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
 
 /** Every option has the same name in the configuration file of the stand-alone server. */
 export interface ServiceOptions {
@@ -101,7 +101,7 @@ export interface ServiceOptions {
   /** Called once for each run that this process ends, after that is stored. What it does, or throws, changes nothing. */
   readonly onRunFinished?: (run: FinishedRun) => void | Promise<void>;
   /** Clock, timers, randomness and log; for tests. */
-  readonly ambient?: Partial<Ambient>;
+  readonly environment?: Partial<Environment>;
 }
 
 const MONTH_MS = 30 * 86_400_000;
@@ -253,9 +253,9 @@ function problemsIn(setting: Check | Section, value: unknown, path: string): str
 }
 
 /** As `createService` does first: throws a ConfigError with everything that is wrong with the options, each problem by its key. */
-export function proveOptions(options: ServiceOptions): WebhookSettings {
+export function validateOptions(options: ServiceOptions): WebhookSettings {
   const problems = problemsOf(options);
-  const { settings, problems: ofWebhooks } = proveWebhooks(
+  const { settings, problems: ofWebhooks } = checkWebhooks(
     options.webhooks,
     options.http?.disable_webhooks,
     options.env ?? {},
@@ -268,7 +268,7 @@ export function proveOptions(options: ServiceOptions): WebhookSettings {
 function problemsOf({
   storage,
   executor,
-  ambient: _,
+  environment: _,
   identity,
   webhooks: _w,
   env: _e,

@@ -11,7 +11,7 @@ const LAST = Date.parse("9999-12-31T23:59:59.999Z");
  * Milliseconds since 1970 of a moment in RFC 3339; null when it is none. Without an offset it is UTC, a date alone its first
  * moment in UTC. A space before the offset is a `+` that was not escaped. What is finer than a millisecond is rounded up.
  */
-export function readMoment(text: string): number | null {
+export function parseRfc3339(text: string): number | null {
   const found = FORM.exec(text);
   if (!found) return null;
   const part = (at: number): number => Number(found[at] ?? 0);
@@ -27,6 +27,6 @@ export function readMoment(text: string): number | null {
 }
 
 /** UTC in RFC 3339: without a fraction on a whole second, else with milliseconds. */
-export function writeMoment(ms: number): string {
+export function formatRfc3339(ms: number): string {
   return new Date(ms).toISOString().replace(".000Z", "Z");
 }

@@ -8,19 +8,19 @@ import { type CronCounters, type CronLoop, type Crons, createCrons } from "./cro
 import { type Clock, startClock } from "./engine/clock.ts";
 import { watchOutage } from "./engine/health.ts";
 import { startSweeper } from "./engine/retention.ts";
-import { createFinished } from "./engine/run-finished.ts";
+import { createRunFinishedHook } from "./engine/run-finished.ts";
 import { createWorker, type WorkerCounters } from "./engine/worker.ts";
-import { type Ambient, guardedLog, systemAmbient } from "./environment.ts";
+import { type Environment, guardedLog, systemEnvironment } from "./environment.ts";
 import { ConfigError, isOutage, ServiceError, storageLost } from "./errors.ts";
 import { createFeedback, type Feedback } from "./feedback/mod.ts";
-import { DEFAULTS, proveOptions, type ServiceOptions, settled } from "./options.ts";
+import { DEFAULTS, type ServiceOptions, settled, validateOptions } from "./options.ts";
 import { createRuns, type RunDirectory, type Runs } from "./runs/mod.ts";
-import { createTold } from "./runs/notifications.ts";
+import { createNotifications } from "./runs/notifications.ts";
 import type { DeploymentRow, IdentityStore } from "./storage/identity.ts";
 import type { StoppedRun, TerminalStatus } from "./storage/mod.ts";
 import { signalling } from "./storage/signals.ts";
 import { createStore, type Store } from "./store/mod.ts";
-import { createEvents } from "./streams/hub.ts";
+import { createStreamHub } from "./streams/hub.ts";
 import { createThreads, storedTtl, type Threads } from "./threads/mod.ts";
 import { createUsage, type Usage } from "./usage/mod.ts";
 import { createDeliveries, type Deliveries, type DeliveryCounters } from "./webhooks/deliver.ts";
@@ -74,7 +74,7 @@ export interface Service {
   readonly deployment: DeploymentRow;
   /** The options as given. */
   readonly options: ServiceOptions;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   info(): Promise<ServiceInfo>;
   /** False when the worker can execute nothing any more. True on a standby, and while it stops. */
   healthy(): boolean;
@@ -121,22 +121,26 @@ export async function createService(options: ServiceOptions): Promise<Service> {
 
 /** `begun` gets what is to be stopped where it comes to no service. */
 async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Service> {
-  const webhookSettings = proveOptions(options);
+  const webhookSettings = validateOptions(options);
   const { executor } = options;
-  const { now } = options.ambient ?? {};
-  const surroundings: Ambient = { ...systemAmbient(), ...(now ? { monotonic: now } : {}), ...options.ambient };
+  const { now } = options.environment ?? {};
+  const surroundings: Environment = {
+    ...systemEnvironment(),
+    ...(now ? { monotonic: now } : {}),
+    ...options.environment,
+  };
   const storage = options.storage.signals ? signalling(options.storage, surroundings.uuid()) : options.storage;
-  const plain: Ambient = { ...surroundings, log: guardedLog((record) => surroundings.log(record)) };
+  const plain: Environment = { ...surroundings, log: guardedLog((record) => surroundings.log(record)) };
   let onBack = (): void => {};
   const outage = watchOutage({
-    ambient: plain,
+    environment: plain,
     probe: () => storage.probe(plain.now()),
     onOver: () => onBack(),
   });
   begun.push(outage.stop);
   // Its own, until the database has told another.
   let clock: Clock = { now: plain.now, stop() {} };
-  const ambient: Ambient = { ...plain, now: storage.now ? () => clock.now() : plain.now, log: outage.log };
+  const environment: Environment = { ...plain, now: storage.now ? () => clock.now() : plain.now, log: outage.log };
   const scope = { deployment: options.deployment?.name ?? "default" };
   const retention = settled(DEFAULTS.retention, options.retention);
   const feedbackTerms = settled(DEFAULTS.feedback, options.feedback);
@@ -144,47 +148,47 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
   await storage.migrate();
   if (storage.now) {
     const told = (): Promise<number> => (storage.now as () => Promise<number>)();
-    clock = await startClock({ ambient: { ...plain, log: outage.log }, now: told });
+    clock = await startClock({ environment: { ...plain, log: outage.log }, now: told });
     begun.push(clock.stop);
   }
-  const started = ambient.now();
+  const started = environment.now();
   const identity = options.identity ?? storage.identity;
-  const deployment = await placed(identity, options, ambient);
+  const deployment = await placed(identity, options, environment);
   const { workspace_id, project_id } = deployment;
   const trace = { workspace_id, project_id, counted: usageTerms.enabled };
   const key_prefix = options.auth?.key_prefix ?? KEY_PREFIX;
-  const accounts = createAccounts({ identity, ambient, key_prefix });
+  const accounts = createAccounts({ identity, environment, key_prefix });
   const { custom, merge_filter_on_create = false } = options.auth ?? {};
   const access = createAccess({
     identity,
-    ambient,
+    environment,
     deployment,
     key_prefix,
     mode: options.auth?.mode ?? (custom ? "custom" : "none"),
-    guard: custom ? createGuard(custom, { ambient, merge_filter_on_create }) : null,
+    guard: custom ? createGuard(custom, { environment, merge_filter_on_create }) : null,
     shared_agents: options.auth?.shared_agents ?? "read",
   });
   const baseUrl = (): string | undefined =>
     typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
-  const feedback = createFeedback({ storage, identity, scope, ambient, base_url: baseUrl, ...feedbackTerms });
-  const usage = createUsage({ storage, identity, ambient, ...usageTerms });
+  const feedback = createFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackTerms });
+  const usage = createUsage({ storage, identity, environment, ...usageTerms });
   const exposed = exposedHeaders(options.webhooks ?? {}, webhookSettings);
   if (exposed.length > 0) {
     const message = `webhooks.headers: whoever starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
-    ambient.log({ level: "warn", message });
+    environment.log({ level: "warn", message });
   }
   const transport = webhookSettings.transport ?? (await systemTransport());
   const deliveries = createDeliveries({
     storage,
     scope,
-    ambient,
+    environment,
     settings: webhookSettings,
     transport,
     loopback: webhookSettings.loopback,
     user_agent: `greenroom/${VERSION} (webhook)`,
   });
-  const told = createTold({
-    ambient,
+  const told = createNotifications({
+    environment,
     baseUrl,
     trace,
     token_life_ms: feedbackTerms.token_ttl_ms,
@@ -192,18 +196,18 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     loopback: webhookSettings.loopback !== null,
     transport: transport !== null,
   });
-  const events = createEvents(ambient, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
-  const assistants = createAssistants({ storage, scope, executor, ambient });
+  const events = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
+  const assistants = createAssistants({ storage, scope, executor, environment });
   await assistants.ensureDefaults();
   const store = createStore({
     storage,
     scope,
-    ambient,
+    environment,
     ...(options.store?.index ? { index: options.store.index } : {}),
     ...(options.store?.ttl ? { ttl: options.store.ttl } : {}),
   });
   const calls = new Set<Promise<unknown>>();
-  const onFinished = createFinished(ambient, options.onRunFinished, (call) => {
+  const onFinished = createRunFinishedHook(environment, options.onRunFinished, (call) => {
     calls.add(call);
     void call.then(() => calls.delete(call));
   });
@@ -214,14 +218,14 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     scope,
     executor,
     events,
-    ambient,
+    environment,
     ...terms,
     trace,
     store,
     feedbackUrls: told.feedbackUrls,
-    onTold: () => deliveries.wake(),
+    onRunEnded: () => deliveries.wake(),
     onFinished,
-    onLeft: (run, tape) => runs.watch(run, tape),
+    onLeft: (run, runEvents) => runs.watch(run, runEvents),
     onWaiting: () => storage.signals?.publish("work", scope.deployment),
     // Not sooner: what a dead worker was sending keeps its hosts busy until this process takes over from it.
     onRole: () => deliveries.wake(),
@@ -234,7 +238,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     storage,
     scope,
     executor,
-    ambient,
+    environment,
     events,
     read: (run, after) => runs.read(run, after),
     caughtUp: worker.caughtUp,
@@ -245,7 +249,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     storage,
     scope,
     executor,
-    ambient,
+    environment,
     events,
     worker,
     assistants,
@@ -261,13 +265,13 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
       const row = await storage.getRun(scope, run_id);
       if (row && row.ended_at !== null) onFinished(row, { ...row, status: row.status as TerminalStatus });
     } catch (error) {
-      ambient.log({ level: "error", message: "onRunFinished was not called", run_id, thread_id, error });
+      environment.log({ level: "error", message: "onRunFinished was not called", run_id, thread_id, error });
     }
   }
   const crons: CronLoop = createCrons({
     storage,
     scope,
-    ambient,
+    environment,
     assistants,
     runs,
     ...settled(DEFAULTS.crons, options.crons),
@@ -329,17 +333,17 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     ) as Noun;
   const within = <Value>(ms: number, work: Promise<Value>, late: Value | Error): Promise<Value> =>
     new Promise((resolve, reject) => {
-      const cancel = ambient.timer(ms, () => (late instanceof Error ? reject(late) : resolve(late)));
+      const cancel = environment.timer(ms, () => (late instanceof Error ? reject(late) : resolve(late)));
       work.then(resolve, reject).finally(cancel);
     });
 
   const sweepers = [
     startSweeper({
-      ambient,
+      environment,
       every_ms: SWEEP_MS,
       failure: "what is no longer kept was not swept",
       step() {
-        const now = ambient.now();
+        const now = environment.now();
         return storage.sweep(scope, {
           temporary_before: now - retention.stateless_ms,
           frames_before: now - retention.frames_ms,
@@ -352,7 +356,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
       },
     }),
     startSweeper({
-      ambient,
+      environment,
       every_ms: SWEEP_MS,
       failure: "closed hours of usage were not summed",
       // All of them at once.
@@ -362,13 +366,13 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
       },
     }),
     startSweeper({
-      ambient,
+      environment,
       every_ms: (options.store?.ttl?.sweep_interval_minutes ?? 5) * MINUTE_MS,
       failure: "expired items of the store were not swept",
-      step: () => storage.sweepItems(scope, ambient.now(), SWEEP_ROWS),
+      step: () => storage.sweepItems(scope, environment.now(), SWEEP_ROWS),
     }),
     startSweeper({
-      ambient,
+      environment,
       every_ms: sweep_interval_minutes * MINUTE_MS,
       failure: "threads whose time is over were not pruned",
       step: () => threads.expire(EXPIRED_THREADS),
@@ -378,10 +382,10 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
   let probed: { readonly answer: Promise<Readiness>; until: number; ok: boolean } | null = null;
   async function probe(): Promise<Readiness> {
     try {
-      await within(PROBE_WITHIN_MS, storage.probe(ambient.now()), new Error("The storage does not answer"));
+      await within(PROBE_WITHIN_MS, storage.probe(environment.now()), new Error("The storage does not answer"));
       return { ok: true };
     } catch (error) {
-      ambient.log({ level: "error", message: "the storage takes no writes", error });
+      environment.log({ level: "error", message: "the storage takes no writes", error });
       const detail = isOutage(error) ? storageLost().message : (storage.failure?.() ?? "The storage takes no writes");
       return { ok: false, detail };
     }
@@ -400,7 +404,7 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
     access: served<Access>(access),
     deployment,
     options,
-    ambient,
+    environment,
     info: async () => ({
       version: VERSION,
       api_version: "0.5.36",
@@ -421,18 +425,18 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
       if (outage.on()) return { ok: false, detail: storageLost().message };
       // A batch has failed since the last look.
       if (storage.failure?.() && probed?.ok) probed = null;
-      if (!probed || ambient.now() >= probed.until) {
+      if (!probed || environment.now() >= probed.until) {
         const check = { answer: probe(), until: Number.POSITIVE_INFINITY, ok: false };
         probed = check;
         void check.answer.then(({ ok }) => {
           check.ok = ok;
-          check.until = ambient.now() + PROBE_EVERY_MS;
+          check.until = environment.now() + PROBE_EVERY_MS;
         });
       }
       return await probed.answer;
     },
     async metrics() {
-      const now = ambient.now();
+      const now = environment.now();
       const { oldest_due, ...runs } = await storage.activity(scope, now);
       return {
         uptime_seconds: (now - started) / 1000,
@@ -464,10 +468,14 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
 }
 
 /** The deployment's row, in its project and workspace. Throws a ConfigError when they, or its owner, are not there. */
-async function placed(identity: IdentityStore, options: ServiceOptions, ambient: Ambient): Promise<DeploymentRow> {
+async function placed(
+  identity: IdentityStore,
+  options: ServiceOptions,
+  environment: Environment,
+): Promise<DeploymentRow> {
   const { name = "default", project, workspace } = options.deployment ?? {};
   const { mode, owner, shared } = options.auth ?? {};
-  await identity.ensureDefaults(ambient.now());
+  await identity.ensureDefaults(environment.now());
   const user = mode === "agent_builder" && owner !== undefined ? await identity.getUser(owner) : null;
   if (mode === "agent_builder" && !user) {
     throw new ConfigError([`auth.owner: there is no user ${owner}; make one with greenroom users create`]);
@@ -480,7 +488,7 @@ async function placed(identity: IdentityStore, options: ServiceOptions, ambient:
       ...(user ? { owner_user_id: user.id } : {}),
       ...(shared === undefined ? {} : { shared }),
     },
-    ambient.now(),
+    environment.now(),
   );
   if (made.kind !== "made") {
     throw new ConfigError([
@@ -491,7 +499,7 @@ async function placed(identity: IdentityStore, options: ServiceOptions, ambient:
   if (!user || owner_user_id === user.id) return made.row;
   if (owner_user_id !== null) {
     const message = "the agent was transferred: it is not that of auth.owner; see greenroom agents list";
-    ambient.log({ level: "warn", message, deployment: name, owner_user_id });
+    environment.log({ level: "warn", message, deployment: name, owner_user_id });
     return made.row;
   }
   // It was made when the deployment was nobody's.

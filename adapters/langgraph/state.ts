@@ -65,9 +65,9 @@ export function graphState(source: GraphSource, serde: () => Promise<Serde>, loa
       const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
       return threadState(await graph.getState({ configurable: named }, { subgraphs }));
     },
-    async update(at, graph_id, steps, checkpoints, { metadata, ambient, config }) {
+    async update(at, graph_id, steps, checkpoints, { metadata, environment, config }) {
       const threads = onlyThread(at.thread_id, checkpoints);
-      const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, ambient);
+      const saver = new UpdateSaver({ threads, serde: await serde(), metadata }, environment);
       const graph = withSaver(await source.read(config), saver);
       const checkpoint = await updateState(graph, at, steps);
       const state = threadState(

@@ -1,5 +1,5 @@
 /** Changes of a state that no run makes. */
-import type { Ambient } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import { checkpointId } from "../../lib/executor/checkpoint-ids.ts";
 import {
   type CheckpointRef,
@@ -54,11 +54,11 @@ function pairsOf(update: Json): [string, Json][] {
 
 /** The saver of a change that no run makes: its checkpoints are the newest of the thread, whatever LangGraph's clock says. */
 export class UpdateSaver extends Saver {
-  private readonly ambient: Ambient;
+  private readonly environment: Environment;
 
-  constructor(options: SaverOptions, ambient: Ambient) {
+  constructor(options: SaverOptions, environment: Environment) {
     super(options);
-    this.ambient = ambient;
+    this.environment = environment;
   }
 
   override async put(
@@ -71,7 +71,7 @@ export class UpdateSaver extends Saver {
     const handle = this.handle(required(at.thread_id, "thread_id"));
     const newest = (await handle.get({ ns }))?.checkpoint_id ?? null;
     const late = newest !== null && checkpoint.id <= newest;
-    const id = late ? checkpointId(this.ambient, newest) : checkpoint.id;
+    const id = late ? checkpointId(this.environment, newest) : checkpoint.id;
     const parent = checkpoint_id === undefined ? null : await handle.get({ ns, checkpoint_id });
     const unsaid = parent ? this.unsaid(parent, checkpoint, newVersions) : {};
     const channel_versions = { ...checkpoint.channel_versions, ...unsaid };

@@ -7,6 +7,8 @@ import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
 import {
+  checkNotLost,
+  checkWhole,
   FILE,
   hasMoved,
   isCut,
@@ -14,8 +16,6 @@ import {
   LOCK_WAIT_MS,
   lockOf,
   MOVE_LOG,
-  proveNotLost,
-  proveWhole,
   unlockable,
   unusable,
 } from "../sqlite/file.ts";
@@ -193,8 +193,8 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   return {
     dialect: "sqlite",
     ...(local
-      ? { exclusive: () => answer(takeLock), alone: !inMemory(place.file ?? "") }
-      : { shared: true, now: () => answer(serverTime) }),
+      ? { acquireWorkerLock: () => answer(takeLock), single_process: !inMemory(place.file ?? "") }
+      : { multi_process: true, now: () => answer(serverTime) }),
     async batch(statements) {
       const bound = statements.map((statement) => bind(place, statement));
       return await answer(() => inTurn(() => write(bound)));
@@ -310,7 +310,7 @@ async function open(place: Place): Promise<Clients> {
       mkdirSync(dirname(path), { recursive: true });
       // SQLite opens a file that it may not write without saying so.
       if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
-      if (server === undefined) proveNotLost(path);
+      if (server === undefined) checkNotLost(path);
     }
     if (server === undefined) {
       // A client with a second connection would have pragmas on one of them only.
@@ -369,7 +369,7 @@ async function configure(client: Client): Promise<void> {
 async function proveFile(client: Client): Promise<void> {
   const run = async (sql: string): Promise<SqlRow | undefined> => rowsOf(await client.execute(sql))[0];
   const file = await run(FILE);
-  if (isCut(file) && hasMoved(await run(MOVE_LOG))) proveWhole(file);
+  if (isCut(file) && hasMoved(await run(MOVE_LOG))) checkWhole(file);
 }
 
 /** Deleting a thread or an assistant takes its rows along by foreign keys; a server may have been told to ignore them. */

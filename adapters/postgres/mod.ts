@@ -18,7 +18,7 @@ export type {
 export type { PostgresField, PostgresResult } from "./values.ts";
 
 /** A database by its URL; needs the package `pg`. */
-export interface PostgresUrlOptions extends PostgresAmbient {
+export interface PostgresUrlOptions extends PostgresEnvironment {
   /** `postgres://user:password@host:5432/database`. A pooler in transaction mode is fine where `direct_url` is given too. */
   readonly url: string;
   /** The same database without a pooler in front, for the one session that listens to signals. Default: `url`. */
@@ -33,7 +33,7 @@ export interface PostgresUrlOptions extends PostgresAmbient {
 }
 
 /** A database by the host's own pool, which stays open when the storage is closed. */
-export interface PostgresPoolOptions extends PostgresAmbient {
+export interface PostgresPoolOptions extends PostgresEnvironment {
   readonly pool: PostgresPool;
   /** Opens a session that listens to signals, which is closed when the storage is. Without it other processes are heard by asking. */
   readonly listen?: () => Promise<PostgresListener>;
@@ -41,8 +41,8 @@ export interface PostgresPoolOptions extends PostgresAmbient {
   readonly prepare?: boolean;
 }
 
-/** What a simulation replaces; the defaults are the real ones. `Ambient` of the core fits. */
-export interface PostgresAmbient {
+/** What a simulation replaces; the defaults are the real ones. `Environment` of the core fits. */
+export interface PostgresEnvironment {
   /** Calls `fn` once after `ms`; the result cancels it. */
   readonly timer?: (ms: number, fn: () => void) => () => void;
   /** Milliseconds since 1970. */
@@ -224,7 +224,7 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
 
   return {
     dialect: "postgres",
-    shared: true,
+    multi_process: true,
     ...(signals ? { signals } : {}),
     async batch(statements, touched) {
       const bound = statements.map(bind);

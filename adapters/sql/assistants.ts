@@ -16,7 +16,7 @@ import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, shape, statement } from "./statement.ts";
+import { type Pipe, prepared, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Key = { deployment: string; assistant_id: string };
@@ -29,7 +29,7 @@ type Content = {
   metadata: string;
 };
 
-const insertAssistant = shape<Key & Content & { now: number }>((p) =>
+const insertAssistant = prepared<Key & Content & { now: number }>((p) =>
   db
     .insertInto("assistants")
     .values({
@@ -51,7 +51,7 @@ const insertAssistant = shape<Key & Content & { now: number }>((p) =>
     .returningAll(),
 );
 
-const insertFirstVersion = shape<Key>(
+const insertFirstVersion = prepared<Key>(
   (p) =>
     sql`insert into assistant_versions
       (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
@@ -68,7 +68,7 @@ const getAssistant = scoped<Key>(
     ${andPermitted(itsMetadata, bound)}`,
 );
 
-const insertNextVersion = shape<Key & Content & { seen_revision: number; now: number }>(
+const insertNextVersion = prepared<Key & Content & { seen_revision: number; now: number }>(
   (p) =>
     sql`insert into assistant_versions
       (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
@@ -81,7 +81,7 @@ const insertNextVersion = shape<Key & Content & { seen_revision: number; now: nu
 );
 
 /** Makes `version` the active one, null the newest; the content is given along. */
-const activate = shape<Key & Content & { version: number | null; seen_revision: number; now: number }>((p) =>
+const activate = prepared<Key & Content & { version: number | null; seen_revision: number; now: number }>((p) =>
   db
     .updateTable("assistants")
     .set({
@@ -102,7 +102,7 @@ const activate = shape<Key & Content & { version: number | null; seen_revision: 
     .returningAll(),
 );
 
-const getVersion = shape<Key & { version: number }>((p) =>
+const getVersion = prepared<Key & { version: number }>((p) =>
   db
     .selectFrom("assistant_versions")
     .selectAll()
@@ -117,7 +117,7 @@ const deleteAssistant = scoped<Key>(
     ${andPermitted(itsMetadata, bound)} returning assistant_id`,
 );
 
-const deleteLabels = shape<Key>(
+const deleteLabels = prepared<Key>(
   (p) =>
     sql`delete from labels where deployment = ${p.deployment} and kind = 'assistant' and row_id = ${p.assistant_id}
     and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`,

@@ -5,9 +5,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { NewState } from "../../lib/storage/mod.ts";
 import { storing, type ThreadKey } from "./checkpoints.ts";
-import { settled } from "./dialect.ts";
+import { constant } from "./dialect.ts";
 import { valueLabels } from "./labels.ts";
-import { type Statement, shape } from "./statement.ts";
+import { prepared, type Statement } from "./statement.ts";
 
 /** `run_count` of a new thread that is marked. */
 export const MARKED = -1;
@@ -17,17 +17,17 @@ export const marked = (count: RawBuilder<number>): RawBuilder<number> => sql<num
 
 /** True while the thread is marked. */
 export const isMarked = (p: ThreadKey): RawBuilder<boolean> =>
-  sql<boolean>`exists (select 1 from threads where deployment = ${settled(p.deployment)}
-    and thread_id = ${settled(p.thread_id)} and run_count < 0)`;
+  sql<boolean>`exists (select 1 from threads where deployment = ${constant(p.deployment)}
+    and thread_id = ${constant(p.thread_id)} and run_count < 0)`;
 
 const storeState = storing<ThreadKey>({
   allowed: isMarked,
-  run_seq: (p) => sql`(select -run_count from threads where deployment = ${settled(p.deployment)}
-    and thread_id = ${settled(p.thread_id)})`,
+  run_seq: (p) => sql`(select -run_count from threads where deployment = ${constant(p.deployment)}
+    and thread_id = ${constant(p.thread_id)})`,
 });
 
 /** Takes the mark away. */
-export const unmark: (key: ThreadKey) => Statement = shape(
+export const unmark: (key: ThreadKey) => Statement = prepared(
   (p) =>
     sql`update threads set run_count = -run_count
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_count < 0`,

@@ -2,12 +2,12 @@ import { type RawBuilder, sql } from "kysely";
 import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage, ThreadSize } from "../../lib/storage/mod.ts";
-import { db, rowsOf, settled } from "./dialect.ts";
+import { constant, db, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema.ts";
-import { type Pipe, type Statement, shape, shapeOfRows, statement } from "./statement.ts";
+import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
 /** How many rows a filtered listing looks at before it asks for more. */
 const FILTER_STEP = 200;
@@ -24,8 +24,8 @@ export type Held = ThreadKey & { run_id: string; token: string };
 
 /** True for the run that the lease still holds. */
 export const held = (p: Held): RawBuilder<boolean> =>
-  sql<boolean>`deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
-    and run_id = ${settled(p.run_id)} and lease_token = ${settled(p.token)} and status = 'running'`;
+  sql<boolean>`deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}
+    and run_id = ${constant(p.run_id)} and lease_token = ${constant(p.token)} and status = 'running'`;
 
 /** A fence: a lost lease selects nothing, so it writes nothing. */
 export const whileHeld = (p: Held): RawBuilder<boolean> => sql<boolean>`exists (select 1 from runs where ${held(p)})`;
@@ -82,13 +82,13 @@ type CheckpointArgs = PayloadArgs & {
 // The greatest `seq` is the one before the statement, for all of its rows. A checkpoint or value of another run is never
 // changed: when this run is rolled back, everything it leaves must go with its `run_id`.
 const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
-  shapeOfRows<Of, CheckpointArgs>(
+  preparedRows<Of, CheckpointArgs>(
     (p, rows) =>
       sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
       metadata, versions, created_at)
     select ${p.deployment}, ${p.thread_id}, ${run_id(p)},
       v.column1 + coalesce((select max(seq) from checkpoints
-        where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}), 0),
+        where deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}), 0),
       v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10
     from (values ${sql.join(
       rows.map(
@@ -107,7 +107,7 @@ const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobo
 type ValueArgs = PayloadArgs & { ns: string; channel: string; channel_version: string; extends_version: string | null };
 
 const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
-  shapeOfRows<Of, ValueArgs>(
+  preparedRows<Of, ValueArgs>(
     (p, rows) =>
       sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
     select ${p.deployment}, ${p.thread_id}, ${run_id(p)}, v.*
@@ -126,7 +126,7 @@ const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }:
 type WriteArgs = PayloadArgs & { ns: string; checkpoint_id: string; task_id: string; idx: number; channel: string };
 
 const puttingWrites = <Of extends ThreadKey>({ allowed, run_seq, run_id = () => sql`''` }: Author<Of>) =>
-  shapeOfRows<Of, WriteArgs>(
+  preparedRows<Of, WriteArgs>(
     (p, rows) =>
       sql`insert into checkpoint_writes (deployment, thread_id, run_id, run_seq, ns, checkpoint_id, task_id, idx, channel,
       type, data, bytes)
@@ -146,7 +146,7 @@ const puttingWrites = <Of extends ThreadKey>({ allowed, run_seq, run_id = () => 
 const storeHeld = storing<Held>({
   allowed: whileHeld,
   run_id: (p) => sql`${p.run_id}`,
-  run_seq: (p) => sql`(select seq from runs where run_id = ${settled(p.run_id)})`,
+  run_seq: (p) => sql`(select seq from runs where run_id = ${constant(p.run_id)})`,
 });
 
 /** Statements that store progress while the run is still the lease's, and nothing else. */
@@ -174,7 +174,7 @@ function toWriteArgs({ ns, checkpoint_id, task_id, writes }: NewWrites): WriteAr
 }
 
 const discards = (["checkpoints", "checkpoint_writes", "channel_values"] as const).map((table) =>
-  shape<Held>(
+  prepared<Held>(
     (p) =>
       sql`delete from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
       and ${whileHeld(p)}`,
@@ -193,7 +193,7 @@ function columns({ type, data }: Payload): PayloadArgs {
 // ------------------------------------------------------------------ reading
 
 const ofThread = (key: ThreadKey): RawBuilder<unknown> =>
-  sql`deployment = ${settled(key.deployment)} and thread_id = ${settled(key.thread_id)}`;
+  sql`deployment = ${constant(key.deployment)} and thread_id = ${constant(key.thread_id)}`;
 
 const seen = (bound: Bound): RawBuilder<unknown> => andOfPermitted("checkpoints", bound);
 
@@ -205,13 +205,13 @@ const one = scoped<ThreadKey & { ns: string; checkpoint_id: string }>(
 
 const newest = scoped<ThreadKey & { ns: string }>(
   (p, bound) =>
-    sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} ${seen(bound)}
+    sql`select * from checkpoints where ${ofThread(p)} and ns = ${constant(p.ns)} ${seen(bound)}
     order by seq desc limit 1`,
 );
 
 const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>(
   (p, bound) =>
-    sql`select * from checkpoints where ${ofThread(p)} and ns = ${settled(p.ns)} and run_id = ${settled(p.run_id)}
+    sql`select * from checkpoints where ${ofThread(p)} and ns = ${constant(p.ns)} and run_id = ${constant(p.run_id)}
     ${seen(bound)} order by seq desc limit 1`,
 );
 
@@ -219,8 +219,8 @@ const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>(
 // look for each among the few that are wanted.
 
 /** The values that `wanted` lists as [ns, channel, version], and all that they extend. */
-const valuesOf = shape<ThreadKey & { wanted: string }>((p) => {
-  const part = sql`c.deployment = ${settled(p.deployment)} and c.thread_id = ${settled(p.thread_id)}
+const valuesOf = prepared<ThreadKey & { wanted: string }>((p) => {
+  const part = sql`c.deployment = ${constant(p.deployment)} and c.thread_id = ${constant(p.thread_id)}
     and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
   return sql`with recursive parts (ns, channel, version) as (
       select ns, channel, version from ${rowsOf(p.wanted, { ns: "text", channel: "text", version: "text" })} as named
@@ -231,10 +231,10 @@ const valuesOf = shape<ThreadKey & { wanted: string }>((p) => {
 });
 
 /** The writes on the checkpoints that `wanted` lists as [ns, checkpoint_id], of every run. */
-const writesOf = shape<ThreadKey & { wanted: string }>(
+const writesOf = prepared<ThreadKey & { wanted: string }>(
   (p) =>
     sql`select w.* from ${rowsOf(p.wanted, { ns: "text", checkpoint_id: "text" })} j cross join checkpoint_writes w
-    where w.deployment = ${settled(p.deployment)} and w.thread_id = ${settled(p.thread_id)}
+    where w.deployment = ${constant(p.deployment)} and w.thread_id = ${constant(p.thread_id)}
       and w.ns = j.ns and w.checkpoint_id = j.checkpoint_id`,
 );
 
@@ -245,7 +245,7 @@ const bytesOf = (...columns: readonly string[]): RawBuilder<number> =>
   )}), 0)`;
 
 // One statement, so that a run that is storing is seen at one moment.
-const sizes = shape<ThreadKey>(
+const sizes = prepared<ThreadKey>(
   (p) =>
     sql`select 'checkpoints' as section, '' as channel, count(*) as count,
       ${bytesOf("data", "bytes", "metadata", "versions")} as bytes from checkpoints where ${ofThread(p)}

@@ -14,14 +14,14 @@ import type {
   SkipReason,
 } from "../../lib/storage/cron-storage.ts";
 import type { CreateRun, Scope } from "../../lib/storage/mod.ts";
-import { db, each, rowsOf, settled } from "./dialect.ts";
+import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
 import { isOpen, isSeen, making, refusal, type Tick } from "./runs/create.ts";
 import type { Tables } from "./schema.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, shape } from "./statement.ts";
+import { type Pipe, prepared } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Content = {
@@ -35,7 +35,7 @@ type Content = {
   metadata: string;
 };
 
-const insertCron = shape<
+const insertCron = prepared<
   Key &
     Content & {
       assistant_id: string;
@@ -57,7 +57,7 @@ const insertCron = shape<
     returning *`,
 );
 
-const isThread = shape<{ deployment: string; thread_id: string }>((p) =>
+const isThread = prepared<{ deployment: string; thread_id: string }>((p) =>
   db
     .selectFrom("threads")
     .select("thread_id")
@@ -75,7 +75,7 @@ const getCron = scoped<Key>(
 );
 
 // Firing moves the next run date alone: an update that was made from the one before must not set it back.
-const updateCron = shape<Key & Content & { seen_revision: number; seen_next: number | null; now: number }>(
+const updateCron = prepared<Key & Content & { seen_revision: number; seen_next: number | null; now: number }>(
   (p) =>
     sql`update crons set on_run_completed = ${p.on_run_completed}, schedule = ${p.schedule}, timezone = ${p.timezone},
       end_time = ${p.end_time}, failures = case when enabled = 0 and ${p.enabled} = 1 then 0 else failures end,
@@ -92,28 +92,28 @@ const deleteCron = scoped<Key>(
     and cron_id = ${p.cron_id}${andPermitted(metadata, bound)} returning cron_id`,
 );
 
-const dropLabels = shape<Key>(
+const dropLabels = prepared<Key>(
   (p) =>
     sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id = ${p.cron_id}
     and not exists (select 1 from crons where deployment = ${p.deployment} and cron_id = ${p.cron_id})`,
 );
 
-const dueCrons = shape<{ deployment: string; now: number; limit: number }>(
+const dueCrons = prepared<{ deployment: string; now: number; limit: number }>(
   (p) =>
-    sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and next_run_date is not null
-    and next_run_date <= ${settled(p.now)} order by next_run_date limit ${settled(p.limit)}`,
+    sql`select * from crons where deployment = ${constant(p.deployment)} and enabled = 1 and next_run_date is not null
+    and next_run_date <= ${constant(p.now)} order by next_run_date limit ${constant(p.limit)}`,
 );
 
-const nextCronAt = shape<{ deployment: string }>(
+const nextCronAt = prepared<{ deployment: string }>(
   (p) =>
-    sql`select next_run_date from crons where deployment = ${settled(p.deployment)} and enabled = 1
+    sql`select next_run_date from crons where deployment = ${constant(p.deployment)} and enabled = 1
     and next_run_date is not null order by next_run_date limit 1`,
 );
 
-const failingCrons = shape<{ deployment: string; failures: number; limit: number }>(
+const failingCrons = prepared<{ deployment: string; failures: number; limit: number }>(
   (p) =>
-    sql`select * from crons where deployment = ${settled(p.deployment)} and enabled = 1 and failures > 0
-    and failures >= ${settled(p.failures)} limit ${settled(p.limit)}`,
+    sql`select * from crons where deployment = ${constant(p.deployment)} and enabled = 1 and failures > 0
+    and failures >= ${constant(p.failures)} limit ${constant(p.limit)}`,
 );
 
 /** `run_id`: the run that must have been made; null where none is to be. */
@@ -122,13 +122,13 @@ type Firing = { deployment: string; now: number; run_id: string | null } & Tick;
 const isMade = (p: Firing): RawBuilder<unknown> =>
   sql`(${p.run_id} is null or exists (select 1 from runs where run_id = ${p.run_id}))`;
 
-const insertFiring = shape<Firing>(
+const insertFiring = prepared<Firing>(
   (p) =>
     sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
     select ${p.deployment}, ${p.cron_id}, ${p.scheduled_at}, ${p.now}, run_id, null from runs where run_id = ${p.run_id}`,
 );
 
-const insertSkipped = shape<Firing & { skipped: string }>(
+const insertSkipped = prepared<Firing & { skipped: string }>(
   (p) =>
     sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped)
     select ${p.deployment}, ${p.cron_id}, s.scheduled_at, ${p.now}, null, s.reason
@@ -136,7 +136,7 @@ const insertSkipped = shape<Firing & { skipped: string }>(
     on conflict do nothing`,
 );
 
-const advance = shape<Firing & { next_run_date: number | null }>(
+const advance = prepared<Firing & { next_run_date: number | null }>(
   (p) =>
     sql`update crons set next_run_date = ${p.next_run_date}, updated_at = ${p.now}
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} and enabled = 1 and next_run_date = ${p.seen_next}
@@ -144,30 +144,30 @@ const advance = shape<Firing & { next_run_date: number | null }>(
     returning cron_id`,
 );
 
-const isStillOpen = shape<Firing>((p) => sql`select 1 as open where ${isOpen(p, settled(p.deployment))}`);
+const isStillOpen = prepared<Firing>((p) => sql`select 1 as open where ${isOpen(p, constant(p.deployment))}`);
 
-const listFirings = shape<Key & { limit: number; offset: number }>(
+const listFirings = prepared<Key & { limit: number; offset: number }>(
   (p) =>
-    sql`select * from cron_firings where deployment = ${settled(p.deployment)} and cron_id = ${settled(p.cron_id)}
-    order by scheduled_at desc limit ${settled(p.limit)} offset ${settled(p.offset)}`,
+    sql`select * from cron_firings where deployment = ${constant(p.deployment)} and cron_id = ${constant(p.cron_id)}
+    order by scheduled_at desc limit ${constant(p.limit)} offset ${constant(p.offset)}`,
 );
 
-const sweepFirings = shape<{ deployment: string; before: number; limit: number }>(
+const sweepFirings = prepared<{ deployment: string; before: number; limit: number }>(
   (p) =>
     sql`delete from cron_firings where (deployment, cron_id, scheduled_at) in (
-      select deployment, cron_id, scheduled_at from cron_firings where deployment = ${settled(p.deployment)}
-        and fired_at < ${settled(p.before)} order by fired_at limit ${settled(p.limit)})
+      select deployment, cron_id, scheduled_at from cron_firings where deployment = ${constant(p.deployment)}
+        and fired_at < ${constant(p.before)} order by fired_at limit ${constant(p.limit)})
     returning cron_id`,
 );
 
-const leftLabels = shape<{ deployment: string; limit: number }>(
+const leftLabels = prepared<{ deployment: string; limit: number }>(
   (p) =>
-    sql`select distinct row_id from labels where deployment = ${settled(p.deployment)} and kind = 'cron'
+    sql`select distinct row_id from labels where deployment = ${constant(p.deployment)} and kind = 'cron'
     and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
-    limit ${settled(p.limit)}`,
+    limit ${constant(p.limit)}`,
 );
 
-const dropLeft = shape<{ deployment: string; cron_ids: string }>(
+const dropLeft = prepared<{ deployment: string; cron_ids: string }>(
   (p) =>
     sql`delete from labels where deployment = ${p.deployment} and kind = 'cron' and row_id in ${each(p.cron_ids)}
     and not exists (select 1 from crons c where c.deployment = labels.deployment and c.cron_id = labels.row_id)
@@ -279,7 +279,7 @@ export function cronVerbs(driver: Pipe): CronStorage {
       const firing: Firing = { deployment, now, run_id: null, ...tick };
       if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
       const { run: request } = fire.firing;
-      const { statements, touched, made } = making(deployment, request, request.limits?.pending ?? null, tick);
+      const { statements, lock_keys, made } = making(deployment, request, request.limits?.pending ?? null, tick);
       const fired: Firing = { ...firing, run_id: request.run.run_id };
       const results = await driver.batch(
         [
@@ -288,7 +288,7 @@ export function cronVerbs(driver: Pipe): CronStorage {
           ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
           advance({ ...fired, next_run_date }),
         ],
-        [...touched, `cron ${deployment} ${cron_id}`],
+        [...lock_keys, `cron ${deployment} ${cron_id}`],
       );
       const created = made(results);
       return created ? { kind: "fired", created } : await refused(fire, firing, request);

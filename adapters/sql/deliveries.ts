@@ -8,10 +8,10 @@ import type {
   DeliveryState,
   PlatformStorage,
 } from "../../lib/storage/platform-storage.ts";
-import { db, settled } from "./dialect.ts";
+import { constant, db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema.ts";
-import { type Pipe, type Statement, shape, statement } from "./statement.ts";
+import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
 /** How runs end, as far as it is told. `error` and `values` are JSON. */
 export type Told = {
@@ -30,7 +30,7 @@ export type Told = {
  * the run afterwards does not matter.
  */
 export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => Statement {
-  return shape<Of>(
+  return prepared<Of>(
     (p) =>
       sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series, due_at,
         created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
@@ -48,33 +48,33 @@ export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
 
 // Host by host, so that a long queue of one costs the others nothing. Those under way count against their host.
-const takeDue = shape<Claim>(
+const takeDue = prepared<Claim>(
   (p) =>
     sql`update webhook_deliveries set claim_token = ${p.token}, claimed_until = ${p.until}, attempts = attempts + 1,
       series = series + 1, sent_at = coalesce(sent_at, ${p.now})
     where delivery_id in (
       with recursive hosts (host) as (
-        select min(host) from webhook_deliveries where deployment = ${settled(p.deployment)} and state = 'pending'
+        select min(host) from webhook_deliveries where deployment = ${constant(p.deployment)} and state = 'pending'
         union all
         select (select min(w.host) from webhook_deliveries w
-          where w.deployment = ${settled(p.deployment)} and w.state = 'pending' and w.host > hosts.host)
+          where w.deployment = ${constant(p.deployment)} and w.state = 'pending' and w.host > hosts.host)
         from hosts where hosts.host is not null
       ), busy as (
         select host, count(*) as sends from webhook_deliveries
-        where deployment = ${settled(p.deployment)} and claim_token is not null and claimed_until > ${settled(p.now)}
+        where deployment = ${constant(p.deployment)} and claim_token is not null and claimed_until > ${constant(p.now)}
         group by host
       ), due as (
         select d.delivery_id, d.host, d.due_at,
           row_number() over (partition by d.host order by d.due_at, d.delivery_id) as place
         from hosts cross join webhook_deliveries d where d.delivery_id in (
           select w.delivery_id from webhook_deliveries w
-          where w.deployment = ${settled(p.deployment)} and w.host = hosts.host and w.state = 'pending'
-            and w.due_at <= ${settled(p.now)} and (w.claim_token is null or w.claimed_until <= ${settled(p.now)})
-          order by w.due_at, w.delivery_id limit ${settled(p.per_host)})
+          where w.deployment = ${constant(p.deployment)} and w.host = hosts.host and w.state = 'pending'
+            and w.due_at <= ${constant(p.now)} and (w.claim_token is null or w.claimed_until <= ${constant(p.now)})
+          order by w.due_at, w.delivery_id limit ${constant(p.per_host)})
       )
       select due.delivery_id from due left join busy on busy.host = due.host
-      where due.place + coalesce(busy.sends, 0) <= ${settled(p.per_host)}
-      order by due.due_at, due.delivery_id limit ${settled(p.limit)}
+      where due.place + coalesce(busy.sends, 0) <= ${constant(p.per_host)}
+      order by due.due_at, due.delivery_id limit ${constant(p.limit)}
     ) returning *`,
 );
 
@@ -96,14 +96,14 @@ const isClaimed = (p: Fence): RawBuilder<unknown> =>
   sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
     and claim_token in (${p.token}, 'worker ' || ${p.token})`;
 
-const recordAttempt = shape<Fence & Attempt>(
+const recordAttempt = prepared<Fence & Attempt>(
   (p) =>
     sql`insert into delivery_attempts (delivery_id, number, at, status, error, duration_ms, address)
     select delivery_id, ${p.number}, ${p.at}, ${p.http_status}, ${p.error}, ${p.duration_ms}, ${p.address}
     from webhook_deliveries where ${isClaimed(p)} on conflict do nothing`,
 );
 
-const release = shape<Fence & { state: string; due_at: number | null; uncounted: number }>(
+const release = prepared<Fence & { state: string; due_at: number | null; uncounted: number }>(
   (p) =>
     sql`update webhook_deliveries set state = ${p.state}, due_at = coalesce(${p.due_at}, due_at), claim_token = null,
       claimed_until = null, series = series - cast(${p.uncounted} as integer)
@@ -111,21 +111,21 @@ const release = shape<Fence & { state: string; due_at: number | null; uncounted:
 );
 
 /** Ends the claims of a worker that is dead, so that their hosts are free. Their deliveries are due when the claims would have run out. */
-export const endClaims: (none: Record<never, never>) => Statement = shape(
+export const endClaims: (none: Record<never, never>) => Statement = prepared(
   () =>
     sql`update webhook_deliveries set due_at = claimed_until, claim_token = null, claimed_until = null
     where claim_token is not null and claim_token like 'worker %'`,
 );
 
-const firstDue = shape<{ deployment: string }>(
+const firstDue = prepared<{ deployment: string }>(
   (p) =>
     sql`select due_at from webhook_deliveries
-    where deployment = ${settled(p.deployment)} and state = 'pending' and claim_token is null order by due_at limit 1`,
+    where deployment = ${constant(p.deployment)} and state = 'pending' and claim_token is null order by due_at limit 1`,
 );
 
 type Key = { deployment: string; delivery_id: string };
 
-const getDelivery = shape<Key>((p) =>
+const getDelivery = prepared<Key>((p) =>
   db
     .selectFrom("webhook_deliveries")
     .selectAll()
@@ -133,13 +133,13 @@ const getDelivery = shape<Key>((p) =>
     .where("delivery_id", "=", p.delivery_id),
 );
 
-const listAttempts = shape<Key>(
+const listAttempts = prepared<Key>(
   (p) =>
     sql`select a.* from delivery_attempts a join webhook_deliveries d on d.delivery_id = a.delivery_id
-    where a.delivery_id = ${settled(p.delivery_id)} and d.deployment = ${settled(p.deployment)} order by a.number`,
+    where a.delivery_id = ${constant(p.delivery_id)} and d.deployment = ${constant(p.deployment)} order by a.number`,
 );
 
-const restart = shape<Key & { now: number }>(
+const restart = prepared<Key & { now: number }>(
   (p) =>
     sql`update webhook_deliveries set state = 'pending', series = 0, due_at = ${p.now}, claim_token = null,
       claimed_until = null

@@ -2,7 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, type Statement, shape, statement } from "./statement.ts";
+import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
 type Verbs = Pick<
   IdentityStore,
@@ -19,7 +19,7 @@ const oldestOrganization: Id = sql`(select id from organizations order by create
 const oldestWorkspace: Id = sql`(select id from workspaces where organization_id = ${oldestOrganization}
   and deleted_at is null order by created_at, id limit 1)`;
 
-const getDefaults = shape<Record<string, never>>(
+const getDefaults = prepared<Record<string, never>>(
   () =>
     sql`select o.id as organization_id, o.name as organization_name, o.created_at as organization_created,
       w.id as workspace_id, w.name as workspace_name, w.created_at as workspace_created,
@@ -32,14 +32,14 @@ const getDefaults = shape<Record<string, never>>(
 const places = sql`select d.name, d.project_id, p.workspace_id, w.organization_id, d.owner_user_id, d.shared
   from deployments d join projects p on p.id = d.project_id join workspaces w on w.id = p.workspace_id`;
 
-const getDeployment = shape<{ name: string }>((p) => sql`${places} where d.name = ${p.name}`);
+const getDeployment = prepared<{ name: string }>((p) => sql`${places} where d.name = ${p.name}`);
 
-const listDeployments = shape<{ organization_id: string }>(
+const listDeployments = prepared<{ organization_id: string }>(
   (p) => sql`${places} where w.organization_id = ${p.organization_id} order by d.name`,
 );
 
 /** `owner` and `shared` count where `owned` and `sharing` are 1. */
-const updateDeployment = shape<{
+const updateDeployment = prepared<{
   name: string;
   owned: number;
   owner: string | null;

@@ -87,7 +87,7 @@ export function compile(
 }
 
 /** A part of a statement that is written otherwise for Postgres. */
-function fork<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknown>): RawBuilder<Value> {
+function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknown>): RawBuilder<Value> {
   const node = { ...sqlite.toOperationNode(), postgres: postgres.toOperationNode() };
   return sql<Value>`${{ toOperationNode: () => node } as unknown as RawBuilder<Value>}`;
 }
@@ -96,19 +96,19 @@ function fork<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknown>): 
  * A value to compare with in a statement that joins, orders, takes a maximum or selects from rows it lists itself. There
  * SQLite 3.54 compiles the statement anew whenever a plain parameter is bound, which costs more than running it.
  */
-export function settled<Value>(value: Value): RawBuilder<Value> {
-  return fork(sql<Value>`(select ${value})`, sql`${value}`);
+export function constant<Value>(value: Value): RawBuilder<Value> {
+  return byDialect(sql<Value>`(select ${value})`, sql`${value}`);
 }
 
 /**
  * The end of a subquery of `exists` that is to be asked for one row after the other. Postgres would make a join of it, which reads
  * all rows before the first one is there; where it has no statistics yet, in the square of their number.
  */
-export const rowByRow: RawBuilder<unknown> = fork(sql``, sql`offset 0`);
+export const rowByRow: RawBuilder<unknown> = byDialect(sql``, sql`offset 0`);
 
 /** A subquery: the strings of a JSON array given as one parameter, in a column `value`. */
 export function each(list: string): RawBuilder<string> {
-  return fork(
+  return byDialect(
     sql<string>`(select value from json_each(${list}))`,
     sql`(select value collate "C" as value from json_array_elements_text(${list}::json))`,
   );
@@ -116,7 +116,7 @@ export function each(list: string): RawBuilder<string> {
 
 /** True where a column has one of the strings of a JSON array given as one parameter. Rows are found, or kept in their order, by an index. */
 export function isAmong(column: RawBuilder<unknown>, list: string): RawBuilder<boolean> {
-  return fork(sql<boolean>`${column} in ${each(list)}`, sql`${column} = any(array${each(list)})`);
+  return byDialect(sql<boolean>`${column} in ${each(list)}`, sql`${column} = any(array${each(list)})`);
 }
 
 /** Places in a list. */
@@ -138,10 +138,10 @@ export function rowsOf(list: string, columns: Readonly<Record<string, "text" | "
     type,
     place: PLACES[i] as (typeof PLACES)[number],
   }));
-  return fork(
+  return byDialect(
     sql`(select ${sql.join(
       named.map(({ name, place }) => sql`json_extract(value, ${place.sqlite}) as ${name}`),
-    )} from json_each(${settled(list)}))`,
+    )} from json_each(${constant(list)}))`,
     sql`(select ${sql.join(
       named.map(({ name, type, place }) =>
         type === "bigint"
@@ -154,7 +154,7 @@ export function rowsOf(list: string, columns: Readonly<Record<string, "text" | "
 
 /** A table: the members of a JSON object of strings, which holds no U+0000, as `key` and `value`. */
 export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
-  return fork(
+  return byDialect(
     sql`json_each(${object})`,
     sql`lateral (select key collate "C" as key, value collate "C" as value from json_each_text(${object}::json))`,
   );
@@ -162,7 +162,7 @@ export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
 
 /** The number that a JSON object, given as one parameter, has under a key; null where it has none. */
 export function numberIn(object: string, key: RawBuilder<string>): RawBuilder<number> {
-  return fork(
+  return byDialect(
     sql<number>`(select value from json_each(${object}) where key = ${key})`,
     sql`(${object}::json ->> ${key})::bigint`,
   );
@@ -170,7 +170,7 @@ export function numberIn(object: string, key: RawBuilder<string>): RawBuilder<nu
 
 /** A subquery: the strings of `parents` in a checkpoint's metadata. */
 export function parentsIn(metadata: RawBuilder<unknown>): RawBuilder<string> {
-  return fork(
+  return byDialect(
     sql<string>`(select value from json_each(${metadata}, '$.parents'))`,
     sql`(select value collate "C" as value from json_each_text(${readable(metadata)} -> 'parents'))`,
   );
@@ -192,7 +192,7 @@ export function passes(object: RawBuilder<unknown>, tests: string): RawBuilder<b
     sql`${of}.type = json_type(c.value, '$[2]') and ${of}.atom is json_extract(c.value, '$[2]')`;
   const postgres = (of: RawBuilder<unknown>): RawBuilder<unknown> =>
     sql`json_typeof(${of}.value) not in ('object', 'array') and ${of}.value::text = (c.value -> 2)::text`;
-  return fork(
+  return byDialect(
     sql<boolean>`not exists (select 1 from json_each(${tests}) c where not exists (select 1 from json_each(${object}) m
       where m.key = json_extract(c.value, '$[0]') and case json_extract(c.value, '$[1]')
         when 'is' then ${sqlite(sql`m`)}
@@ -211,12 +211,12 @@ export function passes(object: RawBuilder<unknown>, tests: string): RawBuilder<b
 
 /** True where `text` is a part of `column`; no character is a wildcard. */
 export function holds(column: RawBuilder<unknown>, text: unknown): RawBuilder<boolean> {
-  return fork(sql<boolean>`instr(${column}, ${text}) > 0`, sql`strpos(${column}, ${text}) > 0`);
+  return byDialect(sql<boolean>`instr(${column}, ${text}) > 0`, sql`strpos(${column}, ${text}) > 0`);
 }
 
 /** The same, where the case of ASCII letters does not count. */
 export function includes(column: RawBuilder<string>, text: string): RawBuilder<boolean> {
-  return fork(
+  return byDialect(
     sql<boolean>`instr(lower(${column}), lower(${text})) > 0`,
     sql`strpos(lower(${column} collate "C"), lower(${text} collate "C")) > 0`,
   );
@@ -224,11 +224,11 @@ export function includes(column: RawBuilder<string>, text: string): RawBuilder<b
 
 /** The later of two moments. */
 export function later(one: RawBuilder<number>, other: RawBuilder<number>): RawBuilder<number> {
-  return fork(sql<number>`max(${one}, ${other})`, sql`greatest(${one}, ${other})`);
+  return byDialect(sql<number>`max(${one}, ${other})`, sql`greatest(${one}, ${other})`);
 }
 
 /** The names of all tables of the database; in Postgres, of the schema that is used. */
-export const tableNames: RawBuilder<{ name: string }> = fork(
+export const tableNames: RawBuilder<{ name: string }> = byDialect(
   sql`select name from sqlite_master where type = 'table'`,
   sql`select tablename as name from pg_tables where schemaname = current_schema()`,
 );

@@ -24,7 +24,7 @@ export interface SqlDriver {
    * transaction (40001, 40P01), a unique index (23505) or a lost connection is run again; whether a commit without an answer took
    * effect is looked up. Rejects with `DatabaseUnavailable` when the database cannot be reached.
    */
-  batch(statements: readonly SqlStatement[], touched?: readonly string[]): Promise<SqlRow[][]>;
+  batch(statements: readonly SqlStatement[], lock_keys?: readonly string[]): Promise<SqlRow[][]>;
   /**
    * Runs one read outside any write transaction. It sees every batch that resolved before it was called; with `refresh`, those of
    * other processes perhaps later.
@@ -36,11 +36,11 @@ export interface SqlDriver {
    * Where one process at a time executes: takes that right, and keeps it until `close` or the end of the process. True while
    * it is held; false while another living process holds it. Undefined where processes share the work by leases.
    */
-  exclusive?(): Promise<boolean>;
+  acquireWorkerLock?(): Promise<boolean>;
   /** Whoever has that right has it alone, whatever the clocks say: nobody else can take up what it executes. Default false. */
-  readonly alone?: boolean;
+  readonly single_process?: boolean;
   /** Several processes execute on one database: what readers in another one are to see has to be stored. Default false. */
-  readonly shared?: boolean;
+  readonly multi_process?: boolean;
   /** Wake-ups between processes that share the database; undefined where a process is alone. Carries ids, never data. */
   readonly signals?: Signals;
   /** Milliseconds since 1970 by the clock of the database, where processes with clocks of their own share it. */

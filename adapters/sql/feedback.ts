@@ -10,11 +10,11 @@ import type {
   FeedbackTokenRow,
   PlatformStorage,
 } from "../../lib/storage/platform-storage.ts";
-import { db, each, rowsOf, settled } from "./dialect.ts";
+import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema.ts";
-import { ofKey, type Pipe, type Statement, shape, statement } from "./statement.ts";
+import { ofKey, type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;
 
@@ -32,19 +32,19 @@ export const mintTokens: (args: {
   workspace_id: string;
   project_id: string;
   now: number;
-}) => Statement = shape(
+}) => Statement = prepared(
   (p) =>
     sql`insert into feedback_tokens (token_id, deployment, run_id, workspace_id, project_id, feedback_key, life_ms,
       created_at)
     select t.token_id, ${p.deployment}, r.run_id, ${p.workspace_id}, ${p.project_id}, t.feedback_key, ${p.life_ms}, ${p.now}
-    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${settled(p.run_id)}`,
+    from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${constant(p.run_id)}`,
 );
 
 /** Starts the life of the tokens of runs that end: to be put before what ends them. `which` selects the ids of the runs. */
 export function expireTokens<Of extends { now: number }>(
   which: (p: Of) => RawBuilder<unknown>,
 ): (args: Of & Filled) => Statement {
-  return shape<Of & Filled>(
+  return prepared<Of & Filled>(
     (p) =>
       sql`update feedback_tokens set expires_at = ${p.now} + life_ms where expires_at is null and life_ms is not null
       and run_id in (${which(p)})`,
@@ -53,7 +53,7 @@ export function expireTokens<Of extends { now: number }>(
 
 /** Deletes the tokens of runs: to be put before what deletes those. `which` selects the ids of the runs. */
 export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of & Filled) => Statement {
-  return shape<Of & Filled>((p) => sql`delete from feedback_tokens where run_id in (${which(p)})`);
+  return prepared<Of & Filled>((p) => sql`delete from feedback_tokens where run_id in (${which(p)})`);
 }
 
 // ---------------------------------------------------------------------- tokens
@@ -85,7 +85,7 @@ const allThere = (run_ids: string, deployment: string, bound: Bound): RawBuilder
     : sql`not exists (select 1 from ${each(run_ids)} asked
         where not (true${andOfRunPermitted(sql`asked.value`, deployment, bound)}))`;
 
-const getToken = shape<{ token_id: string }>((p) =>
+const getToken = prepared<{ token_id: string }>((p) =>
   db.selectFrom("feedback_tokens").selectAll().where("token_id", "=", p.token_id),
 );
 
@@ -93,8 +93,8 @@ type TokenQuery = { workspace_ids: string; run_id: string; limit: number; offset
 
 const listTokens = scoped<TokenQuery>(
   (p, bound) =>
-    sql`select * from feedback_tokens where run_id = ${settled(p.run_id)} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
-    order by created_at, token_id limit ${settled(p.limit)} offset ${settled(p.offset)}`,
+    sql`select * from feedback_tokens where run_id = ${constant(p.run_id)} and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
+    order by created_at, token_id limit ${constant(p.limit)} offset ${constant(p.offset)}`,
 );
 
 // -------------------------------------------------------------------- records
@@ -139,17 +139,17 @@ const deleteFeedback = scoped<{ workspace_ids: string; id: string; deployment: s
 
 type Submission = { token_id: string; deployment: string; route: string | null; idempotency_key: string | null };
 
-const insertSubmitted = shape<Submission & Stored & { limit: number; now: number }>((p) => {
+const insertSubmitted = prepared<Submission & Stored & { limit: number; now: number }>((p) => {
   const [columns, values] = columnsOf(p);
   return sql`insert into feedback (${columns}) select ${values}
-    from feedback_tokens t where t.token_id = ${settled(p.token_id)}
+    from feedback_tokens t where t.token_id = ${constant(p.token_id)}
       and (t.expires_at is null or t.expires_at > ${p.now}) and t.submissions < ${p.limit}
-      and not exists (select 1 from idempotency_keys k where k.deployment = ${settled(p.deployment)}
-        and k.route = ${settled(p.route)} and k.key = ${settled(p.idempotency_key)})
+      and not exists (select 1 from idempotency_keys k where k.deployment = ${constant(p.deployment)}
+        and k.route = ${constant(p.route)} and k.key = ${constant(p.idempotency_key)})
     returning id`;
 });
 
-const countSubmission = shape<{ token_id: string; id: string }>(
+const countSubmission = prepared<{ token_id: string; id: string }>(
   (p) =>
     sql`update feedback_tokens set submissions = submissions + 1
     where token_id = ${p.token_id} and exists (select 1 from feedback f where f.id = ${p.id})`,
@@ -157,19 +157,19 @@ const countSubmission = shape<{ token_id: string; id: string }>(
 
 type Key = { deployment: string; route: string; key: string };
 
-const insertKey = shape<Key & { body_hash: string; id: string; now: number }>(
+const insertKey = prepared<Key & { body_hash: string; id: string; now: number }>(
   (p) =>
     sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
     select ${p.deployment}, ${p.route}, ${p.key}, ${p.body_hash}, f.id, ${p.now} from feedback f
-    where f.id = ${settled(p.id)}`,
+    where f.id = ${constant(p.id)}`,
 );
 
-const obstacles = shape<Submission>(
+const obstacles = prepared<Submission>(
   (p) =>
     sql`select t.expires_at, t.submissions, k.run_id as feedback_id, k.body_hash
     from feedback_tokens t left join idempotency_keys k
-      on k.deployment = ${settled(p.deployment)} and k.route = ${settled(p.route)} and k.key = ${settled(p.idempotency_key)}
-    where t.token_id = ${settled(p.token_id)}`,
+      on k.deployment = ${constant(p.deployment)} and k.route = ${constant(p.route)} and k.key = ${constant(p.idempotency_key)}
+    where t.token_id = ${constant(p.token_id)}`,
 );
 
 /** The verbs on feedback tokens and on feedback. */

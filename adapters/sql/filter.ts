@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, type Query, rowByRow } from "./dialect.ts";
 import type { SqlValue } from "./driver.ts";
-import { type Statement, shape } from "./statement.ts";
+import { prepared, type Statement } from "./statement.ts";
 
 /** A filter as a parameter, or the placeholder for one. Null: nothing is asked. */
 export type Bound = string | null;
@@ -66,4 +66,4 @@ export function either<Of extends Args, Made>(
 export const scoped = <Of extends Args>(
   build: (args: Of, bound: Bound) => Query,
 ): ((args: Of, filter: Filter | undefined) => Statement) =>
-  either<Of, Statement>((bound) => shape<Of>((p) => build(p, bound(p))));
+  either<Of, Statement>((bound) => prepared<Of>((p) => build(p, bound(p))));

@@ -14,7 +14,7 @@ import {
 import { deploymentVerbs } from "./deployments.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, shape } from "./statement.ts";
+import { type Pipe, prepared } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 
 /** How often the use of a key is noted. */
@@ -25,7 +25,7 @@ type Id = { id: string };
 // ---------------------------------------------------------------------- keys
 
 /** Nothing is inserted unless all that the key refers to is there, and nobody else has its short form. */
-const insertKey = shape<{
+const insertKey = prepared<{
   id: string;
   organization_id: string;
   user_id: string | null;
@@ -51,31 +51,31 @@ const insertKey = shape<{
     on conflict do nothing returning id`,
 );
 
-const isShortTaken = shape<{ organization_id: string; short_key: string }>(
+const isShortTaken = prepared<{ organization_id: string; short_key: string }>(
   (p) => sql`select id from api_keys where organization_id = ${p.organization_id} and short_key = ${p.short_key}`,
 );
 
 /** Of the key that the same batch has made; without it, none. */
-const insertGrant = shape<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>(
+const insertGrant = prepared<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>(
   (p) =>
     sql`insert into memberships (subject_id, scope_id, permissions)
     select id, ${p.scope_id}, ${p.permissions} from api_keys where id = ${p.subject_id} and key_hash = ${p.key_hash}
     on conflict do nothing`,
 );
 
-const revokeKey = shape<{ organization_id: string; key: string; now: number }>(
+const revokeKey = prepared<{ organization_id: string; key: string; now: number }>(
   (p) =>
     sql`update api_keys set revoked_at = coalesce(revoked_at, ${p.now})
     where organization_id = ${p.organization_id} and (id = ${p.key} or short_key = ${p.key}) returning *`,
 );
 
-const touchKey = shape<{ id: string; now: number; before: number }>(
+const touchKey = prepared<{ id: string; now: number; before: number }>(
   (p) =>
     sql`update api_keys set last_used_at = ${p.now}
     where id = ${p.id} and (last_used_at is null or last_used_at <= ${p.before})`,
 );
 
-const listKeys = shape<{ organization_id: string }>((p) =>
+const listKeys = prepared<{ organization_id: string }>((p) =>
   db
     .selectFrom("api_keys")
     .selectAll()
@@ -84,10 +84,10 @@ const listKeys = shape<{ organization_id: string }>((p) =>
     .orderBy("id"),
 );
 
-const anyKey = shape<Record<string, never>>(() => sql`select id from api_keys limit 1`);
+const anyKey = prepared<Record<string, never>>(() => sql`select id from api_keys limit 1`);
 
 /** Key, memberships, workspaces and projects as they are at one moment: rows of different kinds in columns of equal types. */
-const findKey = shape<{ key_hash: string }>(
+const findKey = prepared<{ key_hash: string }>(
   (p) =>
     sql`with found as (
       select * from api_keys k where k.key_hash = ${p.key_hash} and (k.user_id is null
@@ -164,18 +164,18 @@ function keyVerbs(driver: Pipe): KeyVerbs {
   };
 }
 
-const putMembership = shape<{ subject_id: string; scope_id: string; permissions: string }>(
+const putMembership = prepared<{ subject_id: string; scope_id: string; permissions: string }>(
   (p) =>
     sql`insert into memberships (subject_id, scope_id, permissions)
     values (${p.subject_id}, ${p.scope_id}, ${p.permissions})
     on conflict (subject_id, scope_id) do update set permissions = excluded.permissions`,
 );
 
-const deleteMembership = shape<{ subject_id: string; scope_id: string }>(
+const deleteMembership = prepared<{ subject_id: string; scope_id: string }>(
   (p) => sql`delete from memberships where subject_id = ${p.subject_id} and scope_id = ${p.scope_id}`,
 );
 
-const listMemberships = shape<{ subject_id: string }>((p) =>
+const listMemberships = prepared<{ subject_id: string }>((p) =>
   db.selectFrom("memberships").selectAll().where("subject_id", "=", p.subject_id).orderBy("scope_id"),
 );
 
@@ -186,25 +186,25 @@ type Named = { id: string; parent: string; name: string; created_at: number; del
 /** The statements of what has a name within a parent. */
 function namedThings(table: RawBuilder<unknown>, parent: RawBuilder<unknown>, parents: RawBuilder<unknown>) {
   return {
-    insert: shape<Named>(
+    insert: prepared<Named>(
       (p) =>
         sql`insert into ${table} (id, ${parent}, name, created_at, deleted_at)
         select ${p.id}, o.id, ${p.name}, ${p.created_at}, ${p.deleted_at} from ${parents} o where o.id = ${p.parent}
         on conflict do nothing returning *`,
     ),
-    hasParent: shape<Id>((p) => sql`select o.id from ${parents} o where o.id = ${p.id}`),
-    rename: shape<Id & { name: string }>(
+    hasParent: prepared<Id>((p) => sql`select o.id from ${parents} o where o.id = ${p.id}`),
+    rename: prepared<Id & { name: string }>(
       (p) =>
         sql`update ${table} set name = ${p.name} where id = ${p.id} and deleted_at is null
         and not exists (select 1 from ${table} other where other.${parent} = ${table}.${parent}
           and other.name = ${p.name} and other.id <> ${table}.id and other.deleted_at is null)
         returning *`,
     ),
-    isThere: shape<Id>((p) => sql`select id from ${table} where id = ${p.id} and deleted_at is null`),
-    delete: shape<Id & { now: number }>(
+    isThere: prepared<Id>((p) => sql`select id from ${table} where id = ${p.id} and deleted_at is null`),
+    delete: prepared<Id & { now: number }>(
       (p) => sql`update ${table} set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null returning *`,
     ),
-    list: shape<{ parents: string }>(
+    list: prepared<{ parents: string }>(
       (p) => sql`select * from ${table} where ${parent} in ${each(p.parents)} and deleted_at is null order by name, id`,
     ),
   };
@@ -217,7 +217,7 @@ const projects = namedThings(
   sql`(select id from workspaces where deleted_at is null)`,
 );
 
-const deleteProjectsOf = shape<Id & { now: number }>(
+const deleteProjectsOf = prepared<Id & { now: number }>(
   (p) => sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`,
 );
 

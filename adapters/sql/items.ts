@@ -17,7 +17,7 @@ import { db, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
 import type { Tables } from "./schema.ts";
-import { type Pipe, type Statement, shape, shapeOfRows, statement } from "./statement.ts";
+import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
 type Place = { path: string; key: string };
 type Key = Place & { deployment: string };
@@ -27,7 +27,7 @@ const STEP = 200;
 /** More conditions than these do not narrow a search further, they only make the statement long. */
 const NARROWING = 8;
 
-const getItem = shape<Key & { now: number }>((p) =>
+const getItem = prepared<Key & { now: number }>((p) =>
   db
     .selectFrom("store_items")
     .selectAll()
@@ -41,13 +41,13 @@ const getItem = shape<Key & { now: number }>((p) =>
 // seen, and writes only while the mark is there. No namespace has an empty path, and the mark is gone when the batch ends.
 const MARK: Place = { path: "", key: "" };
 
-const setMark = shape<Key>(
+const setMark = prepared<Key>(
   (p) =>
     sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
     values (${p.deployment}, ${p.path}, ${p.key}, '{}', null, 0, 0, 0, 0) on conflict do nothing`,
 );
 
-const dropMarkUnless = shape<Key & { mark_path: string; mark_key: string; seen: string | null; now: number }>((p) =>
+const dropMarkUnless = prepared<Key & { mark_path: string; mark_key: string; seen: string | null; now: number }>((p) =>
   db
     .deleteFrom("store_items")
     .where("deployment", "=", p.deployment)
@@ -57,7 +57,7 @@ const dropMarkUnless = shape<Key & { mark_path: string; mark_key: string; seen: 
       and i.key = ${p.key} and (i.expires_at is null or i.expires_at > ${p.now})) is distinct from ${p.seen}`),
 );
 
-const dropMark = shape<Key>((p) =>
+const dropMark = prepared<Key>((p) =>
   db
     .deleteFrom("store_items")
     .where("deployment", "=", p.deployment)
@@ -83,7 +83,7 @@ const allowed = (p: Guard & Key): RawBuilder<boolean> =>
 
 type Content = { value: string; vectors: string | null; ttl_ms: number | null; expires_at: number | null };
 
-const putItem = shape<Key & Content & Guard & { now: number }>(
+const putItem = prepared<Key & Content & Guard & { now: number }>(
   (p) =>
     sql`insert into store_items (deployment, path, key, value, vectors, created_at, updated_at, ttl_ms, expires_at)
     select ${p.deployment}, ${p.path}, ${p.key}, ${p.value}, ${p.vectors}, ${p.now}, ${p.now}, ${p.ttl_ms}, ${p.expires_at}
@@ -94,7 +94,7 @@ const putItem = shape<Key & Content & Guard & { now: number }>(
       updated_at = excluded.updated_at, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at`,
 );
 
-const deleteItem = shape<Key & Guard>((p) =>
+const deleteItem = prepared<Key & Guard>((p) =>
   db
     .deleteFrom("store_items")
     .where("deployment", "=", p.deployment)
@@ -103,7 +103,7 @@ const deleteItem = shape<Key & Guard>((p) =>
     .where(allowed(p)),
 );
 
-const refreshItems = shapeOfRows<{ deployment: string; now: number }, Place>((p, rows) =>
+const refreshItems = preparedRows<{ deployment: string; now: number }, Place>((p, rows) =>
   db
     .updateTable("store_items")
     .set({ expires_at: sql<number>`${p.now} + ttl_ms` })
@@ -113,7 +113,7 @@ const refreshItems = shapeOfRows<{ deployment: string; now: number }, Place>((p,
     .where("expires_at", "<", sql<number>`${p.now} + ttl_ms`),
 );
 
-const sweepExpired = shape<{ deployment: string; now: number; limit: number }>(
+const sweepExpired = prepared<{ deployment: string; now: number; limit: number }>(
   (p) =>
     sql`delete from store_items where deployment = ${p.deployment} and expires_at <= ${p.now}
     and (path, key) in (select i.path, i.key from store_items i
@@ -206,9 +206,9 @@ export function itemVerbs(driver: Pipe): ItemStorage {
           return putItem({ ...place, ...toContent(item, now), ...guard, now });
         });
       const places = items.map(({ namespace, key }) => ({ path: pathOf(namespace), key }));
-      const touched = placesOf(deployment, places);
+      const lock_keys = placesOf(deployment, places);
       if (!scope.filter) {
-        await driver.batch(writes(unguarded), touched);
+        await driver.batch(writes(unguarded), lock_keys);
         return "written";
       }
       const mark = { mark_path: MARK.path, mark_key: MARK.key };
@@ -222,7 +222,7 @@ export function itemVerbs(driver: Pipe): ItemStorage {
         }
         const results = await driver.batch(
           [setMark({ deployment, ...MARK }), ...seen, ...writes(guarded), dropMark({ deployment, ...MARK })],
-          [...touched, ...placesOf(deployment, [MARK])],
+          [...lock_keys, ...placesOf(deployment, [MARK])],
         );
         if (results.at(-1)?.length === 1) return "written";
       }

@@ -7,9 +7,9 @@
 import { type RawBuilder, sql } from "kysely";
 import { ServiceError } from "../../lib/errors.ts";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
-import { rowsOf, settled } from "./dialect.ts";
+import { constant, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Statement, shape } from "./statement.ts";
+import { prepared, type Statement } from "./statement.ts";
 
 /** What has labels of its metadata. */
 export type LabelKind = "assistant" | "thread" | "cron";
@@ -106,8 +106,8 @@ const column = (
   p: LabelArgs,
   rest: RawBuilder<unknown>,
 ): RawBuilder<unknown> =>
-  sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${settled(p.deployment)}
-    and ${sql.ref(id)} = ${settled(p.id)}${rest})`;
+  sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${constant(p.deployment)}
+    and ${sql.ref(id)} = ${constant(p.id)}${rest})`;
 
 /** `of` is a column of its row, which says what was written. */
 function sourceOf(kind: LabelKind | "values", of: string): Source {
@@ -116,22 +116,22 @@ function sourceOf(kind: LabelKind | "values", of: string): Source {
   return {
     kind,
     created_at: (p) => column("created_at", table, id, p, sql``),
-    is: (p) => sql`${column(of, table, id, p, visible)} = ${settled(p.written)}`,
+    is: (p) => sql`${column(of, table, id, p, visible)} = ${constant(p.written)}`,
   };
 }
 
 const trimOf = ({ kind, is }: Source): ((args: LabelArgs) => Statement) =>
-  shape<LabelArgs>(
+  prepared<LabelArgs>(
     (p) =>
-      sql`delete from labels where deployment = ${settled(p.deployment)} and kind = ${settled(kind)}
-      and row_id = ${settled(p.id)} and ${is(p)}
+      sql`delete from labels where deployment = ${constant(p.deployment)} and kind = ${constant(kind)}
+      and row_id = ${constant(p.id)} and ${is(p)}
       and (path_hash, value_hash) not in
         (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`,
   );
 
 // One statement for all: each binds the whole metadata. A label that is there already may be an older one of the same hash.
 const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs) => Statement) =>
-  shape<LabelArgs>(
+  prepared<LabelArgs>(
     (p) =>
       sql`insert into labels (deployment, kind, row_id, created_at, path_hash, value_hash, exact)
       select ${p.deployment}, ${kind}, ${p.id}, ${created_at(p)}, v.*
@@ -203,7 +203,7 @@ const isNarrowing = (value: Json): boolean =>
   typeof value === "string" ? value.length <= STATE_STRING : typeof value !== "object" || value === null;
 
 /** Deletes all labels of a thread that the same batch has deleted before, those of its state too. */
-export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => Statement = shape(
+export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => Statement = prepared(
   (p) =>
     sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
     and row_id = ${p.thread_id} and not exists (select 1 from threads t

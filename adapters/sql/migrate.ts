@@ -4,9 +4,9 @@ import { ConfigError } from "../../lib/errors.ts";
 import { defining, isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { newSchema, type SchemaStep, schemaSteps } from "./schema.ts";
-import { type Pipe, plain, type Statement, shape, statement } from "./statement.ts";
+import { type Pipe, plain, prepared, type Statement, statement } from "./statement.ts";
 
-const record = shape<{ version: number }>((p) => sql`insert into greenroom_schema (version) values (${p.version})`);
+const record = prepared<{ version: number }>((p) => sql`insert into greenroom_schema (version) values (${p.version})`);
 
 /**
  * See `Storage.migrate`. The version is read again after each step, also because a connection that reads knows the tables as they

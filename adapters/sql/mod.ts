@@ -14,7 +14,7 @@ import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
 import { putBack } from "./runs/claim.ts";
 import { runVerbs } from "./runs/mod.ts";
-import { type Pipe, shape } from "./statement.ts";
+import { type Pipe, prepared } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
 import { threadVerbs } from "./threads.ts";
 import { usageVerbs } from "./usage.ts";
@@ -30,8 +30,8 @@ export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = pipeOf(driver, health);
   const { becomeWorker, executes } = adoption(pipe);
   return {
-    alone: driver.alone ?? false,
-    shared: driver.shared ?? false,
+    single_process: driver.single_process ?? false,
+    multi_process: driver.multi_process ?? false,
     ...(driver.signals && { signals: driver.signals }),
     ...(driver.refresh && { refresh: () => driver.refresh?.() }),
     ...(pipe.now && { now: pipe.now }),
@@ -62,7 +62,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
   };
 }
 
-const putProbe = shape<{ now: number; name: string }>(
+const putProbe = prepared<{ now: number; name: string }>(
   (p) =>
     sql`insert into probes (name, at) values (${p.name}, ${p.now}) on conflict (name) do update set at = excluded.at`,
 );
@@ -70,13 +70,13 @@ const putProbe = shape<{ now: number; name: string }>(
 /** Short enough for an index of Postgres. */
 const ROOM_ROW = "x".repeat(1024);
 
-const putRoomProbes = shape<{ now: number; rows: number; padding: string }>(
+const putRoomProbes = prepared<{ now: number; rows: number; padding: string }>(
   (p) =>
     sql`with recursive room(i) as (select 1 union all select i + 1 from room where i < ${p.rows})
     insert into probes (name, at) select 'room ' || cast(i as text) || ${p.padding}, ${p.now} from room`,
 );
 
-const dropRoomProbes = shape<Record<never, never>>(() => sql`delete from probes where name like 'room %'`);
+const dropRoomProbes = prepared<Record<never, never>>(() => sql`delete from probes where name like 'room %'`);
 
 // The slots of threads with an active run, and those that deleted runs have left. One statement could not use an index.
 const freeSlots = [
@@ -84,14 +84,16 @@ const freeSlots = [
   sql`runs where status = 'pending'`,
   sql`threads where last_run is null and run_count > 0`,
 ].map((active) =>
-  shape<{ now: number }>(
+  prepared<{ now: number }>(
     () =>
       sql`update threads set slot_token = null, slot_until = null where slot_token is not null
       and (deployment, thread_id) in (select deployment, thread_id from ${active})`,
   ),
 );
 
-const requeueRunning = shape<{ now: number }>((p) => sql`update runs set ${putBack(p.now)} where status = 'running'`);
+const requeueRunning = prepared<{ now: number }>(
+  (p) => sql`update runs set ${putBack(p.now)} where status = 'running'`,
+);
 
 /** See `Storage.becomeWorker`. `executes`: this process has become the one that executes, where there is only one. */
 function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {
@@ -106,8 +108,8 @@ function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly exec
   return {
     executes: () => adopted,
     async becomeWorker(now) {
-      if (!driver.exclusive) return true;
-      if (!(await driver.exclusive())) {
+      if (!driver.acquireWorkerLock) return true;
+      if (!(await driver.acquireWorkerLock())) {
         adopting = undefined;
         adopted = false;
         return false;
@@ -135,10 +137,10 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
   };
   return {
     dialect,
-    async batch(statements, touched) {
+    async batch(statements, lock_keys) {
       const texts = statements.map((statement) => statement.for(dialect));
       try {
-        return await driver.batch(texts, touched);
+        return await driver.batch(texts, lock_keys);
       } catch (error) {
         health.note(error, texts);
         return tell(error);
@@ -146,6 +148,8 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
     },
     read: (statement) => driver.read(statement.for(dialect)).catch(tell),
     ...(driver.now && { now: () => (driver.now as () => Promise<number>)().catch(tell) }),
-    ...(driver.exclusive && { exclusive: () => (driver.exclusive as () => Promise<boolean>)() }),
+    ...(driver.acquireWorkerLock && {
+      acquireWorkerLock: () => (driver.acquireWorkerLock as () => Promise<boolean>)(),
+    }),
   };
 }

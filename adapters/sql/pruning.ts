@@ -1,7 +1,7 @@
 /** Threads of which nothing, or the newest state alone, is kept. */
 import { type RawBuilder, sql } from "kysely";
 import type { PruneStrategy, Storage } from "../../lib/storage/mod.ts";
-import { each, holds, later, membersOf, parentsIn, settled } from "./dialect.ts";
+import { constant, each, holds, later, membersOf, parentsIn } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, type Bound, scoped } from "./filter.ts";
 import { ofThread, type Pipe, type Statement } from "./statement.ts";
@@ -15,13 +15,13 @@ const lastChange = later(sql`updated_at`, sql`state_updated_at`);
 /** True for a thread whose time is over and that has something to lose by it. Written as its index is. */
 const isOver = (p: { now: number }): RawBuilder<unknown> => sql`ttl_ms is not null
   and (ttl_strategy = 'delete' or pruned_at is null or pruned_at <= ${lastChange})
-  and (${lastChange} + ttl_ms) <= ${settled(p.now)}`;
+  and (${lastChange} + ttl_ms) <= ${constant(p.now)}`;
 
 /** Which of the named threads are pruned: every statement of a batch asks, and the last one changes what they ask for. */
 type Condition = (p: Named) => RawBuilder<unknown>;
 
 const chosen = (condition: Condition, p: Named, bound: Bound): RawBuilder<unknown> =>
-  sql`${each(p.thread_ids)} named cross join threads where threads.deployment = ${settled(p.deployment)}
+  sql`${each(p.thread_ids)} named cross join threads where threads.deployment = ${constant(p.deployment)}
     and threads.thread_id = named.value and hidden = 0 and not ${busy} and ${condition(p)}
     ${andPermitted(sql`threads.metadata`, bound)}`;
 
@@ -68,7 +68,7 @@ const deletion = (condition: Condition): Pruning => {
  */
 const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => {
   const of = (rows: string, owner: string): RawBuilder<unknown> =>
-    sql`${sql.ref(rows)}.deployment = ${settled(p.deployment)}
+    sql`${sql.ref(rows)}.deployment = ${constant(p.deployment)}
       and ${sql.ref(rows)}.thread_id = ${sql.ref(owner)}.thread_id`;
   const isWhole = (owner: string, channel: RawBuilder<unknown>, version: RawBuilder<unknown>): RawBuilder<unknown> =>
     sql`exists (select 1 from channel_values v where ${of("v", owner)} and v.ns = ${sql.ref(owner)}.ns
@@ -114,7 +114,7 @@ const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => 
 const keeping = (condition: Condition): Pruning => {
   const pruned = (p: Named, bound: Bound): RawBuilder<unknown> => chosen(condition, p, bound);
   const ofPruned = (p: Named, bound: Bound): RawBuilder<unknown> =>
-    sql`deployment = ${settled(p.deployment)} and thread_id in (select threads.thread_id from ${pruned(p, bound)})`;
+    sql`deployment = ${constant(p.deployment)} and thread_id in (select threads.thread_id from ${pruned(p, bound)})`;
   return {
     after: 0,
     statements: [
@@ -124,7 +124,7 @@ const keeping = (condition: Condition): Pruning => {
           sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
           and (thread_id, ns, checkpoint_id) in (select c.thread_id, c.ns, c.checkpoint_id
             from pruned cross join checkpoints c
-            where c.deployment = ${settled(p.deployment)} and c.thread_id = pruned.thread_id
+            where c.deployment = ${constant(p.deployment)} and c.thread_id = pruned.thread_id
             except select thread_id, ns, checkpoint_id from stays)`,
       ),
       scoped<Named>(
@@ -137,11 +137,11 @@ const keeping = (condition: Condition): Pruning => {
         (p, bound) =>
           sql`with recursive needed (thread_id, ns, channel, version) as (
             select c.thread_id, c.ns, held.key, held.value from checkpoints c cross join ${membersOf(sql`c.versions`)} held
-            where c.deployment = ${settled(p.deployment)}
+            where c.deployment = ${constant(p.deployment)}
               and c.thread_id in (select threads.thread_id from ${pruned(p, bound)})
             union
             select v.thread_id, v.ns, v.channel, v.extends_version from needed cross join channel_values v
-            where v.deployment = ${settled(p.deployment)} and v.thread_id = needed.thread_id and v.ns = needed.ns
+            where v.deployment = ${constant(p.deployment)} and v.thread_id = needed.thread_id and v.ns = needed.ns
               and v.channel = needed.channel and v.version = needed.version and v.extends_version is not null)
           delete from channel_values where deployment = ${p.deployment}
             and (thread_id, ns, channel, version) in (select thread_id, ns, channel, version from channel_values
@@ -156,7 +156,7 @@ const keeping = (condition: Condition): Pruning => {
       ),
       scoped<Named>(
         (p, bound) =>
-          sql`update threads set pruned_at = ${p.now} where deployment = ${settled(p.deployment)}
+          sql`update threads set pruned_at = ${p.now} where deployment = ${constant(p.deployment)}
           and thread_id in (select threads.thread_id from ${pruned(p, bound)}) returning thread_id`,
       ),
     ],
@@ -175,9 +175,9 @@ const over: Record<PruneStrategy, Pruning> = {
 
 const overdue = scoped<{ deployment: string; now: number; limit: number }>(
   (p, bound) =>
-    sql`select thread_id, ttl_strategy from threads where deployment = ${settled(p.deployment)} and ${isOver(p)}
+    sql`select thread_id, ttl_strategy from threads where deployment = ${constant(p.deployment)} and ${isOver(p)}
       and hidden = 0 and not ${busy} ${andPermitted(sql`metadata`, bound)}
-    order by (${lastChange} + ttl_ms) limit ${settled(p.limit)}`,
+    order by (${lastChange} + ttl_ms) limit ${constant(p.limit)}`,
 );
 
 const touchedOf = (deployment: string, thread_ids: readonly string[]): string[] =>

@@ -7,7 +7,7 @@ import { type RawBuilder, sql } from "kysely";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Page, Sorted } from "../../lib/storage/mod.ts";
 import { type Filter, permits } from "../../lib/storage/visibility.ts";
-import { each, settled } from "./dialect.ts";
+import { constant, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
 import { type Pipe, type Statement, statement } from "./statement.ts";
@@ -125,15 +125,15 @@ function looks({ sought }: Plan, label: Label, i: number): RawBuilder<unknown>[]
 const countable = ({ kind, where }: Sought): boolean => kind !== "cron" && where.length === 0;
 
 const isLabel = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder<unknown> =>
-  sql`l.deployment = ${settled(deployment)} and l.kind = ${settled(kind)} and l.path_hash = ${settled(path)}
-    and l.value_hash = ${settled(value)}`;
+  sql`l.deployment = ${constant(deployment)} and l.kind = ${constant(kind)} and l.path_hash = ${constant(path)}
+    and l.value_hash = ${constant(value)}`;
 
 /** The rows with all labels that meet the other conditions too, or only their labels where nothing else is asked. */
 function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilder<unknown>): Statement {
   const { sought, table, id, decided } = plan;
   const { deployment, kind, where } = sought;
   const [first, ...others] = plan.labels;
-  const exactly = (label: Label): RawBuilder<unknown> => (decided ? sql` and l.exact = ${settled(label[2])}` : sql``);
+  const exactly = (label: Label): RawBuilder<unknown> => (decided ? sql` and l.exact = ${constant(label[2])}` : sql``);
   const conditions = [...where];
   // Hidden threads have no labels. Written out, not bound: the indexes that serve searches hold visible threads alone.
   if (kind === "thread" && !first) conditions.unshift(sql`threads.hidden = 0`);
@@ -157,19 +157,19 @@ function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilde
   if (!columns && countable(sought)) {
     return statement(
       sql`select count(*) as total from labels followed where ${followed(sought, first)}
-        ${decided ? sql`and followed.exact = ${settled(first[2])}` : sql``} ${also(sql`followed.row_id`)} ${rest}`,
+        ${decided ? sql`and followed.exact = ${constant(first[2])}` : sql``} ${also(sql`followed.row_id`)} ${rest}`,
     );
   }
   return statement(
     sql`select ${columns ?? sql`count(*) as total`} from labels followed cross join ${table}
-      where ${followed(sought, first)} ${decided ? sql`and followed.exact = ${settled(first[2])}` : sql``}
-        and ${table}.deployment = ${settled(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`,
+      where ${followed(sought, first)} ${decided ? sql`and followed.exact = ${constant(first[2])}` : sql``}
+        and ${table}.deployment = ${constant(deployment)} and ${id} = followed.row_id ${also(sql`followed.row_id`)} ${rest}`,
   );
 }
 
 const followed = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder<unknown> =>
-  sql`followed.deployment = ${settled(deployment)} and followed.kind = ${settled(kind)}
-    and followed.path_hash = ${settled(path)} and followed.value_hash = ${settled(value)}`;
+  sql`followed.deployment = ${constant(deployment)} and followed.kind = ${constant(kind)}
+    and followed.path_hash = ${constant(path)} and followed.value_hash = ${constant(value)}`;
 
 const count = async (driver: Pipe, plan: Plan): Promise<number> =>
   Number((await driver.read(select(plan, null, sql``)))[0]?.total);

@@ -8,9 +8,9 @@ export interface Statement {
 }
 
 /** An SqlDriver that takes statements for any database. */
-export interface Pipe extends Pick<SqlDriver, "dialect" | "exclusive"> {
+export interface Pipe extends Pick<SqlDriver, "dialect" | "acquireWorkerLock"> {
   /** See `SqlDriver.batch`. */
-  batch(statements: readonly Statement[], touched?: readonly string[]): Promise<SqlRow[][]>;
+  batch(statements: readonly Statement[], lock_keys?: readonly string[]): Promise<SqlRow[][]>;
   read(statement: Statement): Promise<SqlRow[]>;
   now?(): Promise<number>;
 }
@@ -84,7 +84,7 @@ class Filled implements Statement {
  * argument; afterwards a call costs one array. So `build` must not decide anything by a value. Arguments have names by which their
  * types are known (dialect.ts): those of the columns they are compared with or stored in.
  */
-export function shape<Of extends Args>(build: (args: Of) => Query): (args: Of) => Statement {
+export function prepared<Of extends Args>(build: (args: Of) => Query): (args: Of) => Statement {
   const shapes: Shapes = {};
   const query = (): Query => build(placeholders(null));
   return (args) => new Filled(shapes, query, args);
@@ -94,7 +94,7 @@ export function shape<Of extends Args>(build: (args: Of) => Query): (args: Of) =
 const ROWS = 8;
 
 /** The same over rows. `build` is called once for each number of rows; a longer list takes several statements. */
-export function shapeOfRows<Of extends Args, Row extends Args>(
+export function preparedRows<Of extends Args, Row extends Args>(
   build: (args: Of, rows: readonly Row[]) => Query,
 ): (args: Of, rows: readonly Row[]) => Statement[] {
   const made: Shapes[] = [];

@@ -4,11 +4,11 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, Storage, ThreadRow } from "../../lib/storage/mod.ts";
 import { isMarked, marked, putState, unmark } from "./changing.ts";
 import type { ThreadKey } from "./checkpoints.ts";
-import { settled } from "./dialect.ts";
+import { constant } from "./dialect.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
-import { ofThread, type Pipe, type Statement, shape } from "./statement.ts";
+import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
 import { busy, toThread } from "./threads.ts";
 
 const visibleThread = scoped<ThreadKey>(
@@ -67,13 +67,13 @@ const writeState =
 type Place = ThreadKey & { ns: string; checkpoint_id: string };
 
 const itsThread = (p: ThreadKey, condition: RawBuilder<unknown>): RawBuilder<unknown> =>
-  sql`exists (select 1 from threads t where t.deployment = ${settled(p.deployment)}
-    and t.thread_id = ${settled(p.thread_id)} and t.hidden = 0 ${condition})`;
+  sql`exists (select 1 from threads t where t.deployment = ${constant(p.deployment)}
+    and t.thread_id = ${constant(p.thread_id)} and t.hidden = 0 ${condition})`;
 
 const notesOf = scoped<Place>(
   (p, bound) =>
-    sql`select metadata from checkpoints where deployment = ${settled(p.deployment)}
-    and thread_id = ${settled(p.thread_id)} and ns = ${settled(p.ns)} and checkpoint_id = ${settled(p.checkpoint_id)}
+    sql`select metadata from checkpoints where deployment = ${constant(p.deployment)}
+    and thread_id = ${constant(p.thread_id)} and ns = ${constant(p.ns)} and checkpoint_id = ${constant(p.checkpoint_id)}
     and ${itsThread(p, andPermitted(sql`t.metadata`, bound))}`,
 );
 
@@ -129,13 +129,13 @@ const copying = (
   columns: readonly string[],
   changed: (p: Copy) => Readonly<Record<string, RawBuilder<unknown>>> = () => ({}),
 ): ((copy: Copy) => Statement) =>
-  shape<Copy>((p) => {
+  prepared<Copy>((p) => {
     const own = changed(p);
     return sql`insert into ${sql.table(table)} (deployment, thread_id, ${sql.join(columns.map((name) => sql.ref(name)))})
       select deployment, ${p.thread_id}, ${sql.join(columns.map((name) => own[name] ?? sql.ref(name)))}
-      from ${sql.table(table)} where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.from)}
-        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = ${settled(p.deployment)}
-          and r.thread_id = ${settled(p.from)} and r.status in ('pending', 'running')))
+      from ${sql.table(table)} where deployment = ${constant(p.deployment)} and thread_id = ${constant(p.from)}
+        and (run_id is null or run_id not in (select r.run_id from runs r where r.deployment = ${constant(p.deployment)}
+          and r.thread_id = ${constant(p.from)} and r.status in ('pending', 'running')))
         and ${isMarked(p)}`;
   });
 
@@ -146,18 +146,18 @@ const copies = [
     "checkpoints",
     ["ns", "checkpoint_id", "seq", "run_id", "parent_id", ...payload, "metadata", "versions", "created_at"],
     (p) => ({
-      metadata: sql`replace(metadata, ${settled(p.of_source)}, ${settled(p.of_copy)})`,
+      metadata: sql`replace(metadata, ${constant(p.of_source)}, ${constant(p.of_copy)})`,
     }),
   ),
   copying("checkpoint_writes", ["ns", "checkpoint_id", "task_id", "idx", "run_id", "run_seq", "channel", ...payload]),
   copying("channel_values", ["ns", "channel", "version", "run_id", ...payload, "extends_version"]),
 ];
 
-const copyValueLabels = shape<Copy & { now: number }>(
+const copyValueLabels = prepared<Copy & { now: number }>(
   (p) =>
     sql`insert into labels (deployment, kind, row_id, path_hash, value_hash, exact, created_at)
     select deployment, kind, ${p.thread_id}, path_hash, value_hash, exact, ${p.now} from labels
-    where deployment = ${settled(p.deployment)} and kind = 'values' and row_id = ${settled(p.from)} and ${isMarked(p)}
+    where deployment = ${constant(p.deployment)} and kind = 'values' and row_id = ${constant(p.from)} and ${isMarked(p)}
     on conflict do nothing`,
 );
 
@@ -187,7 +187,7 @@ const copyThread =
 
 const made = (row: Parameters<typeof toThread>[0]): ThreadRow => toThread({ ...row, running: null, waiting: 0 });
 
-const anyThread = shape<ThreadKey>(
+const anyThread = prepared<ThreadKey>(
   (p) => sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 

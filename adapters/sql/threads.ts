@@ -18,7 +18,7 @@ import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
 import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { ofThread, type Pipe, type Statement, shape } from "./statement.ts";
+import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
 export type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
@@ -45,7 +45,7 @@ type Columns = Key &
     now: number;
   };
 
-const insertThread = shape<Columns>((p) =>
+const insertThread = prepared<Columns>((p) =>
   db
     .insertInto("threads")
     .values({
@@ -84,7 +84,7 @@ const getThread = scoped<Key>(
     where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`,
 );
 
-const updateMetadata = shape<Key & Ttl & { metadata: string; seen_revision: number; now: number }>((p) =>
+const updateMetadata = prepared<Key & Ttl & { metadata: string; seen_revision: number; now: number }>((p) =>
   db
     .updateTable("threads")
     .set({
@@ -142,7 +142,7 @@ const deleteLabelled = scoped<Named>(
     and ${holds(sql`metadata`, p.text)} and ${isGone(p)}${andPermitted(itsMetadata, bound)}`,
 );
 
-const deleteLabelsLeft = shape<Labelled>((p) =>
+const deleteLabelsLeft = prepared<Labelled>((p) =>
   db
     .deleteFrom("labels")
     .where("deployment", "=", p.deployment)
@@ -191,9 +191,9 @@ export function threadVerbs(
       });
       const state = thread.state ? putState(deployment, thread_id, thread.state) : [];
       const labels = hidden ? [] : addLabels("thread", deployment, thread_id, metadata);
-      const touched = [ofThread(deployment, thread_id)];
+      const lock_keys = [ofThread(deployment, thread_id)];
       for (;;) {
-        const [inserted] = await driver.batch([insert, ...state, ...labels], touched);
+        const [inserted] = await driver.batch([insert, ...state, ...labels], lock_keys);
         if (inserted?.[0]) return { kind: "created", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
         const there = await get({ deployment }, thread_id);
         // Null when it was deleted meanwhile.

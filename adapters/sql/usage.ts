@@ -4,9 +4,9 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import type { PlatformStorage, TraceRow, UsageGroup, UsageQuery } from "../../lib/storage/platform-storage.ts";
-import { db, each, rowsOf, settled } from "./dialect.ts";
+import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, type Statement, shape } from "./statement.ts";
+import { type Pipe, prepared, type Statement } from "./statement.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -33,7 +33,7 @@ const firstAttempt = (p: Claimed): RawBuilder<unknown> =>
   sql`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token} and r.attempt = 1
     and r.charged = 1`;
 
-const addClaimed = shape<Claimed>(
+const addClaimed = prepared<Claimed>(
   (p) =>
     sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select ${p.workspace_id}, ${hourOf(sql`r.started_at`)}, ${p.project_id}, coalesce(r.user_id, ''),
@@ -43,7 +43,7 @@ const addClaimed = shape<Claimed>(
     ${ADD_UP}`,
 );
 
-const insertClaimed = shape<Claimed>(
+const insertClaimed = prepared<Claimed>(
   (p) =>
     sql`insert into traces (trace_id, deployment, thread_id, workspace_id, project_id, user_id, api_key, started_at, counted)
     select r.run_id, r.deployment, case when r.temporary = 1 then null else r.thread_id end, ${p.workspace_id},
@@ -74,7 +74,7 @@ const NAMES = Object.keys(FIELDS) as readonly (keyof typeof FIELDS)[];
 
 const given = (rows: string): RawBuilder<unknown> => sql`${rowsOf(rows, FIELDS)} g`;
 
-const addGiven = shape<{ rows: string }>(
+const addGiven = prepared<{ rows: string }>(
   (p) =>
     sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select g.workspace_id, ${hourOf(sql`g.started_at`)}, g.project_id, coalesce(g.user_id, ''), coalesce(g.api_key, ''),
@@ -85,7 +85,7 @@ const addGiven = shape<{ rows: string }>(
     ${ADD_UP}`,
 );
 
-const insertGiven = shape<{ rows: string }>(
+const insertGiven = prepared<{ rows: string }>(
   (p) =>
     sql`insert into traces (deployment, ${sql.join(NAMES.map((field) => sql.ref(field)))})
     select '', ${sql.join(NAMES.map((field) => sql.ref(`g.${field}`)))} from ${given(p.rows)}
@@ -96,7 +96,7 @@ type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_us
 
 /** Adds what an executor has reported to the run's trace, where `when` holds. Without effect when there is none. */
 export function traceReported<Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): (of: Of) => Statement {
-  return shape<Of>(
+  return prepared<Of>(
     (p) =>
       sql`update traces set tokens_in = tokens_in + ${p.tokens_in}, tokens_out = tokens_out + ${p.tokens_out},
         cost_usd = cost_usd + ${p.cost_usd}
@@ -110,7 +110,7 @@ const addReported = traceReported<Reported>(() => sql`true`);
 
 type Sealing = { sealed: number; until: number };
 
-const unsealed = shape<Record<never, never>>(
+const unsealed = prepared<Record<never, never>>(
   () =>
     sql`select ${sealedBefore} as sealed, (select min(t.started_at) from traces t
     where t.counted = 1 and t.started_at >= coalesce(${sealedBefore}, -8640000000000000)) as next`,
@@ -118,20 +118,20 @@ const unsealed = shape<Record<never, never>>(
 
 /** Nobody has sealed since `sealed` was read: else another process sums the same hours. */
 const asSeen = (p: Sealing): RawBuilder<unknown> =>
-  sql`coalesce(${sealedBefore}, -8640000000000000) = ${settled(p.sealed)}`;
+  sql`coalesce(${sealedBefore}, -8640000000000000) = ${constant(p.sealed)}`;
 
 // Without `on conflict`: two sums of one hour would have to fail, not add up.
-const sumHours = shape<Sealing>(
+const sumHours = prepared<Sealing>(
   (p) =>
     sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
     select t.workspace_id, ${hourOf(sql`t.started_at`)}, t.project_id, coalesce(t.user_id, ''), coalesce(t.api_key, ''),
       count(*)
-    from traces t where t.counted = 1 and t.started_at >= ${settled(p.sealed)} and t.started_at < ${settled(p.until)}
+    from traces t where t.counted = 1 and t.started_at >= ${constant(p.sealed)} and t.started_at < ${constant(p.until)}
       and ${asSeen(p)}
     group by 1, 2, 3, 4, 5`,
 );
 
-const moveSeal = shape<Sealing>(
+const moveSeal = prepared<Sealing>(
   (p) =>
     sql`insert into usage_seals (name, sealed_before) select 'hourly', ${p.until} where ${asSeen(p)}
     on conflict (name) do update set sealed_before = excluded.sealed_before`,
@@ -155,7 +155,7 @@ const COLUMN = { workspace: "workspace_id", project: "project_id", user: "user_i
 // Each part is summed by itself: what is joined then is a handful of rows, and the sealed part costs what a sum over its table
 // costs.
 const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
-  shape<Counted>((p) => {
+  prepared<Counted>((p) => {
     const dimension = sql.ref(COLUMN[group]);
     const bucket = (moment: RawBuilder<unknown>): RawBuilder<unknown> =>
       sql`(${moment} - (select cast(${p.origin} as bigint))) / (select cast(${p.stride_ms} as bigint))`;
@@ -169,10 +169,10 @@ const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
         group by 1, 2`;
     return sql`select bucket, nullif(dimension, '') as dimension, sum(traces) as traces from (
         select ${bucket(sql`hour`)} as bucket, ${dimension} as dimension, sum(traces) as traces from usage_hourly
-          where workspace_id in ${each(p.workspace_ids)} and hour >= ${settled(p.hours_from)} and hour < ${edge}
+          where workspace_id in ${each(p.workspace_ids)} and hour >= ${constant(p.hours_from)} and hour < ${edge}
           group by 1, 2
-        union all ${events(settled(p.start), settled(p.hours_from))}
-        union all ${events(edge, settled(p.end))}
+        union all ${events(constant(p.start), constant(p.hours_from))}
+        union all ${events(edge, constant(p.end))}
       ) c
       group by c.bucket, c.dimension order by c.bucket, c.dimension = '', c.dimension`;
   });
@@ -196,11 +196,11 @@ function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from:
 
 // --------------------------------------------------------------------- verbs
 
-const getTrace = shape<{ trace_id: string }>((p) =>
+const getTrace = prepared<{ trace_id: string }>((p) =>
   db.selectFrom("traces").selectAll().where("trace_id", "=", p.trace_id),
 );
 
-const firstCounted = shape<Record<never, never>>(
+const firstCounted = prepared<Record<never, never>>(
   () => sql`select min(started_at) as first from traces where counted = 1`,
 );
 

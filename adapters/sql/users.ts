@@ -3,11 +3,11 @@ import { type RawBuilder, sql } from "kysely";
 import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, shape } from "./statement.ts";
+import { type Pipe, prepared } from "./statement.ts";
 
 type Id = { id: string };
 
-const insertUser = shape<{
+const insertUser = prepared<{
   id: string;
   email: string | null;
   name: string | null;
@@ -21,21 +21,21 @@ const insertUser = shape<{
     .returningAll(),
 );
 
-const deleteUser = shape<Id & { now: number }>(
+const deleteUser = prepared<Id & { now: number }>(
   (p) => sql`update users set deleted_at = ${p.now} where id = ${p.id} and deleted_at is null returning *`,
 );
 
-const revokeTokensOf = shape<Id & { now: number }>(
+const revokeTokensOf = prepared<Id & { now: number }>(
   (p) => sql`update api_keys set revoked_at = ${p.now} where user_id = ${p.id} and revoked_at is null`,
 );
 
-const deleteMembershipsOf = shape<Id>(
+const deleteMembershipsOf = prepared<Id>(
   (p) =>
     sql`delete from memberships where subject_id = ${p.id}
   and subject_id in (select id from users)`,
 );
 
-const getUser = shape<{ user: string }>(
+const getUser = prepared<{ user: string }>(
   (p) =>
     sql`select * from users where (id = ${p.user} or email = ${p.user}) and deleted_at is null
     order by case when id = ${p.user} then 0 else 1 end limit 1`,
@@ -46,21 +46,21 @@ type Known = { workspace_id: string; identity: string };
 const isKnown = (p: Known): RawBuilder<boolean> =>
   sql<boolean>`workspace_id = ${p.workspace_id} and identity = ${p.identity} and deleted_at is null`;
 
-const getKnown = shape<Known>((p) => sql`select id, email from users where ${isKnown(p)}`);
+const getKnown = prepared<Known>((p) => sql`select id, email from users where ${isKnown(p)}`);
 
-const insertKnown = shape<Known & { id: string; now: number }>(
+const insertKnown = prepared<Known & { id: string; now: number }>(
   (p) =>
     sql`insert into users (id, email, name, created_at, deleted_at, workspace_id, identity)
     values (${p.id}, null, null, ${p.now}, null, ${p.workspace_id}, ${p.identity}) on conflict do nothing`,
 );
 
-const tellEmail = shape<Known & { email: string }>(
+const tellEmail = prepared<Known & { email: string }>(
   (p) =>
     sql`update users set email = ${p.email} where ${isKnown(p)} and not exists (select 1 from users other
     where other.email = ${p.email} and other.deleted_at is null)`,
 );
 
-const listUsers = shape<{ organization_id: string }>(
+const listUsers = prepared<{ organization_id: string }>(
   (p) =>
     sql`select * from users where deleted_at is null and id in (
       select subject_id from memberships where scope_id = ${p.organization_id} or scope_id in
@@ -68,7 +68,7 @@ const listUsers = shape<{ organization_id: string }>(
     order by case when email is null then 1 else 0 end, email, id`,
 );
 
-const names = shape<{ workspaces: string; projects: string; users: string }>(
+const names = prepared<{ workspaces: string; projects: string; users: string }>(
   (p) =>
     sql`select 'workspace' as kind, id, name from workspaces where id in ${each(p.workspaces)}
     union all select 'project', id, name from projects where id in ${each(p.projects)}

@@ -87,7 +87,7 @@ export class FileWatch {
 }
 
 /** Throws an Error when the log of the database at `path` holds less than its mark says. To be called before SQLite opens it. */
-export function proveLogWhole(path: string): void {
+export function checkLogWhole(path: string): void {
   if (!existsSync(path)) return;
   const file = realpathSync(path);
   const mark = readMark(markOf(file));

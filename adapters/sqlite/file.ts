@@ -1,7 +1,7 @@
 /** A SQLite file: opening it, refusing what is damaged, and the lock that says which process executes. */
 import { existsSync, realpathSync, statSync } from "node:fs";
 import type { SqlRow, SqlStatement } from "../sql/driver.ts";
-import { proveLogWhole } from "./file-watch.ts";
+import { checkLogWhole } from "./file-watch.ts";
 
 /** One synchronous connection to a SQLite database. */
 export interface SqliteConnection {
@@ -26,11 +26,11 @@ export function openFile(
   connect: (path: string) => SqliteConnection,
   pragmas: readonly string[],
 ): SqliteConnection {
-  if (path !== ":memory:") proveLogWhole(path);
+  if (path !== ":memory:") checkLogWhole(path);
   let connection: SqliteConnection | undefined;
   const run = (sql: string): SqlRow | undefined => connection?.run({ sql, args: [] })[0];
   try {
-    if (path !== ":memory:") proveNotLost(path);
+    if (path !== ":memory:") checkNotLost(path);
     connection = connect(path);
     // Only opening may wait inside SQLite: another process may be creating or recovering the same file.
     run(`pragma busy_timeout = ${LOCK_WAIT_MS}`);
@@ -39,7 +39,7 @@ export function openFile(
     if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
     for (const sql of [...SETTINGS, ...pragmas]) run(sql);
     const file = run(FILE);
-    if (mode === "wal" && isCut(file) && hasMoved(run(MOVE_LOG))) proveWhole(file);
+    if (mode === "wal" && isCut(file) && hasMoved(run(MOVE_LOG))) checkWhole(file);
     return connection;
   } catch (error) {
     connection?.close();
@@ -62,7 +62,7 @@ const SETTINGS = [
 ];
 
 /** Refuses a database that was there: SQLite would delete its log, and start empty. */
-export function proveNotLost(path: string): void {
+export function checkNotLost(path: string): void {
   const file = existsSync(path) ? realpathSync(path) : path;
   const log = `${file}-wal`;
   const lock = lockOf(file);
@@ -95,7 +95,7 @@ export function hasMoved(moved: SqlRow | undefined): boolean {
 }
 
 /** Refuses a file that ends too early, though what it held when FILE was asked is no longer in the log. */
-export function proveWhole(file: SqlRow | undefined): void {
+export function checkWhole(file: SqlRow | undefined): void {
   if (isCut(file)) throw damage(`it has ${sizeOf(String(file?.file))} bytes instead of ${file?.bytes}`);
 }
 

@@ -8,7 +8,7 @@ import { FileWatch } from "./file-watch.ts";
 
 export type { SqliteConnection } from "./file.ts";
 
-/** What a simulation replaces; the defaults are the real ones. `Ambient` of the core fits. */
+/** What a simulation replaces; the defaults are the real ones. `Environment` of the core fits. */
 export interface SqliteOptions {
   /** Calls `fn` in a later macrotask: batches that arrive until then share a commit. */
   readonly defer?: (fn: () => void) => void;
@@ -50,7 +50,7 @@ export function sqliteDriver(
   };
   return {
     dialect: "sqlite",
-    alone: !inMemory,
+    single_process: !inMemory,
     async batch(statements) {
       refuseClosed();
       return await writer.batch(statements);
@@ -60,7 +60,7 @@ export function sqliteDriver(
       sizeOf(statement);
       return reading.run(statement);
     },
-    async exclusive() {
+    async acquireWorkerLock() {
       refuseClosed();
       if (inMemory) return true;
       lock ??= takeWorkerLock(reading, connect);

@@ -11,12 +11,12 @@ import {
   createService,
   type GraphInfo,
   type IdentityStore,
-  proveOptions,
   type Service,
   type ServiceOptions,
   type Storage,
   staticIdentity,
   VERSION,
+  validateOptions,
 } from "../../lib/mod.ts";
 import type { Fetch } from "../node/mod.ts";
 import type { SqlDriver } from "../sql/driver.ts";
@@ -121,7 +121,7 @@ async function serve(options: CommandOptions): Promise<void> {
     // A relative URL is one of this server.
     webhooks: { ...webhooks, loopback: async (request) => local.requests(within)(request) },
     env: process.env,
-    ambient: { log: log.write },
+    environment: { log: log.write },
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
   const problems = [...config.problems, ...loaded.problems, ...ofModules];
@@ -206,7 +206,7 @@ function problemsOf(
   const graphs = (): readonly GraphInfo[] => graph_ids.map((graph_id) => ({ graph_id, checkpoints: "worker" }));
   const keyOf = (problem: string): string => problem.replace(/:.*$/s, "");
   try {
-    proveOptions({ ...settings, executor: { ...settings.executor, graphs } } as ServiceOptions);
+    validateOptions({ ...settings, executor: { ...settings.executor, graphs } } as ServiceOptions);
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) return [];
@@ -230,13 +230,13 @@ async function workspacesAndProjects(
 }
 
 /** A name that is mistyped is billed to as well: nobody else would notice. */
-function tellMade({ ambient, deployment, options }: Service, before: ReadonlySet<string>): void {
+function tellMade({ environment, deployment, options }: Service, before: ReadonlySet<string>): void {
   for (const kind of ["workspace", "project"] as const) {
     const id = deployment[`${kind}_id`];
     const name = options.deployment?.[kind];
     if (name === undefined || before.has(id)) continue;
     const message = `a ${kind} was made: none had the name in deployment.${kind}`;
-    ambient.log({ level: "info", message, name, [`${kind}_id`]: id });
+    environment.log({ level: "info", message, name, [`${kind}_id`]: id });
   }
 }
 

@@ -272,10 +272,10 @@ export async function runCommand(
     const storage = await open();
     try {
       await storage.migrate();
-      const ambient = { now, uuid: () => crypto.randomUUID() };
+      const environment = { now, uuid: () => crypto.randomUUID() };
       const accounts = createAccounts({
         identity: storage.identity,
-        ambient,
+        environment,
         ...(key_prefix === undefined ? {} : { key_prefix }),
       });
       const answer = await action.run(accounts, input);

@@ -65,10 +65,10 @@ greenroom help [COMMAND] and greenroom version print what --help and --version d
 /** A SQLite file. */
 const DEFAULT_DATABASE: Given = { value: ".greenroom/greenroom.db", setting: "--database" };
 
-type Environment = Readonly<Record<string, string | undefined>>;
+type EnvVars = Readonly<Record<string, string | undefined>>;
 
 /** An option by its flag, or else by its variable. */
-function givenBy(name: string, flag: string | undefined, env: Environment): Given | undefined {
+function givenBy(name: string, flag: string | undefined, env: EnvVars): Given | undefined {
   if (flag !== undefined) return { value: flag, setting: `--${name}` };
   const setting = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
   const value = env[setting];
@@ -76,11 +76,7 @@ function givenBy(name: string, flag: string | undefined, env: Environment): Give
 }
 
 /** Throws ConfigError with every problem, each naming its option or variable. */
-export function readCommand(
-  args: readonly string[],
-  env: Environment,
-  commands: Iterable<string> = [],
-): CommandOptions {
+export function readCommand(args: readonly string[], env: EnvVars, commands: Iterable<string> = []): CommandOptions {
   const problems: string[] = [];
   const names = [
     "config",
@@ -174,7 +170,7 @@ export function readCommand(
 /** Where an account command works: options of its line, variables, and what the configuration says of keys. */
 export function readPlace(
   args: readonly string[],
-  env: Environment,
+  env: EnvVars,
 ): { readonly database: Given; readonly key_prefix?: string } {
   const { values } = parseArgs({
     args: [...args],

@@ -1,5 +1,5 @@
 /** The log of the stand-alone server: which records it shows, and how. */
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { FinishedRun, LogRecord } from "../../lib/mod.ts";
 
@@ -36,7 +36,7 @@ const POLLED = new Set(["/ok", "/ready", "/metrics"]);
 export function createLog({ level, format, out, err }: LogOptions): Log {
   const least = LOG_LEVELS.indexOf(level);
   const shows = (of: LogLevel): boolean => LOG_LEVELS.indexOf(of) >= least;
-  const { log: writeJson } = systemAmbient();
+  const { log: writeJson } = systemEnvironment();
   function write(record: LogRecord): void {
     if (!shows(record.level)) return;
     const output = record.level === "warn" || record.level === "error" ? err : out;

@@ -145,7 +145,7 @@ async function fill(driver, deployment, count) {
 async function filled(count) {
   const driver = open(":memory:");
   const executor = fromFunctions({ async *agent() {} });
-  const service = await createService({ storage: sqlStorage(driver), executor, ambient: { log() {} } });
+  const service = await createService({ storage: sqlStorage(driver), executor, environment: { log() {} } });
   await fill(driver, service.deployment.name, count);
   return { count, service, handler: createHandler(service) };
 }

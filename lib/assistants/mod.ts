@@ -1,12 +1,12 @@
 /** Assistants: stored, versioned configurations of a graph. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { recordedState } from "../executor/checkpoints.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
 import { ofAssistant } from "../executor/state-config.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
-import { permits, type Reach, refuseForOthers, requireKept, within } from "../storage/visibility.ts";
+import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
 export interface Assistant {
@@ -76,43 +76,43 @@ export interface Assistants {
   /** True for the assistant that every graph has by itself. It is nobody's: whoever may make a run may use it. */
   isDefault(id: string): Promise<boolean>;
   /** Errors: not_found (graph), conflict (id exists), bad_request. */
-  create(request: AssistantCreate, reach?: Reach): Promise<Assistant>;
+  create(request: AssistantCreate, visibility?: Visibility): Promise<Assistant>;
   /** Errors: not_found. */
-  get(id: string, reach?: Reach): Promise<Assistant>;
+  get(id: string, visibility?: Visibility): Promise<Assistant>;
   /** Makes a new version and activates it. Errors: not_found, bad_request. */
-  update(id: string, patch: AssistantPatch, reach?: Reach): Promise<Assistant>;
+  update(id: string, patch: AssistantPatch, visibility?: Visibility): Promise<Assistant>;
   /** `threads` bounds the threads that go with it. Errors: not_found; conflict for a default assistant. */
   delete(
     id: string,
-    options?: { readonly delete_threads?: boolean; readonly threads?: Reach },
-    reach?: Reach,
+    options?: { readonly delete_threads?: boolean; readonly threads?: Visibility },
+    visibility?: Visibility,
   ): Promise<void>;
-  search(query?: AssistantSearch, reach?: Reach): Promise<PageOf<Assistant>>;
-  count(query?: AssistantFilter, reach?: Reach): Promise<number>;
+  search(query?: AssistantSearch, visibility?: Visibility): Promise<PageOf<Assistant>>;
+  count(query?: AssistantFilter, visibility?: Visibility): Promise<number>;
   /** Newest first. Errors: not_found. */
   versions(
     id: string,
     query?: { readonly metadata?: JsonObject; readonly limit?: number; readonly offset?: number },
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<readonly AssistantVersion[]>;
   /** Activates a version with everything it holds. Errors: not_found (assistant or version). */
-  setLatest(id: string, version: number, reach?: Reach): Promise<Assistant>;
-  drawn(id: string, xray?: boolean | number, reach?: Reach): Promise<DrawnGraph>;
-  schemas(id: string, reach?: Reach): Promise<GraphSchemas>;
+  setLatest(id: string, version: number, visibility?: Visibility): Promise<Assistant>;
+  drawn(id: string, xray?: boolean | number, visibility?: Visibility): Promise<DrawnGraph>;
+  schemas(id: string, visibility?: Visibility): Promise<GraphSchemas>;
   subgraphs(
     id: string,
     namespace?: string | null,
     recurse?: boolean,
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
 /** What the other nouns use of assistants: whatever the reach, everybody may run the default assistant of a graph. */
 export interface AssistantDirectory extends Assistants {
   /** The active configuration as it was when last looked at: whoever writes by it must be told when it is stale. Errors: not_found. */
-  recall(id: string, reach?: Reach): Promise<AssistantRow>;
+  recall(id: string, visibility?: Visibility): Promise<AssistantRow>;
   /** The active configuration as it is now; errors: not_found. */
-  resolve(id: string, reach?: Reach): Promise<AssistantRow>;
+  resolve(id: string, visibility?: Visibility): Promise<AssistantRow>;
   /** One assistant per graph, made at start-up; later only its description is changed, to that of the graph. */
   ensureDefaults(): Promise<void>;
 }
@@ -121,14 +121,14 @@ export interface AssistantOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
 }
 
 /** How many assistants are remembered between runs. */
 const RECALLED = 1_000;
 
 export function createAssistants(options: AssistantOptions): AssistantDirectory {
-  const { storage, scope, executor, ambient } = options;
+  const { storage, scope, executor, environment } = options;
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   // Graph id → UUID of its default assistant.
   const defaults = new Map<string, string>();
@@ -160,14 +160,14 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     return first !== undefined && (await defaultAssistantId(first.graph_id)) === assistant_id;
   }
 
-  const running = async (assistant_id: string, reach: Reach | undefined): Promise<Reach | undefined> =>
-    reach?.filter && (await isDefault(assistant_id)) ? undefined : reach;
+  const running = async (assistant_id: string, visibility: Visibility | undefined): Promise<Visibility | undefined> =>
+    visibility?.filter && (await isDefault(assistant_id)) ? undefined : visibility;
 
-  async function found(id: string, reach: Reach | undefined): Promise<AssistantRow> {
+  async function found(id: string, visibility: Visibility | undefined): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
-    const row = await storage.getAssistant(within(scope, reach), assistant_id);
+    const row = await storage.getAssistant(withVisibility(scope, visibility), assistant_id);
     if (!row) {
-      if (!reach?.filter) recalled.delete(assistant_id);
+      if (!visibility?.filter) recalled.delete(assistant_id);
       throw notFound(id);
     }
     if (recalled.size >= RECALLED && !recalled.has(assistant_id)) recalled.clear();
@@ -186,16 +186,16 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
       return { graph_id, name, description, config, context, metadata };
     };
-    await storage.updateAssistant(scope, known.assistant_id, next, ambient.now());
+    await storage.updateAssistant(scope, known.assistant_id, next, environment.now());
   }
 
   return {
     isDefault,
-    resolve: async (id, reach) => await found(id, await running(await idOf(id), reach)),
-    async recall(id, reach) {
+    resolve: async (id, visibility) => await found(id, await running(await idOf(id), visibility)),
+    async recall(id, visibility) {
       const assistant_id = await idOf(id);
       const known = recalled.get(assistant_id);
-      const reached = await running(assistant_id, reach);
+      const reached = await running(assistant_id, visibility);
       return known && permits(reached?.filter, known.metadata) ? known : await found(id, reached);
     },
     async ensureDefaults() {
@@ -206,19 +206,19 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
         if (known) return await described(known, description);
         const named = { assistant_id, graph_id, name: graph_id, description };
         const content = { config: {}, context: {}, metadata: { created_by: "system" } };
-        await storage.createAssistant(scope, { ...named, ...content }, ambient.now());
+        await storage.createAssistant(scope, { ...named, ...content }, environment.now());
       };
       await Promise.all([...graphs.keys()].map(ensure));
     },
-    async create(request, reach) {
+    async create(request, visibility) {
       const { graph_id } = request;
       refuseTwoValues(request.config?.configurable, request.context);
-      refuseForOthers(reach, request.metadata ?? {});
+      refuseForOthers(visibility, request.metadata ?? {});
       if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
       const outcome = await storage.createAssistant(
         scope,
         {
-          assistant_id: request.assistant_id?.toLowerCase() ?? ambient.uuid(),
+          assistant_id: request.assistant_id?.toLowerCase() ?? environment.uuid(),
           graph_id,
           name: request.name ?? "Untitled",
           description: request.description ?? null,
@@ -226,17 +226,17 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
           context: request.context ?? {},
           metadata: request.metadata ?? {},
         },
-        ambient.now(),
+        environment.now(),
       );
       // One that is hidden from the caller is somebody else's, whatever they ask for.
-      const hidden = !permits(reach?.filter, outcome.assistant.metadata);
+      const hidden = !permits(visibility?.filter, outcome.assistant.metadata);
       if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
         throw new ServiceError("conflict", `Assistant ${outcome.assistant.assistant_id} already exists`);
       }
       return toAssistant(outcome.assistant);
     },
-    get: async (id, reach) => toAssistant(await found(id, reach)),
-    async update(id, patch, reach) {
+    get: async (id, visibility) => toAssistant(await found(id, visibility)),
+    async update(id, patch, visibility) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
         throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
       }
@@ -244,11 +244,11 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       refuseTwoValues(config?.configurable, context);
       const configured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
-        within(scope, reach),
+        withVisibility(scope, visibility),
         await idOf(id),
         (active) => {
           const metadata = { ...active.metadata, ...patch.metadata };
-          requireKept(reach, metadata);
+          requireKept(visibility, metadata);
           return {
             graph_id: patch.graph_id ?? active.graph_id,
             name: patch.name ?? active.name,
@@ -258,28 +258,29 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
             metadata,
           };
         },
-        ambient.now(),
+        environment.now(),
       );
       if (!row) throw notFound(id);
       return toAssistant(row);
     },
-    async delete(id, { delete_threads = false, threads = {} } = {}, reach) {
+    async delete(id, { delete_threads = false, threads = {} } = {}, visibility) {
       const assistant_id = await idOf(id);
-      if (reach?.filter) await found(id, reach);
+      if (visibility?.filter) await found(id, visibility);
       if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
         throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
       }
       const deletion = { delete_threads, threads };
-      if (!(await storage.deleteAssistant(within(scope, reach), assistant_id, deletion))) throw notFound(id);
+      if (!(await storage.deleteAssistant(withVisibility(scope, visibility), assistant_id, deletion)))
+        throw notFound(id);
     },
-    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, reach) {
+    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, visibility) {
       const query = { ...filter, limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchAssistants(within(scope, reach), query);
+      const { rows, total } = await storage.searchAssistants(withVisibility(scope, visibility), query);
       return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
     },
-    count: (query = {}, reach) => storage.countAssistants(within(scope, reach), query),
-    async versions(id, { metadata, limit = 10, offset = 0 } = {}, reach) {
-      const rows = await storage.listAssistantVersions(within(scope, reach), await idOf(id), {
+    count: (query = {}, visibility) => storage.countAssistants(withVisibility(scope, visibility), query),
+    async versions(id, { metadata, limit = 10, offset = 0 } = {}, visibility) {
+      const rows = await storage.listAssistantVersions(withVisibility(scope, visibility), await idOf(id), {
         metadata,
         limit,
         offset,
@@ -287,8 +288,13 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       if (!rows) throw notFound(id);
       return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
     },
-    async setLatest(id, version, reach) {
-      const outcome = await storage.setLatest(within(scope, reach), await idOf(id), version, ambient.now());
+    async setLatest(id, version, visibility) {
+      const outcome = await storage.setLatest(
+        withVisibility(scope, visibility),
+        await idOf(id),
+        version,
+        environment.now(),
+      );
       switch (outcome.kind) {
         case "updated":
           return toAssistant(outcome.assistant);
@@ -300,18 +306,18 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
           throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
       }
     },
-    async drawn(id, xray = false, reach) {
-      const assistant = await found(id, reach);
+    async drawn(id, xray = false, visibility) {
+      const assistant = await found(id, visibility);
       const { graph_id } = assistant;
       return await stateOf(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
     },
-    async schemas(id, reach) {
-      const assistant = await found(id, reach);
+    async schemas(id, visibility) {
+      const assistant = await found(id, visibility);
       const { graph_id } = assistant;
       return await stateOf(graph_id).schemas(graph_id, ofAssistant(assistant));
     },
-    async subgraphs(id, namespace = null, recurse = false, reach) {
-      const assistant = await found(id, reach);
+    async subgraphs(id, namespace = null, recurse = false, visibility) {
+      const assistant = await found(id, visibility);
       const { graph_id } = assistant;
       return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
     },

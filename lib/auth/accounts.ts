@@ -1,5 +1,5 @@
 /** Accounts as the library's callers manage them: API keys, workspaces, projects, users, and who may use an agent. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
 import {
   type ApiKeyRow,
@@ -97,7 +97,7 @@ export interface Accounts {
 
 export interface AccountOptions {
   readonly identity: IdentityStore;
-  readonly ambient: Pick<Ambient, "now" | "uuid">;
+  readonly environment: Pick<Environment, "now" | "uuid">;
   /** What new keys start with. Default `gr`. */
   readonly key_prefix?: string;
 }
@@ -114,12 +114,12 @@ const NAME_LENGTH = 255;
 const LAST_MOMENT = 8.64e15;
 
 /** Throws a ConfigError when keys cannot have that prefix. */
-export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: AccountOptions): Accounts {
+export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX }: AccountOptions): Accounts {
   if (!/^[a-z][a-z0-9]{0,15}$/.test(key_prefix)) {
     throw new ConfigError(["auth.key_prefix: use up to 16 lower case letters and digits"]);
   }
   const organizationOf = async (given?: string): Promise<string> =>
-    given?.toLowerCase() ?? (await identity.ensureDefaults(ambient.now())).organization.id;
+    given?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
 
   async function workspacesOf(names: readonly string[], organization_id: string): Promise<readonly WorkspaceRow[]> {
     const rows = await identity.listWorkspaces(organization_id);
@@ -178,14 +178,14 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
 
   return {
     async createKey(request) {
-      const now = ambient.now();
-      proveKey(request, now);
+      const now = environment.now();
+      checkKey(request, now);
       const organization_id = await organizationOf(request.organization_id);
       const user = request.user === undefined ? null : await userOf(request.user);
-      const id = ambient.uuid();
+      const id = environment.uuid();
       const memberships = await grantsOf(request, id, organization_id);
       for (let drawn = 0; drawn < DRAWS_IN_ALL; drawn++) {
-        const key = await makeKey(key_prefix, request.kind, () => ambient.uuid());
+        const key = await makeKey(key_prefix, request.kind, () => environment.uuid());
         const row: ApiKeyRow = {
           id,
           organization_id,
@@ -212,7 +212,7 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
     },
 
     async revokeKey(key, organization_id) {
-      const row = await identity.revokeKey(await organizationOf(organization_id), key, ambient.now());
+      const row = await identity.revokeKey(await organizationOf(organization_id), key, environment.now());
       if (!row) throw missing("API key", key);
       return row;
     },
@@ -220,10 +220,10 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
     async createWorkspace(name, given) {
       proveName("Workspace", name);
       const organization_id = await organizationOf(given);
-      const created_at = after(await identity.listWorkspaces(organization_id), ambient.now());
-      const terms = { id: ambient.uuid(), organization_id, name, created_at, deleted_at: null };
+      const created_at = after(await identity.listWorkspaces(organization_id), environment.now());
+      const terms = { id: environment.uuid(), organization_id, name, created_at, deleted_at: null };
       const row = made(await identity.createWorkspace(terms), "Workspace", name, `Organization ${organization_id}`);
-      const project = { id: ambient.uuid(), workspace_id: row.id, name: "Default", created_at, deleted_at: null };
+      const project = { id: environment.uuid(), workspace_id: row.id, name: "Default", created_at, deleted_at: null };
       await identity.createProject(project);
       return row;
     },
@@ -235,7 +235,7 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
     },
 
     async deleteWorkspace(workspace) {
-      const row = await identity.deleteWorkspace((await workspaceOf(workspace)).id, ambient.now());
+      const row = await identity.deleteWorkspace((await workspaceOf(workspace)).id, environment.now());
       if (!row) throw missing("Workspace", workspace);
       return row;
     },
@@ -248,10 +248,10 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
       proveName("Project", name);
       const { id: workspace_id } =
         workspace === undefined
-          ? (await identity.ensureDefaults(ambient.now())).workspace
+          ? (await identity.ensureDefaults(environment.now())).workspace
           : await workspaceOf(workspace);
-      const created_at = after(await identity.listProjects([workspace_id]), ambient.now());
-      const row = { id: ambient.uuid(), workspace_id, name, created_at, deleted_at: null };
+      const created_at = after(await identity.listProjects([workspace_id]), environment.now());
+      const row = { id: environment.uuid(), workspace_id, name, created_at, deleted_at: null };
       return made(await identity.createProject(row), "Project", name, `Workspace ${workspace_id}`);
     },
 
@@ -262,7 +262,7 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
     },
 
     async deleteProject(project, workspace) {
-      const row = await identity.deleteProject((await projectOf(project, workspace)).id, ambient.now());
+      const row = await identity.deleteProject((await projectOf(project, workspace)).id, environment.now());
       if (!row) throw missing("Project", project);
       return row;
     },
@@ -277,10 +277,10 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
       const granted = provenPermissions(permissions);
       const scope_id = await organizationOf();
       const user: UserRow = {
-        id: ambient.uuid(),
+        id: environment.uuid(),
         email,
         name: name ?? null,
-        created_at: ambient.now(),
+        created_at: environment.now(),
         deleted_at: null,
       };
       const row = made(await identity.createUser(user), "User", email, "User");
@@ -289,7 +289,7 @@ export function createAccounts({ identity, ambient, key_prefix = KEY_PREFIX }: A
     },
 
     async deleteUser(user) {
-      const row = await identity.deleteUser((await userOf(user)).id, ambient.now());
+      const row = await identity.deleteUser((await userOf(user)).id, environment.now());
       if (!row) throw missing("User", user);
       return row;
     },
@@ -457,7 +457,7 @@ function refuseOfOrganization(permissions: readonly Permission[]): void {
   }
 }
 
-function proveKey({ kind, user, workspaces, permissions, expires_at, description }: KeyCreate, now: number): void {
+function checkKey({ kind, user, workspaces, permissions, expires_at, description }: KeyCreate, now: number): void {
   const problems: string[] = [];
   if (kind === "pt") {
     if (user === undefined) problems.push("user: a personal token needs one");

@@ -1,9 +1,9 @@
 /** Custom authentication and authorization: the host's own handlers, and what their answers mean. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { EVERYTHING, equalitiesOf, type Filter, type Reach, readFilter } from "../storage/visibility.ts";
+import { EVERYTHING, equalitiesOf, type Filter, readFilter, type Visibility } from "../storage/visibility.ts";
 
 export type { AuthUser } from "../executor/contract.ts";
 
@@ -84,7 +84,7 @@ export interface Guard {
     user: AuthUser,
     event: AuthEvent,
     value: Value,
-  ): Promise<{ readonly value: Value; readonly reach: Reach }>;
+  ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
 }
 
 /** How long a handler may take. */
@@ -155,13 +155,13 @@ export function problemsOfAuth(custom: unknown): readonly string[] {
 /** The guard of a deployment with custom authentication. `merge_filter_on_create`: what is made gets a filter's equalities as metadata. */
 export function createGuard(
   custom: Auth | SdkAuth,
-  options: { readonly ambient: Pick<Ambient, "timer" | "log">; readonly merge_filter_on_create: boolean },
+  options: { readonly environment: Pick<Environment, "timer" | "log">; readonly merge_filter_on_create: boolean },
 ): Guard {
-  const { ambient, merge_filter_on_create } = options;
+  const { environment, merge_filter_on_create } = options;
 
   /** For the log alone: callers learn nothing of what the host's code has to say. */
   function failed(handler: string, message: string, error?: unknown): ServiceError {
-    ambient.log({ level: "error", message, handler, ...(error === undefined ? {} : { error }) });
+    environment.log({ level: "error", message, handler, ...(error === undefined ? {} : { error }) });
     return new ServiceError("internal", "Internal server error", { cause: error });
   }
 
@@ -180,8 +180,8 @@ export function createGuard(
 
   function asked(handler: string, ask: () => unknown): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const cancel = ambient.timer(PATIENCE_MS, () => {
-        ambient.log({ level: "error", message: "A handler of custom authentication does not answer", handler });
+      const cancel = environment.timer(PATIENCE_MS, () => {
+        environment.log({ level: "error", message: "A handler of custom authentication does not answer", handler });
         reject(new ServiceError("unavailable", "Authentication does not answer"));
       });
       const answer = (async () => ask())();
@@ -212,7 +212,7 @@ export function createGuard(
       const [resource, action] = event.split(":") as [string, string];
       const { on = {} } = handlersOf(custom) ?? {};
       const name = [event, resource, `*:${action}`, "*"].find((name) => Object.hasOwn(on, name));
-      if (name === undefined) return { value, reach: EVERYTHING };
+      if (name === undefined) return { value, visibility: EVERYTHING };
       // Theirs alone: what was parsed is used again where a call is tried again.
       const left = structuredClone(value) as typeof value & { metadata?: unknown };
       if (CREATING.has(event)) left.metadata ??= {};
@@ -226,7 +226,7 @@ export function createGuard(
       if (!isPlainJson(left) || !(metadata === undefined || metadata === null || isObject(metadata))) {
         throw failed(name, "A handler of custom authentication left a value that cannot be used");
       }
-      return { value: left, reach: filter.length > 0 ? { filter } : EVERYTHING };
+      return { value: left, visibility: filter.length > 0 ? { filter } : EVERYTHING };
     },
   };
 }

@@ -1,8 +1,8 @@
 /** Who may call what: the mode of a deployment, the key that was sent, and what it is for. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
-import { EVERYTHING, type Reach } from "../storage/visibility.ts";
+import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
 import { callerOf, owner } from "./accounts.ts";
 import { checksumFits, hashKey } from "./api-keys.ts";
 import type { Auth, AuthEvent, AuthUser, Guard, SdkAuth } from "./custom.ts";
@@ -36,7 +36,7 @@ export interface AuthOptions {
 export type Use = "read" | "run" | "change";
 
 /** Who calls a deployment's route. */
-export interface Visitor {
+export interface Principal {
   readonly user_id: string | null;
   readonly api_key: string | null;
   /** Uses somebody else's agent: on own threads alone. */
@@ -47,7 +47,7 @@ export interface Visitor {
    * True while the credential is good; for what stays open. Custom authentication is asked once for each request: what it was sent
    * may serve only once.
    */
-  still(): Promise<boolean>;
+  isStillValid(): Promise<boolean>;
 }
 
 export interface Access {
@@ -57,13 +57,13 @@ export interface Access {
    */
   caller(request: Request, user?: AuthUser | null): Promise<Caller>;
   /** The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden (as above too), not_found (nothing here for this key), unsupported_type. */
-  visitor(request: Request, use: Use, user?: AuthUser | null): Promise<Visitor>;
+  principal(request: Request, use: Use, user?: AuthUser | null): Promise<Principal>;
   /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
-  may<Value extends object>(
-    visitor: Pick<Visitor, "user">,
+  authorize<Value extends object>(
+    principal: Pick<Principal, "user">,
     event: AuthEvent,
     value: Value,
-  ): Promise<{ readonly value: Value; readonly reach: Reach }>;
+  ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
   /** The workspaces that the caller may read, by name. */
   workspaces(
     caller: Caller,
@@ -73,7 +73,7 @@ export interface Access {
 
 export interface AccessOptions {
   readonly identity: IdentityStore;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly mode: AuthMode;
   /** The host's handlers, in mode `custom`. */
   readonly guard: Guard | null;
@@ -92,26 +92,26 @@ const KNOWN_MS = 60_000;
 const KNOWN = 10_000;
 
 /** Somebody who was not asked. */
-export const anybody: Visitor = {
+export const anybody: Principal = {
   user_id: null,
   api_key: null,
   guest: false,
   user: null,
-  still: async () => true,
+  isStillValid: async () => true,
 };
 
 export function createAccess(options: AccessOptions): Access {
-  const { identity, ambient, mode, guard, shared_agents, deployment, key_prefix } = options;
+  const { identity, environment, mode, guard, shared_agents, deployment, key_prefix } = options;
   const { workspace_id } = deployment;
   const touched = new Map<string, number>();
 
   function touch(id: string, last_used_at: number | null): void {
-    const now = ambient.now();
+    const now = environment.now();
     if (now - Math.max(touched.get(id) ?? 0, last_used_at ?? 0) < TOUCH_MS) return;
     if (touched.size >= TOUCHED) touched.clear();
     touched.set(id, now);
     identity.touchKey(id, now).catch((error: unknown) => {
-      ambient.log({ level: "warn", message: "the use of a key was not noted", error });
+      environment.log({ level: "warn", message: "the use of a key was not noted", error });
     });
   }
 
@@ -119,7 +119,7 @@ export function createAccess(options: AccessOptions): Access {
     // What cannot be a key is not looked for.
     if (!identity.any_keys && !(await checksumFits(key, key_prefix))) return null;
     const grants = await identity.findKey(await hashKey(key));
-    const now = ambient.now();
+    const now = environment.now();
     if (!grants || grants.key.revoked_at !== null) return null;
     if (grants.key.expires_at !== null && grants.key.expires_at <= now) return null;
     touch(grants.key.id, grants.key.last_used_at);
@@ -132,7 +132,7 @@ export function createAccess(options: AccessOptions): Access {
   async function billed(user: AuthUser): Promise<string> {
     const email = typeof user.email === "string" ? { email: user.email } : {};
     const key = JSON.stringify([user.identity, email]);
-    const now = ambient.now();
+    const now = environment.now();
     const known = users.get(key);
     if (known && now < known.until) return await known.id;
     if (users.size >= KNOWN) users.clear();
@@ -197,8 +197,8 @@ export function createAccess(options: AccessOptions): Access {
   }
 
   return {
-    may: async ({ user }, event, value) =>
-      guard && user ? await guard.authorize(user, event, value) : { value, reach: EVERYTHING },
+    authorize: async ({ user }, event, value) =>
+      guard && user ? await guard.authorize(user, event, value) : { value, visibility: EVERYTHING },
     async caller(request, user = null) {
       const { headers } = request;
       if (guard) return narrowed(await (user ? known(user) : keyedOrKnown(guard, request)), headers);
@@ -211,7 +211,7 @@ export function createAccess(options: AccessOptions): Access {
       const shown = read.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
       return shown.slice(offset, offset + limit);
     },
-    async visitor(request, use, acts_for = null) {
+    async principal(request, use, acts_for = null) {
       if (guard) {
         const user = acts_for ?? (await guard.authenticate(request));
         return { ...anybody, user_id: await billed(user), user };
@@ -229,13 +229,13 @@ export function createAccess(options: AccessOptions): Access {
         if (request.body && !/^application\/json\b/i.test(headers.get("content-type") ?? "")) {
           throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
         }
-        return { user_id, api_key, guest: await guestOf(caller, use), user: null, still };
+        return { user_id, api_key, guest: await guestOf(caller, use), user: null, isStillValid: still };
       }
       const permissions = caller.workspaces.get(workspace_id);
       if (!permissions) throw hidden();
       const needed = use === "read" ? "runs:read" : "runs:create";
       if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
-      return { user_id, api_key, guest: false, user: null, still };
+      return { user_id, api_key, guest: false, user: null, isStillValid: still };
     },
   };
 }

@@ -1,5 +1,5 @@
 /** Fires crons. Every process that serves looks for those that are due; the database decides which of them fires a tick. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import type { RunDirectory } from "../runs/mod.ts";
@@ -11,7 +11,7 @@ import { nextTick, ticksUntil } from "./schedule.ts";
 export interface FireOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly runs: Pick<RunDirectory, "prepare" | "started">;
   /** A tick that nobody has fired in time is made up for, if it is not older than this. */
   readonly misfire_grace_ms: number;
@@ -66,7 +66,7 @@ interface Plan {
 }
 
 export function createFirer(options: FireOptions): CronFirer {
-  const { storage, scope, ambient, runs, misfire_grace_ms, max_failures } = options;
+  const { storage, scope, environment, runs, misfire_grace_ms, max_failures } = options;
   const skipped: Record<SkipReason, number> = { ...NO_SKIPS };
   let fired = 0;
   let stopping = false;
@@ -76,7 +76,7 @@ export function createFirer(options: FireOptions): CronFirer {
   let due = 0;
   let asked = Number.POSITIVE_INFINITY;
   let retry = RETRY_MS;
-  let sweepAt = ambient.now() + SWEEP_EVERY_MS;
+  let sweepAt = environment.now() + SWEEP_EVERY_MS;
 
   /** Ticks that are older than the grace were missed; of the others the latest one stands for all. */
   function planOf(cron: CronRow, first: number, now: number): Plan {
@@ -104,7 +104,12 @@ export function createFirer(options: FireOptions): CronFirer {
       return await runs.prepare(cron.thread_id, requestOf(cron), originOf(cron));
     } catch (error) {
       if (!(error instanceof ServiceError) || error.code === "storage_full" || isOutage(error)) throw error;
-      ambient.log({ level: "warn", message: "a cron's run was refused", cron_id: cron.cron_id, why: error.message });
+      environment.log({
+        level: "warn",
+        message: "a cron's run was refused",
+        cron_id: cron.cron_id,
+        why: error.message,
+      });
       return null;
     }
   }
@@ -115,7 +120,7 @@ export function createFirer(options: FireOptions): CronFirer {
       skipped[reason] += times.length;
       const [first, last] = [times[0] as number, times.at(-1) as number].map((time) => new Date(time).toISOString());
       const ticks_of = { reason, count: times.length, first, last };
-      ambient.log({ level: "warn", message: "ticks of a cron were skipped", cron_id, ...ticks_of });
+      environment.log({ level: "warn", message: "ticks of a cron were skipped", cron_id, ...ticks_of });
     }
   }
 
@@ -154,7 +159,7 @@ export function createFirer(options: FireOptions): CronFirer {
     let stale = 0;
     try {
       while (!stopping && stale < TRIES) {
-        const now = ambient.now();
+        const now = environment.now();
         if (!row?.enabled || row.next_run_date === null || row.next_run_date > now) return true;
         if (max_failures !== null && row.failures >= max_failures) {
           await disable(row, max_failures);
@@ -165,9 +170,13 @@ export function createFirer(options: FireOptions): CronFirer {
         row = await storage.getCron(scope, cron.cron_id);
       }
       if (stopping) return true;
-      ambient.log({ level: "warn", message: "what a cron's run is made from kept changing", cron_id: cron.cron_id });
+      environment.log({
+        level: "warn",
+        message: "what a cron's run is made from kept changing",
+        cron_id: cron.cron_id,
+      });
     } catch (error) {
-      ambient.log({ level: "error", message: "a cron was not fired", cron_id: cron.cron_id, error });
+      environment.log({ level: "error", message: "a cron was not fired", cron_id: cron.cron_id, error });
     }
     return false;
   }
@@ -178,9 +187,14 @@ export function createFirer(options: FireOptions): CronFirer {
       const disabled_reason = `${row.failures} runs in a row have failed`;
       return { ...row, enabled: false, next_run_date: null, metadata: { ...row.metadata, disabled_reason } };
     };
-    const row = await storage.updateCron(scope, cron_id, next, ambient.now());
+    const row = await storage.updateCron(scope, cron_id, next, environment.now());
     if (row && !row.enabled) {
-      ambient.log({ level: "warn", message: "a cron was disabled: its runs fail", cron_id, failures: row.failures });
+      environment.log({
+        level: "warn",
+        message: "a cron was disabled: its runs fail",
+        cron_id,
+        failures: row.failures,
+      });
     }
   }
 
@@ -190,37 +204,37 @@ export function createFirer(options: FireOptions): CronFirer {
     }
     let progress = true;
     while (progress && !stopping) {
-      const crons = await storage.dueCrons(scope, ambient.now(), BATCH);
+      const crons = await storage.dueCrons(scope, environment.now(), BATCH);
       progress = false;
       // Many are due at the full hour: processes that begin at different ones do not race for each.
-      const from = crons.length > 1 ? Math.floor(ambient.random() * crons.length) : 0;
+      const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
       for (const cron of [...crons.slice(from), ...crons.slice(0, from)]) if (await handle(cron)) progress = true;
       if (crons.length < BATCH) return;
     }
   }
 
   async function sweep(): Promise<void> {
-    const now = ambient.now();
+    const now = environment.now();
     if (now < sweepAt) return;
     sweepAt = now + SWEEP_EVERY_MS;
     while (!stopping && (await storage.sweepCrons(scope, now - KEPT_MS, SWEEP_ROWS)) > 0) {
-      await new Promise<void>((resolve) => ambient.defer(resolve));
+      await new Promise<void>((resolve) => environment.defer(resolve));
     }
   }
 
   async function look(): Promise<void> {
-    const began = ambient.now();
+    const began = environment.now();
     let next: number | null = null;
     try {
       await handleAll();
       await sweep();
       next = await storage.nextCronAt(scope);
     } catch (error) {
-      ambient.log({ level: "error", message: "crons that are due were not found", error });
+      environment.log({ level: "error", message: "crons that are due were not found", error });
     }
     // What was due already when this look began could not be fired: it is not looked for without a pause.
     const left = next !== null && next <= began;
-    const soonest = left ? ambient.now() + retry : (next ?? Number.POSITIVE_INFINITY);
+    const soonest = left ? environment.now() + retry : (next ?? Number.POSITIVE_INFINITY);
     retry = left ? Math.min(2 * retry, POLL_MS) : RETRY_MS;
     working = null;
     wait(Math.min(soonest, asked));
@@ -234,9 +248,9 @@ export function createFirer(options: FireOptions): CronFirer {
   function wait(until: number): void {
     if (stopping) return;
     cancel();
-    const now = ambient.now();
+    const now = environment.now();
     due = Math.min(until, now + POLL_MS);
-    cancel = ambient.timer(Math.max(0, due - now), begin);
+    cancel = environment.timer(Math.max(0, due - now), begin);
   }
 
   begin();
@@ -253,7 +267,7 @@ export function createFirer(options: FireOptions): CronFirer {
       const last = working;
       if (!last) return;
       await new Promise<void>((resolve) => {
-        const late = ambient.timer(LAST_MS, resolve);
+        const late = environment.timer(LAST_MS, resolve);
         void last.then(() => {
           late();
           resolve();

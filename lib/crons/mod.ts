@@ -1,16 +1,16 @@
 /** Crons: runs that start by the clock. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
-import { readMoment } from "../rfc3339.ts";
+import { parseRfc3339 } from "../rfc3339.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "../storage/cron-storage.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
-import { type Reach, requireKept, within } from "../storage/visibility.ts";
+import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type CronCounters, createFirer, NO_SKIPS, requestOf } from "./fire.ts";
 import { checkTiming, nextTick, type Timing } from "./schedule.ts";
@@ -101,13 +101,13 @@ export interface Crons {
   /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a thread out of reach), invalid, bad_request. */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;
   /** Errors: not_found. */
-  get(cron_id: string, reach?: Reach): Promise<Cron>;
+  get(cron_id: string, visibility?: Visibility): Promise<Cron>;
   /** When it fires next is computed anew with its timing. Errors: not_found, invalid, bad_request. */
-  update(cron_id: string, patch: CronPatch, reach?: Reach): Promise<Cron>;
+  update(cron_id: string, patch: CronPatch, visibility?: Visibility): Promise<Cron>;
   /** Errors: not_found. */
-  delete(cron_id: string, reach?: Reach): Promise<void>;
-  search(query?: CronSearch, reach?: Reach): Promise<PageOf<Cron>>;
-  count(query?: CronQuery, reach?: Reach): Promise<number>;
+  delete(cron_id: string, visibility?: Visibility): Promise<void>;
+  search(query?: CronSearch, visibility?: Visibility): Promise<PageOf<Cron>>;
+  count(query?: CronQuery, visibility?: Visibility): Promise<number>;
 }
 
 export interface CronLoop extends Crons {
@@ -119,7 +119,7 @@ export interface CronLoop extends Crons {
 export interface CronOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly runs: Pick<RunDirectory, "prepare" | "started">;
   readonly assistants: AssistantDirectory;
   /** False: this process fires none. */
@@ -129,7 +129,7 @@ export interface CronOptions {
 }
 
 export function createCrons(options: CronOptions): CronLoop {
-  const { storage, scope, ambient, runs, assistants } = options;
+  const { storage, scope, environment, runs, assistants } = options;
   const firer = options.enabled ? createFirer(options) : null;
 
   function shown(row: CronRow): Cron {
@@ -150,8 +150,8 @@ export function createCrons(options: CronOptions): CronLoop {
 
   return {
     async create(thread_id, request, origin = {}) {
-      const now = ambient.now();
-      const cron_id = ambient.uuid();
+      const now = environment.now();
+      const cron_id = environment.uuid();
       const timing = timingOf(request, now);
       const { assistant_id, enabled, metadata } = request;
       const payload = payloadOf(request);
@@ -189,15 +189,15 @@ export function createCrons(options: CronOptions): CronLoop {
       }
     },
 
-    async get(cron_id, reach) {
-      const row = await storage.getCron(within(scope, reach), cron_id.toLowerCase());
+    async get(cron_id, visibility) {
+      const row = await storage.getCron(withVisibility(scope, visibility), cron_id.toLowerCase());
       if (!row) throw notFound(cron_id);
       return toCron(row);
     },
 
-    async update(cron_id, patch, reach) {
-      const now = ambient.now();
-      const reached = within(scope, reach);
+    async update(cron_id, patch, visibility) {
+      const now = environment.now();
+      const reached = withVisibility(scope, visibility);
       const id = cron_id.toLowerCase();
       const before = await storage.getCron(reached, id);
       if (!before) throw notFound(cron_id);
@@ -208,7 +208,7 @@ export function createCrons(options: CronOptions): CronLoop {
       }
       const next = (cron: CronRow): CronContent => {
         const content = contentOf(cron, patch, now);
-        requireKept(reach, content.metadata);
+        requireKept(visibility, content.metadata);
         return content;
       };
       const row = await storage.updateCron(reached, id, next, now);
@@ -216,22 +216,23 @@ export function createCrons(options: CronOptions): CronLoop {
       return shown(row);
     },
 
-    async delete(cron_id, reach) {
-      if (!(await storage.deleteCron(within(scope, reach), cron_id.toLowerCase()))) throw notFound(cron_id);
+    async delete(cron_id, visibility) {
+      if (!(await storage.deleteCron(withVisibility(scope, visibility), cron_id.toLowerCase())))
+        throw notFound(cron_id);
     },
 
-    async search(query = {}, reach) {
+    async search(query = {}, visibility) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...asked } = query;
       const filter = await queryOf(asked);
       if (!filter) return { items: [], total: 0, next: null };
       const page = { limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchCrons(within(scope, reach), { ...filter, ...page });
+      const { rows, total } = await storage.searchCrons(withVisibility(scope, visibility), { ...filter, ...page });
       return { items: rows.map(toCron), total, next: offset + limit < total ? offset + limit : null };
     },
 
-    async count(query = {}, reach) {
+    async count(query = {}, visibility) {
       const filter = await queryOf(query);
-      return filter ? await storage.countCrons(within(scope, reach), filter) : 0;
+      return filter ? await storage.countCrons(withVisibility(scope, visibility), filter) : 0;
     },
 
     counters: () => firer?.counters() ?? { fired: 0, skipped: NO_SKIPS },
@@ -262,7 +263,7 @@ const SHORTER = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([+-]\d\d):
 function endOf(text: string | null, now: number): number | null {
   if (text === null) return null;
   const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORTER.exec(text) ?? [];
-  const moment = readMoment(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
+  const moment = parseRfc3339(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
   if (moment === null) throw new ServiceError("invalid", "end_time: must be an ISO 8601 time");
   if (moment <= now) throw new ServiceError("invalid", "end_time: must be in the future");
   return moment;

@@ -1,5 +1,5 @@
 /** One attempt of one run: executes it, keeps its lease, and ends it. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { jobCheckpoints, recordedState } from "../executor/checkpoints.ts";
 import type {
   AuthUser,
@@ -24,13 +24,13 @@ import type {
   Storage,
   TerminalStatus,
 } from "../storage/mod.ts";
-import type { Events, Tape } from "../streams/hub.ts";
-import { closeTape, endRolledBack, errorBody, tailLength, toldValues, waitResult } from "../streams/terminal.ts";
+import type { RunEvents, StreamHub } from "../streams/hub.ts";
+import { closeRunEvents, endRolledBack, errorBody, tailLength, toldValues, waitResult } from "../streams/terminal.ts";
 import { catchUp } from "./caught-up.ts";
 import { type StateEvent, takeYields } from "./event-mapper.ts";
 import { holdLease } from "./heartbeat.ts";
 import { createJournal } from "./progress.ts";
-import type { TellFinished } from "./run-finished.ts";
+import type { OnRunFinished } from "./run-finished.ts";
 
 /** Why a job's signal was aborted. */
 export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_down" | "lease_lost";
@@ -39,18 +39,18 @@ export interface ExecutionOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;
-  readonly events: Events;
+  readonly events: StreamHub;
   readonly store: StoreHandle;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly lease_ms: number;
   /** How long an attempt may take, where the graph does not say. */
   readonly run_timeout_ms: number;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
   readonly feedbackUrls: (run: RunRow) => string | null;
   /** A run with a webhook has ended. */
-  readonly onTold: () => void;
+  readonly onRunEnded: () => void;
   /** A run has ended here, and that is stored. */
-  readonly onFinished?: TellFinished;
+  readonly onFinished?: OnRunFinished;
 }
 
 /** What an execution asks of the worker whose place it has. */
@@ -98,7 +98,7 @@ const LONGEST_MS = 2 ** 31 - 1;
 export interface Execution {
   readonly run_id: string;
   readonly thread_id: string;
-  readonly tape: Tape;
+  readonly runEvents: RunEvents;
   /** Resolves when nothing of it goes on here: its executor has settled or was abandoned, and its end is stored. */
   readonly done: Promise<void>;
   /**
@@ -128,17 +128,17 @@ export function startExecution(
   graph: GraphInfo,
   claimed: ClaimedRun,
 ): Execution {
-  const { storage, scope, executor, ambient, lease_ms, events, store } = options;
+  const { storage, scope, executor, environment, lease_ms, events, store } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
   const { counters } = place;
   const { stream_mode, resumable: _, ...request } = mirrored(readKwargs(run.kwargs));
   const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
   const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
-  const abandon_ms = graph.abandon_ms ?? (storage.alone ? ABANDON_ALONE_MS : ABANDON_MS);
+  const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_ALONE_MS : ABANDON_MS);
   const recorded = graph.checkpoints === "worker";
   const exits = recorded && request.durability === "exit" && !temporary;
-  const tape = events.tape(run_id);
+  const runEvents = events.runEvents(run_id);
   const abort = new AbortController();
   let reason: StopReason | null = null;
   // Its executor has settled or was abandoned: only a lost lease can still change how the run ends.
@@ -160,10 +160,10 @@ export function startExecution(
   const onLost = (): void => {
     if (!ending) stop("lease_lost");
   };
-  const turn = (): Promise<void> => new Promise((resolve) => ambient.defer(resolve));
-  const pause = (ms = RETRY_MS): Promise<void> => new Promise((resolve) => void ambient.timer(ms, resolve));
+  const turn = (): Promise<void> => new Promise((resolve) => environment.defer(resolve));
+  const pause = (ms = RETRY_MS): Promise<void> => new Promise((resolve) => void environment.timer(ms, resolve));
 
-  tape.live = true;
+  runEvents.live = true;
   const checkpoints = jobCheckpoints({
     storage,
     scope,
@@ -172,7 +172,7 @@ export function startExecution(
     head: thread.head,
     resumed,
     sync: request.durability === "sync" && !temporary,
-    now: () => ambient.now(),
+    now: () => environment.now(),
     insist,
     onDirty: () => journal.saveSoon(),
     save: () => journal.save(),
@@ -181,7 +181,7 @@ export function startExecution(
     ...options,
     claimed,
     counters,
-    tape,
+    runEvents,
     checkpoints,
     held: request.durability === "exit",
     insist,
@@ -190,7 +190,7 @@ export function startExecution(
   });
   const job = describe();
   const yields = takeYields({
-    ambient,
+    environment,
     job,
     checkpoints,
     recorded,
@@ -235,7 +235,7 @@ export function startExecution(
     }
     if (!reason) {
       // An executor that ignores its signal must not hold its place for ever.
-      cancelAbandon = ambient.timer(abandon_ms, () => {
+      cancelAbandon = environment.timer(abandon_ms, () => {
         abandoned = true;
         checkpoints.lose();
         giveUp?.();
@@ -277,7 +277,7 @@ export function startExecution(
     if (reason) return;
     const resumed_after = journal.nextId() - 1;
     journal.show("metadata", { run_id, attempt, thread_id, ...(run.claims > 1 ? { resumed_after } : {}) });
-    if (!tape.watched) return;
+    if (!runEvents.watched) return;
     // Readers get it before the graph starts, however long its first step keeps the event loop: the answer is made in
     // one turn of the loop, and its bytes leave in the next.
     if (run.framed) await journal.save();
@@ -289,7 +289,7 @@ export function startExecution(
 
   /** A claim whose answer came late may be another's by now. */
   async function proveLease(): Promise<void> {
-    while (!reason && held.over(ambient.now())) {
+    while (!reason && held.over(environment.now())) {
       // What was renewed may be over again when the answer comes.
       if (!(await held.renew()) && !isStopped()) await pause();
     }
@@ -302,10 +302,10 @@ export function startExecution(
         name: "AttemptsExhausted",
       });
     }
-    const cancelTimeout = ambient.timer(Math.min(timeout_ms, LONGEST_MS), () => stop("timed_out"));
+    const cancelTimeout = environment.timer(Math.min(timeout_ms, LONGEST_MS), () => stop("timed_out"));
     try {
       const iterator = executor.execute(job, abort.signal)[Symbol.asyncIterator]();
-      let turnedAt = ambient.now();
+      let turnedAt = environment.now();
       let taken = 0;
       while (true) {
         const pulled = pull(iterator);
@@ -324,10 +324,10 @@ export function startExecution(
           await turn();
           await journal.flush();
         }
-        if (++taken % BUSY_EVENTS === 0 || ambient.now() - turnedAt >= BUSY_MS) {
+        if (++taken % BUSY_EVENTS === 0 || environment.now() - turnedAt >= BUSY_MS) {
           // Bytes leave only when the event loop turns.
           await turn();
-          turnedAt = ambient.now();
+          turnedAt = environment.now();
         }
       }
     } finally {
@@ -373,7 +373,7 @@ export function startExecution(
   function leave(iterator: AsyncIterator<ExecutorEvent>, error: unknown): Promise<void> {
     abort.abort(error);
     return new Promise((resolve) => {
-      const cancel = ambient.timer(abandon_ms, resolve);
+      const cancel = environment.timer(abandon_ms, resolve);
       const left = async (): Promise<unknown> => iterator.return?.();
       left()
         .catch(() => {})
@@ -386,15 +386,15 @@ export function startExecution(
 
   /** Asks a store that fails again, for as long as a lease lasts and the run is this worker's. */
   async function insist<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
-    const since = ambient.now();
+    const since = environment.now();
     const lost = isLost();
     while (true) {
       try {
         return await ask();
       } catch (error) {
-        ambient.log({ level: "error", message: "a run could not be stored", run_id, thread_id, error });
+        environment.log({ level: "error", message: "a run could not be stored", run_id, thread_id, error });
         const patience = reason === "shutting_down" ? Math.min(lease_ms, PATIENCE_MS) : lease_ms;
-        if (isLost() !== lost || ambient.now() - since >= patience) throw error;
+        if (isLost() !== lost || environment.now() - since >= patience) throw error;
         await pause();
       }
     }
@@ -406,7 +406,7 @@ export function startExecution(
     await journal.save();
     if (isLost()) return;
     ending = true;
-    if (!(await insist(() => storage.requeueRun(scope, lease, ambient.now())))) stop("lease_lost");
+    if (!(await insist(() => storage.requeueRun(scope, lease, environment.now())))) stop("lease_lost");
   }
 
   async function finish(failure: unknown): Promise<void> {
@@ -454,13 +454,13 @@ export function startExecution(
           : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
       },
       end_frame: journal.nextId() + tailLength(tail),
-      told: run.feedback.length > 0 || run.webhook !== null,
+      has_side_effects: run.feedback.length > 0 || run.webhook !== null,
       ...(run.webhook && !temporary ? { values: toldValues(last?.values) } : {}),
       ...(usage ? { usage } : {}),
       ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
       waiting: place.waiting(),
       // The same in every try, so that one that took effect unseen is known again.
-      now: ambient.now(),
+      now: environment.now(),
     };
     let tries = 0;
     const finished = await insist(async () => {
@@ -481,15 +481,15 @@ export function startExecution(
     counters.ended[status]++;
     if (error) logFailure(timedOut ? error.message : (failure ?? error.message));
     shown();
-    closeTape(tape, run_id, { status, result }, tail, end.end_frame);
+    closeRunEvents(runEvents, run_id, { status, result }, tail, end.end_frame);
     events.announce(thread_id);
-    if (run.webhook) options.onTold();
+    if (run.webhook) options.onRunEnded();
     options.onFinished?.(run, { status, ended_at: end.now, error });
   }
 
   /** After its end is stored: once for each run, with the stack of what the agent threw. */
   function logFailure(cause: unknown): void {
-    ambient.log({ level: "error", message: "a run failed", run_id, thread_id, graph_id, attempt, error: cause });
+    environment.log({ level: "error", message: "a run failed", run_id, thread_id, graph_id, attempt, error: cause });
   }
 
   /** An earlier try to end the run took effect, though the store did not say so. */
@@ -540,12 +540,12 @@ export function startExecution(
   /** The executor of a run that is not ours any more has settled: its thread may go on. */
   async function letGo(): Promise<void> {
     const message = "run was taken over, rolled back or deleted; result dropped";
-    ambient.log({ level: "info", message, run_id, thread_id });
+    environment.log({ level: "info", message, run_id, thread_id });
     await insist(() => storage.releaseSlot(scope, lease));
     place.wake();
-    if (tape.outcome) return;
+    if (runEvents.outcome) return;
     const gone = reason === "rolled_back" || !(await insist(() => storage.getRun(scope, run_id)));
-    if (gone) endRolledBack(tape, run_id);
+    if (gone) endRolledBack(runEvents, run_id);
   }
 
   async function beforeClaim(): Promise<void> {
@@ -561,7 +561,7 @@ export function startExecution(
   return {
     run_id,
     thread_id,
-    tape,
+    runEvents,
     done,
     stop,
     look() {
@@ -569,7 +569,7 @@ export function startExecution(
     },
     caughtUp: () =>
       catchUp({
-        ambient,
+        environment,
         journal,
         recorded,
         phase: () => (isLost() ? "lost" : over ? "ends" : "executes"),

@@ -1,9 +1,9 @@
 /** Reads of a thread on which a run executes: what its readers have been shown is stored first. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { Journal } from "./progress.ts";
 
 export interface CaughtUpOptions {
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly journal: Pick<Journal, "behind" | "flush">;
   /** The worker records the states: what was shown is in the journal. */
   readonly recorded: boolean;
@@ -23,11 +23,11 @@ const OWN_SAVES = 3;
 const OWN_TURNS = 2;
 
 /** Resolves when what was shown is stored, or cannot be soon. */
-export async function catchUp({ ambient, journal, recorded, phase, done }: CaughtUpOptions): Promise<void> {
+export async function catchUp({ environment, journal, recorded, phase, done }: CaughtUpOptions): Promise<void> {
   const store = async (): Promise<void> => {
     for (let saves = recorded ? 1 : OWN_SAVES; saves > 0 && phase() === "executes"; saves--) {
       for (let turns = recorded ? 0 : OWN_TURNS; turns > 0; turns--) {
-        await new Promise<void>((resolve) => ambient.defer(resolve));
+        await new Promise<void>((resolve) => environment.defer(resolve));
       }
       if (!journal.behind()) break;
       await journal.flush();
@@ -35,7 +35,7 @@ export async function catchUp({ ambient, journal, recorded, phase, done }: Caugh
     if (phase() === "ends") await done();
   };
   await new Promise<void>((resolve) => {
-    const cancel = ambient.timer(LONGEST_MS, resolve);
+    const cancel = environment.timer(LONGEST_MS, resolve);
     void store().finally(() => {
       cancel();
       resolve();

@@ -1,8 +1,8 @@
 /** The time of a database, for processes that share it and whose own clocks differ. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 
 export interface ClockOptions {
-  readonly ambient: Pick<Ambient, "now" | "monotonic" | "timer" | "log">;
+  readonly environment: Pick<Environment, "now" | "monotonic" | "timer" | "log">;
   /** Milliseconds since 1970 by the clock of the database. */
   now(): Promise<number>;
 }
@@ -12,7 +12,7 @@ export interface Clock {
    * Whole milliseconds since 1970 by the database's clock, within half of the shortest round trip to it. Never goes back by less
    * than a second: it stands still until the time has come there. By more it goes back at once, as the database's clock has.
    */
-  readonly now: Ambient["now"];
+  readonly now: Environment["now"];
   /** Asks no more; `now` goes on from what is known. */
   stop(): void;
 }
@@ -35,11 +35,11 @@ const HELD_MS = 1_000;
 const DRIFT = 0.0005;
 
 /** Resolves when the database has told its time; rejects when it does not. Later failures change nothing: it is asked again. */
-export async function startClock({ ambient, now }: ClockOptions): Promise<Clock> {
-  const monotonic = ambient.monotonic ?? ambient.now;
+export async function startClock({ environment, now }: ClockOptions): Promise<Clock> {
+  const monotonic = environment.monotonic ?? environment.now;
   let known = await measured();
   let told = Number.NEGATIVE_INFINITY;
-  let seen = { monotonic: monotonic(), own: ambient.now() };
+  let seen = { monotonic: monotonic(), own: environment.now() };
   let began = seen.monotonic;
   let asking = false;
   let stopped = false;
@@ -76,7 +76,7 @@ export async function startClock({ ambient, now }: ClockOptions): Promise<Clock>
     measured()
       .then(learn)
       .catch((error: unknown) => {
-        if (!stopped) ambient.log({ level: "warn", message: "the time of the database is not known", error });
+        if (!stopped) environment.log({ level: "warn", message: "the time of the database is not known", error });
       })
       .finally(() => {
         asking = false;
@@ -85,17 +85,17 @@ export async function startClock({ ambient, now }: ClockOptions): Promise<Clock>
 
   function check(): void {
     const before = seen;
-    seen = { monotonic: monotonic(), own: ambient.now() };
+    seen = { monotonic: monotonic(), own: environment.now() };
     const passed = seen.monotonic - before.monotonic;
     const apart = Math.abs(seen.own - before.own - passed);
     const stood = passed > CHECK_MS + STOOD_MS || apart > STOOD_MS;
     const due = seen.monotonic - began >= SYNC_MS;
     // An answer that has not come for so long does not come.
     if (due || (stood && !asking)) ask();
-    cancel = ambient.timer(CHECK_MS, check);
+    cancel = environment.timer(CHECK_MS, check);
   }
 
-  cancel = ambient.timer(CHECK_MS, check);
+  cancel = environment.timer(CHECK_MS, check);
   return {
     now() {
       const time = Math.round(monotonic() + known.offset);

@@ -1,5 +1,5 @@
 /** What becomes of the events that an executor yields: frames of the modes that were asked for, and recorded states. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { type JobCheckpoints, stateRecorder } from "../executor/checkpoints.ts";
 import type { ExecutorEvent, Job, StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -12,7 +12,7 @@ export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 const BUSY_MS = 4;
 
 export interface YieldOptions {
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly job: Job;
   readonly checkpoints: JobCheckpoints;
   /** The states are recorded: the executor writes no checkpoints of its own. */
@@ -40,20 +40,20 @@ export interface Yields {
 }
 
 export function takeYields(options: YieldOptions): Yields {
-  const { ambient, job, checkpoints, recorded, requested, show, stopped } = options;
-  const recorder = recorded ? stateRecorder(ambient, checkpoints, job) : null;
+  const { environment, job, checkpoints, recorded, requested, show, stopped } = options;
+  const recorder = recorded ? stateRecorder(environment, checkpoints, job) : null;
   const messageFrames = createMessageFrames();
   let { reached } = options;
   let last: StateEvent | null = null;
   let usage: TraceUsage | null = null;
   let step = -1;
-  let turnedAt = ambient.now();
+  let turnedAt = environment.now();
 
   /** Between two things that each write a state as JSON, the event loop turns where they take their time. */
   async function breathe(): Promise<void> {
     await options.flush();
-    if (ambient.now() - turnedAt >= BUSY_MS) await new Promise<void>((resolve) => ambient.defer(resolve));
-    turnedAt = ambient.now();
+    if (environment.now() - turnedAt >= BUSY_MS) await new Promise<void>((resolve) => environment.defer(resolve));
+    turnedAt = environment.now();
   }
 
   function showStream({ mode, namespace = [], data }: Extract<ExecutorEvent, { type: "stream" }>): void {
@@ -77,7 +77,7 @@ export function takeYields(options: YieldOptions): Yields {
   }
 
   function showDebug(type: string, payload: JsonObject): void {
-    show("debug", { step, timestamp: new Date(ambient.now()).toISOString(), type, payload });
+    show("debug", { step, timestamp: new Date(environment.now()).toISOString(), type, payload });
   }
 
   /** Shows the state that a later attempt goes on from, unless that is the executor's own first word. */
@@ -104,7 +104,7 @@ export function takeYields(options: YieldOptions): Yields {
         if (recorder && stopped()) return;
         if (reached) await showReached(event);
         last = event;
-        turnedAt = ambient.now();
+        turnedAt = environment.now();
         if (!recorder) options.release();
         if (recorder) {
           const { ref, shown, step: number } = await recorder.record(event);

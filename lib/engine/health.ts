@@ -1,9 +1,9 @@
 /** A store that cannot be reached for a while: the log says so once for each loop that fails, and once when it is over. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { isOutage } from "../errors.ts";
 
 export interface OutageOptions {
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   /** Rejects with an outage while the store cannot be reached. */
   probe(): Promise<unknown>;
   /** It can be reached again. */
@@ -12,7 +12,7 @@ export interface OutageOptions {
 
 export interface Outage {
   /** The log of the parts that use the store. Of their records that tell of the outage, the first of each message is kept. */
-  readonly log: Ambient["log"];
+  readonly log: Environment["log"];
   on(): boolean;
   stop(): void;
 }
@@ -20,7 +20,7 @@ export interface Outage {
 const PROBE_MS = 500;
 
 /** Begins with the first record whose error is an outage; then the store is asked every now and then whether it is over. */
-export function watchOutage({ ambient, probe, onOver }: OutageOptions): Outage {
+export function watchOutage({ environment, probe, onOver }: OutageOptions): Outage {
   // The messages of this outage; empty when there is none.
   const told = new Set<string>();
   let since = 0;
@@ -39,7 +39,7 @@ export function watchOutage({ ambient, probe, onOver }: OutageOptions): Outage {
   }
 
   function ask(): void {
-    cancel = ambient.timer(PROBE_MS, async () => {
+    cancel = environment.timer(PROBE_MS, async () => {
       const still = await away();
       if (stopped) return;
       if (still) ask();
@@ -49,8 +49,13 @@ export function watchOutage({ ambient, probe, onOver }: OutageOptions): Outage {
 
   function over(): void {
     told.clear();
-    const seconds = Math.round((ambient.now() - since) / 1000);
-    ambient.log({ level: "info", message: "the database can be reached again", seconds, records_left_out: left_out });
+    const seconds = Math.round((environment.now() - since) / 1000);
+    environment.log({
+      level: "info",
+      message: "the database can be reached again",
+      seconds,
+      records_left_out: left_out,
+    });
     onOver();
   }
 
@@ -63,13 +68,13 @@ export function watchOutage({ ambient, probe, onOver }: OutageOptions): Outage {
       }
       if (isOutage(error) && !stopped) {
         if (told.size === 0) {
-          since = ambient.now();
+          since = environment.now();
           left_out = 0;
           ask();
         }
         told.add(message);
       }
-      ambient.log(record);
+      environment.log(record);
     },
     on: () => told.size > 0,
     stop() {

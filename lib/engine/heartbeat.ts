@@ -1,11 +1,11 @@
 /** Holds the lease of a claimed run: renews it in time, and tells when it must be taken for lost. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { Lease, Scope, Storage } from "../storage/mod.ts";
 
 export interface LeaseOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly lease: Lease;
   readonly lease_ms: number;
   /** When it is over, if it is not renewed. */
@@ -33,7 +33,7 @@ export interface HeldLease {
  * Where nobody else can take it, only a renewal that is refused means a loss.
  */
 export function holdLease(options: LeaseOptions): HeldLease {
-  const { storage, scope, ambient, lease, lease_ms } = options;
+  const { storage, scope, environment, lease, lease_ms } = options;
   let { until } = options;
   let failingSince: number | null = null;
   let stopped = false;
@@ -53,7 +53,7 @@ export function holdLease(options: LeaseOptions): HeldLease {
 
   function schedule(ms: number): void {
     cancelTimer();
-    if (!stopped) cancelTimer = ambient.timer(Math.max(0, ms), () => void renew());
+    if (!stopped) cancelTimer = environment.timer(Math.max(0, ms), () => void renew());
   }
 
   /** `late`: by how much, in milliseconds, the process has come to notice it. */
@@ -62,20 +62,20 @@ export function holdLease(options: LeaseOptions): HeldLease {
     const { run_id, thread_id } = lease;
     // Told once, however often it fails before it is renewed.
     if (failingSince === null) {
-      ambient.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
+      environment.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
     }
-    const now = ambient.now();
+    const now = environment.now();
     // It may have stood still again and again, without the time for one answer in between.
     failingSince = late > lease_ms / 20 ? now : (failingSince ?? now);
-    if (!storage.alone && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
+    if (!storage.single_process && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
     else schedule(lease_ms / 20);
   }
 
   async function renew(): Promise<boolean> {
-    const sent = ambient.now();
+    const sent = environment.now();
     const next = sent + lease_ms;
-    const cancelWait = ambient.timer(lease_ms / 6, () => {
-      failed(new Error("The store does not answer"), ambient.now() - sent - lease_ms / 6);
+    const cancelWait = environment.timer(lease_ms / 6, () => {
+      failed(new Error("The store does not answer"), environment.now() - sent - lease_ms / 6);
     });
     try {
       const renewed = await storage.renewLease(scope, lease, next);
@@ -107,6 +107,6 @@ export function holdLease(options: LeaseOptions): HeldLease {
     });
   }
 
-  schedule(until - ambient.now() - (2 * lease_ms) / 3);
+  schedule(until - environment.now() - (2 * lease_ms) / 3);
   return { over: (now) => now >= until, renew, look, stop };
 }

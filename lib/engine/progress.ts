@@ -3,18 +3,18 @@
  * whose frames are stored shows each one once it is stored; any other shows it at once. A frame that tells of a state which is
  * recorded next waits for it: no reader sees a frame whose state the journal does not have.
  */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
 import type { Json } from "../json.ts";
 import type { ClaimedRun, NewFrame, Progress, Scope, Storage } from "../storage/mod.ts";
-import type { Tape } from "../streams/hub.ts";
+import type { RunEvents } from "../streams/hub.ts";
 
 export interface JournalOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly claimed: ClaimedRun;
-  readonly tape: Tape;
+  readonly runEvents: RunEvents;
   readonly checkpoints: JobCheckpoints;
   /** Checkpoints wait for the end of the run, or until they are asked for. */
   readonly held: boolean;
@@ -70,7 +70,7 @@ export function firstId(claims: number): number {
 }
 
 export function createJournal(options: JournalOptions): Journal {
-  const { storage, scope, ambient, claimed, tape, checkpoints, held, counters, lost } = options;
+  const { storage, scope, environment, claimed, runEvents, checkpoints, held, counters, lost } = options;
   const { run, last_frame } = claimed;
   const { framed } = run;
   let nextId = framed ? last_frame + 1 : firstId(run.claims - 1);
@@ -85,10 +85,10 @@ export function createJournal(options: JournalOptions): Journal {
   // A save came to nothing: what comes after it must not be stored without it.
   let broken = false;
 
-  tape.stored = framed;
-  tape.attempt = run.attempt;
-  if (framed) tape.skipTo(last_frame);
-  else tape.startAt(nextId);
+  runEvents.stored = framed;
+  runEvents.attempt = run.attempt;
+  if (framed) runEvents.skipTo(last_frame);
+  else runEvents.startAt(nextId);
 
   function take(all: boolean): Progress {
     const progress = all || !held ? checkpoints.take() : { checkpoints: [], writes: [] };
@@ -106,7 +106,7 @@ export function createJournal(options: JournalOptions): Journal {
       saveSoon();
     } else {
       counters.frames_shown++;
-      tape.publish(frame.event, frame.data);
+      runEvents.publish(frame.event, frame.data);
     }
   }
 
@@ -122,7 +122,7 @@ export function createJournal(options: JournalOptions): Journal {
       unstored -= data.length + FRAME_OVERHEAD;
       counters.frames_stored++;
       counters.frames_shown++;
-      tape.publish(event, data);
+      runEvents.publish(event, data);
     }
   }
 
@@ -130,7 +130,7 @@ export function createJournal(options: JournalOptions): Journal {
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || broken || !dirty(false)) return;
-    cancelTimer = ambient.timer(framed ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
+    cancelTimer = environment.timer(framed ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
   /** One save at a time. */
@@ -151,7 +151,7 @@ export function createJournal(options: JournalOptions): Journal {
     try {
       let kept = true;
       for (const part of partsOf(progress)) {
-        kept &&= await options.insist(() => storage.saveProgress(scope, claimed.lease, part, ambient.now()));
+        kept &&= await options.insist(() => storage.saveProgress(scope, claimed.lease, part, environment.now()));
       }
       if (kept) return shown(progress);
     } catch {

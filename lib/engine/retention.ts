@@ -1,8 +1,8 @@
 /** Sweeps again and again: what is over goes, without anybody asking. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 
 export interface SweeperOptions {
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly every_ms: number;
   /** What the log says of a sweep that fails. */
   readonly failure: string;
@@ -16,20 +16,20 @@ export interface Sweeper {
 }
 
 /** Waits before the first sweep, and after each for the next one. A sweep that fails is logged, and the next one does its work. */
-export function startSweeper({ ambient, every_ms, failure, step }: SweeperOptions): Sweeper {
+export function startSweeper({ environment, every_ms, failure, step }: SweeperOptions): Sweeper {
   let stopped = false;
   let sweeping: Promise<void> = Promise.resolve();
   let cancel = (): void => {};
 
   async function sweep(): Promise<void> {
     try {
-      while (!stopped && (await step()) > 0) await new Promise<void>((resolve) => ambient.defer(resolve));
+      while (!stopped && (await step()) > 0) await new Promise<void>((resolve) => environment.defer(resolve));
     } catch (error) {
-      ambient.log({ level: "error", message: failure, error });
+      environment.log({ level: "error", message: failure, error });
     }
   }
   function schedule(): void {
-    cancel = ambient.timer(every_ms, () => {
+    cancel = environment.timer(every_ms, () => {
       sweeping = sweep().then(() => {
         if (!stopped) schedule();
       });

@@ -1,5 +1,5 @@
 /** Telling the host that runs have ended. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunRow, TerminalStatus } from "../storage/mod.ts";
 
@@ -22,14 +22,14 @@ export interface FinishedRun {
 type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalStatus };
 
 /** Tells the hook of a run and how it ended. Returns at once, and never throws. */
-export type TellFinished = (run: RunRow, end: RunEnd) => void;
+export type OnRunFinished = (run: RunRow, end: RunEnd) => void;
 
 /** `begun` learns of each call of the hook, which never rejects. */
-export function createFinished(
-  ambient: Ambient,
+export function createRunFinishedHook(
+  environment: Environment,
   hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
   begun: (call: Promise<void>) => void,
-): TellFinished {
+): OnRunFinished {
   const iso = (time: number): string => new Date(time).toISOString();
   return (run, { status, ended_at, error }) => {
     if (!hook) return;
@@ -43,15 +43,15 @@ export function createFinished(
       metadata,
       attempt,
       started_at: started_at === null ? null : iso(started_at),
-      ended_at: iso(ended_at ?? ambient.now()),
+      ended_at: iso(ended_at ?? environment.now()),
       ...(error ? { error } : {}),
     };
     begun(
       // In a later turn: a hook that blocks must not come before the readers of the run.
-      new Promise<void>((resolve) => ambient.defer(resolve))
+      new Promise<void>((resolve) => environment.defer(resolve))
         .then(() => hook(finished))
         .catch((thrown: unknown) => {
-          ambient.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });
+          environment.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });
         }),
     );
   };

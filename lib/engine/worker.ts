@@ -7,7 +7,7 @@ import { isOutage } from "../errors.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import type { ClaimedRun, ClaimRequest, ClaimTerms, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { TraceTerms } from "../storage/platform-storage.ts";
-import type { Tape } from "../streams/hub.ts";
+import type { RunEvents } from "../streams/hub.ts";
 import {
   type Execution,
   type ExecutionOptions,
@@ -17,7 +17,7 @@ import {
   startExecution,
 } from "./attempt.ts";
 
-export { closeTape, endDeleted, endRolledBack, tailLength, waitResult } from "../streams/terminal.ts";
+export { closeRunEvents, endDeleted, endRolledBack, tailLength, waitResult } from "../streams/terminal.ts";
 export type { StopReason } from "./attempt.ts";
 export { firstId } from "./progress.ts";
 
@@ -26,7 +26,7 @@ export interface WorkerOptions extends ExecutionOptions {
   /** How runs are billed. */
   readonly trace?: TraceTerms;
   /** A run is not executed here any more and has not ended: readers of its tape wait for whoever has it now. */
-  onLeft(run: Pick<RunRow, "run_id" | "thread_id">, tape: Tape): void;
+  onLeft(run: Pick<RunRow, "run_id" | "thread_id">, runEvents: RunEvents): void;
   /** Runs wait that this process has known of: it has no place for them, or something that may execute elsewhere is in their way. */
   onWaiting?: () => void;
   /** This process executes from now on; or, once, it stands by. */
@@ -98,7 +98,7 @@ const LONGEST_WAIT_MS = 3_600_000;
 const EARLY_STOPS = 1_000;
 
 export function createWorker(options: WorkerOptions): Worker {
-  const { storage, scope, executor, ambient, concurrency, lease_ms } = options;
+  const { storage, scope, executor, environment, concurrency, lease_ms } = options;
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   const graph_ids = [...graphs.keys()];
   const max_attempts = Object.fromEntries(
@@ -140,7 +140,7 @@ export function createWorker(options: WorkerOptions): Worker {
   let askedAt: number | null = null;
   // When the last claim by itself was asked for: only these take up what a process has left that is dead.
   let claimedAt = Number.NEGATIVE_INFINITY;
-  let lookedAt = ambient.now();
+  let lookedAt = environment.now();
   let cancelPoll = (): void => {};
   let cancelDue = (): void => {};
   let cancelRetry = (): void => {};
@@ -168,15 +168,15 @@ export function createWorker(options: WorkerOptions): Worker {
   async function awaitAnswer(claim: UnderWay): Promise<void> {
     let cancel = (): void => {};
     const wait = (times: number): void => {
-      const until = ambient.now() + LATE_MS;
-      cancel = ambient.timer(LATE_MS, () => {
+      const until = environment.now() + LATE_MS;
+      cancel = environment.timer(LATE_MS, () => {
         // While the process stands still nothing is answered: that says nothing about the store. One that is busy is always late.
-        if (times > 1 && ambient.now() - until > LATE_MS / 10) return wait(times - 1);
+        if (times > 1 && environment.now() - until > LATE_MS / 10) return wait(times - 1);
         underWay.delete(claim.token);
         claim.answer();
       });
     };
-    if (!storage.alone) wait(LATE_TIMES);
+    if (!storage.single_process) wait(LATE_TIMES);
     await claim.answered;
     cancel();
   }
@@ -193,7 +193,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const places = (): number => (active && !stopping ? concurrency - executing.size - reserved : 0);
   const room = (): boolean => places() > 0;
   const terms = (now: number): ClaimTerms => ({
-    token: ambient.uuid(),
+    token: environment.uuid(),
     lease_until: now + lease_ms,
     ...(options.trace ? { trace: options.trace } : {}),
   });
@@ -201,16 +201,16 @@ export function createWorker(options: WorkerOptions): Worker {
 
   /** Asks the storage for work; undefined when that failed. */
   async function ask<Answer>(question: () => Promise<Answer>): Promise<Answer | undefined> {
-    askedAt = ambient.now();
+    askedAt = environment.now();
     try {
       const answer = await question();
       failingSince = null;
       outage = false;
       return answer;
     } catch (error) {
-      failingSince ??= ambient.now();
+      failingSince ??= environment.now();
       outage ||= isOutage(error);
-      ambient.log({ level: "error", message: "claiming a run failed", error });
+      environment.log({ level: "error", message: "claiming a run failed", error });
       return undefined;
     } finally {
       askedAt = null;
@@ -219,8 +219,8 @@ export function createWorker(options: WorkerOptions): Worker {
 
   /** Only one process executes on an embedded file: the others look again and again whether it is dead. */
   function enter(): void {
-    lookedAt = ambient.now();
-    claiming = ask(() => storage.becomeWorker(ambient.now())).then((may) => {
+    lookedAt = environment.now();
+    claiming = ask(() => storage.becomeWorker(environment.now())).then((may) => {
       claiming = null;
       if (stopping) return;
       active = may === true;
@@ -233,9 +233,12 @@ export function createWorker(options: WorkerOptions): Worker {
       if (may === false && !told) {
         told = true;
         options.onRole?.();
-        ambient.log({ level: "info", message: "another process executes runs on this database; this one stands by" });
+        environment.log({
+          level: "info",
+          message: "another process executes runs on this database; this one stands by",
+        });
       }
-      cancelPoll = ambient.timer(STANDBY_MS, enter);
+      cancelPoll = environment.timer(STANDBY_MS, enter);
     });
   }
 
@@ -244,11 +247,11 @@ export function createWorker(options: WorkerOptions): Worker {
       backlog = false;
       reserved++;
       const outcome = await ask(async () => {
-        let now = ambient.now();
+        let now = environment.now();
         // Again and again: time passes while the store answers.
         while (behind(now)) {
           await catchUp(now);
-          now = ambient.now();
+          now = environment.now();
         }
         counters.claims++;
         claimedAt = now;
@@ -260,7 +263,7 @@ export function createWorker(options: WorkerOptions): Worker {
         backlog = true;
         // One, however many were woken meanwhile.
         cancelRetry();
-        cancelRetry = ambient.timer(RETRY_MS, wake);
+        cancelRetry = environment.timer(RETRY_MS, wake);
         return;
       }
       blocked = outcome.kind === "blocked";
@@ -298,8 +301,8 @@ export function createWorker(options: WorkerOptions): Worker {
   }
 
   function poll(): void {
-    lookedAt = ambient.now();
-    cancelPoll = ambient.timer(POLL_MS, () => {
+    lookedAt = environment.now();
+    cancelPoll = environment.timer(POLL_MS, () => {
       wake();
       poll();
     });
@@ -310,8 +313,8 @@ export function createWorker(options: WorkerOptions): Worker {
     cancelDue();
     const first = due[0];
     if (first === undefined || stopping) return;
-    cancelDue = ambient.timer(Math.min(Math.max(0, first - ambient.now()), LONGEST_WAIT_MS), () => {
-      const later = due.findIndex((time) => time > ambient.now());
+    cancelDue = environment.timer(Math.min(Math.max(0, first - environment.now()), LONGEST_WAIT_MS), () => {
+      const later = due.findIndex((time) => time > environment.now());
       if (due.splice(0, later < 0 ? due.length : later).length > 0) {
         wake();
         if (!room()) options.onWaiting?.();
@@ -325,7 +328,7 @@ export function createWorker(options: WorkerOptions): Worker {
    * by itself: where every place is always taken, none would ever be made.
    */
   function next(): NextClaim | null {
-    const now = ambient.now();
+    const now = environment.now();
     if (stopping || !(backlog || blocked) || behind(now) || now - claimedAt >= POLL_MS) return null;
     const seen = wakes;
     const claim = request(now);
@@ -380,9 +383,9 @@ export function createWorker(options: WorkerOptions): Worker {
     void execution.done.then(() => {
       executing.delete(execution);
       if (here(run_id).length === 0) {
-        const tape = execution.tape;
-        tape.live = false;
-        if (!tape.outcome) options.onLeft({ run_id, thread_id }, tape);
+        const runEvents = execution.runEvents;
+        runEvents.live = false;
+        if (!runEvents.outcome) options.onLeft({ run_id, thread_id }, runEvents);
       }
       // Its end frees its place for those that waited for it, and its thread, if nobody looked in the batch of its end.
       if (backlog || claiming || (blocked && !looked)) wake();
@@ -412,7 +415,7 @@ export function createWorker(options: WorkerOptions): Worker {
     reserve() {
       // Older runs first: a new one takes a place at once only when there is one left for each that was made here and waits. Where it
       // had to wait for every look that goes on, it would need one itself, and so would the next.
-      const now = ambient.now();
+      const now = environment.now();
       if (places() <= offered || behind(now)) return null;
       const sent = terms(now);
       reserved++;
@@ -457,7 +460,7 @@ export function createWorker(options: WorkerOptions): Worker {
     },
     standby: () => concurrency > 0 && !active,
     healthy() {
-      const now = ambient.now();
+      const now = environment.now();
       const stuck = (since: number | null): boolean => since !== null && now - since >= UNHEALTHY_MS;
       const failing = stuck(failingSince) && !outage;
       return concurrency === 0 || stopping || !(failing || stuck(askedAt) || now - lookedAt > 3 * POLL_MS);
@@ -474,11 +477,11 @@ export function createWorker(options: WorkerOptions): Worker {
       await new Promise<void>((resolve) => {
         onIdle = resolve;
         cancels.push(
-          ambient.timer(grace_ms, () => {
+          environment.timer(grace_ms, () => {
             for (const execution of executing) execution.stop("shutting_down");
           }),
           // A store that never answers must not hold up the process.
-          ambient.timer(grace_ms + LAST_MS, resolve),
+          environment.timer(grace_ms + LAST_MS, resolve),
         );
       });
       for (const cancel of cancels) cancel();

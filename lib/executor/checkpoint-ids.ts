@@ -1,12 +1,12 @@
 /** Ids of checkpoints: UUIDs that sort as text by age. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 
 // 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
 const UUID_EPOCH = 122_192_928_000_000_000n;
 
 /** A UUID version 6: sorts as text by time. Above `above`, whatever the clock says. */
-export function checkpointId(ambient: Pick<Ambient, "now" | "uuid">, above: string | null): string {
-  let ticks = BigInt(Math.floor(ambient.now())) * 10_000n + UUID_EPOCH;
+export function checkpointId(environment: Pick<Environment, "now" | "uuid">, above: string | null): string {
+  let ticks = BigInt(Math.floor(environment.now())) * 10_000n + UUID_EPOCH;
   if (above !== null) {
     const hex = above.replaceAll("-", "");
     if (/^[0-9a-f]{12}6[0-9a-f]{3}/.test(hex)) {
@@ -15,6 +15,6 @@ export function checkpointId(ambient: Pick<Ambient, "now" | "uuid">, above: stri
     }
   }
   const time = ticks.toString(16).padStart(15, "0");
-  const tail = ambient.uuid().slice(19);
+  const tail = environment.uuid().slice(19);
   return `${time.slice(0, 8)}-${time.slice(8, 12)}-6${time.slice(12, 15)}-${tail}`;
 }

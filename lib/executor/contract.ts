@@ -2,7 +2,7 @@
  * What runs agents. An executor hosts graphs; the worker hands it one attempt of a run as a `Job` and shows, stores and
  * finishes what it yields. Nothing here knows HTTP, SQL or LangChain.
  */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 
 /**
@@ -323,7 +323,7 @@ export interface GraphState {
     checkpoints: CheckpointHandle,
     options: {
       readonly metadata: JsonObject;
-      readonly ambient: Ambient;
+      readonly environment: Environment;
       readonly config?: () => Promise<StateConfig>;
     },
   ): Promise<{ readonly checkpoint: CheckpointRef; readonly state: ThreadState }>;

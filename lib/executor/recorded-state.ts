@@ -1,5 +1,5 @@
 /** The states of graphs without checkpoints of their own: written by the worker, read and changed here. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { changeState } from "../functions/update.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { checkpointId } from "./checkpoint-ids.ts";
@@ -34,7 +34,7 @@ export interface StateRecorder {
 }
 
 export function stateRecorder(
-  ambient: Ambient,
+  environment: Environment,
   checkpoints: CheckpointHandle & { root(): string | null },
   job: Pick<Job, "thread_id" | "from" | "resumed" | "metadata">,
 ): StateRecorder {
@@ -46,7 +46,7 @@ export function stateRecorder(
       const previous: StoredCheckpoint | null = parent;
       const newest = checkpoints.root() ?? (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
       const source = event.step?.source ?? "loop";
-      const checkpoint_id = checkpointId(ambient, newest);
+      const checkpoint_id = checkpointId(environment, newest);
       const { metadata, step } = await put(checkpoints, previous, checkpoint_id, { ...job.metadata, source }, event);
       parent = await checkpoints.get({ ns: "", checkpoint_id });
       const config = (id: string): JsonObject => ({
@@ -172,19 +172,19 @@ export const recordedState: GraphState = {
     const stored = await checkpoints.get(at);
     return stored && threadState(at.thread_id, stored);
   },
-  async update({ thread_id, ...at }, graph_id, steps, checkpoints, { metadata, ambient }) {
+  async update({ thread_id, ...at }, graph_id, steps, checkpoints, { metadata, environment }) {
     let place: CheckpointRef | null = null;
     for (const updates of steps) {
       const stored: StoredCheckpoint | null = await checkpoints.get(place ?? at);
       if (stored && !isRecorded(stored))
         throw new StateRefused("The thread's state was written by another kind of graph");
       const before = stored && threadState(thread_id, stored);
-      const { source, ...state } = changeState(before, graph_id, updates, () => ambient.uuid());
+      const { source, ...state } = changeState(before, graph_id, updates, () => environment.uuid());
       // A copy stands beside what it copies, not behind it.
       const beside = source === "fork" && stored && stored.parent_id !== null;
       const parent = beside ? await checkpoints.get({ ns: "", checkpoint_id: stored.parent_id as string }) : stored;
       const newest = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
-      const checkpoint_id = checkpointId(ambient, newest);
+      const checkpoint_id = checkpointId(environment, newest);
       await put(
         checkpoints,
         source === "fork" && !beside ? null : parent,

@@ -1,5 +1,5 @@
 /** Feedback: pre-signed tokens that attach it to a run under one key, what is submitted to them, and the records. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
 import { type Caller, type IdentityStore, type Permission, workspacesWith } from "../storage/identity.ts";
@@ -12,7 +12,7 @@ import type {
   FeedbackStats,
   FeedbackTokenRow,
 } from "../storage/platform-storage.ts";
-import { type Reach, within } from "../storage/visibility.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
 
 /** A token to be made; `expires_at` in milliseconds since 1970. */
 export interface TokenRequest {
@@ -95,9 +95,13 @@ export interface FeedbackRecord {
  */
 export interface Feedback {
   /** All or none are made. Errors: not_found (a run), forbidden, invalid (no public base URL). */
-  mintTokens(by: Caller, requests: readonly TokenRequest[], reach?: Reach): Promise<readonly FeedbackToken[]>;
+  mintTokens(by: Caller, requests: readonly TokenRequest[], visibility?: Visibility): Promise<readonly FeedbackToken[]>;
   /** Oldest first, expired ones too. Errors: forbidden, invalid (no public base URL). */
-  listTokens(by: Caller, query: { readonly run_id: string } & Page, reach?: Reach): Promise<readonly FeedbackToken[]>;
+  listTokens(
+    by: Caller,
+    query: { readonly run_id: string } & Page,
+    visibility?: Visibility,
+  ): Promise<readonly FeedbackToken[]>;
   /** Where a token is redeemed. Errors: invalid (no public base URL). */
   tokenUrl(token_id: string): string;
   /** The token, when it may be redeemed. Errors: not_found, gone. */
@@ -108,23 +112,23 @@ export interface Feedback {
    */
   submit(token: FeedbackTokenRow, submission: Submission, idempotency?: IdempotencyKey): Promise<string>;
   /** Errors: not_found (run or session), forbidden, conflict (the id is another record's). */
-  create(by: Caller, request: FeedbackCreate, reach?: Reach): Promise<FeedbackRecord>;
+  create(by: Caller, request: FeedbackCreate, visibility?: Visibility): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
-  get(by: Caller, id: string, reach?: Reach): Promise<FeedbackRecord>;
+  get(by: Caller, id: string, visibility?: Visibility): Promise<FeedbackRecord>;
   /** Changes what is given; null clears. Errors: not_found, forbidden. */
-  update(by: Caller, id: string, patch: FeedbackPatch, reach?: Reach): Promise<FeedbackRecord>;
+  update(by: Caller, id: string, patch: FeedbackPatch, visibility?: Visibility): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
-  delete(by: Caller, id: string, reach?: Reach): Promise<void>;
+  delete(by: Caller, id: string, visibility?: Visibility): Promise<void>;
   /** Newest first, then by id. Errors: forbidden. */
-  list(by: Caller, query: FeedbackFilter & Page, reach?: Reach): Promise<readonly FeedbackRecord[]>;
+  list(by: Caller, query: FeedbackFilter & Page, visibility?: Visibility): Promise<readonly FeedbackRecord[]>;
   /** Errors: forbidden. */
-  stats(by: Caller, query: FeedbackFilter, reach?: Reach): Promise<readonly FeedbackStats[]>;
+  stats(by: Caller, query: FeedbackFilter, visibility?: Visibility): Promise<readonly FeedbackStats[]>;
 }
 
 export interface FeedbackOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   /** Says where runs without a trace are billed, and which projects there are. Default: the storage's own. */
   readonly identity?: Pick<IdentityStore, "getDeployment" | "listProjects">;
   /** Under which URL clients reach the server; without it there are no tokens. */
@@ -140,7 +144,7 @@ const KEYS = 50;
 const KEY_LENGTH = 255;
 
 export function createFeedback(options: FeedbackOptions): Feedback {
-  const { storage, scope, ambient, identity = storage.identity } = options;
+  const { storage, scope, environment, identity = storage.identity } = options;
 
   /** What a record says of the run it is on. */
   interface Place {
@@ -159,9 +163,9 @@ export function createFeedback(options: FeedbackOptions): Feedback {
     return home ? { ...home, thread_id: run.temporary ? null : run.thread_id, run_started_at: null } : null;
   }
 
-  async function placeFor(by: Caller, run_id: string, reach: Reach | undefined): Promise<Place> {
+  async function placeFor(by: Caller, run_id: string, visibility: Visibility | undefined): Promise<Place> {
     const [workspace_id = ""] = workspacesWith(by, "feedback:create");
-    const seen = within(scope, reach);
+    const seen = withVisibility(scope, visibility);
     if (seen.filter && !(await storage.getRun(seen, run_id))) throw unknownRun();
     const place = await placeOf(run_id);
     if (place && by.workspaces.has(place.workspace_id)) {
@@ -175,9 +179,9 @@ export function createFeedback(options: FeedbackOptions): Feedback {
     return { workspace_id, project_id, thread_id: null, run_started_at: null };
   }
 
-  async function placeOfSession(by: Caller, session_id: string, reach: Reach | undefined): Promise<Place> {
+  async function placeOfSession(by: Caller, session_id: string, visibility: Visibility | undefined): Promise<Place> {
     // A project has no metadata that a filter could be held against.
-    if (within(scope, reach).filter) throw new ServiceError("not_found", "Session not found");
+    if (withVisibility(scope, visibility).filter) throw new ServiceError("not_found", "Session not found");
     const projects = await identity.listProjects([...by.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
     if (!project) throw new ServiceError("not_found", "Session not found");
@@ -210,34 +214,34 @@ export function createFeedback(options: FeedbackOptions): Feedback {
   return {
     tokenUrl,
 
-    async mintTokens(by, requests, reach) {
+    async mintTokens(by, requests, visibility) {
       workspacesWith(by, "feedback:create");
       const places = new Map<string, Place>();
       for (const { run_id } of requests) {
-        if (!places.has(run_id)) places.set(run_id, await placeFor(by, run_id, reach));
+        if (!places.has(run_id)) places.set(run_id, await placeFor(by, run_id, visibility));
       }
       const rows = requests.map(({ run_id, feedback_key, expires_at, config }): FeedbackTokenRow => {
         const { workspace_id, project_id } = places.get(run_id) as Place;
-        const token = { token_id: ambient.uuid(), run_id, workspace_id, project_id, feedback_key, config };
-        return { ...token, expires_at, created_at: ambient.now() };
+        const token = { token_id: environment.uuid(), run_id, workspace_id, project_id, feedback_key, config };
+        return { ...token, expires_at, created_at: environment.now() };
       });
       const tokens = rows.map(toToken);
-      if (!(await storage.createFeedbackTokens(within(scope, reach), rows))) throw unknownRun();
+      if (!(await storage.createFeedbackTokens(withVisibility(scope, visibility), rows))) throw unknownRun();
       return tokens;
     },
 
-    async listTokens(by, query, reach) {
+    async listTokens(by, query, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       const run_id = query.run_id.toLowerCase();
-      return (await storage.listFeedbackTokens({ ...query, run_id, workspace_ids, scope: within(scope, reach) })).map(
-        toToken,
-      );
+      return (
+        await storage.listFeedbackTokens({ ...query, run_id, workspace_ids, scope: withVisibility(scope, visibility) })
+      ).map(toToken);
     },
 
     async token(token_id) {
       const token = await storage.getFeedbackToken(token_id.toLowerCase());
       if (!token) throw unknownToken();
-      if (token.expires_at !== null && token.expires_at <= ambient.now()) throw expiredToken();
+      if (token.expires_at !== null && token.expires_at <= environment.now()) throw expiredToken();
       return token;
     },
 
@@ -245,8 +249,8 @@ export function createFeedback(options: FeedbackOptions): Feedback {
       const { run_id, workspace_id, project_id } = token;
       const { score, value } = fit(submission, token.config);
       const place = await placeOf(run_id);
-      const now = ambient.now();
-      const id = uuidV7(now, ambient.uuid());
+      const now = environment.now();
+      const id = uuidV7(now, environment.uuid());
       const feedback: FeedbackRow = {
         id,
         run_id,
@@ -284,17 +288,17 @@ export function createFeedback(options: FeedbackOptions): Feedback {
       }
     },
 
-    async create(by, request, reach) {
+    async create(by, request, visibility) {
       workspacesWith(by, "feedback:create");
       const { id: asked, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
-        run_id === null ? await placeOfSession(by, session_id, reach) : await placeFor(by, run_id, reach);
-      const now = ambient.now();
-      const id = asked ?? uuidV7(now, ambient.uuid());
+        run_id === null ? await placeOfSession(by, session_id, visibility) : await placeFor(by, run_id, visibility);
+      const now = environment.now();
+      const id = asked ?? uuidV7(now, environment.uuid());
       const place = { workspace_id, project_id, thread_id, run_started_at };
       const made = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
       const row: FeedbackRow = { ...content, ...place, ...made };
-      const outcome = await storage.createFeedback(row, within(scope, reach));
+      const outcome = await storage.createFeedback(row, withVisibility(scope, visibility));
       if (!outcome) throw unknownRun();
       if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
         throw new ServiceError("conflict", `Feedback ${id} already exists`);
@@ -302,35 +306,46 @@ export function createFeedback(options: FeedbackOptions): Feedback {
       return toRecord(outcome.feedback);
     },
 
-    get: async (by, id, reach) => toRecord(await reachable(by, id, "feedback:read", within(scope, reach))),
+    get: async (by, id, visibility) =>
+      toRecord(await reachable(by, id, "feedback:read", withVisibility(scope, visibility))),
 
-    async update(by, id, patch, reach) {
-      const mine = within(scope, reach);
+    async update(by, id, patch, visibility) {
+      const mine = withVisibility(scope, visibility);
       const seen = await reachable(by, id, "feedback:create", mine);
       if (Object.keys(patch).length === 0) return toRecord(seen);
-      const row = await storage.updateFeedback([seen.workspace_id], id, patch, ambient.now(), mine);
+      const row = await storage.updateFeedback([seen.workspace_id], id, patch, environment.now(), mine);
       if (!row) throw new ServiceError("not_found", "Feedback not found");
       return toRecord(row);
     },
 
-    async delete(by, id, reach) {
-      const mine = within(scope, reach);
+    async delete(by, id, visibility) {
+      const mine = withVisibility(scope, visibility);
       const { workspace_id } = await reachable(by, id, "feedback:delete", mine);
       if (!(await storage.deleteFeedback([workspace_id], id, mine))) {
         throw new ServiceError("not_found", "Feedback not found");
       }
     },
 
-    async list(by, query, reach) {
+    async list(by, query, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
       return (
-        await storage.listFeedback({ ...query, ...lowerRuns(query), workspace_ids, scope: within(scope, reach) })
+        await storage.listFeedback({
+          ...query,
+          ...lowerRuns(query),
+          workspace_ids,
+          scope: withVisibility(scope, visibility),
+        })
       ).map(toRecord);
     },
 
-    async stats(by, query, reach) {
+    async stats(by, query, visibility) {
       const workspace_ids = workspacesWith(by, "feedback:read");
-      return await storage.feedbackStats({ ...query, ...lowerRuns(query), workspace_ids, scope: within(scope, reach) });
+      return await storage.feedbackStats({
+        ...query,
+        ...lowerRuns(query),
+        workspace_ids,
+        scope: withVisibility(scope, visibility),
+      });
     },
   };
 }

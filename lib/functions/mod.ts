@@ -1,5 +1,5 @@
 /** Hosts plain functions as graphs of one node: state, messages, tokens, interrupts and stream modes around what they yield. */
-import { systemAmbient } from "../environment.ts";
+import { systemEnvironment } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
 import type { Executor, ExecutorEvent, Job } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
@@ -94,7 +94,7 @@ export function fromFunctions(
     return name === START || name === END ? [`fromFunctions: ${name} is reserved, choose another name`] : [];
   });
   if (problems.length > 0) throw new ConfigError(problems);
-  const outside = { ...systemAmbient(), ...options };
+  const outside = { ...systemEnvironment(), ...options };
   return {
     graphs: () =>
       [...hosted].map(([graph_id, { agent: _agent, ...about }]) => ({ ...about, graph_id, checkpoints: "worker" })),

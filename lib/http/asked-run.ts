@@ -2,8 +2,8 @@
 import type { Assistants } from "../assistants/mod.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
-import { EVERYTHING, type Reach, refuseForOthers } from "../storage/visibility.ts";
-import type { Call } from "./call.ts";
+import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
+import type { RequestContext } from "./call.ts";
 import * as parse from "./parse/mod.ts";
 
 /** The value of `threads:create_run`. Changes of `metadata` and of `input`, `command`, `config` and `context` in `kwargs` count. */
@@ -50,27 +50,34 @@ function askedRun(thread_id: string | null, run_id: string | null, request: RunC
 }
 
 /** Among which assistants a run's is looked for. Whether its default assistant may be used, a graph's runs say alone. */
-export async function assistantReach(call: Call, assistants: Assistants, assistant_id: string): Promise<Reach> {
-  if (!call.visitor.user || (await assistants.isDefault(assistant_id))) return EVERYTHING;
-  return (await call.may("assistants:read", { assistant_id })).reach;
+export async function assistantVisibility(
+  call: RequestContext,
+  assistants: Assistants,
+  assistant_id: string,
+): Promise<Visibility> {
+  if (!call.principal.user || (await assistants.isDefault(assistant_id))) return EVERYTHING;
+  return (await call.authorize("assistants:read", { assistant_id })).visibility;
 }
 
 /** The run as authorization leaves it: it sees what the run is made of, and may change it. And which threads it may be on. */
 export async function mayRun<Request extends RunCreate>(
-  call: Call,
+  call: RequestContext,
   thread_id: string | null,
   run_id: string | null,
   request: Request,
-): Promise<{ readonly request: Request | RunCreate; readonly threads: Reach }> {
+): Promise<{ readonly request: Request | RunCreate; readonly threads: Visibility }> {
   const run = askedRun(thread_id, run_id, request);
-  const { value, reach } = await call.may("threads:create_run", run);
+  const { value, visibility } = await call.authorize("threads:create_run", run);
   // The thread that it makes has its metadata.
-  if (thread_id === null) refuseForOthers(reach, value.metadata);
-  return { request: value === run ? request : changedRun(request, value), threads: reach };
+  if (thread_id === null) refuseForOthers(visibility, value.metadata);
+  return { request: value === run ? request : changedRun(request, value), threads: visibility };
 }
 
 /** How far a run's origin reaches, where anything bounds it. */
-export const reachesOf = (threads: Reach, assistants: Reach): Pick<RunOrigin, "threads" | "assistants"> => ({
+export const visibilitiesOf = (
+  threads: Visibility,
+  assistants: Visibility,
+): Pick<RunOrigin, "threads" | "assistants"> => ({
   ...(threads.filter ? { threads } : {}),
   ...(assistants.filter ? { assistants } : {}),
 });

@@ -2,7 +2,7 @@
 import type { Assistants } from "../assistants/mod.ts";
 import { ServiceError } from "../errors.ts";
 import { EVERYTHING } from "../storage/visibility.ts";
-import { assistantId, body, type Call, query, type Routes, segment } from "./call.ts";
+import { assistantId, body, query, type RequestContext, type Routes, segment } from "./call.ts";
 import * as parse from "./parse/mod.ts";
 import { empty, json, paged } from "./respond.ts";
 
@@ -20,75 +20,77 @@ type Name =
   | "subgraphs";
 
 export function assistantRoutes(assistants: Assistants): Routes<Name> {
-  const read = async (call: Call) => {
+  const read = async (call: RequestContext) => {
     const assistant_id = assistantId(call);
-    return { assistant_id, ...(await call.may("assistants:read", { assistant_id })) };
+    return { assistant_id, ...(await call.authorize("assistants:read", { assistant_id })) };
   };
   return {
     async create(call) {
-      const { value, reach } = await call.may("assistants:create", await body(call, parse.assistantCreate));
-      return json(await assistants.create(value, reach));
+      const { value, visibility } = await call.authorize("assistants:create", await body(call, parse.assistantCreate));
+      return json(await assistants.create(value, visibility));
     },
     async get(call) {
-      const { assistant_id, reach } = await read(call);
-      return json(await assistants.get(assistant_id, reach));
+      const { assistant_id, visibility } = await read(call);
+      return json(await assistants.get(assistant_id, visibility));
     },
     async update(call) {
       const assistant_id = assistantId(call);
       const patch = await body(call, parse.assistantPatch);
-      const { value, reach } = await call.may("assistants:update", { ...patch, assistant_id });
+      const { value, visibility } = await call.authorize("assistants:update", { ...patch, assistant_id });
       const { assistant_id: _, ...changed } = value;
-      return json(await assistants.update(assistant_id, changed, reach));
+      return json(await assistants.update(assistant_id, changed, visibility));
     },
     async delete(call) {
       const assistant_id = assistantId(call);
       const deletion = query(call, parse.assistantDeletion);
-      const { reach } = await call.may("assistants:delete", { assistant_id });
+      const { visibility } = await call.authorize("assistants:delete", { assistant_id });
       // Its threads go only where they may be deleted too.
-      const threads = deletion.delete_threads ? (await call.may("threads:delete", { assistant_id })).reach : EVERYTHING;
-      await assistants.delete(assistant_id, threads.filter ? { ...deletion, threads } : deletion, reach);
+      const threads = deletion.delete_threads
+        ? (await call.authorize("threads:delete", { assistant_id })).visibility
+        : EVERYTHING;
+      await assistants.delete(assistant_id, threads.filter ? { ...deletion, threads } : deletion, visibility);
       return empty();
     },
     async search(call) {
       const { select, ...search } = await body(call, parse.assistantSearch);
-      const { value, reach } = await call.may("assistants:search", search);
-      return paged(await assistants.search(value, reach), select);
+      const { value, visibility } = await call.authorize("assistants:search", search);
+      return paged(await assistants.search(value, visibility), select);
     },
     async count(call) {
-      const { value, reach } = await call.may("assistants:search", await body(call, parse.assistantCount));
-      return json(await assistants.count(value, reach));
+      const { value, visibility } = await call.authorize("assistants:search", await body(call, parse.assistantCount));
+      return json(await assistants.count(value, visibility));
     },
     async versions(call) {
       const search = await body(call, parse.versionSearch);
-      const { assistant_id, reach } = await read(call);
-      return json(await assistants.versions(assistant_id, search, reach));
+      const { assistant_id, visibility } = await read(call);
+      return json(await assistants.versions(assistant_id, search, visibility));
     },
     async latest(call) {
       const assistant_id = assistantId(call);
       const number = await version(call);
-      const { reach } = await call.may("assistants:update", { assistant_id, version: number });
-      return json(await assistants.setLatest(assistant_id, number, reach));
+      const { visibility } = await call.authorize("assistants:update", { assistant_id, version: number });
+      return json(await assistants.setLatest(assistant_id, number, visibility));
     },
     async graph(call) {
       const { xray } = query(call, parse.drawing);
-      const { assistant_id, reach } = await read(call);
-      return json(await assistants.drawn(assistant_id, xray, reach));
+      const { assistant_id, visibility } = await read(call);
+      return json(await assistants.drawn(assistant_id, xray, visibility));
     },
     async schemas(call) {
-      const { assistant_id, reach } = await read(call);
-      return json(await assistants.schemas(assistant_id, reach));
+      const { assistant_id, visibility } = await read(call);
+      return json(await assistants.schemas(assistant_id, visibility));
     },
     async subgraphs(call) {
       const namespace = call.params.namespace === undefined ? null : segment(call, "namespace");
       const { recurse } = query(call, parse.subgraphSearch);
-      const { assistant_id, reach } = await read(call);
-      return json(await assistants.subgraphs(assistant_id, namespace, recurse, reach));
+      const { assistant_id, visibility } = await read(call);
+      return json(await assistants.subgraphs(assistant_id, namespace, recurse, visibility));
     },
   };
 }
 
 /** The version to activate: clients send it in the body, the published description has it in the query. */
-async function version(call: Call): Promise<number> {
+async function version(call: RequestContext): Promise<number> {
   const found = (await body(call, parse.latest)).version ?? query(call, parse.latest).version;
   if (found === undefined) throw new ServiceError("invalid", "version: is required");
   return found;

@@ -1,5 +1,5 @@
 /** Reads request bodies: up to a size, and within a time. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { MAX_DEPTH, shallow } from "./parse/read.ts";
 
@@ -24,27 +24,27 @@ export interface BodyBounds {
 export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
 
 export function createBodyReader(
-  ambient: Pick<Ambient, "timer" | "defer">,
+  environment: Pick<Environment, "timer" | "defer">,
   {
     body_timeout_ms = BODY_TIMEOUT_MS,
     max_body_bytes = MAX_BODY_BYTES,
     max_body_values = MAX_BODY_VALUES,
   }: BodyBounds = {},
 ): ReadBody {
-  const receive = receiver(ambient, body_timeout_ms);
+  const receive = receiver(environment, body_timeout_ms);
   return async (request, limit = max_body_bytes) => {
     const bytes = await receive(request, limit);
-    await countValues(bytes, max_body_values, () => turnOf(ambient));
+    await countValues(bytes, max_body_values, () => turnOf(environment));
     return bytes;
   };
 }
 
 /** Resolves when the event loop has turned. */
-export const turnOf = (ambient: Pick<Ambient, "defer">): Promise<void> =>
-  new Promise((resolve) => ambient.defer(resolve));
+export const turnOf = (environment: Pick<Environment, "defer">): Promise<void> =>
+  new Promise((resolve) => environment.defer(resolve));
 
 function receiver(
-  ambient: Pick<Ambient, "timer">,
+  environment: Pick<Environment, "timer">,
   timeout_ms: number,
 ): (request: Request, limit: number) => Promise<Uint8Array> {
   return async (request, limit) => {
@@ -52,7 +52,7 @@ function receiver(
     if (Number(declared) > limit) throw tooLarge(limit);
     if (!request.body) return new Uint8Array();
     let length = 0;
-    const deadline = startDeadline(ambient, timeout_ms, () => length);
+    const deadline = startDeadline(environment, timeout_ms, () => length);
     try {
       if (declared !== null && Number(declared) <= SMALL_BYTES) {
         const bytes = new Uint8Array(await Promise.race([request.arrayBuffer(), deadline.passed]));
@@ -120,7 +120,7 @@ async function countValues(bytes: Uint8Array, values: number, turn: () => Promis
 
 /** `passed` rejects once the timeout is over, and the time too that `length()` bytes may take. */
 function startDeadline(
-  ambient: Pick<Ambient, "timer">,
+  environment: Pick<Environment, "timer">,
   timeout_ms: number,
   length: () => number,
 ): { readonly passed: Promise<never>; cancel(): void } {
@@ -128,7 +128,7 @@ function startDeadline(
   const passed = new Promise<never>((_resolve, reject) => {
     let waited = 0;
     const wait = (ms: number): void => {
-      cancel = ambient.timer(ms, () => {
+      cancel = environment.timer(ms, () => {
         waited += ms;
         const more = timeout_ms + Math.floor((length() / MIN_BYTES_PER_SECOND) * 1000) - waited;
         if (more > 0) wait(more);

@@ -1,11 +1,11 @@
 /** The feedback routes of the platform API: requests to answers. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Feedback } from "../feedback/mod.ts";
 import type { Caller } from "../storage/identity.ts";
-import type { Reach } from "../storage/visibility.ts";
+import type { Visibility } from "../storage/visibility.ts";
 import { type ReadBody, tooLarge } from "./body.ts";
-import type { Call } from "./call.ts";
+import type { RequestContext } from "./call.ts";
 import {
   MAX_PUBLIC_BYTES,
   readFeedbackCreate,
@@ -26,7 +26,7 @@ export interface PlatformCall {
   readonly caller: Caller;
   readonly id?: string;
   /** See `Call.may`. */
-  readonly may: Call["may"];
+  readonly may: RequestContext["authorize"];
 }
 
 /** What answers each route. Errors of the keyed ones are thrown. */
@@ -76,7 +76,7 @@ const PAGE: HeaderValues = {
 /** The routes over the nouns. */
 export function createFeedbackRoutes(
   feedback: Feedback,
-  ambient: Pick<Ambient, "now" | "log">,
+  environment: Pick<Environment, "now" | "log">,
   read: ReadBody,
 ): FeedbackRoutes {
   // Method, declared size, token, expiry, prefetch, then what is in the request: the order is a promise to clients.
@@ -104,8 +104,11 @@ export function createFeedbackRoutes(
   }
 
   /** Feedback is there where its run is: it is read with the run's thread, and changes that. */
-  const reach = async ({ may }: PlatformCall, event: "threads:read" | "threads:update", of: object): Promise<Reach> =>
-    (await may(event, { thread_id: null, ...of })).reach;
+  const visibility = async (
+    { may }: PlatformCall,
+    event: "threads:read" | "threads:update",
+    of: object,
+  ): Promise<Visibility> => (await may(event, { thread_id: null, ...of })).visibility;
   const query = ({ request }: PlatformCall): URLSearchParams => new URL(request.url).searchParams;
   const recordId = ({ id = "" }: PlatformCall): string => {
     if (!UUID.test(id)) throw new ServiceError("not_found", "Feedback not found");
@@ -117,54 +120,54 @@ export function createFeedbackRoutes(
       submission(request, segment).catch((error: unknown) => {
         if (!(error instanceof ServiceError)) {
           const { method } = request;
-          ambient.log({ level: "error", message: "A feedback submission failed", method, request_id, error });
+          environment.log({ level: "error", message: "A feedback submission failed", method, request_id, error });
         }
         return failureResponse(error, request, OPEN);
       }),
     async createTokens(call) {
-      const { requests, many } = readTokenRequests(await read(call.request), ambient.now());
+      const { requests, many } = readTokenRequests(await read(call.request), environment.now());
       const run_ids = requests.map(({ run_id }) => run_id);
-      const seen = await reach(call, "threads:update", { metadata: { run_ids } });
+      const seen = await visibility(call, "threads:update", { metadata: { run_ids } });
       const tokens = await feedback.mintTokens(call.caller, requests, seen);
       return json(many ? tokens : tokens[0]);
     },
     async listTokens(call) {
       const asked = readTokenQuery(query(call));
-      const seen = await reach(call, "threads:read", { run_id: asked.run_id });
+      const seen = await visibility(call, "threads:read", { run_id: asked.run_id });
       return json(await feedback.listTokens(call.caller, asked, seen));
     },
     async create(call) {
       const asked = readFeedbackCreate(await read(call.request));
       const { run_id } = asked;
       const run_ids = run_id === undefined ? [] : [run_id];
-      const seen = await reach(call, "threads:update", { metadata: { run_ids } });
+      const seen = await visibility(call, "threads:update", { metadata: { run_ids } });
       return json(await feedback.create(call.caller, asked, seen));
     },
     async list(call) {
       const asked = readFeedbackQuery(query(call));
-      const seen = await reach(call, "threads:read", { run_ids: asked.run_ids ?? null });
+      const seen = await visibility(call, "threads:read", { run_ids: asked.run_ids ?? null });
       return json(await feedback.list(call.caller, asked, seen));
     },
     async stats(call) {
       const asked = readStatsQuery(query(call));
-      const seen = await reach(call, "threads:read", { run_ids: asked.run_ids ?? null });
+      const seen = await visibility(call, "threads:read", { run_ids: asked.run_ids ?? null });
       const stats = await feedback.stats(call.caller, asked, seen);
       return json(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
     },
     async get(call) {
       const feedback_id = recordId(call);
-      const seen = await reach(call, "threads:read", { feedback_id });
+      const seen = await visibility(call, "threads:read", { feedback_id });
       return json(await feedback.get(call.caller, feedback_id, seen));
     },
     async update(call) {
       const feedback_id = recordId(call);
       const patch = readFeedbackPatch(await read(call.request));
-      const seen = await reach(call, "threads:update", { feedback_id });
+      const seen = await visibility(call, "threads:update", { feedback_id });
       return json(await feedback.update(call.caller, feedback_id, patch, seen));
     },
     async delete(call) {
       const feedback_id = recordId(call);
-      const seen = await reach(call, "threads:update", { feedback_id });
+      const seen = await visibility(call, "threads:update", { feedback_id });
       await feedback.delete(call.caller, feedback_id, seen);
       return json({});
     },

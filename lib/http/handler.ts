@@ -1,7 +1,7 @@
 /** The HTTP entry: `createHandler` serves a service's deployment routes. */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
-import { anybody, useOf as purposeOf, type Visitor } from "../auth/principal.ts";
+import { anybody, type Principal, useOf as purposeOf } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
 import { unknownKey } from "../known-keys.ts";
 import { type Service, VERSION } from "../service.ts";
@@ -9,7 +9,7 @@ import type { Caller } from "../storage/identity.ts";
 import type { UsageReport } from "../usage/mod.ts";
 import { assistantRoutes } from "./assistants.ts";
 import { createBodyReader, turnOf } from "./body.ts";
-import type { Call } from "./call.ts";
+import type { RequestContext } from "./call.ts";
 import { cronRoutes } from "./crons.ts";
 import { type App, askApp, ownResponse } from "./custom.ts";
 import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./feedback.ts";
@@ -63,9 +63,9 @@ export type Handler = (request: Request) => Promise<Response>;
 
 type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
 interface RouteTable
-  extends Record<Method, (path: string, handle: (call: Call) => Response | Promise<Response>) => RouteTable> {
+  extends Record<Method, (path: string, handle: (call: RequestContext) => Response | Promise<Response>) => RouteTable> {
   readonly routes: readonly [method: string, pattern: RegExp, ...rest: unknown[]][];
-  readonly fetch: (call: Call) => Promise<Response | undefined>;
+  readonly fetch: (call: RequestContext) => Promise<Response | undefined>;
 }
 
 /** Routes of the API that this version does not serve. */
@@ -91,24 +91,24 @@ const OPTIONS = Object.keys({
 export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
   const unknown = unknownKey(options, OPTIONS);
   if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
-  const { ambient, access } = service;
+  const { environment, access } = service;
   const { http = {} } = service.options;
   const gate = createGate(http.cors, options.hosts);
   const groups = routeGroups(http);
   const base = (options.prefix ?? "").replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
-  const read = createBodyReader(ambient, http);
-  const feedback = createFeedbackRoutes(service.feedback, ambient, read);
+  const read = createBodyReader(environment, http);
+  const feedback = createFeedbackRoutes(service.feedback, environment, read);
   const router = routeTable(service, { base, feedback, groups, page: options.page });
 
   const middleware = middlewareOf(options.app, (path) => {
     const message = "a handler of http.app takes no next: it is a route, and does not run around those of the API";
-    ambient.log({ level: "warn", message, path });
+    environment.log({ level: "warn", message, path });
   });
 
   /** Who asks: at a route of the deployment at once, at one of the platform when it wants to know. */
   interface Asking {
-    visit(request: Request): Promise<Visitor>;
+    visit(request: Request): Promise<Principal>;
     caller(request: Request): Promise<Caller>;
   }
 
@@ -118,7 +118,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
         const local = options.open_metrics === true && !FORWARDED.some((name) => request.headers.has(name));
         const open = OPEN.test(path) || (path === "/metrics" && local);
         if (open || path.startsWith(PLATFORM)) return anybody;
-        return await access.visitor(request, purposeOf(request, path), user);
+        return await access.principal(request, purposeOf(request, path), user);
       },
       caller: (request) => access.caller(request, user),
     };
@@ -126,15 +126,15 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
 
   /** The same, asked now. */
   async function asked(path: string, request: Request, who: Asking): Promise<Asking> {
-    const visitor = await who.visit(request);
-    if (!path.startsWith(PLATFORM) || OPEN_PLATFORM.test(path)) return { ...who, visit: async () => visitor };
+    const principal = await who.visit(request);
+    if (!path.startsWith(PLATFORM) || OPEN_PLATFORM.test(path)) return { ...who, visit: async () => principal };
     const caller = await who.caller(request);
-    return { visit: async () => visitor, caller: async () => caller };
+    return { visit: async () => principal, caller: async () => caller };
   }
 
   /** The host's own answer, where the API has nothing. */
   async function custom(app: App, request: Request, path: string, user: AuthUser | null): Promise<Response> {
-    if (http.enable_custom_route_auth) await access.visitor(request, purposeOf(request, path), user);
+    if (http.enable_custom_route_auth) await access.principal(request, purposeOf(request, path), user);
     const answer = await askApp(app, request);
     if (!answer) throw nothing();
     return answer;
@@ -159,11 +159,11 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     async function own(request: Request, { visit, caller }: Asking): Promise<Response> {
       if (submission) return await feedback.submission(request, submission[1] as string, request_id);
       const method = request.method === "HEAD" ? "GET" : request.method;
-      const visitor = await visit(request);
-      const may: Call["may"] = (event, value) => access.may(visitor, event, value);
+      const principal = await visit(request);
+      const may: RequestContext["authorize"] = (event, value) => access.authorize(principal, event, value);
       const about = { method, url: request.url, request, params: {}, query: {}, request_id };
-      const reading = { bytes: () => read(request), turn: () => turnOf(ambient) };
-      const call: Call = { ...about, ...reading, visitor, may, caller: () => caller(request) };
+      const reading = { bytes: () => read(request), turn: () => turnOf(environment) };
+      const call: RequestContext = { ...about, ...reading, principal, authorize: may, caller: () => caller(request) };
       const found = hidden ? undefined : await router.fetch(call);
       if (found) return found;
       const methods = new Set(known().map(([allowed]) => allowed));
@@ -184,7 +184,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   async function settle(request: Request, request_id: string, answer: Promise<Response>): Promise<Response> {
     const response = await answer.catch((error: unknown) => {
       if (!(error instanceof ServiceError)) {
-        ambient.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
+        environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
       }
       // What the host's own authentication refuses, it answers.
       if (error instanceof AuthRefusal) return json({ detail: error.message }, error.headers, error.status);
@@ -197,7 +197,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
 
   return async (request) => {
     const sent = request.headers.get("x-request-id");
-    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : ambient.uuid();
+    const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
     const response = await settle(request, request_id, answer(request, request_id));
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
@@ -229,19 +229,20 @@ interface TableOptions {
 /** The routes. The first that matches wins: fixed words come before the ids they could be taken for. */
 function routeTable(service: Service, { base, feedback, groups, page }: TableOptions): RouteTable {
   const router = IttyRouter({ base }) as unknown as RouteTable;
-  const bodies: Bodies = { ambient: service.ambient, open: 0 };
+  const bodies: Bodies = { environment: service.environment, open: 0 };
   const assistants = assistantRoutes(service.assistants);
   const threads = threadRoutes(service.threads);
   const runs = runRoutes(service, bodies, parse.headerCopy(service.options.http?.configurable_headers));
   const crons = cronRoutes(service);
   const store = storeRoutes(service.store);
-  const platform = async (call: Call): Promise<PlatformCall> => {
+  const platform = async (call: RequestContext): Promise<PlatformCall> => {
     const { id } = call.params;
     const caller = await call.caller();
-    const may: Call["may"] = (event, value) => service.access.may({ user: caller.user ?? null }, event, value);
+    const may: RequestContext["authorize"] = (event, value) =>
+      service.access.authorize({ user: caller.user ?? null }, event, value);
     return { request: call.request, caller, may, ...(id === undefined ? {} : { id }) };
   };
-  const report = async (call: Call): Promise<UsageReport> => {
+  const report = async (call: RequestContext): Promise<UsageReport> => {
     const caller = await call.caller();
     service.usage.admit(caller);
     return await service.usage.report(caller, readUsageQuery(new URL(call.url).searchParams));
@@ -252,7 +253,7 @@ function routeTable(service: Service, { base, feedback, groups, page }: TableOpt
     router[method](path, () => {
       // Once: clients that find it out try it at every start.
       if (!told)
-        service.ambient.log({ level: "warn", message: "a route was called that is not built yet", path, what });
+        service.environment.log({ level: "warn", message: "a route was called that is not built yet", path, what });
       told = true;
       return errorResponse(new ServiceError("not_built", `${what}: not built yet`));
     });

@@ -2,10 +2,10 @@
 import type { Assistants } from "../assistants/mod.ts";
 import { ServiceError } from "../errors.ts";
 import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
-import { both, type Reach } from "../storage/visibility.ts";
+import { both, type Visibility } from "../storage/visibility.ts";
 import type { Threads } from "../threads/mod.ts";
-import { assistantReach, mayRun, reachesOf } from "./asked-run.ts";
-import { body, type Call, query, type Routes, rest, runId, threadId } from "./call.ts";
+import { assistantVisibility, mayRun, visibilitiesOf } from "./asked-run.ts";
+import { body, query, type RequestContext, type Routes, rest, runId, threadId } from "./call.ts";
 import { requireOwn } from "./guests.ts";
 import * as parse from "./parse/mod.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "./respond.ts";
@@ -34,17 +34,17 @@ export function runRoutes(
   copied: parse.HeaderCopy,
 ): Routes<Name> {
   /** Null: a stateless run. */
-  const thread = (call: Call): string | null => (call.params.thread_id === undefined ? null : threadId(call));
+  const thread = (call: RequestContext): string | null => (call.params.thread_id === undefined ? null : threadId(call));
   // Paths are relative to the mount: clients append them to the URL they know.
   const place = (thread_id: string | null, run_id: string): string =>
     thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
   const streamed = (
-    { visitor, request_id }: Call,
+    { principal, request_id }: RequestContext,
     frames: FrameReader,
     of: Readonly<Record<string, string>>,
     headers: HeaderValues,
   ): Response =>
-    new Response(sseBody(frames, bodies, { ...of, request_id }, visitor.still), {
+    new Response(sseBody(frames, bodies, { ...of, request_id }, principal.isStillValid), {
       headers: {
         "content-type": "text/event-stream",
         "cache-control": "no-cache",
@@ -52,16 +52,16 @@ export function runRoutes(
         ...headers,
       },
     });
-  const awaited = ({ visitor, request_id }: Call, wait: RunWait, headers: HeaderValues): Response => {
+  const awaited = ({ principal, request_id }: RequestContext, wait: RunWait, headers: HeaderValues): Response => {
     const { run_id, thread_id } = wait.run;
-    return new Response(waitBody(wait, bodies, { run_id, thread_id, request_id }, visitor.still), {
+    return new Response(waitBody(wait, bodies, { run_id, thread_id, request_id }, principal.isStillValid), {
       headers: { "content-type": "application/json", ...headers },
     });
   };
   /** What the request adds to its body, and where it was sent: the same key means another run on another route. */
-  async function origin(call: Call, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+  async function origin(call: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
     const { headers } = call.request;
-    const { user_id, api_key, user } = call.visitor;
+    const { user_id, api_key, user } = call.principal;
     // A key that somebody else has used says nothing of this call.
     const place = user ? `${route} ${JSON.stringify(user.identity)}` : route;
     const idempotency = await parse.readIdempotency(headers, place, bytes);
@@ -78,16 +78,16 @@ export function runRoutes(
   }
   /** A run as its caller may have it. Authorization is told of its id, so it is made here where anybody is asked. */
   async function allowed(
-    call: Call,
+    call: RequestContext,
     thread_id: string | null,
     request: RunCreate,
   ): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
-    const among = await assistantReach(call, assistants, request.assistant_id);
-    const run_id = call.visitor.user ? bodies.ambient.uuid() : null;
+    const among = await assistantVisibility(call, assistants, request.assistant_id);
+    const run_id = call.principal.user ? bodies.environment.uuid() : null;
     const run = await mayRun(call, thread_id, run_id, request);
-    return [run.request, { ...reachesOf(run.threads, among), ...(run_id === null ? {} : { run_ids: [run_id] }) }];
+    return [run.request, { ...visibilitiesOf(run.threads, among), ...(run_id === null ? {} : { run_ids: [run_id] }) }];
   }
-  async function asked(call: Call, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
+  async function asked(call: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
     const thread_id = thread(call);
     if (thread_id !== null) await requireOwn(call, threads, thread_id);
     const bytes = await call.bytes();
@@ -97,23 +97,30 @@ export function runRoutes(
     const [request, agreed] = await allowed(call, thread_id, sent);
     return [thread_id, request, { ...(await origin(call, bytes, route)), ...agreed }];
   }
-  const named = async (call: Call, event: "threads:read" | "threads:delete") => {
+  const named = async (call: RequestContext, event: "threads:read" | "threads:delete") => {
     const [thread_id, run_id] = [threadId(call), runId(call)];
-    return { thread_id, run_id, ...(await call.may(event, { thread_id, run_id })) };
+    return { thread_id, run_id, ...(await call.authorize(event, { thread_id, run_id })) };
   };
   /** A join, and within which reach: who stops the run by leaving does what `cancel` does. */
-  const joining = async (call: Call, thread_id: string | null, run_id: string, stops = false): Promise<Reach> => {
-    const { reach } = await call.may("threads:read", { thread_id, run_id });
-    if (!stops) return reach;
+  const joining = async (
+    call: RequestContext,
+    thread_id: string | null,
+    run_id: string,
+    stops = false,
+  ): Promise<Visibility> => {
+    const { visibility } = await call.authorize("threads:read", { thread_id, run_id });
+    if (!stops) return visibility;
     if (thread_id !== null) await requireOwn(call, threads, thread_id);
-    else if (call.visitor.guest)
+    else if (call.principal.guest)
       throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner may ask for it");
     const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
-    return both(reach, (await call.may("threads:update", cancel)).reach);
+    return both(visibility, (await call.authorize("threads:update", cancel)).visibility);
   };
   // HEAD leaves at once and must change nothing.
-  const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(call: Call, asked: Asked): Asked =>
-    call.request.method === "HEAD" ? { ...asked, cancel_on_disconnect: false } : asked;
+  const leaving = <Asked extends { readonly cancel_on_disconnect?: boolean }>(
+    call: RequestContext,
+    asked: Asked,
+  ): Asked => (call.request.method === "HEAD" ? { ...asked, cancel_on_disconnect: false } : asked);
 
   return {
     async create(call) {
@@ -161,41 +168,45 @@ export function runRoutes(
     async list(call) {
       const thread_id = threadId(call);
       const { select, ...search } = query(call, parse.runSearch);
-      const { reach } = await call.may("threads:read", { thread_id });
-      return json(selected(await runs.list(thread_id, search, reach), select));
+      const { visibility } = await call.authorize("threads:read", { thread_id });
+      return json(selected(await runs.list(thread_id, search, visibility), select));
     },
     async get(call) {
-      const { thread_id, run_id, reach } = await named(call, "threads:read");
-      return json(await runs.get(thread_id, run_id, reach));
+      const { thread_id, run_id, visibility } = await named(call, "threads:read");
+      return json(await runs.get(thread_id, run_id, visibility));
     },
     async delete(call) {
-      const { thread_id, run_id, reach } = await named(call, "threads:delete");
-      await runs.delete(thread_id, run_id, reach);
+      const { thread_id, run_id, visibility } = await named(call, "threads:delete");
+      await runs.delete(thread_id, run_id, visibility);
       return empty();
     },
     async cancel(call) {
       const [thread_id, run_id] = [threadId(call), runId(call)];
       const { wait = false, action = "interrupt", reason } = query(call, parse.cancelQuery);
       await requireOwn(call, threads, thread_id);
-      const { reach } = await call.may("threads:update", { thread_id, action, metadata: { run_ids: [run_id] } });
-      await runs.cancel(thread_id, run_id, { action, wait, ...(reason === undefined ? {} : { reason }) }, reach);
+      const { visibility } = await call.authorize("threads:update", {
+        thread_id,
+        action,
+        metadata: { run_ids: [run_id] },
+      });
+      await runs.cancel(thread_id, run_id, { action, wait, ...(reason === undefined ? {} : { reason }) }, visibility);
       return wait ? empty() : accepted();
     },
     async cancelMany(call) {
       const { action = "interrupt" } = query(call, parse.cancelManyQuery);
       const target = parse.readTarget(await body(call, parse.cancelMany));
       if ("thread_id" in target) await requireOwn(call, threads, target.thread_id);
-      else if (call.visitor.guest) throw new ServiceError("forbidden", "status: only the owner may cancel all runs");
+      else if (call.principal.guest) throw new ServiceError("forbidden", "status: only the owner may cancel all runs");
       const { thread_id, ...metadata } = { thread_id: null, ...target };
-      const { reach } = await call.may("threads:update", { thread_id, action, metadata });
-      await runs.cancelMany(target, action, reach);
+      const { visibility } = await call.authorize("threads:update", { thread_id, action, metadata });
+      await runs.cancelMany(target, action, visibility);
       return empty();
     },
     async join(call) {
       const options = leaving(call, query(call, parse.joinQuery));
       const [thread_id, run_id] = [threadId(call), runId(call)];
-      const reach = await joining(call, thread_id, run_id, options.cancel_on_disconnect);
-      return awaited(call, await runs.join(thread_id, run_id, options, reach), {});
+      const visibility = await joining(call, thread_id, run_id, options.cancel_on_disconnect);
+      return awaited(call, await runs.join(thread_id, run_id, options, visibility), {});
     },
     async joinStream(call) {
       const [thread_id, run_id] = [thread(call), runId(call)];
@@ -204,8 +215,8 @@ export function runRoutes(
       const { stream_mode: modes, ...left } = asked;
       const options = { ...left, ...parse.readNamespaces(call.url) };
       const after = parse.readLastEventId(call.request.headers);
-      const reach = await joining(call, thread_id, run_id, options.cancel_on_disconnect);
-      const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...options }, reach);
+      const visibility = await joining(call, thread_id, run_id, options.cancel_on_disconnect);
+      const { frames } = await runs.joinStream(thread_id, run_id, { after, modes, ...options }, visibility);
       const of = { run_id, ...(thread_id === null ? {} : { thread_id }) };
       return streamed(call, frames, of, { location: `${place(thread_id, run_id)}/stream` });
     },
@@ -213,8 +224,8 @@ export function runRoutes(
       const thread_id = threadId(call);
       const { stream_mode = [], stream_modes = [] } = query(call, parse.threadStreamQuery);
       const after = parse.readThreadEventId(call.request.headers);
-      const { reach } = await call.may("threads:read", { thread_id });
-      const frames = await threads.stream(thread_id, { modes: [...stream_mode, ...stream_modes], after }, reach);
+      const { visibility } = await call.authorize("threads:read", { thread_id });
+      const frames = await threads.stream(thread_id, { modes: [...stream_mode, ...stream_modes], after }, visibility);
       return streamed(call, frames, { thread_id }, { location: `/threads/${thread_id}/stream` });
     },
   };

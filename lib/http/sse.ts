@@ -1,5 +1,5 @@
 /** Bodies that stay open while a run goes on: event streams, and JSON kept alive with white space. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { Frame, FrameReader, RunWait } from "../runs/mod.ts";
 
 const HEARTBEAT_MS = 5_000;
@@ -16,7 +16,7 @@ export type Still = () => Promise<boolean>;
 
 /** What bodies use of their handler, which counts those that are open. */
 export interface Bodies {
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   open: number;
 }
 
@@ -71,7 +71,7 @@ export function sseBody(
       return true;
     },
     fail(error) {
-      bodies.ambient.log({ level: "error", message: "A stream broke off", ...of, error });
+      bodies.environment.log({ level: "error", message: "A stream broke off", ...of, error });
     },
     leave: () => frames.return?.(),
   });
@@ -92,7 +92,7 @@ export function waitBody(
       try {
         text = JSON.stringify((await wait.result) ?? {});
       } catch (error) {
-        bodies.ambient.log({ level: "error", message: "A result could not be had", ...of, error });
+        bodies.environment.log({ level: "error", message: "A result could not be had", ...of, error });
         text = JSON.stringify({ __error__: { error: "InternalServerError", message: "Internal server error" } });
       }
       return true;
@@ -227,7 +227,7 @@ function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<
   }
 
   function beat(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    cancelTimer = bodies.ambient.timer(HEARTBEAT_MS, () => {
+    cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
       if (!asked && ++missed === STALLED_BEATS) {
         breakOff(controller);
         return;
@@ -252,7 +252,7 @@ function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<
         missed = 0;
         if (!cancelTimer) {
           beat(controller);
-          cancelFirst = bodies.ambient.timer(FIRST_BEAT_MS, () => {
+          cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
             beaten = true;
             answer(controller);
           });

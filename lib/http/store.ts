@@ -11,40 +11,43 @@ type Name = "put" | "get" | "delete" | "search" | "namespaces";
 export function storeRoutes(store: Store): Routes<Name> {
   return {
     async put(call) {
-      const { value: left, reach } = await call.may("store:put", parse.readItemPut(await call.bytes()));
+      const { value: left, visibility } = await call.authorize("store:put", parse.readItemPut(await call.bytes()));
       const { namespace, key, value, index, ttl } = left;
       const options = { ...given({ index }), ...(ttl === undefined ? {} : { ttl }) };
-      await store.put(namespace, key, value, options, reach);
+      await store.put(namespace, key, value, options, visibility);
       return empty();
     },
     async get(call) {
       const { refresh_ttl, ...place } = parse.readItemQuery(call.query);
-      const { value, reach } = await call.may("store:get", place);
-      const item = await store.get(value.namespace, value.key, given({ refresh_ttl }), reach);
+      const { value, visibility } = await call.authorize("store:get", place);
+      const item = await store.get(value.namespace, value.key, given({ refresh_ttl }), visibility);
       // Where something may be hidden, the answer must not tell whether something is.
-      if (!item && reach.filter) throw new ServiceError("not_found", "Item not found");
+      if (!item && visibility.filter) throw new ServiceError("not_found", "Item not found");
       return json(item);
     },
     async delete(call) {
-      const { value, reach } = await call.may("store:delete", parse.readItemPlace(await call.bytes(), call.query));
-      await store.delete(value.namespace, value.key, reach);
+      const { value, visibility } = await call.authorize(
+        "store:delete",
+        parse.readItemPlace(await call.bytes(), call.query),
+      );
+      await store.delete(value.namespace, value.key, visibility);
       return empty();
     },
     async search(call) {
       const { refresh_ttl, namespace_prefix, ...sent } = parse.readItemSearch(await call.bytes());
       const asked = { namespace: namespace_prefix, filter: null, query: null, ...sent };
-      const { value, reach } = await call.may("store:search", asked);
+      const { value, visibility } = await call.authorize("store:search", asked);
       const { namespace, filter, limit, offset, query } = value;
       const search: StoreSearch = given({ filter, limit, offset, query, refresh_ttl });
-      return json({ items: await store.search(namespace, search, reach) });
+      return json({ items: await store.search(namespace, search, visibility) });
     },
     async namespaces(call) {
       const { prefix = [], ...sent } = parse.readNamespaceSearch(await call.bytes());
       const asked = { namespace: prefix, suffix: null, max_depth: null, ...sent };
-      const { value, reach } = await call.may("store:list_namespaces", asked);
+      const { value, visibility } = await call.authorize("store:list_namespaces", asked);
       const { namespace, suffix, max_depth, limit, offset } = value;
       const search: StoreNamespaceSearch = given({ prefix: namespace, suffix, max_depth, limit, offset });
-      return json({ namespaces: await store.namespaces(search, reach) });
+      return json({ namespaces: await store.namespaces(search, visibility) });
     },
   };
 }

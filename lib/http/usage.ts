@@ -1,5 +1,5 @@
 /** Usage reports on the wire: JSON and CSV, written as they are read. */
-import { writeMoment } from "../rfc3339.ts";
+import { formatRfc3339 } from "../rfc3339.ts";
 import { strideMs, type UsageRecord, type UsageReport } from "../usage/mod.ts";
 import { type CsvQuotes, csvRow } from "./csv.ts";
 
@@ -32,11 +32,11 @@ export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQu
   const width = strideMs(stride);
   const head = csvRow(["Time Bucket Start", "Time Bucket End", ...COLUMNS.map(([title]) => title), "Traces"], quotes);
   const row = ({ time_bucket, dimensions, traces }: UsageRecord): string => {
-    const end = writeMoment(Date.parse(time_bucket) + width);
+    const end = formatRfc3339(Date.parse(time_bucket) + width);
     const names: Readonly<Record<string, string | null>> = dimensions;
     return csvRow([time_bucket, end, ...COLUMNS.map(([, key]) => names[key] ?? null), traces], quotes);
   };
-  const day = (moment: number): string => writeMoment(moment).slice(0, 10);
+  const day = (moment: number): string => formatRfc3339(moment).slice(0, 10);
   const name = `granular-usage-${request.group_by}-${day(request.start_time)}-${day(request.end_time)}.csv`;
   return new Response(
     body(head, usage, (records) => records.map(row).join(""), ""),

@@ -1,7 +1,7 @@
 /** Creates runs: looks up what the request names, and tries again when that changed before the run was stored. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import type { Worker } from "../engine/worker.ts";
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { CheckpointRef, Executor } from "../executor/contract.ts";
 import type {
@@ -16,10 +16,10 @@ import type {
   ThreadRow,
   ThreadTtl,
 } from "../storage/mod.ts";
-import { type Reach, refuseForOthers, requireKept, within } from "../storage/visibility.ts";
-import type { Events } from "../streams/hub.ts";
+import { refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { StreamHub } from "../streams/hub.ts";
 import { StateUnreadable, type ThreadDirectory } from "../threads/mod.ts";
-import type { Told } from "./notifications.ts";
+import type { Notifications } from "./notifications.ts";
 import { checkpointOf, checkRequest, planRun, type Resolved, type RunCreate, type RunOrigin } from "./request.ts";
 import { checkResume } from "./resume.ts";
 import type { Stops } from "./stop.ts";
@@ -28,8 +28,8 @@ export interface CreateOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;
-  readonly ambient: Ambient;
-  readonly events: Events;
+  readonly environment: Environment;
+  readonly events: StreamHub;
   readonly worker: Worker;
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
@@ -37,7 +37,7 @@ export interface CreateOptions {
   readonly ttl?: ThreadTtl;
   readonly limits: NonNullable<CreateRun["limits"]>;
   readonly stops: Stops;
-  readonly told: Told;
+  readonly told: Notifications;
 }
 
 /** `repeated`: an earlier call with the same idempotency key made it. */
@@ -73,11 +73,11 @@ export function createCreator(options: CreateOptions): Preparing & {
   /** All of them, or none. */
   readonly createBatch: (requests: readonly RunCreate[], origin: RunOrigin) => Promise<readonly Created[]>;
 } {
-  const { storage, scope, ambient, events, worker, assistants, threads, ttl, limits, stops, told } = options;
+  const { storage, scope, environment, events, worker, assistants, threads, ttl, limits, stops, told } = options;
   const hosted = new Set(options.executor.graphs().map((graph) => graph.graph_id));
   const kept = ttl ? { ttl } : {};
   // Readers in other processes know only what is stored.
-  const shared = storage.shared ? { framed: true } : {};
+  const shared = storage.multi_process ? { framed: true } : {};
 
   function planOf(resolved: Resolved): CreateRun {
     const plan = planRun(resolved);
@@ -94,19 +94,19 @@ export function createCreator(options: CreateOptions): Preparing & {
   async function placeOf(
     thread_id: string,
     request: RunCreate,
-    reach: Reach | undefined,
+    visibility: Visibility | undefined,
   ): Promise<Pick<Resolved, "thread" | "from">> {
     const id = thread_id.toLowerCase();
     const from = checkpointOf(request);
     const [thread, at] = await Promise.all([
-      storage.getThread(within(scope, reach), id),
+      storage.getThread(withVisibility(scope, visibility), id),
       from ? storage.getCheckpoint(scope, id, from) : null,
     ]);
     if (thread?.hidden || (!thread && request.if_not_exists !== "create")) {
       throw new ServiceError("not_found", `Thread ${thread_id} not found`);
     }
     // One that is hidden from the caller is somebody else's, whatever they ask for.
-    if (!thread && reach?.filter && (await storage.getThread(scope, id))) {
+    if (!thread && visibility?.filter && (await storage.getThread(scope, id))) {
       throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
     }
     if (from && !at) {
@@ -136,8 +136,8 @@ export function createCreator(options: CreateOptions): Preparing & {
     checkRequest(request, thread_id);
     const made = told.of(request, origin);
     const ids = {
-      thread_id: thread_id?.toLowerCase() ?? ambient.uuid(),
-      run_id: origin.run_ids?.[0] ?? ambient.uuid(),
+      thread_id: thread_id?.toLowerCase() ?? environment.uuid(),
+      run_id: origin.run_ids?.[0] ?? environment.uuid(),
     };
     const temporary = thread_id === null && request.on_completion !== "keep";
     let assistant = await assistants.recall(request.assistant_id, origin.assistants);
@@ -146,7 +146,7 @@ export function createCreator(options: CreateOptions): Preparing & {
       const place =
         thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request, origin.threads);
       const created = await store(
-        { request, origin, assistant, temporary, told: made, now: ambient.now(), ...kept, ...place, ...ids },
+        { request, origin, assistant, temporary, told: made, now: environment.now(), ...kept, ...place, ...ids },
         watched,
       );
       if (created) return created;
@@ -160,9 +160,9 @@ export function createCreator(options: CreateOptions): Preparing & {
     const assistant = await assistants.resolve(request.assistant_id, origin.assistants);
     refuseUnhosted(assistant);
     const place = thread_id === null ? { thread: null, from: null } : await placeOf(thread_id, request, origin.threads);
-    const ids = { thread_id: thread_id?.toLowerCase() ?? ambient.uuid(), run_id: ambient.uuid() };
+    const ids = { thread_id: thread_id?.toLowerCase() ?? environment.uuid(), run_id: environment.uuid() };
     const temporary = thread_id === null && request.on_completion !== "keep";
-    const now = ambient.now();
+    const now = environment.now();
     return planOf({ request, origin, assistant, temporary, told: made, now, ...kept, ...place, ...ids });
   }
 
@@ -175,15 +175,17 @@ export function createCreator(options: CreateOptions): Preparing & {
   /** A run that was stopped for this one, or for one before it, may not listen: readers are told what they wait for. */
   function tellWait({ run_id, thread_id }: RunRow, stopped: string | null): void {
     const look = async (): Promise<void> => {
-      const tape = events.find(run_id);
-      if (!tape?.followed || tape.live || tape.lastId > 0) return;
+      const runEvents = events.find(run_id);
+      if (!runEvents?.followed || runEvents.live || runEvents.lastId > 0) return;
       const thread = await storage.getThread(scope, thread_id);
-      if (!thread?.slot || thread.slot.until <= ambient.now() || thread.running === run_id) return;
-      tape.note(JSON.stringify({ run_id, thread_id, waiting_for: thread.running ?? stopped, reason: "RunStopping" }));
+      if (!thread?.slot || thread.slot.until <= environment.now() || thread.running === run_id) return;
+      runEvents.note(
+        JSON.stringify({ run_id, thread_id, waiting_for: thread.running ?? stopped, reason: "RunStopping" }),
+      );
     };
-    ambient.timer(TOLD_AFTER_MS, () => {
+    environment.timer(TOLD_AFTER_MS, () => {
       look().catch((error: unknown) => {
-        ambient.log({ level: "warn", message: "a run that waits could not be watched", run_id, thread_id, error });
+        environment.log({ level: "warn", message: "a run that waits could not be watched", run_id, thread_id, error });
       });
     });
   }
@@ -194,7 +196,7 @@ export function createCreator(options: CreateOptions): Preparing & {
     { watched = false, busy }: { readonly watched?: boolean; readonly busy: boolean },
   ): Created {
     if (claimed) {
-      if (watched) events.tape(run.run_id).watched = true;
+      if (watched) events.runEvents(run.run_id).watched = true;
       worker.start(claimed);
     } else if (created_at > now) {
       worker.wakeAt(created_at);
@@ -233,7 +235,7 @@ export function createCreator(options: CreateOptions): Preparing & {
     const { run_id, thread_id } = run;
     const row = await storage.getRun(scope, run_id).catch(() => null);
     if (!row) throw error;
-    ambient.log({ level: "warn", message: "a run was made, though the store failed", run_id, thread_id, error });
+    environment.log({ level: "warn", message: "a run was made, though the store failed", run_id, thread_id, error });
     if (claim) {
       // What nobody executes is not to wait for the end of its lease.
       await storage.requeueRun(scope, { run_id, thread_id, token: claim.token }, now).catch(() => {});
@@ -277,8 +279,8 @@ export function createCreator(options: CreateOptions): Preparing & {
       for (const request of requests) checkRequest(request, null);
       const { idempotency, ...rest } = origin;
       const ids = requests.map((_, i) => ({
-        thread_id: ambient.uuid(),
-        run_id: origin.run_ids?.[i] ?? ambient.uuid(),
+        thread_id: environment.uuid(),
+        run_id: origin.run_ids?.[i] ?? environment.uuid(),
         origin: idempotency ? { ...rest, idempotency: { ...idempotency, route: `${idempotency.route}#${i}` } } : rest,
         told: told.of(requests[i] as RunCreate, origin),
       }));
@@ -289,7 +291,7 @@ export function createCreator(options: CreateOptions): Preparing & {
           const assistant = await look(request.assistant_id, origin.assistants);
           refuseUnhosted(assistant);
           const temporary = request.on_completion !== "keep";
-          const now = ambient.now();
+          const now = environment.now();
           all.push({
             request,
             assistant,

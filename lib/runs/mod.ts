@@ -1,7 +1,7 @@
 /** Runs: executions of an assistant, on a thread or without one. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
 import { endDeleted, type Worker } from "../engine/worker.ts";
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Executor, StreamMode } from "../executor/contract.ts";
 import { shownRun } from "../executor/kwargs.ts";
@@ -18,13 +18,13 @@ import type {
   Storage,
   ThreadTtl,
 } from "../storage/mod.ts";
-import { type Reach, within } from "../storage/visibility.ts";
-import type { Events, FrameReader } from "../streams/hub.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { FrameReader, StreamHub } from "../streams/hub.ts";
 import { createFollower, type Follower, joined } from "../streams/run-subscription.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type Created, createCreator, type Preparing } from "./create.ts";
-import type { Told } from "./notifications.ts";
+import type { Notifications } from "./notifications.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { cancelReason, createStops } from "./stop.ts";
 
@@ -90,25 +90,25 @@ export interface Runs {
   /** Stateless runs, in the order of the requests: all of them, or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
   /** Errors: not_found. */
-  get(thread_id: string, run_id: string, reach?: Reach): Promise<Run>;
+  get(thread_id: string, run_id: string, visibility?: Visibility): Promise<Run>;
   /** Newest first. Errors: not_found (thread). */
   list(
     thread_id: string,
     query?: { readonly limit?: number; readonly offset?: number; readonly status?: RunStatus },
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<readonly Run[]>;
   /** Errors: not_found; conflict while it is running. */
-  delete(thread_id: string, run_id: string, reach?: Reach): Promise<void>;
+  delete(thread_id: string, run_id: string, visibility?: Visibility): Promise<void>;
   /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
-  cancel(thread_id: string | null, run_id: string, options?: RunCancel, reach?: Reach): Promise<void>;
+  cancel(thread_id: string | null, run_id: string, options?: RunCancel, visibility?: Visibility): Promise<void>;
   /** Errors: not_found when the thread has none of the runs named, or no run has the status. */
-  cancelMany(target: StopTarget, action?: StopAction, reach?: Reach): Promise<void>;
+  cancelMany(target: StopTarget, action?: StopAction, visibility?: Visibility): Promise<void>;
   /** Errors: not_found. */
   join(
     thread_id: string,
     run_id: string,
     options?: { readonly cancel_on_disconnect?: boolean },
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<RunWait>;
   /**
    * Frames after `after`, or all that are kept when it is absent or no id of this run; then live ones. What is not kept any
@@ -128,7 +128,7 @@ export interface Runs {
       readonly namespaces?: readonly string[];
       readonly cancel_on_disconnect?: boolean;
     },
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<RunStream>;
 }
 
@@ -144,15 +144,15 @@ export interface RunOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;
-  readonly ambient: Ambient;
-  readonly events: Events;
+  readonly environment: Environment;
+  readonly events: StreamHub;
   readonly worker: Worker;
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
   /** How long threads last that runs make. */
   readonly ttl?: ThreadTtl;
   readonly limits: NonNullable<CreateRun["limits"]>;
-  readonly told: Told;
+  readonly told: Notifications;
   /** Runs may have ended that have webhooks. */
   readonly onTold: () => void;
   /** A run ended that had not started. */
@@ -160,13 +160,13 @@ export interface RunOptions {
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
-  const { storage, scope, ambient, events, threads } = options;
+  const { storage, scope, environment, events, threads } = options;
   const follower = createFollower({ ...options, feedbackUrls: options.told.feedbackUrls });
   const stops = createStops({ ...options, follower });
   const { create, createBatch, prepare, started } = createCreator({ ...options, stops });
 
-  async function find(thread_id: string | null, run_id: string, reach: Reach | undefined): Promise<RunRow> {
-    const run = await storage.getRun(within(scope, reach), run_id.toLowerCase());
+  async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
+    const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());
     if (!run || (thread_id !== null && run.thread_id !== thread_id.toLowerCase())) {
       throw new ServiceError("not_found", `Run ${run_id} not found`);
     }
@@ -177,13 +177,13 @@ export function createRuns(options: RunOptions): RunDirectory {
     if (!cancel) return;
     stops.stop(run, "interrupt", false).catch((error: unknown) => {
       const { run_id, thread_id } = run;
-      ambient.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
+      environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
     });
   };
 
   async function wait(run: RunRow, cancel: boolean, made = false): Promise<RunWait> {
-    const { tape, result } = await follower.result(run, made);
-    return { run: toRun(run), result, leave: leave(run, cancel && !tape.outcome) };
+    const { runEvents, result } = await follower.result(run, made);
+    return { run: toRun(run), result, leave: leave(run, cancel && !runEvents.outcome) };
   }
 
   return {
@@ -201,48 +201,48 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async stream(thread_id, request, origin = {}, { namespaces = [] } = {}) {
       const { run } = await create(thread_id, request, origin, true);
-      const { tape, frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
-      const shown = namespaces.length === 0 ? frames : joined(frames, tape, run.run_id, { namespaces });
+      const { runEvents, frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
+      const shown = namespaces.length === 0 ? frames : joined(frames, runEvents, run.run_id, { namespaces });
       return { run: toRun(run), frames: shown };
     },
     async wait(thread_id, request, origin = {}) {
       const { run } = await create(thread_id, request, origin);
       return await wait(run, request.on_disconnect === "cancel", true);
     },
-    async get(thread_id, run_id, reach) {
-      return toRun(await find(thread_id, run_id, reach));
+    async get(thread_id, run_id, visibility) {
+      return toRun(await find(thread_id, run_id, visibility));
     },
-    async list(thread_id, { limit = 10, offset = 0, status } = {}, reach) {
-      const thread = await threads.visible(thread_id, reach);
-      const rows = await storage.listRuns(within(scope, reach), thread.thread_id, {
+    async list(thread_id, { limit = 10, offset = 0, status } = {}, visibility) {
+      const thread = await threads.visible(thread_id, visibility);
+      const rows = await storage.listRuns(withVisibility(scope, visibility), thread.thread_id, {
         limit,
         offset,
         ...(status ? { status } : {}),
       });
       return rows.map(toRun);
     },
-    async delete(thread_id, run_id, reach) {
-      const run = await find(thread_id, run_id, reach);
-      const outcome = await storage.deleteRun(within(scope, reach), run.thread_id, run.run_id);
+    async delete(thread_id, run_id, visibility) {
+      const run = await find(thread_id, run_id, visibility);
+      const outcome = await storage.deleteRun(withVisibility(scope, visibility), run.thread_id, run.run_id);
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
-      const tape = events.find(run.run_id);
-      if (tape) endDeleted(tape, run.run_id);
+      const runEvents = events.find(run.run_id);
+      if (runEvents) endDeleted(runEvents, run.run_id);
     },
-    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}, reach) {
+    async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}, visibility) {
       const kept = reason === undefined ? undefined : cancelReason(reason, action);
-      await stops.stop(await find(thread_id, run_id, reach), action, waits, reach, kept);
+      await stops.stop(await find(thread_id, run_id, visibility), action, waits, visibility, kept);
     },
-    async cancelMany(target, action = "interrupt", reach) {
-      await stops.stopMany(target, action, reach);
+    async cancelMany(target, action = "interrupt", visibility) {
+      await stops.stopMany(target, action, visibility);
     },
-    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, reach) {
-      return await wait(await find(thread_id, run_id, reach), cancel_on_disconnect);
+    async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, visibility) {
+      return await wait(await find(thread_id, run_id, visibility), cancel_on_disconnect);
     },
-    async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, reach) {
-      const run = await find(thread_id, run_id, reach);
-      const { tape, frames } = await follower.read(run, after, leave(run, cancel_on_disconnect));
-      return { run: toRun(run), frames: joined(frames, tape, run.run_id, shown) };
+    async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
+      const run = await find(thread_id, run_id, visibility);
+      const { runEvents, frames } = await follower.read(run, after, leave(run, cancel_on_disconnect));
+      return { run: toRun(run), frames: joined(frames, runEvents, run.run_id, shown) };
     },
   };
 }

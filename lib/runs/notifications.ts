@@ -1,14 +1,14 @@
 /** What a run tells the outside: its feedback links and its webhook, checked and made ready before anything is stored. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { readFeedbackKeys, tokenUrlAt } from "../feedback/mod.ts";
 import type { NewRun, RunRow } from "../storage/mod.ts";
 import type { NewWebhook, TraceTerms } from "../storage/platform-storage.ts";
-import { judgeUrl, type WebhookPolicy } from "../webhooks/policy.ts";
+import { checkUrl, type WebhookPolicy } from "../webhooks/policy.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 
-export interface ToldOptions {
-  readonly ambient: Ambient;
+export interface NotificationOptions {
+  readonly environment: Environment;
   /** What feedback URLs start with; undefined while it is not known. */
   readonly baseUrl: () => string | undefined;
   /** How long a run's tokens live after its end. */
@@ -21,7 +21,7 @@ export interface ToldOptions {
   readonly transport: boolean;
 }
 
-export interface Told {
+export interface Notifications {
   /** Errors: invalid. */
   of(request: RunCreate, origin: RunOrigin): Pick<NewRun, "feedback" | "webhook">;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
@@ -31,22 +31,22 @@ export interface Told {
 /** A chain of relative webhooks that start runs with webhooks ends here. */
 const DEEPEST = 5;
 
-export function createTold(options: ToldOptions): Told {
-  const { ambient, baseUrl, token_life_ms, trace, webhooks } = options;
+export function createNotifications(options: NotificationOptions): Notifications {
+  const { environment, baseUrl, token_life_ms, trace, webhooks } = options;
 
   function feedbackOf(request: RunCreate): NonNullable<NewRun["feedback"]> | undefined {
     const keys = readFeedbackKeys(request.feedback_keys);
     if (keys.length === 0) return undefined;
     if (baseUrl() === undefined) throw new ServiceError("invalid", "public_base_url is not set");
     const { workspace_id, project_id } = trace;
-    const tokens = keys.map((key) => [key, ambient.uuid()] as const);
+    const tokens = keys.map((key) => [key, environment.uuid()] as const);
     return { tokens, life_ms: token_life_ms, workspace_id, project_id };
   }
 
   function webhookOf(request: RunCreate, depth: number): NewWebhook | undefined {
     const url = request.webhook ?? null;
     if (url === null) return undefined;
-    const verdict = judgeUrl(webhooks, url);
+    const verdict = checkUrl(webhooks, url);
     if (verdict.verdict === "ignore") return undefined;
     const refused = (reason: string): ServiceError => new ServiceError("invalid", `Invalid webhook URL: ${reason}`);
     if (verdict.verdict === "reject") throw refused(verdict.reason);

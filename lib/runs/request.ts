@@ -14,7 +14,7 @@ import type {
   ThreadRow,
   ThreadTtl,
 } from "../storage/mod.ts";
-import type { Reach } from "../storage/visibility.ts";
+import type { Visibility } from "../storage/visibility.ts";
 
 /** What every run-creating call takes. Null counts as absent everywhere. */
 export interface RunCreate {
@@ -76,8 +76,8 @@ export interface RunOrigin {
   /** Who asks, as custom authentication knows them: the graph is told. */
   readonly user?: AuthUser | null;
   /** Threads, and assistants, that the call does not reach are not there for it. */
-  readonly threads?: Reach;
-  readonly assistants?: Reach;
+  readonly threads?: Visibility;
+  readonly assistants?: Visibility;
   /** The cron that makes the run. */
   readonly cron_id?: string;
   /** The ids that its runs get, in the order of the requests, where somebody was told of them before. No run may have one of them. */

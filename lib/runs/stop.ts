@@ -1,17 +1,17 @@
 /** Stops runs: durably first, then their workers, then their readers. */
 import { endDeleted, endRolledBack, type Worker } from "../engine/worker.ts";
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage/mod.ts";
-import { type Reach, within } from "../storage/visibility.ts";
-import type { Events } from "../streams/hub.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { StreamHub } from "../streams/hub.ts";
 import type { Follower } from "../streams/run-subscription.ts";
 
 export interface StopOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
-  readonly events: Events;
+  readonly environment: Environment;
+  readonly events: StreamHub;
   readonly worker: Worker;
   readonly follower: Follower;
   /** Runs may have ended that have webhooks. */
@@ -22,8 +22,8 @@ export interface StopOptions {
 
 export interface Stops {
   /** Resolves once it is stored; with `wait` once the run has ended and its executor has let go. */
-  stop(run: RunRow, action: StopAction, wait: boolean, reach?: Reach, reason?: string): Promise<void>;
-  stopMany(target: StopTarget, action: StopAction, reach?: Reach): Promise<void>;
+  stop(run: RunRow, action: StopAction, wait: boolean, visibility?: Visibility, reason?: string): Promise<void>;
+  stopMany(target: StopTarget, action: StopAction, visibility?: Visibility): Promise<void>;
   /** The store has stopped these runs: tells whoever executes or reads them. */
   stopped(runs: readonly StoppedRun[]): void;
   /** The rows of these runs were deleted with their thread. */
@@ -54,19 +54,19 @@ export function cancelReason(reason: string, action: StopAction): string {
 const WAIT_MS = 100;
 
 export function createStops(options: StopOptions): Stops {
-  const { storage, scope, ambient, events, worker, follower } = options;
+  const { storage, scope, environment, events, worker, follower } = options;
 
   function stopped(runs: readonly StoppedRun[]): void {
     if (runs.some(({ kind }) => kind === "ended")) options.onTold();
     for (const run of runs) {
       const { run_id, thread_id, kind, slot_token } = run;
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
-      const tape = events.find(run_id);
-      if (kind === "deleted" && tape) endRolledBack(tape, run_id);
+      const runEvents = events.find(run_id);
+      if (kind === "deleted" && runEvents) endRolledBack(runEvents, run_id);
       if (kind === "ended") {
         options.onEnded?.(run);
         follower.look(run_id).catch((error: unknown) => {
-          ambient.log({ level: "warn", message: "a run could not be watched", run_id, thread_id, error });
+          environment.log({ level: "warn", message: "a run could not be watched", run_id, thread_id, error });
         });
       }
       if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
@@ -82,7 +82,7 @@ export function createStops(options: StopOptions): Stops {
         if (thread?.slot?.token === slot_token) worker.wakeAt(thread.slot.until);
       },
       (error: unknown) => {
-        ambient.log({ level: "warn", message: "a stopped run could not be watched", thread_id, error });
+        environment.log({ level: "warn", message: "a stopped run could not be watched", thread_id, error });
       },
     );
   }
@@ -94,24 +94,24 @@ export function createStops(options: StopOptions): Stops {
       const [run, thread] = await Promise.all([storage.getRun(scope, run_id), storage.getThread(scope, thread_id)]);
       const active = run?.status === "pending" || run?.status === "running";
       const slot = thread?.slot ?? null;
-      const held = slot !== null && slot.token === slot_token && slot.until > ambient.now();
+      const held = slot !== null && slot.token === slot_token && slot.until > environment.now();
       if (!active && !held) return;
-      await new Promise<void>((resolve) => void ambient.timer(WAIT_MS, resolve));
+      await new Promise<void>((resolve) => void environment.timer(WAIT_MS, resolve));
     }
   }
 
   return {
     stopped,
-    async stop(run, action, wait, reach, reason) {
+    async stop(run, action, wait, visibility, reason) {
       const target = { thread_id: run.thread_id, run_ids: [run.run_id] };
-      const runs = await storage.stopRuns(within(scope, reach), target, action, ambient.now(), reason);
+      const runs = await storage.stopRuns(withVisibility(scope, visibility), target, action, environment.now(), reason);
       stopped(runs);
       if (wait) await Promise.all(runs.map(settled));
     },
-    async stopMany(given, action, reach) {
+    async stopMany(given, action, visibility) {
       const target = "status" in given ? given : lowerCase(given);
-      const reached = within(scope, reach);
-      const runs = await storage.stopRuns(reached, target, action, ambient.now());
+      const reached = withVisibility(scope, visibility);
+      const runs = await storage.stopRuns(reached, target, action, environment.now());
       stopped(runs);
       if (runs.length > 0) return;
       if ("status" in target) {
@@ -127,8 +127,8 @@ export function createStops(options: StopOptions): Stops {
     deleted(run_ids) {
       for (const run_id of run_ids) {
         worker.cancel(run_id, "rolled_back");
-        const tape = events.find(run_id);
-        if (tape) endDeleted(tape, run_id);
+        const runEvents = events.find(run_id);
+        if (runEvents) endDeleted(runEvents, run_id);
       }
       worker.wake();
     },

@@ -10,14 +10,14 @@ import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./item-storage.ts";
 import type { NewWebhook, PlatformStorage, TraceTerms, TraceUsage } from "./platform-storage.ts";
 import type { Signals } from "./signals.ts";
-import type { Reach } from "./visibility.ts";
+import type { Visibility } from "./visibility.ts";
 
 /**
  * Whose rows a verb may see and touch. Every verb takes one and applies it inside: what the filter does not permit is not there
  * for it. The filter is held against the metadata of assistants, threads and crons; runs, checkpoints and frames are there where
  * their thread is. createRun and createRuns take none: `seen` says what the caller has found.
  */
-export interface Scope extends Reach {
+export interface Scope extends Visibility {
   readonly deployment: string;
 }
 
@@ -442,7 +442,7 @@ export interface FinishRun {
   /** For the webhook of a run that has one: the final state as JSON, null when it is left out. */
   readonly values?: { readonly json: string | null; readonly omitted: boolean };
   /** False for a run without tokens and webhook, which spares looking for them. Default true. */
-  readonly told?: boolean;
+  readonly has_side_effects?: boolean;
   /** Tokens and cost that this attempt has reported: added to the run's trace. */
   readonly usage?: TraceUsage;
   /** The cron that has made the run: its failures in a row are counted. */
@@ -501,9 +501,9 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   /** The accounts that are kept beside. */
   readonly identity: IdentityStore;
   /** The process that becomeWorker has told true is the only one, whatever the clocks say: nobody takes up its runs while it lives. */
-  readonly alone: boolean;
+  readonly single_process: boolean;
   /** Several processes may execute on this database: what readers in another one are to see is stored. */
-  readonly shared?: boolean;
+  readonly multi_process?: boolean;
   /** Wake-ups from and to the other processes that share the database; absent where there are none. */
   readonly signals?: Signals;
   /** Where reads may be behind what other processes have written: those that begin afterwards see all that was answered before. */
@@ -564,7 +564,7 @@ export interface Storage extends PlatformStorage, CronStorage, ItemStorage {
   deleteAssistant(
     scope: Scope,
     assistant_id: string,
-    options: { readonly delete_threads: boolean; readonly threads?: Reach },
+    options: { readonly delete_threads: boolean; readonly threads?: Visibility },
   ): Promise<boolean>;
   /** Newest version first. Null when there is no such assistant. */
   listAssistantVersions(

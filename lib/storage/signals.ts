@@ -136,7 +136,7 @@ function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
       if (!outcome) return outcome;
       publish("run", lease.run_id);
       publish("thread", lease.thread_id);
-      if (finish.told ?? true) publish("deliveries", scope.deployment);
+      if (finish.has_side_effects ?? true) publish("deliveries", scope.deployment);
       // Who looked for the next run and found none has looked for all. Who took another thread's leaves this one to the others.
       const left = finish.next ? outcome.next !== null && outcome.next.lease.thread_id !== lease.thread_id : true;
       if (finish.waiting && left) publish("work", scope.deployment);

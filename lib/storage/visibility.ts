@@ -13,15 +13,15 @@ export type Condition =
 export type Filter = readonly Condition[];
 
 /** How far a call reaches. What the filter does not permit is not there for it. Absent: everything. */
-export interface Reach {
+export interface Visibility {
   readonly filter?: Filter;
 }
 
 /** The reach of a call that nobody bounds. */
-export const EVERYTHING: Reach = {};
+export const EVERYTHING: Visibility = {};
 
 /** What both of them permit. */
-export function both(one: Reach, other: Reach): Reach {
+export function both(one: Visibility, other: Visibility): Visibility {
   const filter = [...(one.filter ?? []), ...(other.filter ?? [])];
   return filter.length > 0 ? { filter } : EVERYTHING;
 }
@@ -36,13 +36,15 @@ export function permits(filter: Filter | undefined, metadata: JsonObject): boole
 }
 
 /** Errors: forbidden. A change must leave what it changes within the caller's own reach: else it would be given away. */
-export function requireKept(reach: Reach | undefined, metadata: JsonObject): void {
-  refuse(reach?.filter?.find((condition) => !permits([condition], metadata)));
+export function requireKept(visibility: Visibility | undefined, metadata: JsonObject): void {
+  refuse(visibility?.filter?.find((condition) => !permits([condition], metadata)));
 }
 
 /** The same of what is to be made: metadata that says nothing of the filter's keys makes it nobody else's. */
-export function refuseForOthers(reach: Reach | undefined, metadata: JsonObject): void {
-  refuse(reach?.filter?.find((condition) => Object.hasOwn(metadata, condition.key) && !permits([condition], metadata)));
+export function refuseForOthers(visibility: Visibility | undefined, metadata: JsonObject): void {
+  refuse(
+    visibility?.filter?.find((condition) => Object.hasOwn(metadata, condition.key) && !permits([condition], metadata)),
+  );
 }
 
 function refuse(broken: Condition | undefined): void {
@@ -92,5 +94,8 @@ export function equalitiesOf(filter: Filter): JsonObject {
 }
 
 /** The scope of a call: everything of the deployment, or what its reach leaves of it. */
-export const within = <Scope extends object>(scope: Scope, reach: Reach | undefined): Scope & Reach =>
-  reach?.filter && reach.filter.length > 0 ? { ...scope, filter: reach.filter } : scope;
+export const withVisibility = <Scope extends object>(
+  scope: Scope,
+  visibility: Visibility | undefined,
+): Scope & Visibility =>
+  visibility?.filter && visibility.filter.length > 0 ? { ...scope, filter: visibility.filter } : scope;

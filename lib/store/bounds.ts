@@ -22,7 +22,7 @@ export const invalid = (field: string, problem: string): ServiceError =>
   new ServiceError("invalid", `${field}: ${problem}`);
 
 /** A namespace, or a part of one with `min` 0. Errors: invalid. */
-export function proveLabels(field: string, given: unknown, min: 0 | 1): readonly string[] {
+export function checkLabels(field: string, given: unknown, min: 0 | 1): readonly string[] {
   if (!Array.isArray(given)) throw invalid(field, "must be a list of labels");
   if (given.length < min || given.length > MAX_LABELS) throw invalid(field, `must have ${min} to ${MAX_LABELS} labels`);
   for (const [at, label] of given.entries()) proveLabel(`${field}.${at}`, label);
@@ -35,7 +35,7 @@ function proveLabel(field: string, label: unknown): void {
 }
 
 /** Errors: invalid. */
-export function proveKey(given: unknown): string {
+export function checkKey(given: unknown): string {
   proveName("key", given);
   return given as string;
 }
@@ -52,14 +52,14 @@ function proveName(field: string, given: unknown): void {
 }
 
 /** A namespace that items may be put under. Errors: invalid. */
-export function proveHome(given: unknown): readonly string[] {
-  const labels = proveLabels("namespace", given, 1);
+export function checkHome(given: unknown): readonly string[] {
+  const labels = checkLabels("namespace", given, 1);
   if (labels[0] === RESERVED) throw invalid("namespace.0", `${RESERVED} is reserved as the first label`);
   return labels;
 }
 
 /** The value as JSON has it: a copy. Errors: invalid. */
-export function proveValue(given: unknown): JsonObject {
+export function checkValue(given: unknown): JsonObject {
   if (!isObject(given)) throw invalid("value", "must be an object");
   let text: string | undefined;
   try {
@@ -95,7 +95,7 @@ export function deeperThan(value: Json, levels: number): boolean {
 }
 
 /** Milliseconds; null for good. Undefined is left to the default. Errors: invalid. */
-export function proveTtl(minutes: unknown): number | null | undefined {
+export function checkTtl(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
     throw invalid("ttl", `must be a number of minutes above 0 and up to ${MAX_TTL_MINUTES}`);
@@ -104,7 +104,7 @@ export function proveTtl(minutes: unknown): number | null | undefined {
 }
 
 /** Undefined for the fields of the store. Errors: invalid. */
-export function proveIndex(given: unknown): false | readonly string[] | undefined {
+export function checkIndex(given: unknown): false | readonly string[] | undefined {
   if (given === undefined || given === null) return undefined;
   if (given === false) return false;
   const fields = Array.isArray(given) && given.every((field) => typeof field === "string" && field !== "");
@@ -114,7 +114,7 @@ export function proveIndex(given: unknown): false | readonly string[] | undefine
 }
 
 /** A whole number within bounds; absent and null are the fallback. Errors: invalid. */
-export function proveWhole<Fallback>(
+export function checkWhole<Fallback>(
   field: string,
   given: unknown,
   [min, max]: readonly [min: number, max: number],
@@ -129,7 +129,7 @@ export function proveWhole<Fallback>(
 }
 
 /** Text; absent and null are undefined. Errors: invalid. */
-export function proveText(field: string, given: unknown): string | undefined {
+export function checkText(field: string, given: unknown): string | undefined {
   if (given === undefined || given === null) return undefined;
   if (typeof given !== "string") throw invalid(field, "must be a string");
   return given;

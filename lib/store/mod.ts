@@ -1,22 +1,22 @@
 /** The store: items under namespaces, shared by all threads of a deployment. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
 import type { ItemRow, NewItem, Vector } from "../storage/item-storage.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
-import { permits, type Reach, within } from "../storage/visibility.ts";
+import { permits, type Visibility, withVisibility } from "../storage/visibility.ts";
 import {
+  checkHome,
+  checkIndex,
+  checkKey,
+  checkLabels,
+  checkText,
+  checkTtl,
+  checkValue,
+  checkWhole,
   invalid,
   MAX_LIMIT,
-  proveHome,
-  proveIndex,
-  proveKey,
-  proveLabels,
-  proveText,
-  proveTtl,
-  proveValue,
-  proveWhole,
 } from "./bounds.ts";
 import { conditionsOf } from "./conditions.ts";
 import { embedded, type StoreIndex, textsAt } from "./embedding.ts";
@@ -36,7 +36,7 @@ export interface StoreTtl {
 export interface StoreOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly index?: StoreIndex;
   readonly ttl?: StoreTtl;
 }
@@ -47,23 +47,23 @@ export interface Store extends StoreHandle {
     namespace: readonly string[],
     key: string,
     options?: { readonly refresh_ttl?: boolean },
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<StoreItem | null>;
   put(
     namespace: readonly string[],
     key: string,
     value: JsonObject,
     options?: { readonly index?: false | readonly string[]; readonly ttl?: number | null },
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<void>;
-  putMany(items: readonly StorePut[], reach?: Reach): Promise<void>;
-  delete(namespace: readonly string[], key: string, reach?: Reach): Promise<void>;
+  putMany(items: readonly StorePut[], visibility?: Visibility): Promise<void>;
+  delete(namespace: readonly string[], key: string, visibility?: Visibility): Promise<void>;
   search(
     namespace_prefix: readonly string[],
     query?: StoreSearch,
-    reach?: Reach,
+    visibility?: Visibility,
   ): Promise<readonly (StoreItem & { readonly score?: number })[]>;
-  namespaces(query?: StoreNamespaceSearch, reach?: Reach): Promise<readonly (readonly string[])[]>;
+  namespaces(query?: StoreNamespaceSearch, visibility?: Visibility): Promise<readonly (readonly string[])[]>;
 }
 
 type Write = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null });
@@ -71,25 +71,25 @@ type Write = NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: n
 const PAGES: readonly [number, number] = [1, MAX_LIMIT];
 const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
-export function createStore({ storage, scope, ambient, index, ttl = {} }: StoreOptions): Store {
-  const defaultTtl = proveTtl(ttl.default_ttl) ?? null;
+export function createStore({ storage, scope, environment, index, ttl = {} }: StoreOptions): Store {
+  const defaultTtl = checkTtl(ttl.default_ttl) ?? null;
   const refreshes = (asked: boolean | null | undefined): boolean => asked ?? ttl.refresh_on_read ?? true;
 
   /** What is embedded of an item that is put. */
   function textsOf(item: StorePut, value: JsonObject): readonly string[] {
-    const fields = proveIndex(item.index) ?? index?.fields ?? ["$"];
+    const fields = checkIndex(item.index) ?? index?.fields ?? ["$"];
     return index && fields !== false ? fields.flatMap((field) => textsAt(value, field)) : [];
   }
 
-  async function putMany(items: readonly StorePut[], reach?: Reach): Promise<void> {
+  async function putMany(items: readonly StorePut[], visibility?: Visibility): Promise<void> {
     const proven = items.map((item) => {
       if (item.value === null) {
-        const namespace = proveLabels("namespace", item.namespace, 1);
-        return { namespace, key: proveKey(item.key), value: null, texts: [] };
+        const namespace = checkLabels("namespace", item.namespace, 1);
+        return { namespace, key: checkKey(item.key), value: null, texts: [] };
       }
-      const [namespace, key, value] = [proveHome(item.namespace), proveKey(item.key), proveValue(item.value)];
-      const ttl_ms = proveTtl(item.ttl);
-      if (!permits(reach?.filter, { ...value, namespace: [...namespace], key })) throw outOfReach();
+      const [namespace, key, value] = [checkHome(item.namespace), checkKey(item.key), checkValue(item.value)];
+      const ttl_ms = checkTtl(item.ttl);
+      if (!permits(visibility?.filter, { ...value, namespace: [...namespace], key })) throw outOfReach();
       const texts = textsOf(item, value);
       return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
     });
@@ -107,7 +107,7 @@ export function createStore({ storage, scope, ambient, index, ttl = {} }: StoreO
       return { ...write, vectors: own };
     });
     if (writes.length === 0) return;
-    const outcome = await storage.putItems(within(scope, reach), writes, ambient.now());
+    const outcome = await storage.putItems(withVisibility(scope, visibility), writes, environment.now());
     // What is hidden is not there: deleting it is no error, and changes nothing.
     if (outcome === "hidden" && writes.some(({ value }) => value !== null)) throw outOfReach();
   }
@@ -120,41 +120,47 @@ export function createStore({ storage, scope, ambient, index, ttl = {} }: StoreO
   }
 
   return {
-    async get(namespace, key, options = {}, reach) {
-      const labels = proveLabels("namespace", namespace, 1);
+    async get(namespace, key, options = {}, visibility) {
+      const labels = checkLabels("namespace", namespace, 1);
       const refresh = refreshes(options.refresh_ttl);
-      const row = await storage.getItem(within(scope, reach), labels, proveKey(key), { refresh }, ambient.now());
+      const row = await storage.getItem(
+        withVisibility(scope, visibility),
+        labels,
+        checkKey(key),
+        { refresh },
+        environment.now(),
+      );
       return row && toItem(row);
     },
-    async put(namespace, key, value, options = {}, reach) {
+    async put(namespace, key, value, options = {}, visibility) {
       if (value === null) throw invalid("value", "must be an object");
-      await putMany([{ ...options, namespace, key, value }], reach);
+      await putMany([{ ...options, namespace, key, value }], visibility);
     },
     putMany,
-    delete: (namespace, key, reach) => putMany([{ namespace, key, value: null }], reach),
-    async search(namespace_prefix, query = {}, reach) {
-      const prefix = proveLabels("namespace_prefix", namespace_prefix, 0);
+    delete: (namespace, key, visibility) => putMany([{ namespace, key, value: null }], visibility),
+    async search(namespace_prefix, query = {}, visibility) {
+      const prefix = checkLabels("namespace_prefix", namespace_prefix, 0);
       const conditions = conditionsOf(query.filter);
-      const limit = proveWhole("limit", query.limit, PAGES, 10);
-      const offset = proveWhole("offset", query.offset, OFFSETS, 0);
-      const vector = await near(proveText("query", query.query));
+      const limit = checkWhole("limit", query.limit, PAGES, 10);
+      const offset = checkWhole("offset", query.offset, OFFSETS, 0);
+      const vector = await near(checkText("query", query.query));
       const refresh = refreshes(query.refresh_ttl);
       const asked = { namespace_prefix: prefix, conditions, refresh, limit, offset };
       const rows = await storage.searchItems(
-        within(scope, reach),
+        withVisibility(scope, visibility),
         vector ? { ...asked, near: vector } : asked,
-        ambient.now(),
+        environment.now(),
       );
       return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
     },
-    async namespaces(query = {}, reach) {
-      const prefix = proveLabels("prefix", query.prefix ?? [], 0);
-      const suffix = proveLabels("suffix", query.suffix ?? [], 0);
-      const max_depth = proveWhole("max_depth", query.max_depth, [1, Number.MAX_SAFE_INTEGER], undefined);
-      const limit = proveWhole("limit", query.limit, PAGES, 100);
-      const offset = proveWhole("offset", query.offset, OFFSETS, 0);
+    async namespaces(query = {}, visibility) {
+      const prefix = checkLabels("prefix", query.prefix ?? [], 0);
+      const suffix = checkLabels("suffix", query.suffix ?? [], 0);
+      const max_depth = checkWhole("max_depth", query.max_depth, [1, Number.MAX_SAFE_INTEGER], undefined);
+      const limit = checkWhole("limit", query.limit, PAGES, 100);
+      const offset = checkWhole("offset", query.offset, OFFSETS, 0);
       const asked = { prefix, suffix, limit, offset, ...(max_depth === undefined ? {} : { max_depth }) };
-      return await storage.listNamespaces(within(scope, reach), asked, ambient.now());
+      return await storage.listNamespaces(withVisibility(scope, visibility), asked, environment.now());
     },
   };
 }

@@ -2,7 +2,7 @@
  * The frames of runs that this process executes or watches. One bounded ring per run; every reader has only a cursor, so a
  * slow or dead reader costs nothing and never holds up the run.
  */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 
@@ -28,7 +28,7 @@ export interface Outcome {
 }
 
 /** The frames of one run. */
-export interface Tape {
+export interface RunEvents {
   /** Undefined until the run has ended; then nothing is added any more. */
   readonly outcome: Outcome | undefined;
   /** Somebody in this process executes the run: frames will come. */
@@ -63,7 +63,7 @@ export interface Tape {
   read(after: number, onLeave?: () => void): FrameReader;
 }
 
-export interface EventsOptions {
+export interface StreamHubOptions {
   /** The first stored frames of a run with ids above `after`; not all of them at once, none when there are none. */
   readonly load?: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   /** What one run's ring holds at the most, in characters; a quarter of it where frames are stored. Default 4 Mi. */
@@ -74,12 +74,12 @@ export interface EventsOptions {
   readonly keep_size?: number;
 }
 
-export interface Events {
+export interface StreamHub {
   /** The run's tape; made when there is none. */
-  tape(run_id: string): Tape;
-  find(run_id: string): Tape | undefined;
+  runEvents(run_id: string): RunEvents;
+  find(run_id: string): RunEvents | undefined;
   /** Lets go of a tape that nobody follows and nobody in this process writes. */
-  forget(run_id: string, tape: Tape): void;
+  forget(run_id: string, runEvents: RunEvents): void;
   /** Calls `listener` whenever a run of the thread was made or has ended, as far as this process hears; the result ends that. */
   onRun(thread_id: string, listener: () => void): () => void;
   /** A run of the thread was made or has ended, or the thread was deleted. Without one: of any thread, perhaps. */
@@ -97,12 +97,17 @@ const TAKE_SIZE = 64 * 1024;
 /** How many loaded pages a tape holds for its readers behind the ring. */
 const PAGES = 4;
 
-export function createEvents(ambient: Ambient, options: EventsOptions = {}): Events {
+export function createStreamHub(environment: Environment, options: StreamHubOptions = {}): StreamHub {
   const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
   const tapes = new Map<string, RunTape>();
   const listeners = new Map<string, Set<() => void>>();
   // Ended tapes, oldest first; bounded by age and size, so that memory does not follow the number of runs.
-  const kept: { readonly run_id: string; readonly tape: RunTape; readonly until: number; readonly size: number }[] = [];
+  const kept: {
+    readonly run_id: string;
+    readonly runEvents: RunTape;
+    readonly until: number;
+    readonly size: number;
+  }[] = [];
   let keptSize = 0;
   let closed = false;
 
@@ -111,19 +116,19 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
     for (const listener of told.flatMap((own) => [...own])) listener();
   }
 
-  function forget(run_id: string, tape: Tape): void {
-    if (tapes.get(run_id) === tape) tapes.delete(run_id);
+  function forget(run_id: string, runEvents: RunEvents): void {
+    if (tapes.get(run_id) === runEvents) tapes.delete(run_id);
   }
 
-  function keep(run_id: string, tape: RunTape, size: number): void {
-    const now = ambient.now();
-    kept.push({ run_id, tape, until: now + keep_ms, size });
+  function keep(run_id: string, runEvents: RunTape, size: number): void {
+    const now = environment.now();
+    kept.push({ run_id, runEvents, until: now + keep_ms, size });
     keptSize += size;
     let count = 0;
     for (const entry of kept) {
       if (entry.until > now && keptSize <= keep_size) break;
       keptSize -= entry.size;
-      forget(entry.run_id, entry.tape);
+      forget(entry.run_id, entry.runEvents);
       count++;
     }
     if (count > 0) kept.splice(0, count);
@@ -132,7 +137,7 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
   const shared: TapeTerms = {
     async load(run_id, after) {
       // A store that answers at once would let a reader of many frames hold the event loop.
-      await new Promise<void>((resolve) => ambient.defer(resolve));
+      await new Promise<void>((resolve) => environment.defer(resolve));
       return await load(run_id, after);
     },
     ring_size,
@@ -140,13 +145,13 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
   };
 
   return {
-    tape(run_id) {
-      let tape = tapes.get(run_id);
-      if (!tape) {
-        tape = new RunTape(run_id, shared);
-        tapes.set(run_id, tape);
+    runEvents(run_id) {
+      let runEvents = tapes.get(run_id);
+      if (!runEvents) {
+        runEvents = new RunTape(run_id, shared);
+        tapes.set(run_id, runEvents);
       }
-      return tape;
+      return runEvents;
     },
     find: (run_id) => tapes.get(run_id),
     forget,
@@ -164,7 +169,7 @@ export function createEvents(ambient: Ambient, options: EventsOptions = {}): Eve
       const result = {
         __error__: { error: "ServerStopping", message: "The server is stopping; the run goes on later" },
       };
-      for (const tape of tapes.values()) tape.end({ status: "gone", result });
+      for (const runEvents of tapes.values()) runEvents.end({ status: "gone", result });
       tapes.clear();
       announce();
     },
@@ -179,11 +184,11 @@ type Step = IteratorResult<Frame, undefined>;
 interface TapeTerms {
   readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   readonly ring_size: number;
-  readonly keep: (run_id: string, tape: RunTape, size: number) => void;
+  readonly keep: (run_id: string, runEvents: RunTape, size: number) => void;
 }
 
 // A class, because hundreds of ended tapes are kept: one made of closures takes several times as much.
-class RunTape implements Tape {
+class RunTape implements RunEvents {
   live = false;
   watched = false;
   stored = false;

@@ -1,17 +1,17 @@
 /** The tapes of runs, whoever executes them: found, replayed, fed from the store, and ended as the run's row says. */
-import { closeTape, endRolledBack, firstId, tailLength, waitResult } from "../engine/worker.ts";
-import type { Ambient } from "../environment.ts";
+import { closeRunEvents, endRolledBack, firstId, tailLength, waitResult } from "../engine/worker.ts";
+import type { Environment } from "../environment.ts";
 import type { StreamMode } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
 import { StateUnreadable, type ThreadDirectory } from "../threads/mod.ts";
-import type { Events, Frame, FrameReader, Tape } from "./hub.ts";
+import type { Frame, FrameReader, RunEvents, StreamHub } from "./hub.ts";
 
 export interface FollowOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
-  readonly events: Events;
+  readonly environment: Environment;
+  readonly events: StreamHub;
   readonly threads: Pick<ThreadDirectory, "current">;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
   readonly feedbackUrls: (run: RunRow) => string | null;
@@ -27,11 +27,11 @@ export interface Follower {
     after: number,
     onLeave?: () => void,
     made?: boolean,
-  ): Promise<{ readonly tape: Tape; readonly frames: FrameReader }>;
+  ): Promise<{ readonly runEvents: RunEvents; readonly frames: FrameReader }>;
   /** What wait and join answer. */
-  result(run: RunRow, made?: boolean): Promise<{ readonly tape: Tape; readonly result: Promise<Json> }>;
+  result(run: RunRow, made?: boolean): Promise<{ readonly runEvents: RunEvents; readonly result: Promise<Json> }>;
   /** Looks after a tape that nobody in this process writes: feeds it from the store and ends it when the run's row says so. */
-  watch(run: Named, tape: Tape): void;
+  watch(run: Named, runEvents: RunEvents): void;
   /** Something may have become of this run, or of those of this thread, or of any: those that are watched here are looked at now. */
   heard(of: Partial<Named>): void;
   /** Does that once, now, for whoever reads the run here: its row has changed. */
@@ -43,7 +43,7 @@ type Named = Pick<RunRow, "run_id" | "thread_id">;
 /** A tape that is looked after. */
 interface Watch {
   readonly run: Named;
-  readonly tape: Tape;
+  readonly runEvents: RunEvents;
   /** Something was heard since the look that is under way began. */
   again: boolean;
   looking: boolean;
@@ -59,54 +59,54 @@ const LATER_MS = 1_000;
 const UNTOLD_MS = 800;
 
 export function createFollower(options: FollowOptions): Follower {
-  const { storage, scope, ambient, events, threads, feedbackUrls } = options;
+  const { storage, scope, environment, events, threads, feedbackUrls } = options;
   const told = storage.signals !== undefined;
-  const watched = new Map<Tape, Watch>();
-  const open = (tape: Tape): boolean => !tape.outcome && !tape.live;
+  const watched = new Map<RunEvents, Watch>();
+  const open = (runEvents: RunEvents): boolean => !runEvents.outcome && !runEvents.live;
 
-  function watch(run: Named, tape: Tape): void {
-    if (!open(tape)) return;
-    const known = watched.get(tape);
+  function watch(run: Named, runEvents: RunEvents): void {
+    if (!open(runEvents)) return;
+    const known = watched.get(runEvents);
     if (known) {
       if (told) lookNow(known);
       return;
     }
-    const watching: Watch = { run, tape, again: false, looking: false, cancel: () => {} };
-    watched.set(tape, watching);
+    const watching: Watch = { run, runEvents, again: false, looking: false, cancel: () => {} };
+    watched.set(runEvents, watching);
     // What was told before nobody here has heard.
     if (told) void lookAt(watching, UNTOLD_MS);
     else lookAfter(watching, SOON_MS);
   }
 
   function lookAfter(watching: Watch, ms: number): void {
-    watching.cancel = ambient.timer(ms, () => void lookAt(watching, ms));
+    watching.cancel = environment.timer(ms, () => void lookAt(watching, ms));
   }
 
   /** Looks, and again `ms` later or sooner, while somebody reads. */
   async function lookAt(watching: Watch, ms: number): Promise<void> {
-    const { run, tape } = watching;
+    const { run, runEvents } = watching;
     const { run_id } = run;
-    const before = tape.lastId;
+    const before = runEvents.lastId;
     watching.looking = true;
     try {
       do {
         watching.again = false;
         // Readers wait for frames; whether they are stored the first look tells.
-        const fed = tape.stored;
-        if (open(tape) && fed) await feed(run_id, tape);
-        if (open(tape)) await end(run_id, tape);
-        if (open(tape) && tape.stored && !fed) await feed(run_id, tape);
-      } while (watching.again && open(tape) && tape.followed);
+        const fed = runEvents.stored;
+        if (open(runEvents) && fed) await feed(run_id, runEvents);
+        if (open(runEvents)) await end(run_id, runEvents);
+        if (open(runEvents) && runEvents.stored && !fed) await feed(run_id, runEvents);
+      } while (watching.again && open(runEvents) && runEvents.followed);
     } catch (error) {
-      ambient.log({ level: "warn", message: "a run could not be watched", run_id, error });
+      environment.log({ level: "warn", message: "a run could not be watched", run_id, error });
     }
     watching.looking = false;
-    if (open(tape) && tape.followed) {
-      lookAfter(watching, told ? UNTOLD_MS : tape.lastId > before ? SOON_MS : Math.min(2 * ms, LATER_MS));
+    if (open(runEvents) && runEvents.followed) {
+      lookAfter(watching, told ? UNTOLD_MS : runEvents.lastId > before ? SOON_MS : Math.min(2 * ms, LATER_MS));
       return;
     }
-    watched.delete(tape);
-    if (open(tape)) events.forget(run_id, tape);
+    watched.delete(runEvents);
+    if (open(runEvents)) events.forget(run_id, runEvents);
   }
 
   function lookNow(watching: Watch): void {
@@ -117,36 +117,36 @@ export function createFollower(options: FollowOptions): Follower {
   }
 
   /** Takes over frames that another process has stored. */
-  async function feed(run_id: string, tape: Tape): Promise<void> {
-    while (tape.followed) {
-      const page = await storage.readFrames(scope, run_id, tape.lastId);
-      if (page.length === 0 || !open(tape)) return;
+  async function feed(run_id: string, runEvents: RunEvents): Promise<void> {
+    while (runEvents.followed) {
+      const page = await storage.readFrames(scope, run_id, runEvents.lastId);
+      if (page.length === 0 || !open(runEvents)) return;
       for (const { id, event, data } of page) {
-        tape.skipTo(id - 1);
-        if (id > tape.lastId) tape.publish(event, data);
+        runEvents.skipTo(id - 1);
+        if (id > runEvents.lastId) runEvents.publish(event, data);
       }
-      await new Promise<void>((resolve) => ambient.defer(resolve));
+      await new Promise<void>((resolve) => environment.defer(resolve));
     }
   }
 
   /** Ends the tape when the run's row says so. */
-  async function end(run_id: string, tape: Tape): Promise<void> {
+  async function end(run_id: string, runEvents: RunEvents): Promise<void> {
     const row = await storage.getRun(scope, run_id);
     if (!row) {
-      if (open(tape)) endRolledBack(tape, run_id);
+      if (open(runEvents)) endRolledBack(runEvents, run_id);
       return;
     }
     const result = isOver(row) ? await storedResult(row) : null;
     // It may have been claimed here meanwhile.
-    if (!open(tape)) return;
-    tape.stored ||= row.framed;
-    tape.attempt = row.attempt;
+    if (!open(runEvents)) return;
+    runEvents.stored ||= row.framed;
+    runEvents.attempt = row.attempt;
     if (!isOver(row)) return;
     const tail = { feedback: feedbackUrls(row), error: row.error };
     const end_frame = row.end_frame ?? firstId(row.claims) + tailLength(tail);
     // What was stored once and is not any more is missing: readers are told.
-    if (row.kwargs["resumable"] === true) tape.skipTo(end_frame - tailLength(tail) - 1);
-    closeTape(tape, run_id, { status: row.status as TerminalStatus, result }, tail, end_frame);
+    if (row.kwargs["resumable"] === true) runEvents.skipTo(end_frame - tailLength(tail) - 1);
+    closeRunEvents(runEvents, run_id, { status: row.status as TerminalStatus, result }, tail, end_frame);
   }
 
   /** What wait and join answer for a run that ended before anybody asked. */
@@ -165,7 +165,7 @@ export function createFollower(options: FollowOptions): Follower {
     } catch (error) {
       if (!(error instanceof StateUnreadable)) throw error;
       // The graph cannot read its state any more; the run has ended all the same.
-      ambient.log({
+      environment.log({
         level: "error",
         message: "a state could not be read",
         run_id: run.run_id,
@@ -177,7 +177,7 @@ export function createFollower(options: FollowOptions): Follower {
   }
 
   /** The tape of a run, ended already when the run is over. Who reads it, after an id it has seen, says `watch` afterwards. */
-  async function follow({ run_id, thread_id }: RunRow, after: number, made: boolean): Promise<Tape> {
+  async function follow({ run_id, thread_id }: RunRow, after: number, made: boolean): Promise<RunEvents> {
     const seen = Math.min(after, HIGHEST_ID);
     const known = events.find(run_id);
     // Who found the row just before the run was gone has not seen that: it is told with ids above what it has seen.
@@ -188,52 +188,52 @@ export function createFollower(options: FollowOptions): Follower {
     }
     if (known) events.forget(run_id, known);
     // The row may be older than the end of the run: what counts is the row once the tape is there.
-    const tape = events.tape(run_id);
-    tape.seen = seen;
+    const runEvents = events.runEvents(run_id);
+    runEvents.seen = seen;
     try {
-      await end(run_id, tape);
+      await end(run_id, runEvents);
     } catch (error) {
       if (!made) {
-        events.forget(run_id, tape);
+        events.forget(run_id, runEvents);
         throw error;
       }
-      ambient.log({ level: "warn", message: "a run could not be watched", run_id, thread_id, error });
+      environment.log({ level: "warn", message: "a run could not be watched", run_id, thread_id, error });
     }
-    return tape;
+    return runEvents;
   }
 
   /** Where to read from: ids that no run has are unknown, and everything is read then. */
-  async function place(run_id: string, tape: Tape, seen: number): Promise<number> {
+  async function place(run_id: string, runEvents: RunEvents, seen: number): Promise<number> {
     const after = Math.min(seen, HIGHEST_ID);
     // An id from elsewhere may be that of the end, which is no stored frame.
-    if (after > tape.lastId && open(tape)) {
+    if (after > runEvents.lastId && open(runEvents)) {
       storage.refresh?.();
-      await end(run_id, tape);
+      await end(run_id, runEvents);
     }
-    if (after > tape.lastId && tape.stored && !tape.outcome) {
+    if (after > runEvents.lastId && runEvents.stored && !runEvents.outcome) {
       // Another process may have shown it.
       const [frame] = await storage.readFrames(scope, run_id, after - 1);
       if (frame?.id === after) {
-        if (open(tape)) tape.skipTo(after);
+        if (open(runEvents)) runEvents.skipTo(after);
         return after;
       }
       // Or the run was rolled back meanwhile: its frames went with it, and the reader is to see none of them again.
-      if (open(tape)) await end(run_id, tape);
+      if (open(runEvents)) await end(run_id, runEvents);
     }
-    if (after > tape.lastId && tape.live) {
+    if (after > runEvents.lastId && runEvents.live) {
       // What executes here may have lost the run: how that ended elsewhere the tape tells once it is left.
       const row = await storage.getRun(scope, run_id);
       if (!row || (isOver(row) && after <= (row.end_frame ?? 0))) return after;
     }
-    return after <= tape.lastId ? after : 0;
+    return after <= runEvents.lastId ? after : 0;
   }
 
   return {
     watch,
     heard({ run_id, thread_id }) {
       if (run_id !== undefined) {
-        const tape = events.find(run_id);
-        const watching = tape && watched.get(tape);
+        const runEvents = events.find(run_id);
+        const watching = runEvents && watched.get(runEvents);
         if (watching) lookNow(watching);
         return;
       }
@@ -242,27 +242,27 @@ export function createFollower(options: FollowOptions): Follower {
       }
     },
     async look(run_id) {
-      const tape = events.find(run_id);
-      if (tape && open(tape)) await end(run_id, tape);
+      const runEvents = events.find(run_id);
+      if (runEvents && open(runEvents)) await end(run_id, runEvents);
     },
     async read(run, after, onLeave, made = false) {
-      const tape = await follow(run, after, made);
+      const runEvents = await follow(run, after, made);
       try {
-        return { tape, frames: tape.read(await place(run.run_id, tape, after), onLeave) };
+        return { runEvents, frames: runEvents.read(await place(run.run_id, runEvents, after), onLeave) };
       } finally {
         // Also when the place could not be found: what nobody reads is forgotten.
-        watch(run, tape);
+        watch(run, runEvents);
       }
     },
     async result(run, made = false) {
-      const tape = await follow(run, 0, made);
-      const gone = tape.outcome?.status === "gone";
+      const runEvents = await follow(run, 0, made);
+      const gone = runEvents.outcome?.status === "gone";
       try {
         // Later runs may have changed the state since.
-        if (isOver(run) && !gone) return { tape, result: Promise.resolve(await storedResult(run)) };
-        return { tape, result: tape.ended().then((outcome) => outcome.result ?? {}) };
+        if (isOver(run) && !gone) return { runEvents, result: Promise.resolve(await storedResult(run)) };
+        return { runEvents, result: runEvents.ended().then((outcome) => outcome.result ?? {}) };
       } finally {
-        watch(run, tape);
+        watch(run, runEvents);
       }
     },
   };
@@ -295,7 +295,7 @@ export interface FrameFilter {
  */
 export function joined(
   frames: FrameReader,
-  tape: Tape,
+  runEvents: RunEvents,
   run_id: string,
   { modes = [], namespaces = [] }: FrameFilter,
 ): FrameReader {
@@ -319,7 +319,7 @@ export function joined(
           const { done, value } = await source.next();
           if (!done && !wanted(value)) continue;
           if (!done) return { done, value };
-          const status = ended ? "gone" : (tape.outcome?.status ?? "gone");
+          const status = ended ? "gone" : (runEvents.outcome?.status ?? "gone");
           if (status === "gone") return { done, value: undefined };
           ended = true;
           return { done: false, value: { id: null, event: "end", data: JSON.stringify({ run_id, status }) } };

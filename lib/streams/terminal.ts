@@ -2,7 +2,7 @@
 import type { StateEvent } from "../engine/event-mapper.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { FinishRun } from "../storage/mod.ts";
-import type { Outcome, Tape } from "./hub.ts";
+import type { Outcome, RunEvents } from "./hub.ts";
 
 /** What a run leaves beside its `end`: its feedback URLs by key, as JSON, and how it failed. */
 export interface Tail {
@@ -19,34 +19,40 @@ export function tailLength({ feedback, error }: Tail): number {
  * Ends the tape with a `feedback` and an `error` frame, where there is something to tell, and the `end`. `end_frame` is that of
  * the run's row, and null for a run whose row is gone. Without effect on a tape that has ended.
  */
-export function closeTape(tape: Tape, run_id: string, outcome: Outcome, tail: Tail, end_frame: number | null): void {
+export function closeRunEvents(
+  runEvents: RunEvents,
+  run_id: string,
+  outcome: Outcome,
+  tail: Tail,
+  end_frame: number | null,
+): void {
   const { feedback, error } = tail;
   if (end_frame !== null) {
     const first = end_frame - tailLength(tail);
-    if (tape.stored) tape.skipTo(first - 1);
-    else tape.startAt(first);
+    if (runEvents.stored) runEvents.skipTo(first - 1);
+    else runEvents.startAt(first);
   }
   // Clients stop reading at an error.
-  if (feedback !== null) tape.publish("feedback", feedback);
-  if (error) tape.publish("error", JSON.stringify(error));
+  if (feedback !== null) runEvents.publish("feedback", feedback);
+  if (error) runEvents.publish("error", JSON.stringify(error));
   const status = outcome.status === "gone" ? "rollback" : outcome.status;
-  tape.publish("end", JSON.stringify({ run_id, status }));
-  tape.end(outcome);
+  runEvents.publish("end", JSON.stringify({ run_id, status }));
+  runEvents.end(outcome);
 }
 
 /** The run was deleted. */
-export function endDeleted(tape: Tape, run_id: string): void {
-  endGone(tape, run_id, { error: "RunDeleted", message: "The run was deleted" });
+export function endDeleted(runEvents: RunEvents, run_id: string): void {
+  endGone(runEvents, run_id, { error: "RunDeleted", message: "The run was deleted" });
 }
 
 /** The run was rolled back. */
-export function endRolledBack(tape: Tape, run_id: string): void {
-  endGone(tape, run_id, { error: "RunRolledBack", message: "The run was rolled back" });
+export function endRolledBack(runEvents: RunEvents, run_id: string): void {
+  endGone(runEvents, run_id, { error: "RunRolledBack", message: "The run was rolled back" });
 }
 
-function endGone(tape: Tape, run_id: string, error: JsonObject): void {
-  tape.startAt(tape.seen + 1);
-  closeTape(tape, run_id, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
+function endGone(runEvents: RunEvents, run_id: string, error: JsonObject): void {
+  runEvents.startAt(runEvents.seen + 1);
+  closeRunEvents(runEvents, run_id, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
 }
 
 /** What wait and join answer for a run that did not fail. `cut`: it was cut off, so that nodes which are left are no breakpoint. */

@@ -1,9 +1,9 @@
 /** The stream of a thread: the frames of its runs, one run after another, for as long as somebody reads. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import type { Events, Frame, FrameReader } from "./hub.ts";
+import type { Frame, FrameReader, StreamHub } from "./hub.ts";
 
 /** `run_modes`: the runs' frames, and `run_done` after each. `lifecycle`: its start and end. `state_update`: the state it left. */
 export type ThreadStreamMode = "run_modes" | "lifecycle" | "state_update";
@@ -28,8 +28,8 @@ export interface ThreadStreamQuery {
 export interface ThreadStreamOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
-  readonly events: Events;
+  readonly environment: Environment;
+  readonly events: StreamHub;
   /** Frames of a run after an id, whoever executes it. */
   read(run: RunRow, after: number): Promise<{ readonly frames: FrameReader }>;
   /** The state that the last finished run left. */
@@ -80,7 +80,7 @@ const LIFE: Readonly<Record<string, string>> = {
  * process, whatever that hears of first.
  */
 export async function threadStream(
-  { storage, scope, ambient, events, ...options }: ThreadStreamOptions,
+  { storage, scope, environment, events, ...options }: ThreadStreamOptions,
   thread_id: string,
   { modes = [], after }: ThreadStreamQuery,
 ): Promise<FrameReader> {
@@ -129,8 +129,8 @@ export async function threadStream(
 
   /** The last frame that readers of a run have been shown by now, here or by another process. */
   async function newestFrame(run: RunRow): Promise<number> {
-    const tape = events.find(run.run_id);
-    if (tape || !run.framed) return tape?.lastId ?? 0;
+    const runEvents = events.find(run.run_id);
+    if (runEvents || !run.framed) return runEvents?.lastId ?? 0;
     let last = 0;
     while (true) {
       const frame = (await storage.readFrames(scope, run.run_id, last)).at(-1);
@@ -195,7 +195,7 @@ export async function threadStream(
 
   /** Hears when the run starts that is next. */
   async function listen(): Promise<void> {
-    const next = entries.find((entry) => since(entry) === null && entry.run.created_at <= ambient.now());
+    const next = entries.find((entry) => since(entry) === null && entry.run.created_at <= environment.now());
     if (!next || next === listened?.entry) return;
     const run = await storage.getRun(scope, next.run.run_id);
     if (run?.status !== "pending" || run.started_at !== null) {
@@ -291,7 +291,7 @@ export async function threadStream(
 
   async function pause(): Promise<void> {
     await new Promise<void>((resolve) => {
-      const cancel = ambient.timer(storage.signals ? UNTOLD_MS : POLL_MS, rouse);
+      const cancel = environment.timer(storage.signals ? UNTOLD_MS : POLL_MS, rouse);
       wake = () => {
         cancel();
         resolve();

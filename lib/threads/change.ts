@@ -1,5 +1,5 @@
 /** Changing the states of threads without a run. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
 import {
@@ -16,7 +16,7 @@ import {
 import { stateConfigs } from "../executor/state-config.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import { type Reach, within } from "../storage/visibility.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { type CheckpointSelector, noCheckpoint, notFound, noting, type States } from "./read.ts";
 
 /** One change of a state, as a node would make it. */
@@ -56,13 +56,13 @@ export interface Changes {
    * Adds a checkpoint. Errors: bad_request (no graph has run there), not_found (thread, graph or checkpoint), conflict (a run is
    * active), invalid (the graph refuses it).
    */
-  updateState(thread_id: string, change: StateChange, reach?: Reach): Promise<WireCheckpoint>;
+  updateState(thread_id: string, change: StateChange, visibility?: Visibility): Promise<WireCheckpoint>;
   /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (what the service sets). */
-  patchState(thread_id: string, metadata: JsonObject, reach?: Reach): Promise<void>;
+  patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
   /** A thread of its own, with the metadata and all checkpoints of another but those of active runs. Errors: conflict (it is absent). */
-  copy(thread_id: string, may?: MayCopy, reach?: Reach): Promise<ThreadRow>;
+  copy(thread_id: string, may?: MayCopy, visibility?: Visibility): Promise<ThreadRow>;
   /** Threads that are absent or have an active run are left alone. Gives those that were pruned. */
-  prune(thread_ids: readonly string[], strategy?: PruneStrategy, reach?: Reach): Promise<readonly string[]>;
+  prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<readonly string[]>;
   /** The state that these steps make on a thread that is to be. Errors: invalid. */
   opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
 }
@@ -70,13 +70,13 @@ export interface Changes {
 export interface ChangeOptions {
   readonly storage: Storage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly states: States;
 }
 
-export function createChanges({ storage, scope, ambient, states }: ChangeOptions): Changes {
+export function createChanges({ storage, scope, environment, states }: ChangeOptions): Changes {
   const collected = (thread_id: string, head: string | null): JobCheckpoints =>
-    collectedCheckpoints({ storage, scope, thread_id, head, now: () => ambient.now() });
+    collectedCheckpoints({ storage, scope, thread_id, head, now: () => environment.now() });
 
   /** Throws what the store throws; whatever else goes wrong is the caller's. */
   async function changed(
@@ -91,7 +91,7 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
     if (!graph.update) throw new ServiceError("invalid", `The states of graph ${graph_id} are changed by runs alone`);
     const { noted, failed, config } = noting(checkpoints, configured);
     try {
-      return await graph.update(at, graph_id, steps, noted, { metadata, ambient, config });
+      return await graph.update(at, graph_id, steps, noted, { metadata, environment, config });
     } catch (error) {
       if (failed()) throw error instanceof StateRefused ? error.cause : error;
       if (!(error instanceof StateRefused)) throw error;
@@ -119,13 +119,13 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
   }
 
   return {
-    async updateState(thread_id, change, reach) {
+    async updateState(thread_id, change, visibility) {
       const { values = null, as_node, checkpoint } = change;
       const ns = checkpoint?.checkpoint_ns ?? "";
       const checkpoint_id = checkpoint?.checkpoint_id ?? change.checkpoint_id;
       const update = { values: values as Json, ...(as_node === undefined ? {} : { as_node }) };
       for (;;) {
-        const row = await states.visible(thread_id, reach);
+        const row = await states.visible(thread_id, visibility);
         if (row.status === "busy") throw busy(thread_id);
         const checkpoints = collected(row.thread_id, row.head);
         const stored = await checkpoints.get({ ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) });
@@ -146,10 +146,10 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
         const head = made.ns === "" ? made.checkpoint_id : row.head;
         if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
         const outcome = await storage.writeState(
-          within(scope, reach),
+          withVisibility(scope, visibility),
           row.thread_id,
           { graph_id, progress: checkpoints.take(), head, scalars: scalarsOf(state.values), seen_head: row.head },
-          ambient.now(),
+          environment.now(),
         );
         if (outcome === "busy") throw busy(thread_id);
         if (outcome === "not_found") throw notFound(thread_id);
@@ -159,41 +159,41 @@ export function createChanges({ storage, scope, ambient, states }: ChangeOptions
         }
       }
     },
-    async patchState(thread_id, metadata, reach) {
+    async patchState(thread_id, metadata, visibility) {
       const set = Object.keys(metadata).find((name) => RESERVED.has(name));
       if (set !== undefined) throw new ServiceError("invalid", `metadata.${set}: is set by the service`);
-      const row = await states.visible(thread_id, reach);
+      const row = await states.visible(thread_id, visibility);
       const checkpoint_id = await states.headOf(row);
       const at = checkpoint_id === null ? null : { ns: "", checkpoint_id };
-      if (!at || !(await storage.annotateCheckpoint(within(scope, reach), row.thread_id, at, metadata))) {
+      if (!at || !(await storage.annotateCheckpoint(withVisibility(scope, visibility), row.thread_id, at, metadata))) {
         throw new ServiceError("not_found", `Thread ${thread_id} has no state yet`);
       }
     },
-    async copy(thread_id, may = async (copy) => copy, reach) {
+    async copy(thread_id, may = async (copy) => copy, visibility) {
       const absent = new ServiceError("conflict", `Thread ${thread_id} not found: there is nothing to copy`);
       for (;;) {
-        const row = await states.visible(thread_id, reach).catch((error: unknown) => {
+        const row = await states.visible(thread_id, visibility).catch((error: unknown) => {
           throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
         });
-        const copy = ambient.uuid();
+        const copy = environment.uuid();
         // Some servers name the thread there.
         const own: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
         const { metadata } = await may({ thread_id: copy, metadata: { ...row.metadata, ...own } });
         const outcome = await storage.copyThread(
-          within(scope, reach),
+          withVisibility(scope, visibility),
           { from: row.thread_id, seen_revision: row.revision, thread_id: copy, metadata },
-          ambient.now(),
+          environment.now(),
         );
         if (outcome.kind === "copied") return outcome.thread;
         if (outcome.kind === "not_found") throw absent;
       }
     },
-    prune: (thread_ids, strategy = "delete", reach) =>
+    prune: (thread_ids, strategy = "delete", visibility) =>
       storage.pruneThreads(
-        within(scope, reach),
+        withVisibility(scope, visibility),
         [...new Set(thread_ids.map((id) => id.toLowerCase()))],
         strategy,
-        ambient.now(),
+        environment.now(),
       ),
     async opening(thread_id, about, supersteps) {
       if (supersteps.length > MOST_SUPERSTEPS) {

@@ -1,5 +1,5 @@
 /** Reading the states of threads. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { recordedState, storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
@@ -14,7 +14,7 @@ import type {
 import { stateConfigs } from "../executor/state-config.ts";
 import type { JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import { type Reach, within } from "../storage/visibility.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
 
 /** How long states may be read without letting the event loop turn. */
 const BUSY_MS = 4;
@@ -43,7 +43,7 @@ export interface StateOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly executor: Executor;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   /**
    * Resolves when what readers of this run have been shown is stored; false where the run does not execute in this process. A state
    * that is read after a frame is never older than the frame.
@@ -53,9 +53,9 @@ export interface StateOptions {
 
 export interface States {
   /** The row, if callers may see it; errors: not_found. */
-  visible(thread_id: string, reach?: Reach): Promise<ThreadRow>;
+  visible(thread_id: string, visibility?: Visibility): Promise<ThreadRow>;
   /** The same, as the readers of its run have been shown it. */
-  shown(thread_id: string, reach?: Reach): Promise<ThreadRow>;
+  shown(thread_id: string, visibility?: Visibility): Promise<ThreadRow>;
   /** The root checkpoint of the newest state. While a run is active: its newest. */
   headOf(row: ThreadRow): Promise<string | null>;
   /** The state at the head; null before the first run. Errors: StateUnreadable. */
@@ -70,13 +70,13 @@ export interface States {
   of(graph_id: string): GraphState | null;
 }
 
-export function createStates({ storage, scope, executor, ambient, caughtUp }: StateOptions): States {
+export function createStates({ storage, scope, executor, environment, caughtUp }: StateOptions): States {
   const hosted = new Set(executor.graphs().map((graph) => graph.graph_id));
   const of = (graph_id: string): GraphState | null =>
     hosted.has(graph_id) ? (executor.state?.(graph_id) ?? recordedState) : null;
 
-  async function visible(thread_id: string, reach?: Reach): Promise<ThreadRow> {
-    const row = await storage.getThread(within(scope, reach), thread_id.toLowerCase());
+  async function visible(thread_id: string, visibility?: Visibility): Promise<ThreadRow> {
+    const row = await storage.getThread(withVisibility(scope, visibility), thread_id.toLowerCase());
     if (!row || (row.hidden && row.status !== "busy")) throw notFound(thread_id);
     return row;
   }
@@ -132,9 +132,9 @@ export function createStates({ storage, scope, executor, ambient, caughtUp }: St
 
   return {
     visible,
-    async shown(thread_id, reach) {
-      const row = await visible(thread_id, reach);
-      return row.running !== null && (await caughtUp(row.running)) ? await visible(thread_id, reach) : row;
+    async shown(thread_id, visibility) {
+      const row = await visible(thread_id, visibility);
+      return row.running !== null && (await caughtUp(row.running)) ? await visible(thread_id, visibility) : row;
     },
     headOf,
     current,
@@ -144,7 +144,12 @@ export function createStates({ storage, scope, executor, ambient, caughtUp }: St
         return await current(row);
       } catch (error) {
         if (!(error instanceof StateUnreadable)) throw error;
-        ambient.log({ level: "error", message: "a thread's state could not be read", thread_id: row.thread_id, error });
+        environment.log({
+          level: "error",
+          message: "a thread's state could not be read",
+          thread_id: row.thread_id,
+          error,
+        });
         return null;
       }
     },
@@ -169,14 +174,14 @@ export function createStates({ storage, scope, executor, ambient, caughtUp }: St
         const found: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
           checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : one ? [one] : [];
         const states: ThreadState[] = [];
-        let turnedAt = ambient.now();
+        let turnedAt = environment.now();
         for await (const { ns, checkpoint_id } of found) {
           const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf);
           if (state) states.push(state);
           // A history may hold a hundred large states.
-          if (ambient.now() - turnedAt < BUSY_MS) continue;
-          await new Promise<void>((resolve) => ambient.defer(resolve));
-          turnedAt = ambient.now();
+          if (environment.now() - turnedAt < BUSY_MS) continue;
+          await new Promise<void>((resolve) => environment.defer(resolve));
+          turnedAt = environment.now();
         }
         return states;
       }),

@@ -3,7 +3,7 @@ import type { PageOf } from "../assistants/mod.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import { contains, type JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow, ThreadSort, ThreadStatus } from "../storage/mod.ts";
-import { type Reach, within } from "../storage/visibility.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { extractor } from "./extract.ts";
 import type { States } from "./read.ts";
 import { type Extra, type Thread, withoutState, withState } from "./thread.ts";
@@ -38,18 +38,18 @@ interface Match {
 
 export interface ThreadSearches {
   /** Errors: invalid (a path of `extract`). */
-  search(query?: ThreadSearch, reach?: Reach): Promise<PageOf<Partial<Thread>>>;
-  count(query?: ThreadFilter, reach?: Reach): Promise<number>;
+  search(query?: ThreadSearch, visibility?: Visibility): Promise<PageOf<Partial<Thread>>>;
+  count(query?: ThreadFilter, visibility?: Visibility): Promise<number>;
 }
 
 export function createSearches(storage: Storage, scope: Scope, states: States): ThreadSearches {
   /** All rows that match `values` too, in order; values are read only after every other filter. */
-  async function matching(query: ThreadSearch, reach?: Reach): Promise<Match[]> {
+  async function matching(query: ThreadSearch, visibility?: Visibility): Promise<Match[]> {
     const { metadata, values = {}, status, ids, sort_by = "created_at", sort_order = "desc" } = query;
     const found: Match[] = [];
     for (let offset = 0; ; offset += BATCH) {
       const page = { values, sort_by, sort_order, limit: BATCH, offset };
-      const { rows } = await storage.searchThreads(within(scope, reach), {
+      const { rows } = await storage.searchThreads(withVisibility(scope, visibility), {
         ...given({ metadata, status, ids }),
         ...page,
       });
@@ -62,7 +62,7 @@ export function createSearches(storage: Storage, scope: Scope, states: States): 
   }
 
   return {
-    async search(query = {}, reach) {
+    async search(query = {}, visibility) {
       const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", select, include = [] } = query;
       const extract = query.extract ? extractor(query.extract) : null;
       const wanted = (name: string): boolean => !select || select.includes(name);
@@ -80,20 +80,20 @@ export function createSearches(storage: Storage, scope: Scope, states: States): 
         return select ? Object.fromEntries(Object.entries(whole).filter(([name]) => shown(name))) : whole;
       };
       if (filtersValues(query)) {
-        const found = await matching(query, reach);
+        const found = await matching(query, visibility);
         const items = await Promise.all(found.slice(offset, offset + limit).map(pick));
         return { items, total: found.length, next: offset + limit < found.length ? offset + limit : null };
       }
       const { metadata, status, ids } = query;
       const page = { ...given({ metadata, status, ids }), limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchThreads(within(scope, reach), page);
+      const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), page);
       const items = await Promise.all(rows.map((row) => pick({ row })));
       return { items, total, next: offset + limit < total ? offset + limit : null };
     },
-    async count(query = {}, reach) {
-      if (filtersValues(query)) return (await matching(query, reach)).length;
+    async count(query = {}, visibility) {
+      if (filtersValues(query)) return (await matching(query, visibility)).length;
       const { metadata, status } = query;
-      return await storage.countThreads(within(scope, reach), given({ metadata, status }));
+      return await storage.countThreads(withVisibility(scope, visibility), given({ metadata, status }));
     },
   };
 }

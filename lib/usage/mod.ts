@@ -1,5 +1,5 @@
 /** Usage: how many traces a range of time holds, in buckets, by workspace, project, user or API key. */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type IdentityStore, type Names, requireOfOrganization } from "../storage/identity.ts";
 import type { PlatformStorage, TraceUsage, UsageGroup } from "../storage/platform-storage.ts";
@@ -58,7 +58,7 @@ export interface Usage {
 export interface UsageOptions {
   readonly storage: Pick<PlatformStorage, "countUsage" | "sealUsage" | "getTraceUsage">;
   readonly identity: Pick<IdentityStore, "names">;
-  readonly ambient: Pick<Ambient, "now">;
+  readonly environment: Pick<Environment, "now">;
   readonly enabled: boolean;
   /** What becomes of a request that lists a workspace the caller may not read. */
   readonly unreadable_workspaces: "refuse" | "omit";
@@ -86,7 +86,7 @@ export function strideMs({ days, hours }: Stride): number {
 
 const roundDown = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
 
-export function createUsage({ storage, identity, ambient, enabled, unreadable_workspaces }: UsageOptions): Usage {
+export function createUsage({ storage, identity, environment, enabled, unreadable_workspaces }: UsageOptions): Usage {
   function admit(by: Caller): void {
     if (!enabled) throw new ServiceError("not_found", "Usage reporting is not enabled");
     requireOfOrganization(by, "organization:read");
@@ -120,7 +120,7 @@ export function createUsage({ storage, identity, ambient, enabled, unreadable_wo
       return { stride, usage, request };
     },
     async seal() {
-      const before = roundDown(ambient.now() - MARGIN, HOUR);
+      const before = roundDown(environment.now() - MARGIN, HOUR);
       while (await storage.sealUsage(before));
     },
     traceUsage: (run_id) => storage.getTraceUsage(run_id),

@@ -2,7 +2,7 @@
  * Sends webhook deliveries: takes those that are due from the outbox, tries each by its schedule, and writes down what became of
  * it. Several processes may do so on one database; each delivery is sent at least once. Nothing of it reaches a run.
  */
-import type { Ambient } from "../environment.ts";
+import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Page, Scope } from "../storage/mod.ts";
 import type {
@@ -14,14 +14,14 @@ import type {
 } from "../storage/platform-storage.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
 import { payload, shownKwargs } from "./payload.ts";
-import { judgeAddresses, judgeUrl, literalAddress, shownUrl } from "./policy.ts";
+import { checkAddresses, checkUrl, literalAddress, shownUrl } from "./policy.ts";
 import { SendError } from "./send.ts";
 import { signature } from "./sign.ts";
 
 export interface DeliveriesOptions {
   readonly storage: PlatformStorage;
   readonly scope: Scope;
-  readonly ambient: Ambient;
+  readonly environment: Environment;
   readonly settings: WebhookSettings;
   /** Null: absolute URLs cannot be sent to here. */
   readonly transport: WebhookTransport | null;
@@ -104,7 +104,7 @@ const failure = (error: string, options: Partial<Outcome> = {}): Outcome => ({
 
 /** Sends what is due once it is woken. With webhooks disabled nothing is sent, and deliveries stay as they are. */
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
-  const { storage, scope, ambient, settings } = options;
+  const { storage, scope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;
   const counted = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
   const sending = new Map<AbortController, Promise<void>>();
@@ -122,7 +122,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     looking = take()
       .then(waitFor)
       .catch((error) => {
-        ambient.log({ level: "error", message: "webhook deliveries could not be claimed", error });
+        environment.log({ level: "error", message: "webhook deliveries could not be claimed", error });
         waitFor(STORAGE_RETRY_MS);
       })
       .finally(() => {
@@ -133,14 +133,14 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
 
   function waitFor(ms: number): void {
     cancelWait();
-    if (!stopping) cancelWait = ambient.timer(ms, look);
+    if (!stopping) cancelWait = environment.timer(ms, look);
   }
 
   /** Takes what is due, as far as there is room, and tells how long to wait for more. */
   async function take(): Promise<number> {
     again = false;
-    const token = ambient.uuid();
-    const now = ambient.now();
+    const token = environment.uuid();
+    const now = environment.now();
     const limit = concurrency - sending.size;
     const until = now + Math.max(CLAIM_MS, 2 * timeout_ms);
     const rows = await storage.claimDeliveries(scope, { token, until, now, limit, per_host: PER_HOST });
@@ -149,7 +149,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (rows.length === limit) return POLL_MS;
     const next = await storage.nextDelivery(scope);
     if (next === null) return POLL_MS;
-    const wait = next - ambient.now();
+    const wait = next - environment.now();
     return wait > 0 ? Math.min(wait, POLL_MS) : BLOCKED_MS;
   }
 
@@ -158,7 +158,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (stopping) controller.abort();
     counted.attempts++;
     const done = attend(row, token, controller)
-      .catch((error) => ambient.log({ level: "error", message: "a webhook attempt could not be recorded", error }))
+      .catch((error) => environment.log({ level: "error", message: "a webhook attempt could not be recorded", error }))
       .finally(() => {
         sending.delete(controller);
         look();
@@ -167,15 +167,15 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   }
 
   async function attend(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
-    const at = ambient.now();
+    const at = environment.now();
     const outcome = await tried(row, at, controller);
-    const now = ambient.now();
+    const now = environment.now();
     const rest = restOf(row, outcome, now);
     const { error, status, address } = outcome;
     const { delivery_id, attempts: number } = row;
     const attempt = { delivery_id, number, at, status, error, duration_ms: Math.max(0, now - at), address };
     if (!(await finished(token, attempt, rest))) {
-      ambient.log({ level: "warn", message: "a webhook was taken over by another process", delivery_id });
+      environment.log({ level: "warn", message: "a webhook was taken over by another process", delivery_id });
       return;
     }
     if (rest.state === "delivered") counted.delivered++;
@@ -184,7 +184,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (rest.state === "delivered" || error === "aborted") return;
     const level = rest.state === "failed" ? "warn" : "info";
     const message = rest.state === "failed" ? "a webhook has failed" : "a webhook attempt has failed";
-    ambient.log({ level, message, delivery_id, url: shownUrl(row.url), attempt: number, status, error });
+    environment.log({ level, message, delivery_id, url: shownUrl(row.url), attempt: number, status, error });
   }
 
   /** Writes it down, later when the store fails. After the claim is over the delivery is sent again. */
@@ -195,7 +195,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       } catch (error) {
         if (tries === FINISH_TRIES || stopping) throw error;
         await new Promise<void>((resolve) => {
-          ambient.timer(STORAGE_RETRY_MS, resolve);
+          environment.timer(STORAGE_RETRY_MS, resolve);
           ended.signal.addEventListener("abort", () => resolve(), { once: true });
         });
       }
@@ -206,7 +206,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   function tried(row: DeliveryRow, at: number, controller: AbortController): Promise<Outcome> {
     const { signal } = controller;
     return new Promise((resolve) => {
-      const cancelTimeout = ambient.timer(timeout_ms, () => {
+      const cancelTimeout = environment.timer(timeout_ms, () => {
         resolve(failure("timeout"));
         controller.abort();
       });
@@ -223,7 +223,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   }
 
   async function attempt(row: DeliveryRow, at: number, signal: AbortSignal): Promise<Outcome> {
-    const judged = judgeUrl(settings.policy, row.url);
+    const judged = checkUrl(settings.policy, row.url);
     if (judged.verdict !== "accept") return failure(judged.reason, { final: true });
     const { destination } = judged;
     const body = payload(row);
@@ -234,7 +234,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (!transport) return failure("delivery_unavailable");
     const literal = literalAddress(destination.host);
     const addresses = literal === null ? await resolved(transport, destination.host) : [literal];
-    const reached = judgeAddresses(settings.policy, addresses);
+    const reached = checkAddresses(settings.policy, addresses);
     if (reached.verdict !== "send") return failure(reached.reason, { final: reached.verdict === "reject" });
     const headers = await headersOf(row, at, body);
     if (signal.aborted) return failure("aborted");
@@ -294,7 +294,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
     const wait = settings.schedule_ms[row.series - 1];
     if (outcome.final || wait === undefined) return { state: "failed" };
-    const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * ambient.random()));
+    const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * environment.random()));
     const asked = outcome.status === 429 || outcome.status === 503 ? retryAfter(outcome.retry_after, now) : 0;
     return { state: "pending", due_at: now + Math.max(jittered, asked) };
   }
@@ -310,17 +310,17 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     cancelOthers = null;
     try {
       const next = await storage.nextDelivery(scope);
-      if (next !== null && next <= ambient.now()) look();
+      if (next !== null && next <= environment.now()) look();
     } catch {
       look();
     }
   }
 
-  const wake = (): void => ambient.defer(look);
+  const wake = (): void => environment.defer(look);
   return {
     wake(elsewhere = false) {
       if (!elsewhere) wake();
-      else if (!stopping) cancelOthers ??= ambient.timer(OTHERS_MS, () => void lookForLeft());
+      else if (!stopping) cancelOthers ??= environment.timer(OTHERS_MS, () => void lookForLeft());
     },
     async stop() {
       stopping = true;
@@ -342,7 +342,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       return storage.listAttempts(scope, delivery_id);
     },
     async redeliver(delivery_id) {
-      if (!(await storage.redeliver(scope, delivery_id, ambient.now()))) {
+      if (!(await storage.redeliver(scope, delivery_id, environment.now()))) {
         await existing(delivery_id);
         throw new ServiceError("conflict", `Webhook delivery ${delivery_id} is being sent`);
       }

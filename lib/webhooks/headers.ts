@@ -11,7 +11,7 @@ export interface ConfigProblem {
 }
 
 /** The environment's variables by name. */
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type EnvVars = Readonly<Record<string, string | undefined>>;
 
 /** Names and values as they are sent, in the order they were given. */
 export type ResolvedHeaders = readonly (readonly [name: string, value: string])[];
@@ -35,9 +35,9 @@ const EDGES = /^[\t\n\r ]+|[\t\n\r ]+$/g;
 export function resolveHeaders(
   headers: unknown,
   env_prefix: unknown,
-  env: Environment,
+  env: EnvVars,
 ): { readonly headers: ResolvedHeaders; readonly problems: readonly ConfigProblem[] } {
-  const { prefix, problems: found } = provePrefix(env_prefix);
+  const { prefix, problems: found } = checkPrefix(env_prefix);
   const problems = [...found];
   if (headers === undefined) return { headers: [], problems };
   if (!isObject(headers)) {
@@ -64,7 +64,7 @@ export function resolveHeaders(
 }
 
 /** The prefix that variables must have; null when what was given is none. */
-export function provePrefix(env_prefix: unknown): {
+export function checkPrefix(env_prefix: unknown): {
   readonly prefix: string | null;
   readonly problems: readonly ConfigProblem[];
 } {
@@ -82,7 +82,7 @@ export function resolveTemplate(
   key: string,
   text: string,
   prefix: string | null,
-  env: Environment,
+  env: EnvVars,
 ): { readonly value: string | null; readonly problems: readonly ConfigProblem[] } {
   const problems: ConfigProblem[] = [];
   let readable = true;
@@ -125,7 +125,7 @@ function resolveValue(
   key: string,
   value: unknown,
   prefix: string | null,
-  env: Environment,
+  env: EnvVars,
 ): { readonly value: string | null; readonly problems: readonly ConfigProblem[] } {
   if (typeof value !== "string") {
     return { value: null, problems: [{ key, code: "invalid_header_value", message: "must be a text" }] };

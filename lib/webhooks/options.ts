@@ -2,8 +2,8 @@
 import { isObject } from "../json.ts";
 import {
   type ConfigProblem,
-  type Environment,
-  provePrefix,
+  checkPrefix,
+  type EnvVars,
   type ResolvedHeaders,
   resolveHeaders,
   resolveTemplate,
@@ -86,10 +86,10 @@ type Check = (value: unknown, key: string) => readonly ConfigProblem[];
  * The settings of a `webhooks` section and of `http.disable_webhooks`, or every problem found in them. Headers and secrets are
  * proven when webhooks are disabled, too. Settings are null when there is a problem.
  */
-export function proveWebhooks(
+export function checkWebhooks(
   webhooks: unknown,
   disable_webhooks: unknown,
-  env: Environment,
+  env: EnvVars,
 ): { readonly settings: WebhookSettings | null; readonly problems: readonly ConfigProblem[] } {
   const disabled = flag(disable_webhooks, "http.disable_webhooks");
   if (webhooks !== undefined && !isObject(webhooks)) {
@@ -138,10 +138,10 @@ export function secretBytes(secret: string): Uint8Array | null {
 function proveSecrets(
   signing_secret: unknown,
   env_prefix: unknown,
-  env: Environment,
+  env: EnvVars,
 ): { readonly secrets: readonly Uint8Array[]; readonly problems: readonly ConfigProblem[] } {
   if (signing_secret === undefined) return { secrets: [], problems: [] };
-  const { prefix } = provePrefix(env_prefix);
+  const { prefix } = checkPrefix(env_prefix);
   const list: readonly unknown[] = Array.isArray(signing_secret) ? signing_secret : [signing_secret];
   const secrets: Uint8Array[] = [];
   const problems: ConfigProblem[] = [];

@@ -88,7 +88,7 @@ const INVALID_CHARACTER = /[\u0000-\u0020\u007f-\u009f\\\p{White_Space}\ufeff]/u
 const DOTTED = /^\d+\.\d+\.\d+\.\d+$/;
 const PRIVATE_NAMES: readonly string[] = ["localhost", "local", "internal", "localdomain", "home.arpa"];
 
-/** The policy of options that have been proven (`proveWebhooks`); entries of `allowed_domains` that are no hosts match nothing. */
+/** The policy of options that have been proven (`checkWebhooks`); entries of `allowed_domains` that are no hosts match nothing. */
 export function policyOf(options: WebhookUrlOptions = {}, disabled = false): WebhookPolicy {
   return {
     disabled,
@@ -103,9 +103,9 @@ export function policyOf(options: WebhookUrlOptions = {}, disabled = false): Web
 
 /**
  * Whether a run may name this URL. Without any lookup: what a name resolves to is judged before each attempt, by
- * `judgeAddresses`. The first check that fails gives the reason.
+ * `checkAddresses`. The first check that fails gives the reason.
  */
-export function judgeUrl(policy: WebhookPolicy, raw: string): Verdict {
+export function checkUrl(policy: WebhookPolicy, raw: string): Verdict {
   if (policy.disabled) return { verdict: "ignore", reason: "webhooks_disabled" };
   const judged = destinationOf(policy, raw);
   if (typeof judged === "string") return { verdict: "reject", reason: judged };
@@ -116,7 +116,7 @@ export function judgeUrl(policy: WebhookPolicy, raw: string): Verdict {
  * Whether to send to a host that resolves to these addresses, each of which must be public. `connect_to` are the only
  * addresses to connect to. An address that is the host itself (`literalAddress`) needs no lookup and is judged alike.
  */
-export function judgeAddresses(policy: WebhookPolicy, addresses: readonly string[]): AddressVerdict {
+export function checkAddresses(policy: WebhookPolicy, addresses: readonly string[]): AddressVerdict {
   if (addresses.length === 0) return { verdict: "retry", reason: "dns_failed" };
   if (!policy.allow_private_network && !addresses.every(isPublicAnswer)) {
     return { verdict: "reject", reason: "dns_not_public" };

@@ -1,5 +1,5 @@
 /** How deliveries leave the process: names are resolved here, and connections go to the addresses that were judged. */
-import { type Ambient, systemAmbient } from "../environment.ts";
+import { type Environment, systemEnvironment } from "../environment.ts";
 
 /** All addresses of a name, IPv4 and IPv6, as text. Rejects, or gives none, when the name cannot be resolved now. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
@@ -90,7 +90,7 @@ const builtin = <Module>(name: string): Promise<Module> =>
 
 /** Resolving and sending by `node:http`; null on runtimes without it. */
 export async function systemTransport(
-  ambient: Pick<Ambient, "timer"> = systemAmbient(),
+  environment: Pick<Environment, "timer"> = systemEnvironment(),
 ): Promise<{ readonly resolve: Resolve; readonly send: Send } | null> {
   try {
     const [http, https, dns] = await Promise.all([
@@ -104,7 +104,7 @@ export async function systemTransport(
       resolve: async (host) => (await dns.lookup(host, { all: true, verbatim: true })).map(({ address }) => address),
       send: (request, addresses, signal) => {
         const { protocol } = new URL(request.url);
-        return exchange(protocol === "https:" ? https : http, ambient, request, addresses, signal);
+        return exchange(protocol === "https:" ? https : http, environment, request, addresses, signal);
       },
     };
   } catch {
@@ -114,7 +114,7 @@ export async function systemTransport(
 
 function exchange(
   http: Http,
-  ambient: Pick<Ambient, "timer">,
+  environment: Pick<Environment, "timer">,
   request: OutboundRequest,
   addresses: readonly string[],
   signal: AbortSignal,
@@ -153,8 +153,8 @@ function exchange(
       ...(isAddress(host) ? {} : { servername: host }),
       headers: { ...Object.fromEntries(request.headers), host: url.host, "content-length": String(body.length) },
     });
-    const cancelConnect = ambient.timer(request.connect_timeout_ms, () => fail("timeout"));
-    const cancelWhole = ambient.timer(request.timeout_ms, () => fail("timeout"));
+    const cancelConnect = environment.timer(request.connect_timeout_ms, () => fail("timeout"));
+    const cancelWhole = environment.timer(request.timeout_ms, () => fail("timeout"));
     outgoing.on("error", (error) => fail("network_error", error));
     outgoing.on("close", () => fail("network_error"));
     outgoing.on("socket", (socket) => {

@@ -15,7 +15,7 @@ const [path = "", kind = ""] = process.argv.slice(2);
 const driver = await open(path, kind);
 let answer: boolean | undefined;
 const ask = async (): Promise<void> => {
-  const now = await driver.exclusive?.();
+  const now = await driver.acquireWorkerLock?.();
   if (now !== answer) console.log(`worker: ${now}`);
   answer = now;
 };

@@ -21,7 +21,7 @@ import {
 async function twoProcesses(): Promise<
   { readonly slow: Storage; readonly quick: Storage; meanwhile: (() => Promise<unknown>) | null } & AsyncDisposable
 > {
-  const { exclusive: _alone, ...driver } = nodeSqliteDriver(":memory:");
+  const { acquireWorkerLock: _alone, ...driver } = nodeSqliteDriver(":memory:");
   const quick = sqlStorage(driver);
   await quick.migrate();
   const slow = sqlStorage({

@@ -161,7 +161,7 @@ export function driverSuite({ use, binds, file, exclusive }: Subject): void {
   });
 
   test(exclusive ? "can be told to execute alone" : "leaves it to leases who executes", async (driver) => {
-    assert.equal(await driver.exclusive?.(), exclusive ? true : undefined);
+    assert.equal(await driver.acquireWorkerLock?.(), exclusive ? true : undefined);
   });
 
   if (file) {

@@ -86,7 +86,7 @@ async function inFolder(test: (folder: string) => Promise<void>): Promise<void> 
   }
 }
 
-const exclusive = (driver: SqlDriver): Promise<boolean> => (driver.exclusive as () => Promise<boolean>)();
+const exclusive = (driver: SqlDriver): Promise<boolean> => (driver.acquireWorkerLock as () => Promise<boolean>)();
 
 for (const [kind, open] of Object.entries(openers)) {
   describe(`${kind}: one process executes`, () => {

@@ -9,7 +9,7 @@ import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { onlyThread, Saver } from "../../adapters/langgraph/saver.ts";
 import { Serde } from "../../adapters/langgraph/serde.ts";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { Interrupt } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { aJob, aThread, type JobChanges, run, type StateEvent, type StreamEvent } from "./langgraph-driver.ts";
@@ -215,7 +215,7 @@ describe("langgraph: commands", () => {
             "graph",
             [[{ values: null, as_node: "rest", command: { goto: [{ node: "tell", input: { told: 7, log: [] } }] } }]],
             at.thread.checkpoints,
-            { metadata: {}, ambient: systemAmbient() },
+            { metadata: {}, environment: systemEnvironment() },
           );
         assert.deepEqual(updated?.state.next, ["tell"]);
         assert.deepEqual((await at.run()).values.told, [7, update ? [] : null]);

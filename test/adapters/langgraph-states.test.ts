@@ -73,9 +73,9 @@ interface World extends TestService {
   readonly thread_id: string;
 }
 
-async function world(graph_id: string, ambient: JsonObject | object = {}): Promise<World> {
+async function world(graph_id: string, environment: JsonObject | object = {}): Promise<World> {
   const executor = langgraph({ parallel, packets, nested, line: line(), made: () => line().compile() });
-  const host = await testService({ executor, ambient });
+  const host = await testService({ executor, environment });
   const { threads, runs } = host.service;
   const { thread_id } = await threads.create({ metadata: { graph_id } });
   const state = (subgraphs = false): Promise<ThreadState> => threads.state(thread_id, { subgraphs });
@@ -261,7 +261,7 @@ describe("a LangGraph state", () => {
     const { run_id: _run, writes: _writes, ...checkpoint } = stored;
     const progress = { checkpoints: [{ ...checkpoint, checkpoint_id: ahead, values: [] }], writes: [] };
     const state = { graph_id: "line", progress, head: ahead, seen_head: stored.checkpoint_id, scalars: {} };
-    const now = at.service.ambient.now();
+    const now = at.service.environment.now();
     assert.equal(await storage.writeState({ deployment: "default" }, at.thread_id, state, now), "written");
     for (const node of steps) {
       const newest = (await at.state()).checkpoint?.checkpoint_id;

@@ -22,7 +22,7 @@ import {
   task,
 } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import { LeaseLost } from "../../lib/errors.ts";
 import type { Executor, GraphState, StreamMode, ThreadState } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
@@ -958,7 +958,7 @@ describe("langgraph: graphs", () => {
         "graph",
         [[{ values: null, as_node: "look", command: { goto: [{ node: "tell", input: { told: "d" } }] } }]],
         thread.checkpoints,
-        { metadata: {}, ambient: systemAmbient() },
+        { metadata: {}, environment: systemEnvironment() },
       );
     assert.deepEqual(updated?.state.next, ["tell"]);
     const told = await run(executor, aJob(thread, "graph"));

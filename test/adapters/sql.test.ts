@@ -51,7 +51,7 @@ async function takingOver(
   ) => driver.batch(statements),
 ): Promise<{ storage: Storage; right: { held: boolean; asked: number } } & AsyncDisposable> {
   const driver = nodeSqliteDriver(":memory:");
-  const { exclusive: _own, ...shared } = driver;
+  const { acquireWorkerLock: _own, ...shared } = driver;
   const predecessor = sqlStorage(shared);
   await predecessor.migrate();
   await left(predecessor);
@@ -59,7 +59,7 @@ async function takingOver(
   const storage = sqlStorage({
     ...driver,
     batch: (statements) => batches(statements, driver),
-    exclusive: async () => {
+    acquireWorkerLock: async () => {
       right.asked++;
       return right.held;
     },
@@ -123,7 +123,7 @@ describe("a process that takes over", () => {
     const driver = nodeSqliteDriver(":memory:");
     const held = { dead: true, standby: false, next: false };
     const storageOf = (name: keyof typeof held): Storage =>
-      sqlStorage({ ...driver, exclusive: async () => held[name] });
+      sqlStorage({ ...driver, acquireWorkerLock: async () => held[name] });
     const [dead, standby, next] = [storageOf("dead"), storageOf("standby"), storageOf("next")];
     const claim = async (storage: Storage, token: string, at: number): Promise<string> => {
       const terms = { token, until: at + 60_000, now: at, limit: 10, per_host: 2 };

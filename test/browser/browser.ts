@@ -21,12 +21,12 @@ export function findChromium(path: string = process.env.PATH ?? ""): string {
   throw new Error(`Chromium is missing: no ${NAMES.join(", ")} in PATH. On Debian or Ubuntu: apt-get install chromium`);
 }
 
-export interface Visitor extends AsyncDisposable {
+export interface Principal extends AsyncDisposable {
   readonly context: BrowserContext;
 }
 
 /** A browser with a profile of its own, which goes with it. */
-export async function openBrowser(): Promise<Visitor> {
+export async function openBrowser(): Promise<Principal> {
   const executablePath = findChromium();
   const profile = mkdtempSync(join(tmpdir(), "greenroom-browser-"));
   const context = await chromium.launchPersistentContext(profile, {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import type { Page } from "playwright-core";
-import { bundlePage, findChromium, type Host, openBrowser, openHost, type Visitor } from "./browser.ts";
+import { bundlePage, findChromium, type Host, openBrowser, openHost, type Principal } from "./browser.ts";
 
 /** One visit to the page, with what tests do and see there. */
 class Visit {
@@ -43,17 +43,17 @@ class Visit {
 
 describe("useStream of SDK 2.0.0 in Chromium", () => {
   let script = "";
-  let visitor: Visitor | undefined;
+  let principal: Principal | undefined;
   before(async () => {
     script = bundlePage();
-    visitor = await openBrowser();
+    principal = await openBrowser();
   });
-  after(() => visitor?.[Symbol.asyncDispose]());
+  after(() => principal?.[Symbol.asyncDispose]());
 
   /** A fresh service and a fresh page; nothing may go wrong in the page that the test did not ask for. */
   async function visit(test: (visit: Visit, host: Host) => Promise<void>): Promise<void> {
     await using host = await openHost(script);
-    const page = await (visitor as Visitor).context.newPage();
+    const page = await (principal as Principal).context.newPage();
     const errors: string[] = [];
     page.on("pageerror", (error) => errors.push(error.message));
     try {

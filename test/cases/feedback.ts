@@ -87,7 +87,7 @@ export async function openStage(setting: Setting, names: readonly string[]): Pro
   const host = await startHost({
     accounts: ACCOUNTS,
     readable: READABLE,
-    ambient: { now: clock.now, timer: clock.timer },
+    environment: { now: clock.now, timer: clock.timer },
     // Works until it is told to stop.
     agent: ({ signal }) =>
       new Promise((resolve) => {

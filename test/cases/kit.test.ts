@@ -56,7 +56,7 @@ describe("a test service", () => {
     await using test = await testService({
       agents: { a: () => "x" },
       public_base_url: "https://example.com",
-      ambient: { now: clock.now, timer: clock.timer },
+      environment: { now: clock.now, timer: clock.timer },
     });
     const [run_id = ""] = await test.addTraces([{ user_id: null }, { started_at: START - 1, counted: false }]);
     const query = "start_time=2025-12-31&end_time=2026-01-02";

@@ -148,7 +148,7 @@ function dataOf(dataset: Fields): Data {
 async function startData({ accounts, readable, traces }: Data, sealed: boolean): Promise<Host> {
   const last = traces.reduce((latest, { started_at = 0 }) => Math.max(latest, started_at), 0);
   const { now, timer } = testClock(last + 7 * 86_400_000);
-  const host = await startHost({ accounts, readable, ambient: { now, timer } });
+  const host = await startHost({ accounts, readable, environment: { now, timer } });
   for (let at = 0; at < traces.length; at += 100) await host.test.addTraces(traces.slice(at, at + 100));
   if (sealed) await host.test.service.usage.seal();
   return host;

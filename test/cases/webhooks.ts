@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { ConfigError } from "../../lib/errors.ts";
 import type { ServiceOptions } from "../../lib/service.ts";
-import { proveWebhooks, type WebhookSettings } from "../../lib/webhooks/options.ts";
-import { judgeUrl } from "../../lib/webhooks/policy.ts";
+import { checkWebhooks, type WebhookSettings } from "../../lib/webhooks/options.ts";
+import { checkUrl } from "../../lib/webhooks/policy.ts";
 import { type Case, casesOf, type Fields, fields, isFields, number, text, Unknown } from "./case.ts";
 import { createRun, deliver, outbox, PUBLIC, type Sent } from "./deliveries.ts";
 import { bodyOf, expectStatus } from "./expect.ts";
@@ -43,7 +43,7 @@ function optionsOf({ disable_webhooks, ...url }: Fields): { readonly url: Fields
 }
 
 function settingsOf(webhooks: Fields, disable_webhooks?: unknown, env: Fields = {}): WebhookSettings {
-  const { settings, problems } = proveWebhooks(webhooks, disable_webhooks, env as Readonly<Record<string, string>>);
+  const { settings, problems } = checkWebhooks(webhooks, disable_webhooks, env as Readonly<Record<string, string>>);
   if (!settings) throw new Error(problems.map(({ key, message, code }) => `${key}: ${message} (${code})`).join("; "));
   return settings;
 }
@@ -72,7 +72,7 @@ async function runUrl(policy: Fields, of: Fields): Promise<void> {
   const [verdict, reason] = [text(of, "verdict"), text(of, "reason")];
   if (!["accept", "reject", "ignore"].includes(verdict)) throw new Unknown(`unknown verdict ${verdict}`);
   const { url, http } = optionsOf(policy);
-  const judged = judgeUrl(settingsOf({ url }, http["disable_webhooks"]).policy, raw);
+  const judged = checkUrl(settingsOf({ url }, http["disable_webhooks"]).policy, raw);
   const canonical = of["canonical"] === undefined ? undefined : fields(of, "canonical");
   if (judged.verdict === "accept") {
     const { destination } = judged;

@@ -35,7 +35,7 @@ const PLACES: readonly ((event: string, data: unknown) => boolean)[] = [
 it(`${READS} states are read right after a frame, and none is behind it`, async () => {
   using folder = temporaryFolder();
   const storage = open(join(folder.path, "read-back.db"));
-  const service = await createService({ storage, executor: readBackAgents(), ambient: { log: () => {} } });
+  const service = await createService({ storage, executor: readBackAgents(), environment: { log: () => {} } });
   const handler = createHandler(service);
   const listener = await listen((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
   const client = new Client({ apiUrl: `http://127.0.0.1:${listener.port}` });

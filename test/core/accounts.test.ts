@@ -27,7 +27,7 @@ async function withAccounts(body: (setting: Setting) => Promise<void>): Promise<
   try {
     await storage.migrate();
     const { identity } = storage;
-    const accounts = createAccounts({ identity, ambient: { now: () => NOW, uuid: testIds() } });
+    const accounts = createAccounts({ identity, environment: { now: () => NOW, uuid: testIds() } });
     const caller = async (key: string): Promise<Caller> => {
       const grants = await identity.findKey(await hashKey(key));
       assert.ok(grants, "the key is known");
@@ -192,21 +192,25 @@ describe("API keys", () => {
           return /\.{3}.{4}$/.test(key.short_key) ? { kind: "short_key_taken" } : identity.createKey(key, memberships);
         },
       };
-      const ambient = { now: () => NOW, uuid: testIds() };
-      const { row } = await createAccounts({ identity: crowded, ambient }).createKey({ kind: "sk" });
+      const environment = { now: () => NOW, uuid: testIds() };
+      const { row } = await createAccounts({ identity: crowded, environment }).createKey({ kind: "sk" });
       assert.equal(forms.length, 21);
       assert.equal(new Set(forms).size, 21);
       assert.match(row.short_key, /^gr_sk_\.{3}[0-9a-f]{6}$/);
       assert.deepEqual(await accounts.listKeys(), [row]);
 
       const full: IdentityStore = { ...identity, createKey: async () => ({ kind: "short_key_taken" }) };
-      await refused(createAccounts({ identity: full, ambient }).createKey({ kind: "sk" }), "conflict", /short form/);
+      await refused(
+        createAccounts({ identity: full, environment }).createKey({ kind: "sk" }),
+        "conflict",
+        /short form/,
+      );
     }));
 
   it("have the prefix that is configured", () =>
     withAccounts(async ({ identity }) => {
-      const ambient = { now: () => NOW, uuid: testIds() };
-      const { key } = await createAccounts({ identity, ambient, key_prefix: "lsv2" }).createKey({ kind: "sk" });
+      const environment = { now: () => NOW, uuid: testIds() };
+      const { key } = await createAccounts({ identity, environment, key_prefix: "lsv2" }).createKey({ kind: "sk" });
       assert.match(key, /^lsv2_sk_/);
     }));
 
@@ -450,7 +454,7 @@ describe("static identity", () => {
 
   it("hosts accounts that change", async () => {
     const identity = staticIdentity({ keys: [key] });
-    const accounts = createAccounts({ identity, ambient: { now: () => NOW, uuid: testIds() } });
+    const accounts = createAccounts({ identity, environment: { now: () => NOW, uuid: testIds() } });
     await accounts.createWorkspace("Shop");
     const made = await accounts.createKey({ kind: "sk", workspaces: ["Shop"] });
     assert.equal((await callerWith(identity, made.key)).workspaces.size, 1);

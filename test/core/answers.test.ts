@@ -245,7 +245,7 @@ describe("joining a stream", () => {
         throw new RangeError("too far");
       },
     });
-    const options = { storage: kept, executor, ambient: { log: () => {} } };
+    const options = { storage: kept, executor, environment: { log: () => {} } };
     const one = await createService(options);
     const { thread_id } = await one.threads.create();
     const ended: { run_id: string; expected: string[] }[] = [];

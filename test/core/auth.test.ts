@@ -22,7 +22,7 @@ const request = (init?: RequestInit): Request => new Request("http://greenroom/t
 function guarded(custom: Parameters<typeof createGuard>[0], merge_filter_on_create = false) {
   const log: LogRecord[] = [];
   const timers = new Map<object, { ms: number; fn: () => void }>();
-  const ambient = {
+  const environment = {
     log: (record: LogRecord) => void log.push(record),
     timer(ms: number, fn: () => void) {
       const key = {};
@@ -30,7 +30,7 @@ function guarded(custom: Parameters<typeof createGuard>[0], merge_filter_on_crea
       return () => timers.delete(key);
     },
   };
-  const guard: Guard = createGuard(custom, { ambient, merge_filter_on_create });
+  const guard: Guard = createGuard(custom, { environment, merge_filter_on_create });
   const late = (): void => {
     for (const [key, { ms, fn }] of timers) if (ms === 10_000 && timers.delete(key)) fn();
   };
@@ -232,13 +232,13 @@ describe("handlers", () => {
     const { guard } = handling({ assistants: () => false });
     const answer = await guard.authorize(ann, "threads:create", value);
     assert.equal(answer.value, value);
-    assert.equal(answer.reach, EVERYTHING);
+    assert.equal(answer.visibility, EVERYTHING);
   });
 
   for (const answer of [undefined, null, true, {}]) {
     it(`allow with ${JSON.stringify(answer)}`, async () => {
       const { guard } = handling({ threads: async () => answer });
-      assert.equal((await guard.authorize(ann, "threads:read", {})).reach, EVERYTHING);
+      assert.equal((await guard.authorize(ann, "threads:read", {})).visibility, EVERYTHING);
     });
   }
 
@@ -307,12 +307,12 @@ describe("handlers", () => {
     const merging = handling({ "*": () => given }, true).guard;
     const sent = { metadata: { owner: "bob", note: "n" } };
     for (const event of ["threads:create", "threads:create_run", "assistants:create", "crons:create"] as const) {
-      const { value, reach } = await merging.authorize(ann, event, sent);
-      assert.deepEqual([value.metadata, reach], [{ owner: "ann", note: "n", kind: 7 }, { filter }]);
+      const { value, visibility } = await merging.authorize(ann, event, sent);
+      assert.deepEqual([value.metadata, visibility], [{ owner: "ann", note: "n", kind: 7 }, { filter }]);
     }
     assert.deepEqual((await merging.authorize(ann, "threads:update", sent)).value, sent);
     const plain = handling({ "*": () => given }).guard;
-    assert.deepEqual(await plain.authorize(ann, "threads:create", sent), { value: sent, reach: { filter } });
+    assert.deepEqual(await plain.authorize(ann, "threads:create", sent), { value: sent, visibility: { filter } });
   });
 });
 

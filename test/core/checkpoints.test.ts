@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import { LeaseLost } from "../../lib/errors.ts";
 import { checkpointId, type JobCheckpoints, jobCheckpoints } from "../../lib/executor/checkpoints.ts";
 import type { NewCheckpoint } from "../../lib/executor/contract.ts";
@@ -175,13 +175,13 @@ describe("checkpoints of a job", () => {
   });
 
   it("makes ids that sort by time and never below the head", () => {
-    const ambient = { ...systemAmbient(), now: () => NOW };
-    const ids = [checkpointId(ambient, null)];
-    for (let i = 0; i < 50; i++) ids.push(checkpointId(ambient, ids.at(-1) ?? null));
+    const environment = { ...systemEnvironment(), now: () => NOW };
+    const ids = [checkpointId(environment, null)];
+    for (let i = 0; i < 50; i++) ids.push(checkpointId(environment, ids.at(-1) ?? null));
     assert.deepEqual([...ids].sort(), ids);
     assert.match(ids[0] ?? "", /^[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    const later = checkpointId({ ...ambient, now: () => NOW + 1_000 }, null);
-    const above = checkpointId(ambient, later);
+    const later = checkpointId({ ...environment, now: () => NOW + 1_000 }, null);
+    const above = checkpointId(environment, later);
     assert.ok(above > later, "a clock that went back");
   });
 });

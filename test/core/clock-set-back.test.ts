@@ -12,9 +12,9 @@ describe("a clock that is set back by an hour", () => {
     const gate = Promise.withResolvers<void>();
     const order: string[] = [];
     // Timers go on as before: the clock of the machine is another one.
-    const ambient = { now: () => clock.now() + skew, timer: clock.timer };
+    const environment = { now: () => clock.now() + skew, timer: clock.timer };
     await using kit = await testService({
-      ambient,
+      environment,
       agents: {
         async graph({ input }) {
           order.push(String(input));

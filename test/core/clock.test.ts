@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type Clock, startClock } from "../../lib/engine/clock.ts";
-import type { Ambient } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import { createService, fromFunctions, type Storage } from "../../lib/mod.ts";
 import { testClock } from "../suite/kit.ts";
 
 /** A process whose clock is 5 s ahead, and a database that takes its time to answer. */
 function world(): {
   readonly clock: ReturnType<typeof testClock>;
-  readonly ambient: Pick<Ambient, "now" | "monotonic" | "timer" | "log">;
+  readonly environment: Pick<Environment, "now" | "monotonic" | "timer" | "log">;
   readonly log: string[];
   /** By the database's clock. */
   readonly time: () => number;
@@ -34,7 +34,7 @@ function world(): {
   const time = (): number => real() + ahead;
   const it = {
     clock,
-    ambient: {
+    environment: {
       now: () => real() + 5_000,
       monotonic: () => real() - asleep - 1_000_000,
       timer: clock.timer,
@@ -173,10 +173,10 @@ describe("a service whose storage has a clock", () => {
   it("goes by it, and leaves it when it stops", async () => {
     const it = world();
     const storage = storageOf(it.now);
-    const service = await createService({ storage, executor, ambient: { ...it.ambient, log: () => {} } });
+    const service = await createService({ storage, executor, environment: { ...it.environment, log: () => {} } });
     const { created_at } = await service.threads.create();
     assert.equal(Date.parse(created_at), it.time());
-    assert.equal(service.ambient.now(), it.time());
+    assert.equal(service.environment.now(), it.time());
     await service.stop(0);
     const { asked } = it;
     await it.clock.advance(60_000);
@@ -186,9 +186,9 @@ describe("a service whose storage has a clock", () => {
   it("asks no more when it came to nothing", async () => {
     const it = world();
     const storage = storageOf(it.now);
-    const ambient = { ...it.ambient, log: () => {} };
+    const environment = { ...it.environment, log: () => {} };
     const workspace = "00000000-0000-4000-8000-000000000000";
-    await assert.rejects(createService({ storage, executor, ambient, deployment: { workspace } }));
+    await assert.rejects(createService({ storage, executor, environment, deployment: { workspace } }));
     const { asked } = it;
     assert.ok(asked > 0);
     await it.clock.advance(60_000);

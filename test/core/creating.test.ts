@@ -107,7 +107,7 @@ describe("a run that finds no room", () => {
 describe("a run that is to start later", () => {
   it("waits for its time, and lets others go before it", async () => {
     const clock = testClock();
-    await using kit = await testService({ agents, ambient: clock });
+    await using kit = await testService({ agents, environment: clock });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const later = await runs.create(thread_id, { ...say, after_seconds: 90 });
@@ -230,7 +230,7 @@ describe("a run whose assistant changes while it is made", () => {
   it("is made of the assistant as it is then, once", async () => {
     const shared = faulty();
     const executor = fromFunctions(agents);
-    const service = await createService({ storage: shared.storage, executor, ambient: { log: () => {} } });
+    const service = await createService({ storage: shared.storage, executor, environment: { log: () => {} } });
     const { assistant_id } = await service.assistants.create({ graph_id: "ok", metadata: { v: 1 } });
     await service.runs.create(null, { assistant_id });
     let calls = 0;

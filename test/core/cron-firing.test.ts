@@ -68,7 +68,7 @@ async function world(): Promise<World> {
       const kit = await testService({
         storage: mine.storage,
         agents,
-        ambient: clock,
+        environment: clock,
         public_base_url: "https://agents.example",
         webhooks: {
           transport: {

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { AssistantDirectory } from "../../lib/assistants/mod.ts";
 import { type CronLoop, createCrons } from "../../lib/crons/mod.ts";
-import type { Ambient } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import type { CreateRun, CronFiring, JsonObject, Scope, Storage, ThreadRow } from "../../lib/mod.ts";
 import { Dice } from "../simulation/random.ts";
 import { newRun } from "../suite/storage/material.ts";
@@ -100,7 +100,7 @@ class World {
         };
       },
     });
-    const ambient: Ambient = {
+    const environment: Environment = {
       now: () => this.now + machine.skew,
       timer: (ms, fn) => {
         const key = {};
@@ -115,7 +115,7 @@ class World {
     life.loop = createCrons({
       storage,
       scope: here,
-      ambient,
+      environment,
       runs: {
         prepare: async (thread_id, request, origin) => {
           const assistant = await storage.getAssistant(here, request.assistant_id);
@@ -124,7 +124,7 @@ class World {
           const own = thread_id ?? this.uuid();
           const { multitask_strategy = "enqueue" } = request;
           const more = { multitask_strategy: multitask_strategy ?? "enqueue", temporary: thread === null };
-          const now = ambient.now();
+          const now = environment.now();
           const cron_id = origin.cron_id as string;
           const plan: CreateRun = {
             run: newRun(own, run_id, { ...more, created_at: now, cron_id }),

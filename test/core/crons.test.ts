@@ -19,7 +19,7 @@ async function world(options: Partial<ServiceOptions> = {}): Promise<World> {
   const storage = nodeSqlite(":memory:");
   const kit = await testService({
     storage,
-    ambient: clock,
+    environment: clock,
     public_base_url: "https://agents.example",
     agents: {
       async *echo() {

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { StoredFrame } from "../../lib/storage/mod.ts";
-import { createEvents, type Events, type EventsOptions, type Frame } from "../../lib/streams/hub.ts";
+import { createStreamHub, type Frame, type StreamHub, type StreamHubOptions } from "../../lib/streams/hub.ts";
 import { testClock } from "../suite/kit.ts";
 
 const RUN = "00000000-0000-4000-8000-000000000001";
 
-function eventsAt(clock: ReturnType<typeof testClock>, options?: EventsOptions): Events {
-  return createEvents({ ...systemAmbient(), now: clock.now, timer: clock.timer }, options);
+function eventsAt(clock: ReturnType<typeof testClock>, options?: StreamHubOptions): StreamHub {
+  return createStreamHub({ ...systemEnvironment(), now: clock.now, timer: clock.timer }, options);
 }
 
 async function collect(frames: AsyncIterable<Frame>): Promise<Frame[]> {
@@ -19,14 +19,14 @@ async function collect(frames: AsyncIterable<Frame>): Promise<Frame[]> {
 
 describe("events", () => {
   it("gives every reader every frame in order, whenever it comes", async () => {
-    const tape = eventsAt(testClock()).tape(RUN);
-    tape.publish("metadata", "1");
-    const early = collect(tape.read(0));
-    tape.publish("values", "2");
-    const late = collect(tape.read(0));
-    const fromOne = collect(tape.read(1));
-    tape.publish("end", "3");
-    tape.end({ status: "success", result: {} });
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    runEvents.publish("metadata", "1");
+    const early = collect(runEvents.read(0));
+    runEvents.publish("values", "2");
+    const late = collect(runEvents.read(0));
+    const fromOne = collect(runEvents.read(1));
+    runEvents.publish("end", "3");
+    runEvents.end({ status: "success", result: {} });
     const expected = [
       { id: 1, event: "metadata", data: "1" },
       { id: 2, event: "values", data: "2" },
@@ -35,28 +35,28 @@ describe("events", () => {
     assert.deepEqual(await early, expected);
     assert.deepEqual(await late, expected);
     assert.deepEqual(await fromOne, expected.slice(1));
-    assert.deepEqual(await collect(tape.read(0)), expected, "a reader after the end");
+    assert.deepEqual(await collect(runEvents.read(0)), expected, "a reader after the end");
   });
 
   it("adds nothing after the end", async () => {
-    const tape = eventsAt(testClock()).tape(RUN);
-    tape.publish("end", "1");
-    tape.end({ status: "error", result: { __error__: { error: "E", message: "m" } } });
-    tape.publish("values", "2");
-    tape.end({ status: "success", result: {} });
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    runEvents.publish("end", "1");
+    runEvents.end({ status: "error", result: { __error__: { error: "E", message: "m" } } });
+    runEvents.publish("values", "2");
+    runEvents.end({ status: "success", result: {} });
     assert.deepEqual(
-      (await collect(tape.read(0))).map((frame) => frame.event),
+      (await collect(runEvents.read(0))).map((frame) => frame.event),
       ["end"],
     );
-    assert.equal((await tape.ended()).status, "error");
+    assert.equal((await runEvents.ended()).status, "error");
   });
 
   it("takes what is ready without waiting", () => {
-    const tape = eventsAt(testClock()).tape(RUN);
-    const reader = tape.read(0);
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    const reader = runEvents.read(0);
     assert.deepEqual(reader.take(), []);
-    tape.publish("a", "1");
-    tape.publish("b", "2");
+    runEvents.publish("a", "1");
+    runEvents.publish("b", "2");
     assert.deepEqual(
       reader.take().map((frame) => frame.event),
       ["a", "b"],
@@ -65,10 +65,10 @@ describe("events", () => {
   });
 
   it("tells a reader behind the ring what it missed", async () => {
-    const tape = eventsAt(testClock(), { ring_size: 2_000 }).tape(RUN);
-    const slow = tape.read(0);
-    for (let i = 0; i < 100; i++) tape.publish("values", "x".repeat(100));
-    tape.end({ status: "success", result: {} });
+    const runEvents = eventsAt(testClock(), { ring_size: 2_000 }).runEvents(RUN);
+    const slow = runEvents.read(0);
+    for (let i = 0; i < 100; i++) runEvents.publish("values", "x".repeat(100));
+    runEvents.end({ status: "success", result: {} });
     const [first, second, ...rest] = await collect(slow);
     assert.equal(first?.id, null);
     assert.equal(first?.event, "metadata");
@@ -79,25 +79,25 @@ describe("events", () => {
   });
 
   it("keeps a first frame that is larger than the ring", async () => {
-    const tape = eventsAt(testClock(), { ring_size: 100 }).tape(RUN);
-    tape.publish("values", "x".repeat(1_000));
-    tape.end({ status: "success", result: {} });
+    const runEvents = eventsAt(testClock(), { ring_size: 100 }).runEvents(RUN);
+    runEvents.publish("values", "x".repeat(1_000));
+    runEvents.end({ status: "success", result: {} });
     assert.deepEqual(
-      (await collect(tape.read(0))).map((frame) => frame.id),
+      (await collect(runEvents.read(0))).map((frame) => frame.id),
       [1],
     );
   });
 
   it("lets a reader that is ahead wait, and others go on", async () => {
-    const tape = eventsAt(testClock()).tape(RUN);
-    tape.publish("a", "1");
-    const ahead = collect(tape.read(2));
-    const behind = tape.read(1)[Symbol.asyncIterator]();
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    runEvents.publish("a", "1");
+    const ahead = collect(runEvents.read(2));
+    const behind = runEvents.read(1)[Symbol.asyncIterator]();
     const waiting = behind.next();
-    tape.publish("b", "2");
+    runEvents.publish("b", "2");
     assert.equal((await waiting).value?.event, "b");
-    tape.publish("c", "3");
-    tape.end({ status: "success", result: {} });
+    runEvents.publish("c", "3");
+    runEvents.end({ status: "success", result: {} });
     assert.deepEqual(
       (await ahead).map((frame) => frame.event),
       ["c"],
@@ -107,39 +107,39 @@ describe("events", () => {
   });
 
   it("tells everybody who waits for the end, and who asks later", async () => {
-    const tape = eventsAt(testClock()).tape(RUN);
-    const waiting = [tape.ended(), tape.ended()];
-    tape.publish("end", "1");
-    tape.end({ status: "success", result: { a: 1 } });
-    for (const outcome of [...waiting, tape.ended()]) assert.deepEqual((await outcome).result, { a: 1 });
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    const waiting = [runEvents.ended(), runEvents.ended()];
+    runEvents.publish("end", "1");
+    runEvents.end({ status: "success", result: { a: 1 } });
+    for (const outcome of [...waiting, runEvents.ended()]) assert.deepEqual((await outcome).result, { a: 1 });
   });
 
   it("numbers a later attempt above every earlier one", async () => {
-    const tape = eventsAt(testClock()).tape(RUN);
-    tape.publish("metadata", "1");
-    tape.startAt(2 ** 32 + 1);
-    tape.publish("metadata", "2");
-    tape.startAt(5);
-    tape.publish("end", "3");
-    tape.end({ status: "success", result: {} });
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    runEvents.publish("metadata", "1");
+    runEvents.startAt(2 ** 32 + 1);
+    runEvents.publish("metadata", "2");
+    runEvents.startAt(5);
+    runEvents.publish("end", "3");
+    runEvents.end({ status: "success", result: {} });
     assert.deepEqual(
-      (await collect(tape.read(0))).map((frame) => frame.id),
+      (await collect(runEvents.read(0))).map((frame) => frame.id),
       [1, 2 ** 32 + 1, 2 ** 32 + 2],
     );
   });
 
   it("says once when a reader leaves before the end, and never after it", async () => {
-    const tape = eventsAt(testClock()).tape(RUN);
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
     let left = 0;
-    const iterator = tape.read(0, () => left++)[Symbol.asyncIterator]();
+    const iterator = runEvents.read(0, () => left++)[Symbol.asyncIterator]();
     const waiting = iterator.next();
     await iterator.return?.();
     await iterator.return?.();
     assert.equal((await waiting).done, true, "a waiting read ends");
     assert.equal(left, 1);
-    const stayed = tape.read(0, () => left++);
-    tape.publish("end", "1");
-    tape.end({ status: "success", result: {} });
+    const stayed = runEvents.read(0, () => left++);
+    runEvents.publish("end", "1");
+    runEvents.end({ status: "success", result: {} });
     await collect(stayed);
     assert.equal(left, 1);
   });
@@ -147,7 +147,7 @@ describe("events", () => {
   it("counts what ended runs resulted in", () => {
     const events = eventsAt(testClock(), { keep_size: 10_000 });
     for (const run_id of ["one", "two"]) {
-      events.tape(run_id).end({ status: "success", result: { deep: [{ text: "x".repeat(6_000) }] } });
+      events.runEvents(run_id).end({ status: "success", result: { deep: [{ text: "x".repeat(6_000) }] } });
     }
     assert.equal(events.find("one"), undefined);
     assert.ok(events.find("two"));
@@ -157,24 +157,24 @@ describe("events", () => {
     const clock = testClock();
     const events = eventsAt(clock, { keep_ms: 1_000, keep_size: 6_000 });
     const name = (i: number): string => `run-${i}`;
-    const open = events.tape("open");
+    const open = events.runEvents("open");
     for (let i = 0; i < 10; i++) {
-      const tape = events.tape(name(i));
-      tape.publish("values", "x".repeat(500));
-      tape.end({ status: "success", result: {} });
+      const runEvents = events.runEvents(name(i));
+      runEvents.publish("values", "x".repeat(500));
+      runEvents.end({ status: "success", result: {} });
     }
     assert.equal(events.find(name(0)), undefined, "too much is kept");
     assert.ok(events.find(name(9)));
     await clock.advance(2_000);
-    events.tape("last").end({ status: "success", result: {} });
+    events.runEvents("last").end({ status: "success", result: {} });
     assert.equal(events.find(name(9)), undefined, "too old");
     assert.equal(events.find("open"), open);
   });
 
   it("takes no more at once than a reader should hold", async () => {
-    const tape = eventsAt(testClock()).tape(RUN);
-    const reader = tape.read(0);
-    for (let i = 0; i < 100; i++) tape.publish("values", "x".repeat(10_000));
+    const runEvents = eventsAt(testClock()).runEvents(RUN);
+    const reader = runEvents.read(0);
+    for (let i = 0; i < 100; i++) runEvents.publish("values", "x".repeat(10_000));
     const ids: unknown[] = [];
     for (let took = reader.take(); took.length > 0; took = reader.take()) {
       assert.ok(took.length < 10, `${took.length} at once`);
@@ -185,15 +185,15 @@ describe("events", () => {
 
   it("forgets a tape on request, and only that one", () => {
     const events = eventsAt(testClock());
-    const tape = events.tape(RUN);
-    assert.equal(tape.followed, false);
-    void tape.ended();
-    assert.equal(tape.followed, true);
-    events.forget(RUN, tape);
+    const runEvents = events.runEvents(RUN);
+    assert.equal(runEvents.followed, false);
+    void runEvents.ended();
+    assert.equal(runEvents.followed, true);
+    events.forget(RUN, runEvents);
     assert.equal(events.find(RUN), undefined);
-    const next = events.tape(RUN);
-    events.forget(RUN, tape);
-    tape.end({ status: "success", result: {} });
+    const next = events.runEvents(RUN);
+    events.forget(RUN, runEvents);
+    runEvents.end({ status: "success", result: {} });
     assert.equal(events.find(RUN), next);
   });
 
@@ -219,7 +219,7 @@ const upTo = (last: number, first = 1): number[] => Array.from({ length: last + 
 /** A table of frames, each as long as it is told, that gives a few at a time and counts how often it was asked. */
 function table(page = 10): {
   readonly stored: StoredFrame[];
-  readonly load: NonNullable<EventsOptions["load"]>;
+  readonly load: NonNullable<StreamHubOptions["load"]>;
   readonly asked: number[];
 } {
   const stored: StoredFrame[] = [];
@@ -241,22 +241,22 @@ describe("a tape whose frames are stored", () => {
 
   it("gives a reader behind the ring what is stored, without a gap or a frame twice", async () => {
     const { stored, load, asked } = table();
-    const tape = eventsAt(testClock(), { load, ring_size: 2_000 }).tape(RUN);
-    tape.stored = true;
-    const readers = [0, 0, 3, 40].map((after) => collect(tape.read(after)));
-    const slow = tape.read(0)[Symbol.asyncIterator]();
+    const runEvents = eventsAt(testClock(), { load, ring_size: 2_000 }).runEvents(RUN);
+    runEvents.stored = true;
+    const readers = [0, 0, 3, 40].map((after) => collect(runEvents.read(after)));
+    const slow = runEvents.read(0)[Symbol.asyncIterator]();
     for (let id = 1; id <= 100; id++) {
       stored.push({ id, event: "values", data });
-      tape.publish("values", data);
+      runEvents.publish("values", data);
     }
     const first = [await slow.next(), await slow.next()].map(({ value }) => value?.id);
-    tape.publish("end", "{}");
-    tape.end(ended);
+    runEvents.publish("end", "{}");
+    runEvents.end(ended);
     const ids = (await Promise.all(readers)).map((frames) => frames.map(({ id }) => id));
     assert.deepEqual(ids, [upTo(101), upTo(101), upTo(101, 4), upTo(101, 41)]);
     const rest = (await collect({ [Symbol.asyncIterator]: () => slow })).map(({ id }) => id);
     assert.deepEqual([...first, ...rest], upTo(101));
-    const late = await collect(tape.read(0));
+    const late = await collect(runEvents.read(0));
     assert.deepEqual(
       late.map(({ id }) => id),
       upTo(101),
@@ -266,24 +266,24 @@ describe("a tape whose frames are stored", () => {
 
   it("gives what another process has shown before it goes on itself", async () => {
     const { stored, load } = table();
-    const tape = eventsAt(testClock(), { load }).tape(RUN);
-    tape.stored = true;
-    tape.publish("values", data);
+    const runEvents = eventsAt(testClock(), { load }).runEvents(RUN);
+    runEvents.stored = true;
+    runEvents.publish("values", data);
     stored.push(...upTo(25).map((id) => ({ id, event: "values", data })));
-    const waiting = collect(tape.read(0));
-    tape.skipTo(25);
-    tape.skipTo(20);
-    assert.equal(tape.lastId, 25);
-    tape.publish("metadata", "{}");
-    assert.deepEqual(tape.read(0).take(), [], "what must be loaded is not ready");
+    const waiting = collect(runEvents.read(0));
+    runEvents.skipTo(25);
+    runEvents.skipTo(20);
+    assert.equal(runEvents.lastId, 25);
+    runEvents.publish("metadata", "{}");
+    assert.deepEqual(runEvents.read(0).take(), [], "what must be loaded is not ready");
     assert.deepEqual(
-      tape
+      runEvents
         .read(25)
         .take()
         .map(({ id }) => id),
       [26],
     );
-    tape.end(ended);
+    runEvents.end(ended);
     assert.deepEqual(
       (await waiting).map(({ id }) => id),
       upTo(26),
@@ -292,13 +292,13 @@ describe("a tape whose frames are stored", () => {
 
   it("tells what is not stored any more, once", async () => {
     const { stored, load } = table();
-    const tape = eventsAt(testClock(), { load, ring_size: 2_000 }).tape(RUN);
-    tape.stored = true;
-    tape.attempt = 2;
-    for (let id = 1; id <= 50; id++) tape.publish("values", data);
-    tape.end(ended);
+    const runEvents = eventsAt(testClock(), { load, ring_size: 2_000 }).runEvents(RUN);
+    runEvents.stored = true;
+    runEvents.attempt = 2;
+    for (let id = 1; id <= 50; id++) runEvents.publish("values", data);
+    runEvents.end(ended);
     const gap = { run_id: RUN, attempt: 2 };
-    const all = await collect(tape.read(0));
+    const all = await collect(runEvents.read(0));
     const missing_before = all[1]?.id as number;
     assert.deepEqual(JSON.parse(all[0]?.data ?? ""), { ...gap, missing_before });
     assert.deepEqual(
@@ -307,7 +307,7 @@ describe("a tape whose frames are stored", () => {
     );
     // A part of it still is.
     stored.push(...upTo(50, 20).map((id) => ({ id, event: "values", data })));
-    const some = await collect(tape.read(5));
+    const some = await collect(runEvents.read(5));
     assert.deepEqual(JSON.parse(some[0]?.data ?? ""), { ...gap, missing_before: 20 });
     assert.deepEqual(
       some.slice(1).map(({ id }) => id),
@@ -325,52 +325,52 @@ describe("a tape whose frames are stored", () => {
       now--;
       return await load(run_id, after);
     };
-    const tape = eventsAt(testClock(), { load: slowly, ring_size: 500 }).tape(RUN);
-    tape.stored = true;
+    const runEvents = eventsAt(testClock(), { load: slowly, ring_size: 500 }).runEvents(RUN);
+    runEvents.stored = true;
     for (let id = 1; id <= 60; id++) {
       stored.push({ id, event: "values", data });
-      tape.publish("values", data);
+      runEvents.publish("values", data);
     }
-    tape.end(ended);
+    runEvents.end(ended);
     const starts = Array.from({ length: 12 }, (_, i) => 5 * i);
-    const read = await Promise.all(starts.map((after) => collect(tape.read(after))));
+    const read = await Promise.all(starts.map((after) => collect(runEvents.read(after))));
     assert.deepEqual(
       read.map((frames) => frames.map(({ id }) => id)),
       starts.map((after) => upTo(60, after + 1)),
     );
     assert.equal(most, 1);
     broken = true;
-    await assert.rejects(collect(tape.read(0)), /no/);
+    await assert.rejects(collect(runEvents.read(0)), /no/);
     broken = false;
-    assert.equal((await collect(tape.read(0))).length, 60);
+    assert.equal((await collect(runEvents.read(0))).length, 60);
   });
 
   it("holds little more than what is shown at once, which its readers get from there", async () => {
     const { stored, load, asked } = table();
-    const tape = eventsAt(testClock(), { load }).tape(RUN);
-    tape.stored = true;
-    const reader = tape.read(0);
+    const runEvents = eventsAt(testClock(), { load }).runEvents(RUN);
+    runEvents.stored = true;
+    const reader = runEvents.read(0);
     const frame = "x".repeat(64 * 1024);
     for (let burst = 0; burst < 20; burst++) {
       for (let i = 0; i < 9; i++) {
-        tape.publish("values", frame);
-        stored.push({ id: tape.lastId, event: "values", data: frame });
+        runEvents.publish("values", frame);
+        stored.push({ id: runEvents.lastId, event: "values", data: frame });
       }
       const ids = [];
       for (let taken = reader.take(); taken.length > 0; taken = reader.take()) ids.push(...taken.map(({ id }) => id));
-      assert.deepEqual(ids, upTo(tape.lastId, tape.lastId - 8));
+      assert.deepEqual(ids, upTo(runEvents.lastId, runEvents.lastId - 8));
     }
     assert.deepEqual(asked, []);
-    const held = upTo(tape.lastId).filter((id) => tape.read(id - 1).take().length > 0);
+    const held = upTo(runEvents.lastId).filter((id) => runEvents.read(id - 1).take().length > 0);
     assert.ok(held.length * frame.length <= 1024 * 1024, `${held.length} frames`);
   });
 
   it("costs nothing for readers that never read", async () => {
     const { load, asked } = table();
-    const tape = eventsAt(testClock(), { load, ring_size: 2_000 }).tape(RUN);
-    tape.stored = true;
-    const dead = Array.from({ length: 1_000 }, () => tape.read(0));
-    for (let id = 1; id <= 1_000; id++) tape.publish("values", data);
+    const runEvents = eventsAt(testClock(), { load, ring_size: 2_000 }).runEvents(RUN);
+    runEvents.stored = true;
+    const dead = Array.from({ length: 1_000 }, () => runEvents.read(0));
+    for (let id = 1; id <= 1_000; id++) runEvents.publish("values", data);
     assert.deepEqual(asked, []);
     assert.deepEqual(dead[0]?.take(), []);
   });

@@ -689,7 +689,7 @@ describe("a run that is stopped", () => {
         const late = Promise.withResolvers<void>();
         const began: Json[] = [];
         await using kit = await clockedService(clock, {
-          storage: { ...real, alone },
+          storage: { ...real, single_process: alone },
           executor: graph(
             async function* (job) {
               began.push(job.input as Json);
@@ -916,8 +916,8 @@ describe("a lease", () => {
     const { storage, faults } = faulty();
     let skew = 0;
     const signals: AbortSignal[] = [];
-    const ambient = { ...clock, now: () => clock.now() + skew };
-    await using kit = await clockedService(clock, { storage, executor: waiting(signals), ambient });
+    const environment = { ...clock, now: () => clock.now() + skew };
+    await using kit = await clockedService(clock, { storage, executor: waiting(signals), environment });
     const { thread_id } = await kit.service.threads.create();
     const run = await kit.service.runs.create(thread_id, ask("g"));
     await clock.advance(1_000);

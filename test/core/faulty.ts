@@ -71,7 +71,7 @@ export async function clockedService(
   clock: ReturnType<typeof testClock>,
   options: TestServiceOptions,
 ): Promise<TestService> {
-  const kit = await testService({ ambient: clock, ...options });
+  const kit = await testService({ environment: clock, ...options });
   return {
     ...kit,
     async [Symbol.asyncDispose]() {

@@ -75,7 +75,7 @@ async function processes(
   const services: Service[] = [];
   for (const [i, { storage }] of stores.entries()) {
     const worker = { concurrency: concurrency[i] as number };
-    services.push(await createService({ storage, executor, worker, ambient: { ...clock, log: () => {} } }));
+    services.push(await createService({ storage, executor, worker, environment: { ...clock, log: () => {} } }));
   }
   return {
     services,
@@ -280,7 +280,7 @@ describe("a resumable run", () => {
   it("whose frames are not kept any more says so, and how it ended", async () => {
     const clock = testClock();
     const { executor, say } = counter();
-    await using kit = await testService({ executor, ambient: clock, retention: { frames_ms: 100_000 } });
+    await using kit = await testService({ executor, environment: clock, retention: { frames_ms: 100_000 } });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const { run, frames } = await runs.stream(thread_id, ask());

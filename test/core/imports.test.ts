@@ -125,7 +125,7 @@ describe("the core", () => {
     );
   });
 
-  it("is under 215 KB minified with createService and fromFunctions", () => {
+  it("is under 218 KB minified with createService and fromFunctions", () => {
     const folder = mkdtempSync(join(tmpdir(), "greenroom-bundle-"));
     try {
       const entry = join(folder, "entry.ts");
@@ -140,7 +140,7 @@ describe("the core", () => {
         encoding: "utf8",
       });
       const size = new TextEncoder().encode(bundle).length;
-      assert.ok(size > 1_000 && size < 215_000, `${size} bytes`);
+      assert.ok(size > 1_000 && size < 218_000, `${size} bytes`);
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

@@ -60,11 +60,14 @@ describe("a state with more members than are stored one by one", () => {
       },
     } as unknown as CheckpointHandle;
     await using kit = await testService({ agents: { graph: () => ({}) } });
-    const { ambient } = kit.service;
+    const { environment } = kit.service;
     const put = async (values: JsonObject): Promise<JsonObject> => {
       const at = { thread_id: "t", ns: "" };
       const change = recordedState.update as NonNullable<typeof recordedState.update>;
-      const { state } = await change(at, "graph", [[{ values, as_node: "graph" }]], handle, { metadata: {}, ambient });
+      const { state } = await change(at, "graph", [[{ values, as_node: "graph" }]], handle, {
+        metadata: {},
+        environment,
+      });
       return state.values as JsonObject;
     };
     assert.deepEqual(await put(members(1_001)), members(1_001));

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type HeldLease, holdLease } from "../../lib/engine/heartbeat.ts";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { type TestClock, testClock } from "../suite/kit.ts";
 
@@ -26,9 +26,9 @@ function held(alone = false): Subject {
   const gate = Promise.withResolvers<{ readonly cancelled: boolean } | null>();
   const now = (): number => clock.now() + skew;
   const lease = holdLease({
-    storage: { alone, renewLease: () => gate.promise } as unknown as Storage,
+    storage: { single_process: alone, renewLease: () => gate.promise } as unknown as Storage,
     scope: { deployment: "d" },
-    ambient: { ...systemAmbient(), timer: clock.timer, now, log: () => {} },
+    environment: { ...systemEnvironment(), timer: clock.timer, now, log: () => {} },
     lease: { run_id: "r", thread_id: "t", token: "x" },
     lease_ms: LEASE_MS,
     until: now() + LEASE_MS,

@@ -249,7 +249,7 @@ describe("a log that throws", () => {
     };
     await using kit = await testService({
       agents,
-      ambient: { log },
+      environment: { log },
       onRunFinished: () => {
         throw new Error("thrown");
       },

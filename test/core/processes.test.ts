@@ -435,7 +435,7 @@ describe("processes that share a database", () => {
       await across(
         { mode: "lost", concurrency: [1, 1], skew },
         async ({ one, two, clock, until, pass, happened, say }) => {
-          assert.ok([one, two].every(({ ambient }) => Math.abs(ambient.now() - clock.now()) <= 1));
+          assert.ok([one, two].every(({ environment }) => Math.abs(environment.now() - clock.now()) <= 1));
           const { thread_id } = await one.threads.create();
           const run = await one.runs.create(thread_id, ask());
           assert.ok(Math.abs(Date.parse(run.created_at) - clock.now()) <= 1);

@@ -84,13 +84,13 @@ describe("a process that reads what another one executes", () => {
     it(`is never behind a frame that it has shown: ${assistant_id}`, async () => {
       const database = faulty();
       const hub = createHub("normal", (ms, fn) => setTimeout(fn, ms));
-      const shared = { alone: false, shared: true, signals: hub, becomeWorker: async () => true };
+      const shared = { single_process: false, multi_process: true, signals: hub, becomeWorker: async () => true };
       const open = (concurrency: number): Promise<Service> =>
         createService({
           storage: { ...database.storage, ...shared, close: async () => {} },
           executor: readBackAgents(),
           worker: { concurrency },
-          ambient: { log: () => {} },
+          environment: { log: () => {} },
         });
       const [executing, reading] = [await open(10), await open(0)];
       try {

@@ -36,10 +36,10 @@ function gate(): {
   readonly open: () => void;
   readonly passed: Promise<void>;
   readonly reached: Promise<void>;
-  readonly reach: () => void;
+  readonly visibility: () => void;
 } {
   const [passed, reached] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  return { open: passed.resolve, passed: passed.promise, reach: reached.resolve, reached: reached.promise };
+  return { open: passed.resolve, passed: passed.promise, visibility: reached.resolve, reached: reached.promise };
 }
 
 async function waited(
@@ -179,7 +179,10 @@ describe("createService", () => {
 
   it("uses the ids and the clock it is given", async () => {
     const clock = testClock();
-    await using kit = await testService({ agents: { echo: async () => "ok" }, ambient: { ...clock, uuid: testIds() } });
+    await using kit = await testService({
+      agents: { echo: async () => "ok" },
+      environment: { ...clock, uuid: testIds() },
+    });
     const thread = await kit.service.threads.create();
     assert.match(thread.thread_id, /^00000000-0000-4000-8000-/);
     assert.equal(thread.created_at, "2026-01-01T00:00:00.000Z");
@@ -194,14 +197,14 @@ describe("createService", () => {
     const log: LogRecord[] = [];
     const serve = async (auth?: ServiceOptions["auth"]): Promise<unknown> => {
       const executor = fromFunctions({ echo: () => ({}) });
-      const ambient = { log: (record: LogRecord) => void log.push(record) };
-      const service = await createService({ storage, executor, ambient, ...(auth && { auth }) });
+      const environment = { log: (record: LogRecord) => void log.push(record) };
+      const service = await createService({ storage, executor, environment, ...(auth && { auth }) });
       await service.stop(0);
       const row = await storage.identity.getDeployment("default");
       return [row?.owner_user_id, row?.shared];
     };
     assert.deepEqual(await serve(), [null, false]);
-    const accounts = createAccounts({ identity: storage.identity, ambient: { now: () => 0, uuid: testIds() } });
+    const accounts = createAccounts({ identity: storage.identity, environment: { now: () => 0, uuid: testIds() } });
     const ada = await accounts.createUser({ email: "ada@example.com" });
     const bob = await accounts.createUser({ email: "bob@example.com" });
     const adas = { mode: "agent_builder", owner: "ada@example.com", shared: true } as const;
@@ -227,7 +230,7 @@ describe("createService", () => {
     const { storage } = faulty().share();
     const serve = async (...graphs: string[]): Promise<Service> => {
       const executor = fromFunctions(Object.fromEntries(graphs.map((graph) => [graph, () => ({})])));
-      return await createService({ storage, executor, ambient: { log: () => {} } });
+      return await createService({ storage, executor, environment: { log: () => {} } });
     };
     const before = await serve("stays", "leaves");
     const { assistant_id } = await before.assistants.get("leaves");
@@ -333,7 +336,7 @@ describe("runs", () => {
     const agents = {
       async slow({ messages }: FunctionJob) {
         if (messages.length === 1) {
-          first.reach();
+          first.visibility();
           await first.passed;
         }
         return `seen ${messages.length}`;
@@ -450,7 +453,7 @@ describe("runs", () => {
     const agents = {
       async *slow({ signal }: FunctionJob) {
         yield { step: 1 };
-        here.reach();
+        here.visibility();
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         reason = signal.reason;
         yield { step: 2 };
@@ -496,7 +499,7 @@ describe("runs", () => {
     const here = gate();
     const agents = {
       async slow({ signal }: FunctionJob) {
-        here.reach();
+        here.visibility();
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         return "late";
       },
@@ -517,7 +520,7 @@ describe("runs", () => {
 
   it("shows a stateless run's result to late joiners, and sweeps it afterwards", async () => {
     const clock = testClock();
-    await using kit = await testService({ agents: { ok: async () => "ok" }, ambient: clock });
+    await using kit = await testService({ agents: { ok: async () => "ok" }, environment: clock });
     const run = await kit.service.runs.create(null, ask("ok"));
     assert.deepEqual(contents(await (await kit.service.runs.join(run.thread_id, run.run_id)).result), ["hi", "ok"]);
     await assert.rejects(kit.service.threads.get(run.thread_id), { code: "not_found" });
@@ -544,20 +547,20 @@ describe("runs", () => {
       async slow({ signal, attempt }) {
         calls++;
         if (calls > 1) return `attempt ${attempt}`;
-        here.reach();
+        here.visibility();
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
         return "never";
       },
     });
     const quiet = { log: () => {} };
-    const one = await createService({ storage: kept, executor, ambient: { ...clock, ...quiet } });
+    const one = await createService({ storage: kept, executor, environment: { ...clock, ...quiet } });
     const { thread_id } = await one.threads.create();
     const run = await one.runs.create(thread_id, ask("slow"));
     await here.reached;
     const stopping = one.stop(50);
     await clock.advance(100);
     await stopping;
-    const two = await createService({ storage: kept, executor, ambient: { ...clock, ...quiet } });
+    const two = await createService({ storage: kept, executor, environment: { ...clock, ...quiet } });
     const joined = await two.runs.join(thread_id, run.run_id);
     assert.deepEqual(contents(await joined.result), ["hi", "attempt 1"]);
     await two.stop(0);
@@ -568,9 +571,9 @@ describe("runs", () => {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
     const scope = { deployment: "default" };
-    const ambient = { ...clock, log: () => {} };
+    const environment = { ...clock, log: () => {} };
     const executor = fromFunctions({ ok: async ({ attempt }) => `attempt ${attempt}` });
-    const idle = await createService({ storage, executor, worker: { concurrency: 0 }, ambient });
+    const idle = await createService({ storage, executor, worker: { concurrency: 0 }, environment });
     // A worker that claims and dies.
     const die = async (): Promise<void> => {
       const terms = {
@@ -584,14 +587,14 @@ describe("runs", () => {
     };
     const once = await idle.runs.create((await idle.threads.create()).thread_id, ask("ok"));
     await die();
-    const twice = await createService({ storage, executor, worker: { concurrency: 1 }, ambient });
+    const twice = await createService({ storage, executor, worker: { concurrency: 1 }, environment });
     const { result } = await twice.runs.join(once.thread_id, once.run_id);
     assert.deepEqual(contents(await result), ["hi", "attempt 2"]);
     await twice.stop(0);
     await idle.stop(0);
 
     const other = nodeSqlite(":memory:");
-    const again = await createService({ storage: other, executor, worker: { concurrency: 0 }, ambient });
+    const again = await createService({ storage: other, executor, worker: { concurrency: 0 }, environment });
     const doomed = await again.runs.create((await again.threads.create()).thread_id, ask("ok"));
     const terms = (): Parameters<Storage["claimRun"]>[1] => ({
       token: crypto.randomUUID(),
@@ -607,7 +610,7 @@ describe("runs", () => {
       assert.deepEqual([outcome.claimed.run.attempt, outcome.claimed.exhausted], [Math.min(i, 3), i > 3]);
       await clock.advance(1_001);
     }
-    const last = await createService({ storage: other, executor, ambient });
+    const last = await createService({ storage: other, executor, environment });
     const failed = (await (await last.runs.join(doomed.thread_id, doomed.run_id)).result) as { __error__: JsonObject };
     assert.equal(failed.__error__["error"], "AttemptsExhausted");
     assert.equal((await last.threads.get(doomed.thread_id)).status, "error");
@@ -626,7 +629,7 @@ describe("runs", () => {
         yield { type: "state", values: { messages: [] }, next: [], tasks: [] };
       },
     };
-    const options = { storage, executor, ambient: { ...clock, log: () => {} } };
+    const options = { storage, executor, environment: { ...clock, log: () => {} } };
     const idle = await createService({ ...options, worker: { concurrency: 0 } });
     const { thread_id, run_id } = await idle.runs.create((await idle.threads.create()).thread_id, ask("g"));
     for (let i = 1; i <= 5; i++) {
@@ -712,10 +715,10 @@ describe("runs", () => {
   it("runs what another process has made of an assistant meanwhile", async () => {
     const storage = nodeSqlite(":memory:");
     const executor = fromFunctions({ show: async ({ context }) => ({ seen: context as JsonObject }) });
-    const ambient = { log: () => {} };
+    const environment = { log: () => {} };
     const [one, two] = [
-      await createService({ storage, executor, ambient }),
-      await createService({ storage, executor, ambient }),
+      await createService({ storage, executor, environment }),
+      await createService({ storage, executor, environment }),
     ];
     const { assistant_id } = await one.assistants.create({ graph_id: "show", context: { a: 1 } });
     const seen = async (thread_id: string | null): Promise<Json> =>

@@ -123,10 +123,10 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
   for (const [i, places] of concurrency.entries()) {
     const storage: Storage = {
       ...real,
-      alone: false,
+      single_process: false,
       becomeWorker: async () => true,
       close: async () => {},
-      shared: true,
+      multi_process: true,
       signals: hub,
       ...(common_clock ? { now: async () => clock.now() } : {}),
     };
@@ -136,7 +136,7 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
         storage: options.storage?.(storage, i) ?? storage,
         executor: agent(i),
         worker: { concurrency: places },
-        ambient: { timer: clock.timer, now: () => clock.now() + own, log: () => {} },
+        environment: { timer: clock.timer, now: () => clock.now() + own, log: () => {} },
       }),
     );
   }

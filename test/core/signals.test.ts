@@ -34,7 +34,7 @@ function storageOf(answers: Readonly<Record<string, unknown>>): {
       return answer;
     },
   ]);
-  const storage = { signals, alone: false, ...Object.fromEntries(verbs) } as unknown as Storage;
+  const storage = { signals, single_process: false, ...Object.fromEntries(verbs) } as unknown as Storage;
   return { storage: signalling(storage, "own"), published };
 }
 
@@ -49,7 +49,7 @@ async function publishedBy(name: keyof Storage, answer: unknown, ...args: readon
 
 describe("a storage with signals", () => {
   it("is the same storage where it has none", () => {
-    const plain = { alone: true } as Storage;
+    const plain = { single_process: true } as Storage;
     assert.equal(signalling(plain, "own"), plain);
   });
 
@@ -95,7 +95,7 @@ describe("a storage with signals", () => {
     assert.deepEqual(await publishedBy("saveProgress", true, lease, { ...nothing, frames: {} }), ["run r"]);
     assert.deepEqual(await publishedBy("saveProgress", false, lease, { ...nothing, frames: {} }), []);
     assert.deepEqual(await publishedBy("saveProgress", true, lease, nothing), []);
-    const end = { told: false };
+    const end = { has_side_effects: false };
     const over = ["run r", "thread t"];
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, end), over);
     assert.deepEqual(await publishedBy("finishRun", null, lease, { waiting: true }), []);
@@ -108,7 +108,7 @@ describe("a storage with signals", () => {
 
   it("tells of a thread that was freed only where its next run may be left to others", async () => {
     const over = ["run r", "thread t"];
-    const waiting = { told: false, waiting: true };
+    const waiting = { has_side_effects: false, waiting: true };
     const next = (thread_id: string): object => ({ next: { lease: { thread_id } } });
     const asked = { ...waiting, next: {} };
     assert.deepEqual(await publishedBy("finishRun", { next: null }, lease, waiting), [...over, "work d"]);
@@ -158,7 +158,7 @@ describe("a storage with signals", () => {
   it("is in everything else the storage that it stands for", async () => {
     class Own {
       readonly #rows: string[] = ["row"];
-      readonly alone = false;
+      readonly single_process = false;
       readonly signals: Signals = { publish: () => {}, subscribe: () => () => {} };
       async getRun(): Promise<string | undefined> {
         return this.#rows[0];
@@ -171,7 +171,7 @@ describe("a storage with signals", () => {
     assert.equal(await storage.getRun(SCOPE, "r"), "row");
     await storage.releaseSlot(SCOPE, lease);
     assert.equal(await storage.getRun(SCOPE, "r"), undefined);
-    assert.equal(storage.alone, false);
+    assert.equal(storage.single_process, false);
     assert.equal(storage.now, undefined);
     assert.equal((storage as unknown as { toString(): string }).toString(), "[object Object]");
   });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { Executor, Job, Run, Service, Storage } from "../../lib/mod.ts";
 import { testClock } from "../suite/kit.ts";
 import { clockedService, type Faulty, faulty } from "./faulty.ts";
@@ -13,7 +13,7 @@ const STILL_MS = 60_000;
 /** A clock that can be set forward without a timer firing, and executors that end when they are told to. */
 function world(): {
   readonly clock: ReturnType<typeof testClock>;
-  readonly ambient: ReturnType<typeof testClock>;
+  readonly environment: ReturnType<typeof testClock>;
   readonly faulty: Faulty;
   readonly executor: Executor;
   readonly begun: Job[];
@@ -39,7 +39,7 @@ function world(): {
   };
   return {
     clock,
-    ambient: { ...clock, now: () => clock.now() + skew },
+    environment: { ...clock, now: () => clock.now() + skew },
     faulty: faulty(),
     executor,
     begun,
@@ -107,10 +107,10 @@ async function startStandingStill(
   taken: boolean,
   stream_resumable: boolean,
 ): Promise<{ readonly inTime: boolean; readonly begun: number; readonly renewed: boolean }> {
-  const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+  const { clock, environment, faulty, executor, begun, standStill, settle } = world();
   const { storage, faults, calls } = faulty;
   const another = faulty.share().storage;
-  const { defer } = systemAmbient();
+  const { defer } = systemEnvironment();
   let left = Number.POSITIVE_INFINITY;
   let inTime = false;
   let renewals = 0;
@@ -135,11 +135,15 @@ async function startStandingStill(
     standStill();
     inTime = begun.length === 0;
     renewals = calls.renewLease ?? 0;
-    if (taken) await claimedBy(another, ambient.now());
+    if (taken) await claimedBy(another, environment.now());
     // What was ready before goes first.
     await new Promise<void>((resolve) => defer(resolve));
   }
-  await using kit = await clockedService(clock, { storage, executor: watching, ambient: { ...ambient, defer: turns } });
+  await using kit = await clockedService(clock, {
+    storage,
+    executor: watching,
+    environment: { ...environment, defer: turns },
+  });
   const { runs, threads } = kit.service;
   const { thread_id } = await threads.create();
   await pass(clock);
@@ -152,9 +156,9 @@ async function startStandingStill(
 
 describe("a process that stood still", () => {
   it("does not take up its own run when a renewal was on its way meanwhile", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
     const { storage, faults } = faulty;
-    await using kit = await clockedService(clock, { storage, executor, ambient });
+    await using kit = await clockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const run = await runs.create(thread_id, request);
@@ -179,16 +183,16 @@ describe("a process that stood still", () => {
 
   it("does not take up its own run wherever it stood still on its way to a claim", async () => {
     for (let at = 1; at <= 16; at++) {
-      const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+      const { clock, environment, faulty, executor, begun, standStill, settle } = world();
       let left = Number.POSITIVE_INFINITY;
       const now = (): number => {
         if (--left === 0) standStill();
-        return ambient.now();
+        return environment.now();
       };
       await using kit = await clockedService(clock, {
         storage: faulty.storage,
         executor,
-        ambient: { ...ambient, now },
+        environment: { ...environment, now },
       });
       const { runs, threads } = kit.service;
       const run = await runs.create((await threads.create()).thread_id, request);
@@ -206,8 +210,8 @@ describe("a process that stood still", () => {
   });
 
   it("gives the thread of a rolled-back run to no new run before the old executor has settled", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
-    await using kit = await clockedService(clock, { storage: faulty.storage, executor, ambient });
+    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
+    await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const old = await runs.create(thread_id, request);
@@ -224,9 +228,9 @@ describe("a process that stood still", () => {
   });
 
   it("nor with the end of another run", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, settle } = world();
+    const { clock, environment, faulty, executor, begun, standStill, settle } = world();
     const worker = { concurrency: 2 };
-    await using kit = await clockedService(clock, { storage: faulty.storage, executor, ambient, worker });
+    await using kit = await clockedService(clock, { storage: faulty.storage, executor, environment, worker });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const old = await runs.create(thread_id, request);
@@ -245,9 +249,9 @@ describe("a process that stood still", () => {
   });
 
   it("keeps a run whose renewals fail for long, where nobody else can take it", async () => {
-    const { clock, ambient, executor, begun, standStill, settle } = world();
-    const { storage, faults } = faulty(Object.assign(nodeSqlite(":memory:"), { alone: true }));
-    await using kit = await clockedService(clock, { storage, executor, ambient });
+    const { clock, environment, executor, begun, standStill, settle } = world();
+    const { storage, faults } = faulty(Object.assign(nodeSqlite(":memory:"), { single_process: true }));
+    await using kit = await clockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const run = await runs.create(thread_id, request);
@@ -282,9 +286,9 @@ describe("a process that stood still", () => {
   }
 
   it("starts a run once whose claim was not answered meanwhile", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, end } = world();
+    const { clock, environment, faulty, executor, begun, standStill, end } = world();
     const { storage, faults } = faulty;
-    await using kit = await clockedService(clock, { storage, executor, ambient });
+    await using kit = await clockedService(clock, { storage, executor, environment });
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     await pass(clock);
@@ -303,11 +307,11 @@ describe("a process that stood still", () => {
   });
 
   it("waits longer for a claim's answer when it stands still again meanwhile", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, end } = world();
+    const { clock, environment, faulty, executor, begun, standStill, end } = world();
     const { storage, faults } = faulty;
     // Another process could take the run up, so it does not wait for ever.
-    const shared = { ...storage, alone: false };
-    await using kit = await clockedService(clock, { storage: shared, executor, ambient });
+    const shared = { ...storage, single_process: false };
+    await using kit = await clockedService(clock, { storage: shared, executor, environment });
     const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
     await clock.advance(50);
     standStill();
@@ -321,13 +325,13 @@ describe("a process that stood still", () => {
   });
 
   it("and is so busy that each timer is late waits no longer than a while for a claim's answer", async () => {
-    const { clock, ambient, faulty, executor, begun, standStill, end } = world();
+    const { clock, environment, faulty, executor, begun, standStill, end } = world();
     const { storage, faults } = faulty;
-    const busy = { ...ambient, timer: (ms: number, fn: () => void) => ambient.timer(ms + 50, fn) };
+    const busy = { ...environment, timer: (ms: number, fn: () => void) => environment.timer(ms + 50, fn) };
     await using kit = await clockedService(clock, {
-      storage: { ...storage, alone: false },
+      storage: { ...storage, single_process: false },
       executor,
-      ambient: busy,
+      environment: busy,
     });
     const { creating, other, answer } = await createLate(kit.service, clock, faults, standStill);
     for (let i = 0; i < 5; i++) await pass(clock);

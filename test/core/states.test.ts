@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../lib/executor/contract.ts";
 import { recordedState } from "../../lib/executor/recorded-state.ts";
 import { changeState } from "../../lib/functions/update.ts";
@@ -109,7 +109,7 @@ describe("a change of a function's state", () => {
 
 describe("a state that another kind of graph has written", () => {
   it("is not changed as if it were a function's", async () => {
-    const ambient = { ...systemAmbient(), uuid: testIds() };
+    const environment = { ...systemEnvironment(), uuid: testIds() };
     const foreign: StoredCheckpoint = {
       ns: "",
       checkpoint_id: "1f000000-0000-6000-8000-000000000000",
@@ -129,7 +129,10 @@ describe("a state that another kind of graph has written", () => {
       putWrites: async () => assert.fail(),
     };
     const at = { thread_id: "t", ns: "" };
-    const change = recordedState.update?.(at, "f", [[{ values: { a: 1 } }]], checkpoints, { metadata: {}, ambient });
+    const change = recordedState.update?.(at, "f", [[{ values: { a: 1 } }]], checkpoints, {
+      metadata: {},
+      environment,
+    });
     await assert.rejects(async () => change, { name: "StateRefused", message: /another kind of graph/ });
   });
 });
@@ -205,7 +208,7 @@ describe("changed states", () => {
 
   it("have ids above the head's when the clock has gone back", async () => {
     const clock = testClock();
-    await using host = await testService({ executor: echo, ambient: { now: clock.now, timer: clock.timer } });
+    await using host = await testService({ executor: echo, environment: { now: clock.now, timer: clock.timer } });
     const { threads } = host.service;
     const { thread_id } = await threads.create({ metadata: { graph_id: "echo" } });
     const first = await threads.updateState(thread_id, { values: { a: 1 } });

@@ -398,14 +398,14 @@ describe("a cancel", () => {
     const agent = talker();
     const dead = faulty();
     const executor = fromFunctions({ talk: agent.talk });
-    const ambient = { ...clock, log: () => {} };
-    const one = await createService({ storage: dead.storage, executor, ambient });
+    const environment = { ...clock, log: () => {} };
+    const one = await createService({ storage: dead.storage, executor, environment });
     const { thread_id } = await one.threads.create();
     const run = await one.runs.create(thread_id, ask("slow 1"));
     await agent.reached("slow 1");
     await clock.advance(100);
     kill(dead);
-    const two = await createService({ storage: dead.share().storage, executor, ambient });
+    const two = await createService({ storage: dead.share().storage, executor, environment });
     let ended = false;
     const cancelled = two.runs.cancel(thread_id, run.run_id, { wait: true }).then(() => {
       ended = true;
@@ -427,9 +427,14 @@ describe("a cancel", () => {
     const agent = talker();
     const shared = faulty();
     const executor = fromFunctions({ talk: agent.talk });
-    const ambient = { ...clock, log: () => {} };
-    const one = await createService({ storage: shared.share().storage, executor, ambient });
-    const two = await createService({ storage: shared.share().storage, executor, ambient, worker: { concurrency: 0 } });
+    const environment = { ...clock, log: () => {} };
+    const one = await createService({ storage: shared.share().storage, executor, environment });
+    const two = await createService({
+      storage: shared.share().storage,
+      executor,
+      environment,
+      worker: { concurrency: 0 },
+    });
     const { thread_id } = await two.threads.create();
     for (const action of ["interrupt", "rollback"] as const) {
       const { run } = await one.runs.stream(thread_id, ask(`slow ${action}`));

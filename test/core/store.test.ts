@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ConfigError, type Json, type JsonObject, ServiceError } from "../../lib/mod.ts";
 import { type ItemCondition, meets } from "../../lib/storage/item-storage.ts";
-import type { Filter, Reach } from "../../lib/storage/visibility.ts";
+import type { Filter, Visibility } from "../../lib/storage/visibility.ts";
 import { conditionsOf } from "../../lib/store/conditions.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";
@@ -180,8 +180,8 @@ describe("filters of the store", () => {
 
 describe("the lives of items", () => {
   it("are told in minutes, by the put or by the store", async () => {
-    const ambient = testClock();
-    await using kit = await open({ ambient, store: { ttl: { default_ttl: 2, refresh_on_read: false } } });
+    const environment = testClock();
+    await using kit = await open({ environment, store: { ttl: { default_ttl: 2, refresh_on_read: false } } });
     const { store } = kit.service;
     await store.put(["a"], "default", {});
     await store.put(["a"], "own", {}, { ttl: 0.5 });
@@ -195,24 +195,24 @@ describe("the lives of items", () => {
         .join();
     };
     assert.equal(await there(), "default,good,own");
-    await ambient.set(ambient.now() + 0.5 * MINUTE);
+    await environment.set(environment.now() + 0.5 * MINUTE);
     assert.equal(await there(), "default,good");
     assert.equal(await store.get(["a"], "own"), null);
-    await ambient.set(ambient.now() + 1.5 * MINUTE);
+    await environment.set(environment.now() + 1.5 * MINUTE);
     assert.equal(await there(), "good");
     assert.deepEqual(await store.namespaces(), [["a"]]);
   });
 
   it("are prolonged by reads, as the store or the read says", async () => {
     for (const refresh_on_read of [true, false]) {
-      const ambient = testClock();
-      await using kit = await open({ ambient, store: { ttl: { refresh_on_read } } });
+      const environment = testClock();
+      await using kit = await open({ environment, store: { ttl: { refresh_on_read } } });
       const { store } = kit.service;
       const after = async (read: (key: string) => Promise<unknown>): Promise<boolean> => {
         await store.put(["a"], "k", { n: 1 }, { ttl: 10 });
-        await ambient.set(ambient.now() + 6 * MINUTE);
+        await environment.set(environment.now() + 6 * MINUTE);
         await read("k");
-        await ambient.set(ambient.now() + 6 * MINUTE);
+        await environment.set(environment.now() + 6 * MINUTE);
         return (await store.get(["a"], "k", { refresh_ttl: false })) !== null;
       };
       assert.equal(await after((key) => store.get(["a"], key)), refresh_on_read);
@@ -226,28 +226,28 @@ describe("the lives of items", () => {
   });
 
   it("end in the database soon after", async () => {
-    const ambient = testClock();
+    const environment = testClock();
     const { storage, faults } = faulty();
     let sweeps = 0;
     faults.sweepItems = (call) => {
       if (++sweeps === 1) throw new Error("the disk is on fire");
       return call();
     };
-    await using kit = await open({ ambient, storage, store: { ttl: { sweep_interval_minutes: 1 } } });
+    await using kit = await open({ environment, storage, store: { ttl: { sweep_interval_minutes: 1 } } });
     const { store } = kit.service;
     for (let n = 0; n < 3; n++) await store.put(["a"], `k${n}`, {}, { ttl: 0.5 });
-    await ambient.advance(MINUTE);
+    await environment.advance(MINUTE);
     const failures = kit.log.filter(({ message }) => message === "expired items of the store were not swept");
     assert.equal(failures.length, 1);
-    await ambient.advance(MINUTE);
+    await environment.advance(MINUTE);
     assert.ok(sweeps >= 2);
-    const left = await storage.sweepItems({ deployment: "default" }, ambient.now(), 10);
+    const left = await storage.sweepItems({ deployment: "default" }, environment.now(), 10);
     assert.equal(left, 0);
   });
 });
 
 describe("the reach of a caller of the store", () => {
-  const ann: Reach = { filter: [{ key: "owner", equals: "ann" }] };
+  const ann: Visibility = { filter: [{ key: "owner", equals: "ann" }] };
 
   it("bounds every call", async () => {
     await using kit = await open();
@@ -277,10 +277,10 @@ describe("the reach of a caller of the store", () => {
   it("may be told by the namespace", async () => {
     await using kit = await open();
     const { store } = kit.service;
-    const reach: Reach = { filter: [{ key: "namespace", contains: ["ann"] }] satisfies Filter };
-    await store.put(["ann", "notes"], "k", {}, {}, reach);
-    await refused(store.put(["bob"], "k", {}, {}, reach), "forbidden", /may not/);
-    assert.ok(await store.get(["ann", "notes"], "k", {}, reach));
+    const visibility: Visibility = { filter: [{ key: "namespace", contains: ["ann"] }] satisfies Filter };
+    await store.put(["ann", "notes"], "k", {}, {}, visibility);
+    await refused(store.put(["bob"], "k", {}, {}, visibility), "forbidden", /may not/);
+    assert.ok(await store.get(["ann", "notes"], "k", {}, visibility));
   });
 });
 

@@ -64,9 +64,9 @@ async function twoProcesses(executor: Executor): Promise<{
 }> {
   const clock = testClock();
   const shared = faulty();
-  const ambient = { ...clock, log: () => {} };
+  const environment = { ...clock, log: () => {} };
   const start = (concurrency: number): Promise<Service> =>
-    createService({ storage: shared.share().storage, executor, worker: { concurrency }, ambient });
+    createService({ storage: shared.share().storage, executor, worker: { concurrency }, environment });
   const [one, two] = [await start(1), await start(0)];
   const stop = async (): Promise<void> => {
     for (const service of [one, two]) await service.stop(0);

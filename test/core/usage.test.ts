@@ -70,7 +70,7 @@ describe("sealing", () => {
     let now = 10 * HOUR + 119_999;
     const identity = { names: () => assert.fail("nothing is to be named") };
     const terms = { storage, identity, enabled: true, unreadable_workspaces: "refuse" } as const;
-    const usage = createUsage({ ...terms, ambient: { now: () => now } });
+    const usage = createUsage({ ...terms, environment: { now: () => now } });
     await usage.seal();
     now++;
     await usage.seal();

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { addressBytes, isPublicAddress, isPublicAnswer } from "../../lib/webhooks/addresses.ts";
-import { judgeAddresses, judgeUrl, literalAddress, policyOf } from "../../lib/webhooks/policy.ts";
+import { checkAddresses, checkUrl, literalAddress, policyOf } from "../../lib/webhooks/policy.ts";
 
 /** What becomes of a URL with the address as its host. */
 const reasonOf = (address: string): string =>
-  judgeUrl(policyOf(), `http://${address.includes(":") ? `[${address}]` : address}/`).reason;
+  checkUrl(policyOf(), `http://${address.includes(":") ? `[${address}]` : address}/`).reason;
 
 describe("public addresses", () => {
   const v4 = {
@@ -137,7 +137,7 @@ describe("public addresses", () => {
   });
 });
 
-describe("judgeAddresses", () => {
+describe("checkAddresses", () => {
   const open = policyOf();
   it("sends only where every answer is public, and only to these", () => {
     for (const addresses of [
@@ -147,7 +147,7 @@ describe("judgeAddresses", () => {
       ["::ffff:808:808"],
       ["64:ff9b::8.8.8.8"],
     ]) {
-      assert.deepEqual(judgeAddresses(open, addresses), { verdict: "send", reason: "ok", connect_to: addresses });
+      assert.deepEqual(checkAddresses(open, addresses), { verdict: "send", reason: "ok", connect_to: addresses });
     }
     const mixed = [
       ["8.8.8.8", "10.0.0.1"],
@@ -167,7 +167,7 @@ describe("judgeAddresses", () => {
       ["127.1"],
     ]) {
       assert.deepEqual(
-        judgeAddresses(open, addresses),
+        checkAddresses(open, addresses),
         { verdict: "reject", reason: "dns_not_public" },
         `${addresses}`,
       );
@@ -175,8 +175,8 @@ describe("judgeAddresses", () => {
   });
 
   it("tries again without an answer", () => {
-    assert.deepEqual(judgeAddresses(open, []), { verdict: "retry", reason: "dns_failed" });
-    assert.deepEqual(judgeAddresses(policyOf({ allow_private_network: true }), []), {
+    assert.deepEqual(checkAddresses(open, []), { verdict: "retry", reason: "dns_failed" });
+    assert.deepEqual(checkAddresses(policyOf({ allow_private_network: true }), []), {
       verdict: "retry",
       reason: "dns_failed",
     });
@@ -185,7 +185,7 @@ describe("judgeAddresses", () => {
   it("sends inside the network when the policy says so", () => {
     const addresses = ["10.0.0.1", "::1"];
     const policy = policyOf({ allow_private_network: true });
-    assert.deepEqual(judgeAddresses(policy, addresses), { verdict: "send", reason: "ok", connect_to: addresses });
+    assert.deepEqual(checkAddresses(policy, addresses), { verdict: "send", reason: "ok", connect_to: addresses });
   });
 
   it("knows hosts that are addresses", () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { resolveHeaders } from "../../lib/webhooks/headers.ts";
-import { proveWebhooks } from "../../lib/webhooks/options.ts";
+import { checkWebhooks } from "../../lib/webhooks/options.ts";
 import { signature } from "../../lib/webhooks/sign.ts";
 
 type Environment = Readonly<Record<string, string>>;
@@ -195,7 +195,7 @@ describe("resolveHeaders", () => {
       "X-B": "${{ env.OTHER }}",
       "X-C": "${{ env.SERVICE_WEBHOOK_A }}${{",
     };
-    const { problems } = proveWebhooks({ headers, signing_secret: "${{ env.SERVICE_WEBHOOK_B }}" }, undefined, loud);
+    const { problems } = checkWebhooks({ headers, signing_secret: "${{ env.SERVICE_WEBHOOK_B }}" }, undefined, loud);
     assert.equal(problems.length, 4);
     assert.ok(!JSON.stringify(problems).includes("hunter2"));
   });

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
+  checkWebhooks,
   DELIVERY_DEFAULTS,
-  proveWebhooks,
   type WebhookOptions,
   type WebhookSettings,
 } from "../../lib/webhooks/options.ts";
@@ -17,20 +17,20 @@ const secretOf = (bytes: number): string => `whsec_${btoa("k".repeat(bytes))}`;
 
 /** `key code` of every problem. */
 function wrong(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): string[] {
-  const { settings, problems } = proveWebhooks(webhooks, disable_webhooks, variables);
+  const { settings, problems } = checkWebhooks(webhooks, disable_webhooks, variables);
   assert.equal(settings === null, problems.length > 0);
   for (const { message } of problems) assert.ok(message.length > 0);
   return problems.map(({ key, code }) => `${key} ${code}`);
 }
 
 function settingsOf(webhooks: unknown, disable_webhooks?: unknown, variables: Environment = env): WebhookSettings {
-  const { settings, problems } = proveWebhooks(webhooks, disable_webhooks, variables);
+  const { settings, problems } = checkWebhooks(webhooks, disable_webhooks, variables);
   assert.deepEqual(problems, []);
   assert.ok(settings);
   return settings;
 }
 
-describe("proveWebhooks", () => {
+describe("checkWebhooks", () => {
   it("has defaults", () => {
     const settings = settingsOf(undefined);
     assert.deepEqual(settings, settingsOf({ url: {}, headers: {}, delivery: {} }, false));

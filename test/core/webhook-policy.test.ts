@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { judgeUrl, policyOf, type Reason, type Verdict, type WebhookUrlOptions } from "../../lib/webhooks/policy.ts";
+import { checkUrl, policyOf, type Reason, type Verdict, type WebhookUrlOptions } from "../../lib/webhooks/policy.ts";
 
-const judge = (url: string, options: WebhookUrlOptions = {}): Verdict => judgeUrl(policyOf(options), url);
+const judge = (url: string, options: WebhookUrlOptions = {}): Verdict => checkUrl(policyOf(options), url);
 const reasonOf = (url: string, options: WebhookUrlOptions = {}): string => judge(url, options).reason;
 
 function refuses(reason: Reason, urls: readonly string[], options: WebhookUrlOptions = {}): void {
@@ -27,10 +27,10 @@ const hrefOf = (url: string): string => {
   return judged.destination.href;
 };
 
-describe("judgeUrl", () => {
+describe("checkUrl", () => {
   it("lets everything pass unchecked when webhooks are disabled", () => {
     for (const url of ["", "x", "https://hooks.example.com/x", "a".repeat(70_000)]) {
-      assert.deepEqual(judgeUrl(policyOf({}, true), url), { verdict: "ignore", reason: "webhooks_disabled" });
+      assert.deepEqual(checkUrl(policyOf({}, true), url), { verdict: "ignore", reason: "webhooks_disabled" });
     }
   });
 

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { proveWebhooks } from "../../lib/webhooks/options.ts";
+import { checkWebhooks } from "../../lib/webhooks/options.ts";
 import {
-  judgeAddresses,
-  judgeUrl,
+  checkAddresses,
+  checkUrl,
   literalAddress,
   type WebhookPolicy,
   type WebhookUrlOptions,
@@ -66,7 +66,7 @@ function policyNamed(name: string): WebhookPolicy {
   const options = Object.hasOwn(cases.policies, name) ? cases.policies[name] : undefined;
   assert.ok(options, `no policy ${name}`);
   const { disable_webhooks, ...url } = options;
-  const { settings, problems } = proveWebhooks({ url }, disable_webhooks, {});
+  const { settings, problems } = checkWebhooks({ url }, disable_webhooks, {});
   assert.deepEqual(problems, []);
   assert.ok(settings);
   return settings.policy;
@@ -93,7 +93,7 @@ describe("cases of webhook URLs", () => {
       const { url, url_repeat, canonical } = item;
       const raw = url_repeat ? url_repeat.prefix + url_repeat.char.repeat(url_repeat.count) : url;
       assert.ok(raw !== undefined, "neither url nor url_repeat");
-      const judged = judgeUrl(policyNamed(item.policy), raw);
+      const judged = checkUrl(policyNamed(item.policy), raw);
       assert.deepEqual([judged.verdict, judged.reason], [item.verdict, item.reason]);
       if (!canonical) {
         assert.notEqual(judged.verdict, "accept");
@@ -114,7 +114,7 @@ describe("cases of webhook URLs", () => {
     it(`${item.id} ${item.reason}`, () => {
       fieldsOf(item, ["id", "policy", "url", "dns", "verdict", "reason", "connect_to", "note"]);
       const policy = policyNamed(item.policy);
-      const judged = judgeUrl(policy, item.url);
+      const judged = checkUrl(policy, item.url);
       if (judged.verdict !== "accept") {
         assert.deepEqual([judged.verdict, judged.reason, undefined], [item.verdict, item.reason, item.connect_to]);
         return;
@@ -126,7 +126,7 @@ describe("cases of webhook URLs", () => {
       assert.ok(item.dns === null || Array.isArray(item.dns), "an answer this test cannot read");
       const literal = literalAddress(judged.destination.host);
       assert.ok(literal !== null || item.dns !== null, "a name without an answer");
-      const verdict = judgeAddresses(policy, literal === null ? (item.dns ?? []) : [literal]);
+      const verdict = checkAddresses(policy, literal === null ? (item.dns ?? []) : [literal]);
       assert.deepEqual([verdict.verdict, verdict.reason], [item.verdict, item.reason]);
       assert.deepEqual(verdict.verdict === "send" ? verdict.connect_to : undefined, item.connect_to);
     });
@@ -142,7 +142,7 @@ describe("cases of header templates", () => {
         ...(item.env_prefix === undefined ? {} : { env_prefix: item.env_prefix }),
       };
       for (const disabled of [false, true]) {
-        const { settings, problems } = proveWebhooks(section, disabled, item.env);
+        const { settings, problems } = checkWebhooks(section, disabled, item.env);
         if (item.startup_error === undefined) {
           assert.deepEqual(problems, []);
           assert.deepEqual(Object.fromEntries(settings?.headers ?? []), item.resolved);
@@ -163,7 +163,7 @@ describe("cases of webhooks.url", () => {
   for (const item of cases.config_cases) {
     it(`${item.id} ${item.startup_error ?? "normalised"}`, () => {
       fieldsOf(item, ["id", "url", "startup_error", "normalised", "note"]);
-      const { settings, problems } = proveWebhooks({ url: item.url }, undefined, {});
+      const { settings, problems } = checkWebhooks({ url: item.url }, undefined, {});
       const codes = [...new Set(problems.map(({ code }) => code))];
       assert.deepEqual(codes, item.startup_error === undefined ? [] : [item.startup_error]);
       if (item.startup_error !== undefined) return;

@@ -1,7 +1,7 @@
 /** Runs that have ended, a clock that jumps, and requests that the test answers. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import type { Ambient, LogRecord } from "../../lib/environment.ts";
+import type { Environment, LogRecord } from "../../lib/environment.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { DeliveryRow } from "../../lib/storage/platform-storage.ts";
 import { createDeliveries, type Deliveries } from "../../lib/webhooks/deliver.ts";
@@ -72,7 +72,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
   const log: LogRecord[] = [];
   const sent: Sent[] = [];
   const opened: Deliveries[] = [];
-  const ambient: Ambient = {
+  const environment: Environment = {
     now: () => time,
     timer(ms, fn) {
       const timer = { at: time + ms, fn };
@@ -111,7 +111,7 @@ export async function world(options: WorldOptions = {}): Promise<World> {
       const deliveries = createDeliveries({
         storage,
         scope: here,
-        ambient,
+        environment,
         settings: { ...settings, ...DELIVERY_DEFAULTS, ...more },
         transport: options.transport === null ? null : { resolve: options.resolve ?? (async () => [PUBLIC]), send },
         loopback: options.loopback ?? null,

@@ -20,7 +20,7 @@ describe("a worker", () => {
         return { done: true };
       },
     };
-    await using kit = await testService({ agents, ambient: { ...clock, now: () => clock.now() + skew } });
+    await using kit = await testService({ agents, environment: { ...clock, now: () => clock.now() + skew } });
     const { thread_id } = await kit.service.threads.create();
     const { result } = await kit.service.runs.wait(thread_id, ask("slow"));
     await clock.advance(100);
@@ -42,7 +42,7 @@ describe("a worker", () => {
     await using kit = await testService({
       storage,
       agents: { once: async () => ({ executions: ++executions }) },
-      ambient: clock,
+      environment: clock,
     });
     let failures = 0;
     faults.finishRun = (call) => {
@@ -62,7 +62,11 @@ describe("a worker", () => {
   it("answers readers also when the end of a run was stored but its answer was lost", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
-    await using kit = await testService({ storage, agents: { once: async () => ({ done: true }) }, ambient: clock });
+    await using kit = await testService({
+      storage,
+      agents: { once: async () => ({ done: true }) },
+      environment: clock,
+    });
     let lost = 0;
     faults.finishRun = async (call) => {
       const stored = await call();
@@ -90,7 +94,7 @@ describe("a worker", () => {
         await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
       },
     };
-    const kit = await testService({ storage, agents, ambient: clock });
+    const kit = await testService({ storage, agents, environment: clock });
     faults.saveProgress = () => Promise.reject(new Error("no"));
     const { thread_id } = await kit.service.threads.create();
     await kit.service.runs.create(thread_id, ask("steps"));
@@ -113,7 +117,7 @@ describe("a worker", () => {
         while (true) yield { type: "stream", mode: "custom", data: "still here" };
       },
     };
-    await using kit = await testService({ executor: deaf, ambient: clock, worker: { concurrency: 1 } });
+    await using kit = await testService({ executor: deaf, environment: clock, worker: { concurrency: 1 } });
     const { thread_id } = await kit.service.threads.create();
     const stream = await kit.service.runs.stream(thread_id, {
       ...ask("deaf"),
@@ -136,7 +140,7 @@ describe("a worker", () => {
     await using kit = await testService({
       storage,
       agents: { ok: async () => ({ ok: true }) },
-      ambient: clock,
+      environment: clock,
       worker: { concurrency: 1 },
     });
     const gate = Promise.withResolvers<void>();
@@ -168,7 +172,7 @@ describe("a worker", () => {
     await using kit = await testService({
       storage,
       agents: { ok: async () => ({ ok: true }) },
-      ambient: clock,
+      environment: clock,
       worker: { concurrency: 2 },
     });
     await advanceUntil(clock, () => looks > 0);
@@ -196,7 +200,7 @@ describe("a worker", () => {
         return {};
       },
     };
-    await using kit = await testService({ storage, agents, ambient: clock, worker: { concurrency: 3 } });
+    await using kit = await testService({ storage, agents, environment: clock, worker: { concurrency: 3 } });
     const { thread_id } = await kit.service.threads.create();
     const made: string[] = [];
     const create = async (thread: string | null): Promise<void> => {
@@ -249,7 +253,7 @@ describe("a worker", () => {
     const { storage, faults, calls } = faulty();
     let alone = false;
     faults.becomeWorker = async () => alone;
-    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, ambient: clock });
+    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, environment: clock });
     const waiting = await kit.service.runs.wait(null, ask("ok"));
     await clock.advance(10_000);
     assert.equal(calls.claimRun, undefined);
@@ -274,7 +278,7 @@ describe("a worker", () => {
   it("tells when claiming fails or hangs, and when it works again", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
-    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, ambient: clock });
+    await using kit = await testService({ storage, agents: { ok: async () => ({ ok: true }) }, environment: clock });
     await clock.advance(1_000);
     faults.claimRun = () => Promise.reject(new Error("no"));
     await clock.advance(5_000);
@@ -300,8 +304,8 @@ describe("a worker", () => {
   it("tells when its timers do not fire any more", async () => {
     const clock = testClock();
     let late = 0;
-    const ambient = { ...clock, now: () => clock.now() + late };
-    await using kit = await testService({ agents: { ok: async () => ({ ok: true }) }, ambient });
+    const environment = { ...clock, now: () => clock.now() + late };
+    await using kit = await testService({ agents: { ok: async () => ({ ok: true }) }, environment });
     await clock.advance(3_000);
     assert.equal(kit.service.healthy(), true);
     late = 10_000;
@@ -322,7 +326,7 @@ describe("a worker", () => {
       },
     };
     // No timer is needed: the clock stands still.
-    await using kit = await testService({ storage, agents, worker: { concurrency: 2 }, ambient: testClock() });
+    await using kit = await testService({ storage, agents, worker: { concurrency: 2 }, environment: testClock() });
     const { thread_id } = await kit.service.threads.create();
     const waits = [];
     for (let n = 0; n < 60; n++) {
@@ -355,7 +359,7 @@ describe("a worker", () => {
         return { ok: true };
       },
     };
-    await using kit = await testService({ storage, agents, ambient: clock });
+    await using kit = await testService({ storage, agents, environment: clock });
     const begin = clock.now();
     for (const after_seconds of [7.1, 3.3, 7.1]) await kit.service.runs.create(null, { ...ask("note"), after_seconds });
     await clock.advance(3_200);

@@ -105,7 +105,7 @@ describe("mode none", () => {
     assert.equal((await ask(open, "POST", "/threads", { body: {} })).status, 200);
     const anything = { "x-api-key": "anything", "x-tenant-id": UNKNOWN, "x-organization-id": UNKNOWN };
     assert.equal((await ask(open, "POST", "/threads", { body: {}, headers: anything })).status, 200);
-    assert.equal((await anybody.still()) && anybody.user_id, null);
+    assert.equal((await anybody.isStillValid()) && anybody.user_id, null);
   });
 
   it("lets everybody read all workspaces", async () => {
@@ -269,7 +269,7 @@ describe("a key that is revoked", () => {
       },
       identity,
       auth: { mode: "api_key" },
-      ambient: { now: clock.now, timer: clock.timer },
+      environment: { now: clock.now, timer: clock.timer },
     });
     const body = { assistant_id: "slow", input: {} };
     const stream = await ask(service, "POST", "/runs/stream", { as: "one", body });

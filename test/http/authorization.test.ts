@@ -476,7 +476,7 @@ describe("what somebody has made", () => {
       const ann = (method: string, path: string, body?: unknown) => world.ask("ann", method, path, body);
       const bobs = { metadata: { owner: "bob" } };
       const run = { assistant_id: "agent", ...bobs };
-      const thread_id = world.it.service.ambient.uuid();
+      const thread_id = world.it.service.environment.uuid();
       for (const [path, body] of [
         ["/threads", bobs],
         ["/assistants", { graph_id: "agent", ...bobs }],

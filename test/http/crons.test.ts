@@ -127,7 +127,7 @@ describe("the routes of crons", () => {
 
   it("tell who asks, and not with which key", async () => {
     const user = { identity: "ann", permissions: [], display_name: "ann", is_authenticated: true };
-    const { send, calls } = fake({ visitor: { ...anybody, user_id: "u", api_key: "lsv2…abcd", user } });
+    const { send, calls } = fake({ principal: { ...anybody, user_id: "u", api_key: "lsv2…abcd", user } });
     await send("POST", "/runs/crons", asked, { "x-own": "header" });
     const made = calls.filter(([name]) => name === "crons.create");
     assert.deepEqual(made, [["crons.create", null, asked, { user_id: "u", user }]]);
@@ -146,7 +146,7 @@ describe("the routes of crons", () => {
 describe("crons over HTTP", () => {
   const open = async () => {
     const clock = testClock(Date.parse("2026-11-20T15:27:30Z"));
-    const kit = await testService({ ambient: clock, agents: { async *echo() {} } });
+    const kit = await testService({ environment: clock, agents: { async *echo() {} } });
     const send = async (method: string, path: string, body?: unknown): Promise<[status: number, answer: Json]> => {
       const init = body === undefined ? { method } : { method, body: JSON.stringify(body) };
       const response = await kit.fetch(`http://x${path}`, init);

@@ -1,6 +1,6 @@
 /** A service whose callers are known by custom authentication: `Bearer ann` is Ann, and what handlers are asked is kept. */
 import type { Auth, AuthClaims, AuthContext } from "../../lib/auth/custom.ts";
-import { type Ambient, systemAmbient } from "../../lib/environment.ts";
+import { type Environment, systemEnvironment } from "../../lib/environment.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/kit.ts";
 
@@ -39,11 +39,11 @@ export function owning({ value, user }: AuthContext): JsonObject {
 }
 
 export async function customWorld(options: WorldOptions = {}): Promise<World> {
-  const { on = {}, claims = () => ({}), authenticate, auth, ambient, ...rest } = options;
+  const { on = {}, claims = () => ({}), authenticate, auth, environment, ...rest } = options;
   const asked: AuthContext[] = [];
   const waiting = new Set<() => void>();
-  const real = systemAmbient();
-  const timer: Ambient["timer"] = (ms, fn) => {
+  const real = systemEnvironment();
+  const timer: Environment["timer"] = (ms, fn) => {
     if (ms !== PATIENCE_MS) return real.timer(ms, fn);
     const cancel = real.timer(ms, () => over());
     const over = (): void => {
@@ -78,7 +78,7 @@ export async function customWorld(options: WorldOptions = {}): Promise<World> {
       },
     },
     ...rest,
-    ambient: { timer, ...ambient },
+    environment: { timer, ...environment },
     auth: { custom, ...auth },
   });
   return {

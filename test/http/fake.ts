@@ -1,5 +1,5 @@
 /** A service that records what the handler asks of it, on a clock that the test moves. */
-import { anybody, type Visitor } from "../../lib/auth/principal.ts";
+import { anybody, type Principal } from "../../lib/auth/principal.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
@@ -14,7 +14,7 @@ export const RUN = "22222222-2222-4222-8222-222222222222";
 export const ASSISTANT = "33333333-3333-4333-8333-333333333333";
 
 /** Frames that a test writes one by one, and what their reader did. */
-export class Tape {
+export class RunEvents {
   readonly frames: Frame[] = [];
   left = 0;
   stopped = false;
@@ -73,7 +73,7 @@ export interface Fake {
   /** `[noun.method, ...arguments]` of each call. */
   readonly calls: unknown[][];
   readonly log: LogRecord[];
-  readonly tape: Tape;
+  readonly runEvents: RunEvents;
   readonly result: PromiseWithResolvers<Json>;
   /** How often a reader of a result has left. */
   readonly leaves: () => number;
@@ -112,7 +112,7 @@ export interface FakeOptions extends HandlerOptions {
   readonly healthy?: boolean;
   readonly ready?: Readiness;
   /** Who asks. Default: nobody in particular. */
-  readonly visitor?: Visitor;
+  readonly principal?: Principal;
   /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
@@ -120,7 +120,7 @@ export interface FakeOptions extends HandlerOptions {
 export function fake(options: FakeOptions = {}): Fake {
   const calls: unknown[][] = [];
   const log: LogRecord[] = [];
-  const tape = new Tape();
+  const runEvents = new RunEvents();
   const result = Promise.withResolvers<Json>();
   const timers = new Map<object, { ms: number; fn: () => void }>();
   let leaves = 0;
@@ -134,8 +134,8 @@ export function fake(options: FakeOptions = {}): Fake {
   });
   const known: Record<string, (...args: unknown[]) => unknown> = {
     "runs.create": run,
-    "runs.stream": (thread_id) => tape.stream(run(thread_id)),
-    "runs.joinStream": (thread_id) => tape.stream(run(thread_id)),
+    "runs.stream": (thread_id) => runEvents.stream(run(thread_id)),
+    "runs.joinStream": (thread_id) => runEvents.stream(run(thread_id)),
     "runs.wait": wait,
     "runs.join": wait,
     "runs.list": (thread_id) => [run(thread_id)],
@@ -146,7 +146,7 @@ export function fake(options: FakeOptions = {}): Fake {
     "threads.search": () => ({ items: [{ thread_id: THREAD }], total: 1, next: null }),
     "threads.count": () => 1,
     "threads.history": () => [],
-    "threads.stream": () => tape.stream(run(THREAD)).frames,
+    "threads.stream": () => runEvents.stream(run(THREAD)).frames,
     ...options.answers,
   };
   const noun = (name: string): unknown =>
@@ -172,15 +172,15 @@ export function fake(options: FakeOptions = {}): Fake {
     feedback: noun("feedback"),
     usage: noun("usage"),
     access: {
-      visitor: async () => options.visitor ?? anybody,
-      may: async (_visitor: unknown, _event: unknown, value: object) => ({ value, reach: EVERYTHING }),
+      principal: async () => options.principal ?? anybody,
+      authorize: async (_visitor: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
       caller: async () => ({}) as Caller,
       workspaces: async () => [],
     },
     options: {
       http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),
     } as ServiceOptions,
-    ambient: {
+    environment: {
       now: () => 0,
       timer(ms: number, fn: () => void) {
         const key = {};
@@ -205,7 +205,7 @@ export function fake(options: FakeOptions = {}): Fake {
     handler,
     calls,
     log,
-    tape,
+    runEvents,
     result,
     leaves: () => leaves,
     timers: () => timers.size,

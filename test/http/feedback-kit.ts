@@ -1,6 +1,6 @@
 /** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import type { Ambient } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback/mod.ts";
 import { createBodyReader } from "../../lib/http/body.ts";
 import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "../../lib/http/feedback.ts";
@@ -71,7 +71,7 @@ export interface FeedbackKit extends AsyncDisposable {
   readonly feedback: Feedback;
   readonly routes: FeedbackRoutes;
   readonly clock: ReturnType<typeof testClock>;
-  readonly log: readonly Parameters<Ambient["log"]>[0][];
+  readonly log: readonly Parameters<Environment["log"]>[0][];
   /** The path of a token by its name. */
   token(name: string): string;
   /** A request to a path such as `/api/v1/feedback?run=…`, where `{name}` stands for a token's id. */
@@ -82,8 +82,8 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
   const storage = nodeSqlite(":memory:");
   await storage.migrate();
   const clock = testClock(NOW);
-  const log: Parameters<Ambient["log"]>[0][] = [];
-  const ambient: Ambient = {
+  const log: Parameters<Environment["log"]>[0][] = [];
+  const environment: Environment = {
     ...clock,
     defer: (fn) => void setTimeout(fn, 0),
     random: () => 0.5,
@@ -98,8 +98,15 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     { ...trace, trace_id: RUN2, thread_id: null },
     { ...trace, trace_id: FOREIGN_RUN, workspace_id: W2, project_id: P2 },
   ]);
-  const feedback = createFeedback({ storage, scope, ambient, base_url: () => BASE, external_runs: false, ...options });
-  const routes = createFeedbackRoutes(feedback, ambient, createBodyReader(ambient));
+  const feedback = createFeedback({
+    storage,
+    scope,
+    environment,
+    base_url: () => BASE,
+    external_runs: false,
+    ...options,
+  });
+  const routes = createFeedbackRoutes(feedback, environment, createBodyReader(environment));
   const ids = new Map<string, string>();
   for (const [name, config] of Object.entries(CONFIGS)) {
     const token_id = crypto.randomUUID();
@@ -130,7 +137,7 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     const [, segment] = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(pathname) ?? [];
     if (segment !== undefined) return await routes.submission(request, segment);
     const [, id] = /^\/api\/v1\/feedback\/([^/]+)$/.exec(pathname) ?? [];
-    const may: PlatformCall["may"] = async (_event, value) => ({ value, reach: EVERYTHING });
+    const may: PlatformCall["may"] = async (_event, value) => ({ value, visibility: EVERYTHING });
     const call = { request, caller: by, may, ...(id === undefined ? {} : { id }) };
     const keyed: Readonly<Record<string, (of: typeof call) => Promise<Response>>> =
       id === "tokens"

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { anybody, type Visitor } from "../../lib/auth/principal.ts";
+import { anybody, type Principal } from "../../lib/auth/principal.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { GROUP_OPTIONS, routeGroups } from "../../lib/http/groups.ts";
 import { type App, createHandler, type HandlerOptions } from "../../lib/http/handler.ts";
@@ -349,8 +349,8 @@ describe("log records", () => {
   });
 
   it("of a stream and of a result that break off have the ids of request, run and thread", async () => {
-    const { send, log, tape, result } = fake();
-    tape.fail(new Error("disk"));
+    const { send, log, runEvents, result } = fake();
+    runEvents.fail(new Error("disk"));
     const headers = { "x-request-id": "mine" };
     const stream = await send("POST", `/threads/${THREAD}/runs/stream`, { assistant_id: "g" }, headers);
     await assert.rejects(stream.text());
@@ -419,11 +419,11 @@ describe("log records", () => {
   });
 
   it("say nothing of refusals", async () => {
-    const visitor: Visitor = anybody;
+    const principal: Principal = anybody;
     const refused = (): never => {
       throw new ServiceError("not_found", "Thread not found");
     };
-    const { send, log } = fake({ visitor, answers: { "threads.get": refused } });
+    const { send, log } = fake({ principal, answers: { "threads.get": refused } });
     assert.equal((await send("GET", `/threads/${THREAD}`)).status, 404);
     assert.deepEqual(log, []);
   });

@@ -200,7 +200,7 @@ describe("another tenant's things", () => {
   after(() => world[Symbol.asyncDispose]());
 
   const nobody = (): Things => {
-    const { uuid } = world.it.service.ambient;
+    const { uuid } = world.it.service.environment;
     const [run_id, stateless_run_id, trace_id] = [uuid(), uuid(), uuid()];
     const rest = { assistant_id: uuid(), cron_id: uuid(), trace_id, id: uuid(), workspace_id: uuid() };
     return { thread_id: uuid(), run_id, stateless_run_id, checkpoint_id: uuid(), key: uuid(), mark: uuid(), ...rest };

@@ -58,7 +58,7 @@ describe("/ready", () => {
   it("is red while the store takes no writes, and asks it once a second at the most", async () => {
     const clock = testClock();
     const { storage, faults, calls } = faulty();
-    await using kit = await testService({ storage, agents: { quick }, ambient: clock });
+    await using kit = await testService({ storage, agents: { quick }, environment: clock });
     assert.deepEqual(await answer(kit, "/ready"), [200, { ok: true }]);
     await Promise.all(Array.from({ length: 50 }, () => answer(kit, "/ready")));
     assert.equal(calls.probe, 1);
@@ -80,7 +80,7 @@ describe("/ready", () => {
   it("is red when a write is not answered for 5 s", async () => {
     const clock = testClock();
     const { storage, faults, calls } = faulty();
-    await using kit = await testService({ storage, agents: { quick }, ambient: clock });
+    await using kit = await testService({ storage, agents: { quick }, environment: clock });
     faults.probe = () => new Promise(() => {});
     let told: readonly [number, unknown] | undefined;
     void answer(kit, "/ready").then((value) => {
@@ -97,7 +97,7 @@ describe("/ready", () => {
   it("is red, and /ok too, when the worker hangs", async () => {
     const clock = testClock();
     const { storage, faults } = faulty();
-    await using kit = await testService({ storage, agents: { quick }, ambient: clock });
+    await using kit = await testService({ storage, agents: { quick }, environment: clock });
     await clock.advance(100);
     const held = Promise.withResolvers<void>();
     faults.claimRun = (call) => held.promise.then(call);
@@ -255,7 +255,7 @@ describe("what is no longer kept", () => {
       return Promise.resolve(asked.length % 3 === 0 ? 0 : 500);
     };
     const retention = { frames_ms: 3_000, stateless_ms: 2_000, tokens_ms: 4_000 };
-    await using kit = await testService({ storage, agents: { quick }, retention, ambient: clock });
+    await using kit = await testService({ storage, agents: { quick }, retention, environment: clock });
     await advanceUntil(clock, () => asked.length > 0);
     const now = clock.now();
     await advanceUntil(clock, () => asked.length === 3, 0);

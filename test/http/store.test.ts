@@ -1,10 +1,10 @@
 /** The store's routes, from the request to what the store is asked, and what comes of it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Call } from "../../lib/http/call.ts";
+import type { RequestContext } from "../../lib/http/call.ts";
 import { storeRoutes } from "../../lib/http/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
-import type { Reach } from "../../lib/storage/visibility.ts";
+import type { Visibility } from "../../lib/storage/visibility.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { fake } from "./fake.ts";
 
@@ -161,7 +161,7 @@ describe("the store's routes", () => {
 
 describe("what the store answers", () => {
   const open = (options: TestServiceOptions = {}): Promise<TestService> =>
-    testService({ agents: { idle: async () => ({}) }, ambient: testClock(), ...options });
+    testService({ agents: { idle: async () => ({}) }, environment: testClock(), ...options });
   const send = async (
     kit: TestService,
     method: string,
@@ -230,13 +230,13 @@ describe("what the store answers", () => {
 });
 
 describe("authorization of the store's routes", () => {
-  type May = (event: string, value: Record<string, unknown>) => Reach;
+  type May = (event: string, value: Record<string, unknown>) => Visibility;
 
   /** Sends requests to the routes of a real store, past a handler. */
   async function guarded(may: May) {
     const kit = await testService({ agents: { idle: async () => ({}) } });
     const routes = storeRoutes(kit.service.store);
-    const send = (name: keyof typeof routes, query: Call["query"], body?: JsonObject): Promise<Response> =>
+    const send = (name: keyof typeof routes, query: RequestContext["query"], body?: JsonObject): Promise<Response> =>
       routes[name]({
         method: "POST",
         url: "http://greenroom/",
@@ -244,11 +244,11 @@ describe("authorization of the store's routes", () => {
         turn: async () => {},
         params: {},
         query,
-        visitor: {} as Call["visitor"],
+        principal: {} as RequestContext["principal"],
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
         caller: () => Promise.reject(new Error("No route of the store asks")),
         request_id: "r",
-        may: async (event, value) => ({ reach: may(event, value as Record<string, unknown>), value }),
+        authorize: async (event, value) => ({ visibility: may(event, value as Record<string, unknown>), value }),
       });
     return { store: kit.service.store, send, [Symbol.asyncDispose]: () => kit[Symbol.asyncDispose]() };
   }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InputError } from "../../lib/errors.ts";
 import { readCsvQuotes, readUsageQuery } from "../../lib/http/parse/usage.ts";
-import { readMoment, writeMoment } from "../../lib/rfc3339.ts";
+import { formatRfc3339, parseRfc3339 } from "../../lib/rfc3339.ts";
 
 const W1 = "11111111-1111-4111-8111-11111111111a";
 const W2 = "22222222-2222-4222-8222-222222222222";
@@ -126,8 +126,8 @@ describe("moments", () => {
 
   it("are read as RFC 3339 has them, UTC where nothing is said", () => {
     for (const [sent, expected] of READ) {
-      const read = readMoment(sent);
-      assert.equal(read === null ? null : writeMoment(read), expected, sent);
+      const read = parseRfc3339(sent);
+      assert.equal(read === null ? null : formatRfc3339(read), expected, sent);
     }
   });
 });

@@ -7,7 +7,7 @@ import { csvRow } from "../../lib/http/csv.ts";
 import { readUsageQuery } from "../../lib/http/parse/usage.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import { usageCsv, usageJson } from "../../lib/http/usage.ts";
-import { readMoment } from "../../lib/rfc3339.ts";
+import { parseRfc3339 } from "../../lib/rfc3339.ts";
 import type { Caller, IdentityStore, Permission } from "../../lib/storage/identity.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { createUsage, strideFor, type Usage, type UsageOptions, type UsageReport } from "../../lib/usage/mod.ts";
@@ -121,8 +121,8 @@ async function onData(
   const storage = nodeSqlite(":memory:");
   try {
     await storage.migrate();
-    const ambient = { now: () => Date.parse("2030-01-01T00:00:00Z") };
-    const terms = { storage, identity, ambient, enabled: true, unreadable_workspaces: "refuse" } as const;
+    const environment = { now: () => Date.parse("2030-01-01T00:00:00Z") };
+    const terms = { storage, identity, environment, enabled: true, unreadable_workspaces: "refuse" } as const;
     const usage = createUsage({ ...terms, ...options });
     if (sealed === "before") await usage.seal();
     for (const [i, row] of dataset.traces.entries()) {
@@ -170,7 +170,7 @@ describe("the usage cases", () => {
   it("have these strides", () => {
     for (const { start_time, end_time, milliseconds, stride, ...rest } of cases.stride_cases) {
       knows(rest, "note");
-      const [start, end] = [readMoment(start_time) as number, readMoment(end_time) as number];
+      const [start, end] = [parseRfc3339(start_time) as number, parseRfc3339(end_time) as number];
       assert.equal(end - start, milliseconds);
       assert.deepEqual(strideFor(start, end), stride, `${milliseconds} ms`);
     }

@@ -247,7 +247,7 @@ describe("examples", () => {
     await using server = await serveHere({
       identity: staticIdentity({ keys: [API_KEY] }),
       auth: { mode: "api_key" },
-      ambient: { now: () => now },
+      environment: { now: () => now },
     });
     const client = new Client({ apiUrl: server.url, apiKey: API_KEY });
     // The first moment of the month counts, and the first one after it does not.

@@ -167,7 +167,7 @@ describe("an embedded service", () => {
         },
         works: async () => "done",
       }),
-      ambient: { log: (record) => void log.push(record) },
+      environment: { log: (record) => void log.push(record) },
     });
     const ran = async (assistant_id: string): Promise<string> => {
       const { run, result } = await service.runs.wait(null, { assistant_id });

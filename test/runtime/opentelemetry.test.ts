@@ -44,7 +44,7 @@ describe("opentelemetry.ts", () => {
     let told: () => void = () => {};
     const trace = traceRuns(tracer);
     await using test = await testService({
-      ambient: { now, timer },
+      environment: { now, timer },
       agents: {
         async *working() {
           await advance(1_500);

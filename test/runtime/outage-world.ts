@@ -103,7 +103,7 @@ export function world(): World {
       const kit = await clockedService(clock, {
         storage: from.storage,
         agents,
-        ambient: clock,
+        environment: clock,
         webhooks: {
           transport: {
             resolve: async () => ["93.184.215.14"],
@@ -172,7 +172,7 @@ export function follow(kit: TestService, thread_id: string, run_id: string): Ret
         if (error instanceof ServiceError && error.code === "unavailable") return;
         assert.ok(isOutage(error), String(error));
       }
-      if (!ended) await new Promise<void>((resolve) => void kit.service.ambient.timer(200, resolve));
+      if (!ended) await new Promise<void>((resolve) => void kit.service.environment.timer(200, resolve));
     }
   })();
   return { list, ended: () => ended };

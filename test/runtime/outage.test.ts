@@ -193,7 +193,7 @@ describe("a database that is away for minutes", () => {
     const second = await clockedService(w.clock, {
       storage: other.storage,
       agents: { echo: async () => ({}), steps: async () => ({}) },
-      ambient: w.clock,
+      environment: w.clock,
       worker: { concurrency: 0 },
     });
     const { run_id, thread_id } = await second.service.runs.create(null, {

@@ -136,7 +136,7 @@ async function open(folder: string, more: Partial<ServiceOptions>): Promise<Worl
         },
       },
     },
-    ambient: { log: (record: LogRecord) => heard.add("log", shown(record)) },
+    environment: { log: (record: LogRecord) => heard.add("log", shown(record)) },
   });
   const handler = createHandler(service);
   return {

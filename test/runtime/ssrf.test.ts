@@ -4,7 +4,7 @@ import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { systemAmbient } from "../../lib/environment.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { DeliveryAttempt } from "../../lib/storage/platform-storage.ts";
 import { createDeliveries } from "../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type WebhookTransport } from "../../lib/webhooks/options.ts";
@@ -165,7 +165,7 @@ describe("a webhook to an address that is not public", () => {
     const deliveries = createDeliveries({
       storage,
       scope: here,
-      ambient: { ...systemAmbient(), log: () => {} },
+      environment: { ...systemEnvironment(), log: () => {} },
       settings: {
         ...DELIVERY_DEFAULTS,
         policy: policyOf({ allowed_ports: [80, 443, target.port] }),

@@ -131,7 +131,7 @@ export async function forgeryWorld(): Promise<ForgeryWorld> {
     auth: { mode: "api_key" },
     public_base_url: "http://greenroom",
   });
-  const { accounts, deployment, ambient } = kit.service;
+  const { accounts, deployment, environment } = kit.service;
   const ours = await accounts.createKey({ kind: "sk", workspaces: [deployment.workspace_id] });
   const other = await accounts.createWorkspace("other");
   const [project] = await accounts.listProjects(other.id);
@@ -180,7 +180,7 @@ export async function forgeryWorld(): Promise<ForgeryWorld> {
   await kit.addTokens([{ run_id: foreign_run, feedback_key: "score", ...place }]);
   const { id: record } = await json(ask("POST", "/api/v1/feedback", { run_id: good, key: "k", score: 1 }));
   const known = [good, foreign_run, record, ours.row.id, other.id, project.id, deployment.workspace_id];
-  others.push(...known, ...threads, ambient.uuid());
+  others.push(...known, ...threads, environment.uuid());
   const records = async (): Promise<number> => (await json(ask("GET", "/api/v1/feedback?limit=100"))).length;
   const before = await records();
 

@@ -2,7 +2,7 @@
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { sqliteDriver } from "../../adapters/sqlite/writer.ts";
-import type { Ambient } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import { createService, type Service } from "../../lib/service.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SignalListener, Signals } from "../../lib/storage/signals.ts";
@@ -104,7 +104,7 @@ export class SimulatedNode {
           },
         },
         limits: { pending_per_thread: world.plan.pending_per_thread },
-        ambient: this.#ambient(process),
+        environment: this.#ambient(process),
       }).then(
         (service) => {
           if (!process.alive) return;
@@ -207,7 +207,7 @@ export class SimulatedNode {
     });
   }
 
-  #ambient(process: Process): Ambient {
+  #ambient(process: Process): Environment {
     const { scheduler, plan } = this.#world;
     const dice = new Dice(plan.seed, process.name);
     const still = new Dice(plan.seed, `${process.name} stands still`);
@@ -339,13 +339,13 @@ export class SimulatedNode {
 
     return {
       dialect: "sqlite",
-      ...(plan.signals ? { shared: true, signals: this.#signals(process) } : {}),
+      ...(plan.signals ? { multi_process: true, signals: this.#signals(process) } : {}),
       batch: (statements) => call("write", () => inner.batch(statements)),
       read: (statement) => call("read", () => inner.read(statement)),
       ...(plan.mode === "file"
         ? {
-            alone: true,
-            async exclusive() {
+            single_process: true,
+            async acquireWorkerLock() {
               if (!process.alive) return never();
               if (world.lockHolder && world.lockHolder !== process) return false;
               world.lockHolder = process;

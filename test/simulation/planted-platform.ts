@@ -17,11 +17,11 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "who is to be told of an end is written down by itself",
     file: "adapters/sql/runs/lease.ts",
-    find: "  const results = await driver.batch(statements, touched);\n",
+    find: "  const results = await driver.batch(statements, lock_keys);\n",
     replace: `  const at = statements.findIndex((one) => one.for(driver.dialect).sql.includes("into webhook_deliveries"));
   const nothing = { for: () => ({ sql: "select 1", args: [] }) };
-  if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), touched);
-  const results = await driver.batch(statements, touched);\n`,
+  if (at >= 0) await driver.batch(statements.splice(at, 1, nothing), lock_keys);
+  const results = await driver.batch(statements, lock_keys);\n`,
   },
   {
     name: "a run that ends without having started is not told",
@@ -58,14 +58,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a delivery that a dead process had claimed is never sent",
     file: "adapters/sql/deliveries.ts",
-    find: "(w.claim_token is null or w.claimed_until <= ${settled(p.now)})",
+    find: "(w.claim_token is null or w.claimed_until <= ${constant(p.now)})",
     replace: "w.claim_token is null",
   },
   {
     name: "deliveries of a host that are under way do not count",
     file: "adapters/sql/deliveries.ts",
-    find: "where due.place + coalesce(busy.sends, 0) <= ${settled(p.per_host)}",
-    replace: "where due.place <= ${settled(p.per_host)}",
+    find: "where due.place + coalesce(busy.sends, 0) <= ${constant(p.per_host)}",
+    replace: "where due.place <= ${constant(p.per_host)}",
   },
   {
     name: "the state is told of a run that leaves none",
@@ -109,14 +109,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "full hours are counted by their sums and by their traces",
     file: "adapters/sql/usage.ts",
-    find: "${events(edge, settled(p.end))}",
-    replace: "${events(settled(p.hours_from), settled(p.end))}",
+    find: "${events(edge, constant(p.end))}",
+    replace: "${events(constant(p.hours_from), constant(p.end))}",
   },
   {
     name: "an hour is summed before it is over",
     file: "lib/usage/mod.ts",
-    find: "roundDown(ambient.now() - MARGIN, HOUR)",
-    replace: "roundDown(ambient.now() - MARGIN, HOUR) + HOUR",
+    find: "roundDown(environment.now() - MARGIN, HOUR)",
+    replace: "roundDown(environment.now() - MARGIN, HOUR) + HOUR",
     equivalent: "a trace of an hour that is summed is added there",
   },
   {
@@ -128,8 +128,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "the links of a run without a webhook never die",
     file: "lib/engine/attempt.ts",
-    find: "told: run.feedback.length > 0 || run.webhook !== null,",
-    replace: "told: run.webhook !== null,",
+    find: "has_side_effects: run.feedback.length > 0 || run.webhook !== null,",
+    replace: "has_side_effects: run.webhook !== null,",
   },
   {
     name: "the life of a link begins with its run",
@@ -140,9 +140,9 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "feedback links are shown after the error",
     file: "lib/streams/terminal.ts",
-    find: '  if (feedback !== null) tape.publish("feedback", feedback);\n  if (error) tape.publish("error", JSON.stringify(error));\n',
+    find: '  if (feedback !== null) runEvents.publish("feedback", feedback);\n  if (error) runEvents.publish("error", JSON.stringify(error));\n',
     replace:
-      '  if (error) tape.publish("error", JSON.stringify(error));\n  if (feedback !== null) tape.publish("feedback", feedback);\n',
+      '  if (error) runEvents.publish("error", JSON.stringify(error));\n  if (feedback !== null) runEvents.publish("feedback", feedback);\n',
   },
   {
     name: "feedback links are shown only where the run was executed",

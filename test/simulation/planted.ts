@@ -20,19 +20,19 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a rolled-back run's slot is freed with its rows",
     file: "adapters/sql/runs/create.ts",
-    find: "  return {\n    statements,\n    touched: [\n",
+    find: "  return {\n    statements,\n    lock_keys: [\n",
     replace: `  if (eviction) {
     const sql = \`update threads set slot_token = null, slot_until = null where thread_id = ?
       and not exists (select 1 from runs r where r.thread_id = threads.thread_id and r.status = 'running')\`;
     statements.push({ for: () => ({ sql, args: [thread_id] }) });
   }
-  return {\n    statements,\n    touched: [\n`,
+  return {\n    statements,\n    lock_keys: [\n`,
   },
   {
     name: "saving asks for no token",
     file: "adapters/sql/checkpoints.ts",
-    find: "and run_id = ${settled(p.run_id)} and lease_token = ${settled(p.token)} and status = 'running'`;",
-    replace: "and run_id = ${settled(p.run_id)} and ${settled(p.token)} is not null and status = 'running'`;",
+    find: "and run_id = ${constant(p.run_id)} and lease_token = ${constant(p.token)} and status = 'running'`;",
+    replace: "and run_id = ${constant(p.run_id)} and ${constant(p.token)} is not null and status = 'running'`;",
   },
   {
     name: "a shut-down charges the attempt",
@@ -49,8 +49,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a worker has one token for all its claims",
     file: "lib/engine/worker.ts",
-    find: "    token: ambient.uuid(),\n    lease_until",
-    replace: "    token: ((executing as { token?: string }).token ??= ambient.uuid()),\n    lease_until",
+    find: "    token: environment.uuid(),\n    lease_until",
+    replace: "    token: ((executing as { token?: string }).token ??= environment.uuid()),\n    lease_until",
   },
   {
     name: "eviction misses pending runs",
@@ -61,20 +61,20 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "no heartbeat",
     file: "lib/engine/heartbeat.ts",
-    find: "schedule(until - ambient.now() - (2 * lease_ms) / 3);",
+    find: "schedule(until - environment.now() - (2 * lease_ms) / 3);",
     replace: "",
   },
   {
     name: "an end is told twice",
     file: "lib/streams/terminal.ts",
-    find: 'tape.publish("end", JSON.stringify({ run_id, status }));',
-    replace: 'for (const _ of [1, 2]) tape.publish("end", JSON.stringify({ run_id, status }));',
+    find: 'runEvents.publish("end", JSON.stringify({ run_id, status }));',
+    replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id, status }));',
   },
   {
     name: "frames are shown before they are stored",
     file: "lib/engine/progress.ts",
     find: "      frames.push(frame);\n",
-    replace: "      frames.push(frame);\n      tape.publish(frame.event, frame.data);\n",
+    replace: "      frames.push(frame);\n      runEvents.publish(frame.event, frame.data);\n",
   },
   {
     name: "frame ids start again in a later attempt",
@@ -139,7 +139,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a claim leases the run that it has seen, whatever has become of it",
     file: "adapters/sql/runs/claim.ts",
-    find: "${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning",
+    find: "${lease(p, sql`and n.thread_id = ${constant(p.thread_id)}`)} returning",
     replace: "${lease(p, p.thread_id)} returning",
     also: [
       {
@@ -209,8 +209,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a resumed stream begins with the last frame again",
     file: "lib/streams/run-subscription.ts",
-    find: "tape.read(await place(run.run_id, tape, after), onLeave)",
-    replace: "tape.read((await place(run.run_id, tape, after)) - 1, onLeave)",
+    find: "runEvents.read(await place(run.run_id, runEvents, after), onLeave)",
+    replace: "runEvents.read((await place(run.run_id, runEvents, after)) - 1, onLeave)",
   },
   {
     name: "what an interrupted run has done is not its thread's state",
@@ -228,7 +228,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a shut-down leaves its runs to their leases",
     file: "lib/engine/attempt.ts",
-    find: "if (!(await insist(() => storage.requeueRun(scope, lease, ambient.now())))) stop(",
+    find: "if (!(await insist(() => storage.requeueRun(scope, lease, environment.now())))) stop(",
     replace: "if (run_id === thread_id) stop(",
   },
   {

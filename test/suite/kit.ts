@@ -1,7 +1,7 @@
 /** What tests of agents need: a service in memory, a clock they set, ids that repeat. */
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
-import type { Ambient } from "../../lib/environment.ts";
+import type { Environment } from "../../lib/environment.ts";
 import type { Executor } from "../../lib/executor/contract.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
@@ -14,8 +14,8 @@ const TOKEN_LIFE_MS = 10_800_000;
 
 /** A clock that stands still until it is told otherwise. */
 export interface TestClock {
-  readonly now: Ambient["now"];
-  readonly timer: Ambient["timer"];
+  readonly now: Environment["now"];
+  readonly timer: Environment["timer"];
   /** Moves time on, calling what is due on the way in order; resolves when the event loop has turned once after each. */
   advance(ms: number): Promise<void>;
   /** Jumps to a moment, as the clock of a machine that slept: what is due by then is called once, in order. */
@@ -64,7 +64,7 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
 }
 
 /** UUIDs that count up from 1: the same in every run of a test. */
-export function testIds(): Ambient["uuid"] {
+export function testIds(): Environment["uuid"] {
   let count = 0;
   return () => `00000000-0000-4000-8000-${(++count).toString(16).padStart(12, "0")}`;
 }
@@ -102,7 +102,7 @@ export interface TestService extends AsyncDisposable {
   /** Give it to a client as its `fetch`: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
   /** Log records so far; none goes to the console. */
-  readonly log: readonly Parameters<Ambient["log"]>[0][];
+  readonly log: readonly Parameters<Environment["log"]>[0][];
   /** Adds traces of runs, as if they had been executed here; gives their ids. */
   addTraces(traces: readonly TestTrace[]): Promise<readonly string[]>;
   /** Adds feedback tokens; gives their ids. */
@@ -111,18 +111,18 @@ export interface TestService extends AsyncDisposable {
 
 /** A service on an in-memory database, with the real clock unless `ambient` holds another. `await using` stops it. */
 export async function testService(options: TestServiceOptions): Promise<TestService> {
-  const { agents = {}, ambient, ...rest } = options;
-  const log: Parameters<Ambient["log"]>[0][] = [];
+  const { agents = {}, environment, ...rest } = options;
+  const log: Parameters<Environment["log"]>[0][] = [];
   const executor: Executor = rest.executor ?? fromFunctions(agents);
   const service = await createService({
     ...rest,
     storage: rest.storage ?? nodeSqlite(":memory:"),
     executor,
-    ambient: { log: (record) => void log.push(record), ...ambient },
+    environment: { log: (record) => void log.push(record), ...environment },
   });
   const handler = createHandler(service);
   const { storage } = service.options;
-  const { now, uuid } = service.ambient;
+  const { now, uuid } = service.environment;
   const { workspace_id, project_id, name } = service.deployment;
   return {
     service,

@@ -1,9 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
 import type { TraceTerms } from "../../../lib/storage/platform-storage.ts";
-import { each, isAmong, numberIn, rowByRow, settled } from "../dialect.ts";
+import { constant, each, isAmong, numberIn, rowByRow } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
-import { ofThread, type Pipe, type Statement, shape } from "../statement.ts";
+import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { traceClaimed } from "../usage.ts";
 import { storedFrames } from "./end.ts";
 import { toClaim } from "./row.ts";
@@ -42,7 +42,7 @@ const nextOf = (
   limit: RawBuilder<unknown>,
 ): RawBuilder<unknown> =>
   sql`select n.run_id, n.thread_id, n.due_at, n.seq from runs n
-  where n.deployment = ${settled(p.deployment)} and ${which}
+  where n.deployment = ${constant(p.deployment)} and ${which}
     and ${isAmong(sql`n.graph_id`, p.graph_ids)} ${among}
     and exists (select 1 from threads t where t.deployment = n.deployment and t.thread_id = n.thread_id
       and (t.slot_token is null or t.slot_until <= ${p.now}) ${rowByRow})
@@ -57,7 +57,7 @@ const nextOf = (
 /** The runs that are next, `limit` of them, the one due longest first. */
 const nextRuns = (p: Due, among: RawBuilder<unknown>, limit: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`select run_id, thread_id from (select * from (${nextOf(p, immediate, among, limit)}) as at_once
-    union all select * from (${nextOf(p, scheduled(settled(p.now)), among, limit)}) as in_time) as due
+    union all select * from (${nextOf(p, scheduled(constant(p.now)), among, limit)}) as in_time) as due
   order by due_at, seq limit ${limit}`;
 
 const nextRun = (p: Due, among: RawBuilder<unknown> = sql``): RawBuilder<string> =>
@@ -72,7 +72,7 @@ const LOOK = 20;
 const TRIES = 10;
 
 /** Leases that are over, the runs that are next, and whether runs wait at all. */
-const outlook = shape<Due & { limit: number }>(
+const outlook = prepared<Due & { limit: number }>(
   (p) =>
     sql`select 'over' as kind, run_id, thread_id from (
       select run_id, thread_id from runs where ${expired(p)} limit ${LOOK}) as leases
@@ -82,7 +82,7 @@ const outlook = shape<Due & { limit: number }>(
         or exists (select 1 from runs where deployment = ${p.deployment} and ${scheduled(p.now)})`,
 );
 
-const requeueExpired = shape<{ deployment: string; run_ids: string; now: number }>(
+const requeueExpired = prepared<{ deployment: string; run_ids: string; now: number }>(
   (p) => sql`update runs set ${putBack(p.now)} where run_id in ${each(p.run_ids)} and ${expired(p)}`,
 );
 
@@ -104,8 +104,8 @@ const lease = (p: Taken, among?: RawBuilder<unknown>): RawBuilder<unknown> =>
       updated_at = ${p.now}
     where run_id = ${nextRun(p, among)}`;
 
-const leaseNext = shape<Taken & { thread_id: string }>(
-  (p) => sql`${lease(p, sql`and n.thread_id = ${settled(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`,
+const leaseNext = prepared<Taken & { thread_id: string }>(
+  (p) => sql`${lease(p, sql`and n.thread_id = ${constant(p.thread_id)}`)} returning *, ${storedFrames} as last_frame`,
 );
 
 /** What tells that a batch has ended its run: another worker, or a stop, may have done so at the same moment and with as many frames. */
@@ -116,15 +116,15 @@ const itsEnd = (p: Ended): RawBuilder<unknown> =>
     and f.ended_at = ${p.ended_at} and f.end_frame = ${p.end_frame}`;
 
 /** A row where this batch, or an earlier one like it, has ended the run. */
-export const hasEnded: (ended: Ended) => Statement = shape<Ended>((p) => itsEnd(p));
+export const hasEnded: (ended: Ended) => Statement = prepared<Ended>((p) => itsEnd(p));
 
-const leaseAfter = shape<Taken & Ended>(
+const leaseAfter = prepared<Taken & Ended>(
   (p) =>
     sql`${lease(p)} and exists (${itsEnd(p)})
     returning *, ${storedFrames} as last_frame`,
 );
 
-const takeSlot = shape<{ deployment: string; token: string; lease_until: number }>(
+const takeSlot = prepared<{ deployment: string; token: string; lease_until: number }>(
   (p) =>
     sql`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}
     where deployment = ${p.deployment} and thread_id = (select thread_id from runs
@@ -178,8 +178,8 @@ export async function claimRun(driver: Pipe, deployment: string, request: ClaimR
     const over = seen.filter((row) => row.kind === "over");
     if (over.length > 0) {
       const run_ids = JSON.stringify(over.map((row) => row.run_id));
-      const touched = over.map((row) => ofThread(deployment, threadOf(row)));
-      await driver.batch([requeueExpired({ deployment, run_ids, now })], touched);
+      const lock_keys = over.map((row) => ofThread(deployment, threadOf(row)));
+      await driver.batch([requeueExpired({ deployment, run_ids, now })], lock_keys);
       continue;
     }
     const next = seen.filter((row) => row.kind === "next");

@@ -6,11 +6,11 @@ import type {
   CreateRunsOutcome,
   MultitaskStrategy,
 } from "../../../lib/storage/mod.ts";
-import { each, settled } from "../dialect.ts";
+import { constant, each } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { mintTokens } from "../feedback.ts";
 import { addLabels, replaceLabels } from "../labels.ts";
-import { ofKey, ofThread, type Pipe, type Statement, shape } from "../statement.ts";
+import { ofKey, ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { busy, type Ttl, ttlColumns } from "../threads.ts";
 import { traceClaimed } from "../usage.ts";
 import { isDue, traceTerms } from "./claim.ts";
@@ -71,14 +71,14 @@ type Columns = Ttl & { metadata: string; config: string; hidden: number };
 
 /** Makes the run's thread with the run already counted on it. Only where there is none yet. */
 const insertThread = (allow: Allowed): ((args: Asked & Columns) => Statement) =>
-  shape<Asked & Columns>(
+  prepared<Asked & Columns>(
     (p) =>
       sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
         status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, ttl_strategy, ttl_ms)
       select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
         'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
         ${p.ttl_strategy}, ${p.ttl_ms}
-      where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(settled(p.deployment)))}
+      where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(constant(p.deployment)))}
       on conflict do nothing returning *`,
   );
 
@@ -98,7 +98,7 @@ const takeThread = (
   before: (p: Seen) => RawBuilder<unknown>,
   fits: (p: Seen) => RawBuilder<unknown>,
 ): ((args: Seen) => Statement) =>
-  shape<Seen>((p) => {
+  prepared<Seen>((p) => {
     const claims = sql`${p.token} is not null and (slot_token is null or slot_until <= ${p.now})
       and not exists (select 1 from ${itsRuns} and r.status = 'running')
       and not exists (select 1 from ${itsRuns} and r.status = 'pending' and ${before(p)})`;
@@ -145,10 +145,10 @@ type Evicting = { deployment: string; thread_id: string; run_id: string; now: nu
 
 /** The active runs of the thread that was taken for this run. */
 const evicted: Stopping<Evicting> = (p, status) =>
-  sql`select e.run_id from runs e where e.deployment = ${settled(p.deployment)} and e.thread_id = ${settled(p.thread_id)}
-    and e.status = ${status} and exists (select 1 from threads w where w.deployment = ${settled(p.deployment)}
-      and w.thread_id = ${settled(p.thread_id)} and w.last_run = ${settled(p.run_id)})
-    and not exists (select 1 from runs where run_id = ${settled(p.run_id)})`;
+  sql`select e.run_id from runs e where e.deployment = ${constant(p.deployment)} and e.thread_id = ${constant(p.thread_id)}
+    and e.status = ${status} and exists (select 1 from threads w where w.deployment = ${constant(p.deployment)}
+      and w.thread_id = ${constant(p.thread_id)} and w.last_run = ${constant(p.run_id)})
+    and not exists (select 1 from runs where run_id = ${constant(p.run_id)})`;
 
 const evictions: Partial<Record<MultitaskStrategy, Stop<Evicting>>> = {
   interrupt: interruption(evicted),
@@ -156,7 +156,7 @@ const evictions: Partial<Record<MultitaskStrategy, Stop<Evicting>>> = {
 };
 
 /** The run itself, where its thread was taken for it. It runs at once where it got the slot. */
-const insertRun = shape<{
+const insertRun = prepared<{
   deployment: string;
   thread_id: string;
   run_id: string;
@@ -200,24 +200,26 @@ const insertRun = shape<{
 
 type Key = { deployment: string; route: string; key: string };
 
-const insertKey = shape<Key & { body_hash: string; run_id: string; now: number }>(
+const insertKey = prepared<Key & { body_hash: string; run_id: string; now: number }>(
   (p) =>
     sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
     select deployment, ${p.route}, ${p.key}, ${p.body_hash}, run_id, ${p.now} from runs where run_id = ${p.run_id}`,
 );
 
-const knownKey = shape<Key>(
+const knownKey = prepared<Key>(
   (p) =>
     sql`select k.body_hash as key_hash, r.* from idempotency_keys k
     left join runs r on r.deployment = k.deployment and r.run_id = k.run_id
-    where k.deployment = ${settled(p.deployment)} and k.route = ${settled(p.route)} and k.key = ${settled(p.key)}`,
+    where k.deployment = ${constant(p.deployment)} and k.route = ${constant(p.route)} and k.key = ${constant(p.key)}`,
 );
 
-const pendingNow = shape<{ deployment: string }>((p) => sql`select ${pendingRuns(settled(p.deployment))} as pending`);
+const pendingNow = prepared<{ deployment: string }>(
+  (p) => sql`select ${pendingRuns(constant(p.deployment))} as pending`,
+);
 
-const obstacles = shape<{ deployment: string; thread_id: string }>(
+const obstacles = prepared<{ deployment: string; thread_id: string }>(
   (p) =>
-    sql`select ${pendingRuns(settled(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
+    sql`select ${pendingRuns(constant(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
     from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 
@@ -230,7 +232,7 @@ export async function countPending(driver: Pipe, deployment: string): Promise<nu
 /** Statements that make a run or have no effect at all, and how to read their results. */
 export interface Making {
   readonly statements: readonly Statement[];
-  readonly touched: readonly string[];
+  readonly lock_keys: readonly string[];
   /** Null when it was not made. `results` begin with those of the statements. */
   made(results: readonly SqlRow[][]): CreatedRun | null;
 }
@@ -317,7 +319,7 @@ export function making(deployment: string, request: CreateRun, pending: number |
 
   return {
     statements,
-    touched: [
+    lock_keys: [
       ofThread(deployment, thread_id),
       ...(idempotency ? [ofKey(deployment, idempotency)] : []),
       // Where the limit is near, one counts after the other.
@@ -344,13 +346,13 @@ export async function createRun(
   request: CreateRun,
   pending: number | null,
 ): Promise<CreateRunOutcome> {
-  const { statements, touched, made } = making(deployment, request, pending);
-  const run = made(await driver.batch(statements, touched));
+  const { statements, lock_keys, made } = making(deployment, request, pending);
+  const run = made(await driver.batch(statements, lock_keys));
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
 /** Makes the database refuse the whole batch when it has not made all of these runs. */
-const allMade = shape<{ run_ids: string; count: number }>(
+const allMade = prepared<{ run_ids: string; count: number }>(
   (p) =>
     sql`insert into probes (name, at) select 'runs', null
     where (select count(*) from runs where run_id in ${each(p.run_ids)}) < ${p.count}`,
@@ -374,10 +376,10 @@ export async function createRuns(
   );
   const joined: Pipe = {
     ...driver,
-    async batch(own, touched = []) {
+    async batch(own, lock_keys = []) {
       const from = statements.length;
       statements.push(...own);
-      all.push(...touched);
+      all.push(...lock_keys);
       return (await whole).slice(from, from + own.length);
     },
   };

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import { outbox } from "../deliveries.ts";
 import { expireTokens } from "../feedback.ts";
-import { type Statement, shape } from "../statement.ts";
+import { prepared, type Statement } from "../statement.ts";
 
 /** What runs end as, and what they leave on their threads. */
 export type End = {
@@ -42,7 +42,7 @@ export interface Ending<Of> {
  * those that were. `told` false: none of the runs has tokens or a webhook.
  */
 export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of, told?: boolean) => Statement[] {
-  const restThreads = shape<Of>(
+  const restThreads = prepared<Of>(
     (p) =>
       sql`update threads set updated_at = ${p.now},
         state_updated_at = case when ${p.rest} is null then state_updated_at else ${p.now} end,
@@ -53,7 +53,7 @@ export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of
         slot_until = case when slot_token = ${p.token} then null else slot_until end
       where ${threads(p)}`,
   );
-  const closeRuns = shape<Of>(
+  const closeRuns = prepared<Of>(
     (p) =>
       sql`update runs set status = ${p.status}, error = ${p.error}, result = ${p.result}, ended_at = ${p.now},
         end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end

@@ -1,17 +1,17 @@
 import { type RawBuilder, sql } from "kysely";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
 import { type Held, whileHeld } from "../checkpoints.ts";
-import { settled } from "../dialect.ts";
+import { constant } from "../dialect.ts";
 import { andOfPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema.ts";
-import { type Pipe, type Statement, shape } from "../statement.ts";
+import { type Pipe, prepared, type Statement } from "../statement.ts";
 
 /** A row of frames is closed once it is this long, so that what is read or deleted at once stays small. */
 const CHUNK_SIZE = 64 * 1024;
 type Chunk = { first_id: number; last_id: number; size: number; frames: string };
 
 // A repeated save may hold more frames than the one before it, whose outcome nobody knew.
-const putChunk = shape<Held & Chunk>(
+const putChunk = prepared<Held & Chunk>(
   (p) =>
     sql`insert into run_frames (run_id, first_id, last_id, size, frames)
     select ${p.run_id}, ${p.first_id}, ${p.last_id}, ${p.size}, ${p.frames} where ${whileHeld(p)}
@@ -39,8 +39,8 @@ type After = { deployment: string; run_id: string; after: number };
 
 /** The rows of a run with ids above `after`, from the one that may hold both. */
 const from = (p: After): RawBuilder<unknown> =>
-  sql`run_id = ${settled(p.run_id)} and last_id > ${settled(p.after)} and first_id >= coalesce((select max(first_id)
-    from run_frames where run_id = ${settled(p.run_id)} and first_id <= ${settled(p.after)}), 0)`;
+  sql`run_id = ${constant(p.run_id)} and last_id > ${constant(p.after)} and first_id >= coalesce((select max(first_id)
+    from run_frames where run_id = ${constant(p.run_id)} and first_id <= ${constant(p.after)}), 0)`;
 
 // At most 64 rows at once, and none after a million characters.
 const chunksAfter = scoped<After>(
@@ -51,7 +51,7 @@ const chunksAfter = scoped<After>(
           select first_id, size from run_frames where ${from(p)} order by first_id limit 64
         ) as sizes
       ) as sums where before < 1000000)
-      and exists (select 1 from runs where run_id = ${settled(p.run_id)} and deployment = ${settled(p.deployment)}
+      and exists (select 1 from runs where run_id = ${constant(p.run_id)} and deployment = ${constant(p.deployment)}
         ${andOfPermitted("runs", bound)})
     order by first_id`,
 );

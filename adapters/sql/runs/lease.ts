@@ -5,7 +5,7 @@ import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
-import { ofThread, type Pipe, shape } from "../statement.ts";
+import { ofThread, type Pipe, prepared } from "../statement.ts";
 import { traceReported } from "../usage.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
@@ -14,26 +14,26 @@ import { nullable, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
 // Never back: renewals may arrive in another order than they were sent.
-const extendSlot = shape<Held & { lease_until: number }>(
+const extendSlot = prepared<Held & { lease_until: number }>(
   (p) =>
     sql`update threads set slot_until = case when slot_until < ${p.lease_until} then ${p.lease_until} else slot_until end
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
       and exists (select 1 from runs where ${held(p)})`,
 );
 
-const extendLease = shape<Held & { lease_until: number }>(
+const extendLease = prepared<Held & { lease_until: number }>(
   (p) =>
     sql`update runs set lease_until = case when lease_until < ${p.lease_until} then ${p.lease_until} else lease_until end
     where ${held(p)} returning cancelled`,
 );
 
-const isHeld = shape<Held>((p) => db.selectFrom("runs").select("run_id").where(held(p)));
+const isHeld = prepared<Held>((p) => db.selectFrom("runs").select("run_id").where(held(p)));
 
-const markSaved = shape<Held>((p) =>
+const markSaved = prepared<Held>((p) =>
   db.updateTable("runs").set({ saved: 1, progressed: sql<number>`attempt` }).where(held(p)).returning("run_id"),
 );
 
-const freeSlot = shape<Held>(
+const freeSlot = prepared<Held>(
   (p) =>
     sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
@@ -41,14 +41,14 @@ const freeSlot = shape<Held>(
 );
 
 // Before the run is put back: of a run that is gone, the executor may still be at work.
-const freeHeldSlot = shape<Held>(
+const freeHeldSlot = prepared<Held>(
   (p) =>
     sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
       and exists (select 1 from runs where ${held(p)})`,
 );
 
-const requeue = shape<Held & { now: number }>(
+const requeue = prepared<Held & { now: number }>(
   (p) =>
     sql`update runs set attempt = attempt - charged, charged = 0, ${putBack(p.now)} where ${held(p)} returning run_id`,
 );
@@ -67,7 +67,7 @@ const reportHeld = traceReported<Held & TraceUsage & { run_id: string }>(
   (p) => sql`exists (select 1 from runs where ${held(p)})`,
 );
 
-const countFailure = shape<Held & { cron_id: string; failed: number }>(
+const countFailure = prepared<Held & { cron_id: string; failed: number }>(
   (p) =>
     sql`update crons set failures = case when ${p.failed} = 1 then failures + 1 else 0 end
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} and (${p.failed} = 1 or failures > 0)
@@ -100,11 +100,11 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
         values_omitted: finish.values?.omitted ? 1 : 0,
         now,
       },
-      finish.told,
+      finish.has_side_effects,
     ),
   ];
   const last = statements.length - 1;
-  const touched = touchedBy(deployment, lease);
+  const lock_keys = touchedBy(deployment, lease);
   // Which thread the next run is of is known only when it is looked for: too late to say that this batch touches it.
   const apart = driver.dialect === "postgres" ? finish.next : undefined;
   const ended = { run_id: lease.run_id, claims, status, ended_at: now, end_frame };
@@ -114,7 +114,7 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
   if (thread.head !== null && thread.scalars !== undefined) {
     statements.push(...valueLabels(deployment, lease.thread_id, thread.head, thread.scalars));
   }
-  const results = await driver.batch(statements, touched);
+  const results = await driver.batch(statements, lock_keys);
   const found = results[last + 1]?.[0];
   let claimed: NonNullable<FinishOutcome> = { next: null };
   if (apart && found) claimed = await claimApart(driver, deployment, apart);

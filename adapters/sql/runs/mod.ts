@@ -1,9 +1,9 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Activity, Storage } from "../../../lib/storage/mod.ts";
-import { db, settled } from "../dialect.ts";
+import { constant, db } from "../dialect.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";
-import { ofThread, type Pipe, type Statement, shape, statement } from "../statement.ts";
+import { ofThread, type Pipe, prepared, type Statement, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { readFrames } from "./frames.ts";
@@ -45,8 +45,8 @@ const getRun = scoped<{ deployment: string; run_id: string }>(
 
 const runsAfter = scoped<{ deployment: string; thread_id: string; seq: number; limit: number }>(
   (p, bound) =>
-    sql`select * from runs where deployment = ${settled(p.deployment)} and thread_id = ${settled(p.thread_id)}
-    and seq > ${settled(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${settled(p.limit)}`,
+    sql`select * from runs where deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}
+    and seq > ${constant(p.seq)}${andOfPermitted("runs", bound)} order by seq limit ${constant(p.limit)}`,
 );
 
 interface Counted extends Pick<Activity, "scheduled" | "running"> {
@@ -56,16 +56,16 @@ interface Counted extends Pick<Activity, "scheduled" | "running"> {
   readonly oldest_late: number | null;
 }
 
-const activity = shape<{ deployment: string; now: number }>((p) => {
-  const runs = sql`from runs where deployment = ${settled(p.deployment)} and status = 'pending'`;
+const activity = prepared<{ deployment: string; now: number }>((p) => {
+  const runs = sql`from runs where deployment = ${constant(p.deployment)} and status = 'pending'`;
   const late = sql`due_at > updated_at`;
   // Two indexes: one has the runs that ask no clock, the other those that wait for their time.
   return sql`select (select count(*) ${runs} and due_at <= updated_at) as immediate,
     (select min(due_at) ${runs} and due_at <= updated_at) as oldest_immediate,
-    (select count(*) ${runs} and ${late} and due_at <= ${settled(p.now)}) as late,
-    (select min(due_at) ${runs} and ${late} and due_at <= ${settled(p.now)}) as oldest_late,
-    (select count(*) ${runs} and ${late} and due_at > ${settled(p.now)}) as scheduled,
-    (select count(*) from runs where deployment = ${settled(p.deployment)} and status = 'running') as running`;
+    (select count(*) ${runs} and ${late} and due_at <= ${constant(p.now)}) as late,
+    (select min(due_at) ${runs} and ${late} and due_at <= ${constant(p.now)}) as oldest_late,
+    (select count(*) ${runs} and ${late} and due_at > ${constant(p.now)}) as scheduled,
+    (select count(*) from runs where deployment = ${constant(p.deployment)} and status = 'running') as running`;
 });
 
 /** The verbs on runs, from their creation to their end. */

@@ -1,11 +1,11 @@
 import { type RawBuilder, sql } from "kysely";
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
-import { each, settled } from "../dialect.ts";
+import { constant, each } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type BoundIn, boundOf } from "../filter.ts";
-import { ofThread, type Pipe, type Statement, shape } from "../statement.ts";
+import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
 
 /** Selects the ids of the runs to stop that have this status, written out: each status has an index of its own. */
@@ -45,7 +45,7 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
     threads: (p) => sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unsaved(p)})`,
   });
   // The pending ones that are still so have saved something.
-  const flag = shape<Of>(
+  const flag = prepared<Of>(
     (p) =>
       sql`update runs set cancelled = 1 where run_id in (${which(p, pending)} union all ${which(p, running)})
       returning run_id, thread_id, lease_token`,
@@ -69,7 +69,7 @@ export function clearing<Of extends { deployment: string }>(
 ): (args: Of) => Statement[] {
   const started = (p: Of): RawBuilder<unknown> => sql`from runs where run_id in (${which(p)}) and claims > 0`;
   const clear = LEFT.map((table) =>
-    shape<Of>(
+    prepared<Of>(
       (p) =>
         sql`delete from ${sql.table(table)} where deployment = ${p.deployment}
         and thread_id in (select thread_id ${started(p)}) and run_id in (select run_id ${started(p)})`,
@@ -83,7 +83,7 @@ export function removal<Of extends { deployment: string }>(which: Stopping<Of>):
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const clear = clearing(all);
   const drop = dropTokens<Of>(all);
-  const remove = shape<Of>(
+  const remove = prepared<Of>(
     (p) => sql`delete from runs where run_id in (${all(p)}) returning run_id, thread_id, lease_token`,
   );
   return {
@@ -96,7 +96,7 @@ export function removal<Of extends { deployment: string }>(which: Stopping<Of>):
 export function markThreads<Of extends { deployment: string }>(
   which: (p: Of) => RawBuilder<unknown>,
 ): (args: Of) => Statement {
-  return shape<Of>(
+  return prepared<Of>(
     (p) =>
       sql`update threads set last_run = null where deployment = ${p.deployment}
       and thread_id in (select r.thread_id from runs r where r.run_id in (${which(p)}))
@@ -110,7 +110,7 @@ export const leftBehind = (p: { deployment: string; now: number }): RawBuilder<u
     and (slot_token is null or slot_until <= ${p.now})
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`;
 
-export const dropLeftThreads: (args: { deployment: string; now: number }) => Statement = shape(
+export const dropLeftThreads: (args: { deployment: string; now: number }) => Statement = prepared(
   (p) => sql`delete from ${leftBehind(p)} returning thread_id`,
 );
 
@@ -120,7 +120,7 @@ const named =
   (bound: BoundIn<Named>): Stopping<Named> =>
   (p, status) =>
     sql`select n.run_id from ${each(p.run_ids)} j cross join runs n where n.run_id = j.value
-      and n.deployment = ${settled(p.deployment)} and n.thread_id = ${settled(p.thread_id)} and n.status = ${status}
+      and n.deployment = ${constant(p.deployment)} and n.thread_id = ${constant(p.thread_id)} and n.status = ${status}
       ${andOfPermitted("n", bound(p))}`;
 
 type OfStatus = { deployment: string; only: string; now: number };
@@ -128,21 +128,21 @@ type OfStatus = { deployment: string; only: string; now: number };
 const ofStatus =
   (bound: BoundIn<OfStatus>): Stopping<OfStatus> =>
   (p, status) =>
-    sql`select n.run_id from runs n where n.deployment = ${settled(p.deployment)} and n.status = ${status}
+    sql`select n.run_id from runs n where n.deployment = ${constant(p.deployment)} and n.status = ${status}
       and ${p.only} in ('all', ${status})${andOfPermitted("n", bound(p))}`;
 
 function stops<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Record<StopAction, Stop<Of>> {
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const mark = markThreads<Of>(all);
   // The state is as before, but something has happened: what a thread lives by its ttl starts anew.
-  const touch = shape<Of>(
+  const touch = prepared<Of>(
     (p) =>
       sql`update threads set updated_at = ${p.now} where deployment = ${p.deployment}
       and thread_id in (select r.thread_id from runs r where r.run_id in (${all(p)}))`,
   );
   const { statements, stopped } = removal(which);
   // A run that is being stopped already stops for what was said then.
-  const note = shape<Of & Reason>(
+  const note = prepared<Of & Reason>(
     (p) => sql`update runs set cancel_reason = ${p.cancel_reason} where run_id in (${all(p)}) and cancelled = 0`,
   );
   return {

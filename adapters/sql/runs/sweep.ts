@@ -1,7 +1,7 @@
 import { sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
-import { each, holds, rowsOf, settled } from "../dialect.ts";
-import { type Pipe, type Statement, shape } from "../statement.ts";
+import { constant, each, holds, rowsOf } from "../dialect.ts";
+import { type Pipe, prepared, type Statement } from "../statement.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
 
 /** How many rows of frames go in one batch at the most. */
@@ -9,83 +9,83 @@ const CHUNKS = 1000;
 
 type Old = { deployment: string; before: number; limit: number };
 
-const oldFrames = shape<Old>(
+const oldFrames = prepared<Old>(
   (p) =>
-    sql`select run_id from runs where deployment = ${settled(p.deployment)} and framed = 1 and ended_at is not null
-    and ended_at < ${settled(p.before)} order by ended_at limit ${settled(p.limit)}`,
+    sql`select run_id from runs where deployment = ${constant(p.deployment)} and framed = 1 and ended_at is not null
+    and ended_at < ${constant(p.before)} order by ended_at limit ${constant(p.limit)}`,
 );
 
 // Where several processes share the runs, frames are stored for readers elsewhere too: those go with their stateless run.
-const passed = shape<Old>(
+const passed = prepared<Old>(
   (p) =>
-    sql`select run_id from runs where deployment = ${settled(p.deployment)} and temporary = 1 and framed = 1
-    and ended_at is not null and ended_at < ${settled(p.before)} and not ${holds(sql`kwargs`, '"resumable":true')}
-    order by ended_at limit ${settled(p.limit)}`,
+    sql`select run_id from runs where deployment = ${constant(p.deployment)} and temporary = 1 and framed = 1
+    and ended_at is not null and ended_at < ${constant(p.before)} and not ${holds(sql`kwargs`, '"resumable":true')}
+    order by ended_at limit ${constant(p.limit)}`,
 );
 
-const oldTemporary = shape<Old>(
+const oldTemporary = prepared<Old>(
   (p) =>
-    sql`select run_id, thread_id from runs where deployment = ${settled(p.deployment)} and temporary = 1 and framed = 0
-    and keyed = 0 and ended_at is not null and ended_at < ${settled(p.before)} order by ended_at limit ${settled(p.limit)}`,
+    sql`select run_id, thread_id from runs where deployment = ${constant(p.deployment)} and temporary = 1 and framed = 0
+    and keyed = 0 and ended_at is not null and ended_at < ${constant(p.before)} order by ended_at limit ${constant(p.limit)}`,
 );
 
-const oldKeys = shape<Old>(
+const oldKeys = prepared<Old>(
   (p) =>
-    sql`select route, key, run_id from idempotency_keys where deployment = ${settled(p.deployment)}
-    and created_at < ${settled(p.before)} order by created_at limit ${settled(p.limit)}`,
+    sql`select route, key, run_id from idempotency_keys where deployment = ${constant(p.deployment)}
+    and created_at < ${constant(p.before)} order by created_at limit ${constant(p.limit)}`,
 );
 
-const oldTokens = shape<Old>(
+const oldTokens = prepared<Old>(
   (p) =>
-    sql`select token_id from feedback_tokens where deployment = ${settled(p.deployment)}
-    and expires_at < ${settled(p.before)} order by expires_at limit ${settled(p.limit)}`,
+    sql`select token_id from feedback_tokens where deployment = ${constant(p.deployment)}
+    and expires_at < ${constant(p.before)} order by expires_at limit ${constant(p.limit)}`,
 );
 
-const oldDeliveries = shape<Old>(
+const oldDeliveries = prepared<Old>(
   (p) =>
-    sql`select delivery_id from webhook_deliveries where deployment = ${settled(p.deployment)}
-    and created_at < ${settled(p.before)} and state <> 'pending' order by created_at limit ${settled(p.limit)}`,
+    sql`select delivery_id from webhook_deliveries where deployment = ${constant(p.deployment)}
+    and created_at < ${constant(p.before)} and state <> 'pending' order by created_at limit ${constant(p.limit)}`,
 );
 
-const deleteTokens = shape<{ ids: string }>(
+const deleteTokens = prepared<{ ids: string }>(
   (p) => sql`delete from feedback_tokens where token_id in ${each(p.ids)} returning token_id`,
 );
 
-const deleteDeliveries = shape<{ ids: string }>(
+const deleteDeliveries = prepared<{ ids: string }>(
   (p) =>
     sql`delete from webhook_deliveries where delivery_id in ${each(p.ids)} and state <> 'pending' returning delivery_id`,
 );
 
-const leftThreads = shape<{ deployment: string; now: number }>(
+const leftThreads = prepared<{ deployment: string; now: number }>(
   (p) => sql`select thread_id from ${leftBehind(p)} limit 1`,
 );
 
 // Ids of runs alone: with the deployment beside them, SQLite would look through all of its runs.
 type Runs = { run_ids: string };
 
-const deleteFrames = shape<Runs & { limit: number }>(
+const deleteFrames = prepared<Runs & { limit: number }>(
   (p) =>
     sql`delete from run_frames where (run_id, first_id) in (select run_id, first_id from run_frames
-    where run_id in ${each(p.run_ids)} limit ${settled(p.limit)}) returning first_id`,
+    where run_id in ${each(p.run_ids)} limit ${constant(p.limit)}) returning first_id`,
 );
 
-const unframe = shape<Runs>(
+const unframe = prepared<Runs>(
   (p) =>
     sql`update runs set framed = 0 where run_id in ${each(p.run_ids)}
     and not exists (select 1 from run_frames f where f.run_id = runs.run_id) returning run_id`,
 );
 
-const deleteKeys = shape<{ deployment: string; keys: string }>(
+const deleteKeys = prepared<{ deployment: string; keys: string }>(
   (p) =>
     sql`delete from idempotency_keys where deployment = ${p.deployment} and (route, key) in
     ${rowsOf(p.keys, { route: "text", key: "text" })} returning key`,
 );
 
-const unkey = shape<Runs>((p) => sql`update runs set keyed = 0 where run_id in ${each(p.run_ids)}`);
+const unkey = prepared<Runs>((p) => sql`update runs set keyed = 0 where run_id in ${each(p.run_ids)}`);
 
-const deleteRuns = shape<Runs>((p) => sql`delete from runs where run_id in ${each(p.run_ids)} returning run_id`);
+const deleteRuns = prepared<Runs>((p) => sql`delete from runs where run_id in ${each(p.run_ids)} returning run_id`);
 
-const deleteThreads = shape<{ deployment: string; thread_ids: string }>(
+const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
   (p) =>
     sql`delete from threads where deployment = ${p.deployment} and thread_id in ${each(p.thread_ids)} and hidden = 1
     and not exists (select 1 from runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id)`,

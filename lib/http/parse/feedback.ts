@@ -5,7 +5,7 @@
 import { InputError, ServiceError } from "../../errors.ts";
 import { type FeedbackCreate, type FeedbackFilter, longerThan, type Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import { readMoment } from "../../rfc3339.ts";
+import { parseRfc3339 } from "../../rfc3339.ts";
 import type { IdempotencyKey, Page } from "../../storage/mod.ts";
 import type { FeedbackPatch } from "../../storage/platform-storage.ts";
 import {
@@ -269,8 +269,8 @@ function filter(params: URLSearchParams, report: Report): FeedbackFilter {
     ...list("user_ids", "user", uuid),
     ...one("has_comment", flag, boolean),
     ...one("has_score", flag, boolean),
-    ...one("min_created_at", readMoment, moment, "datetime_parsing"),
-    ...one("max_created_at", readMoment, moment, "datetime_parsing"),
+    ...one("min_created_at", parseRfc3339, moment, "datetime_parsing"),
+    ...one("max_created_at", parseRfc3339, moment, "datetime_parsing"),
     ...(level === undefined ? {} : { level }),
   };
 }

@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { Json, JsonObject } from "../../json.ts";
-import { proveHome, proveIndex, proveKey, proveLabels, proveTtl, proveValue } from "../../store/bounds.ts";
+import { checkHome, checkIndex, checkKey, checkLabels, checkTtl, checkValue } from "../../store/bounds.ts";
 import { conditionsOf } from "../../store/conditions.ts";
 import { anyObject, type Fields, flag, integer, json, listOf, page } from "./pieces.ts";
 import { type Query, readObject, readQuery } from "./read.ts";
@@ -90,9 +90,9 @@ const noNamespace = (): ServiceError => new ServiceError("bad_request", "namespa
 export function readItemPut(bytes: Uint8Array): ItemPut {
   const { namespace, key, value, index, ttl } = readObject(bytes, itemPut);
   if (namespace === undefined) throw noNamespace();
-  proveTtl(ttl);
-  const item = { namespace: proveHome(namespace), key: proveKey(key), value, index: proveIndex(index) ?? null };
-  proveValue(value);
+  checkTtl(ttl);
+  const item = { namespace: checkHome(namespace), key: checkKey(key), value, index: checkIndex(index) ?? null };
+  checkValue(value);
   if (ttl !== undefined) return { ...item, ttl };
   return saysForGood(bytes) ? { ...item, ttl: null } : item;
 }
@@ -109,8 +109,8 @@ export function readItemQuery(query: Query): ItemPlace & { readonly refresh_ttl?
   if (sent.length === 0) throw noNamespace();
   const key = [query.key ?? []].flat().at(-1);
   if (key === undefined) throw new ServiceError("invalid", "key: is required");
-  const namespace = proveLabels("namespace", sent.flatMap(labelsIn), 1);
-  return { namespace, key: proveKey(key), ...readQuery(query, readQueryFlag) };
+  const namespace = checkLabels("namespace", sent.flatMap(labelsIn), 1);
+  return { namespace, key: checkKey(key), ...readQuery(query, readQueryFlag) };
 }
 
 function labelsIn(sent: string): readonly unknown[] {
@@ -132,19 +132,19 @@ export function readItemPlace(bytes: Uint8Array, query: Query): ItemPlace {
     return { namespace, key };
   }
   const { namespace, key } = readObject(bytes, itemPlace);
-  return { namespace: proveLabels("namespace", namespace, 1), key: proveKey(key) };
+  return { namespace: checkLabels("namespace", namespace, 1), key: checkKey(key) };
 }
 
 export function readItemSearch(bytes: Uint8Array): ItemSearch {
   const search = readObject(bytes, itemSearch);
-  proveLabels("namespace_prefix", search.namespace_prefix, 0);
+  checkLabels("namespace_prefix", search.namespace_prefix, 0);
   conditionsOf(search.filter);
   return search;
 }
 
 export function readNamespaceSearch(bytes: Uint8Array): NamespaceSearch {
   const search = readObject(bytes, namespaceSearch);
-  proveLabels("prefix", search.prefix ?? [], 0);
-  proveLabels("suffix", search.suffix ?? [], 0);
+  checkLabels("prefix", search.prefix ?? [], 0);
+  checkLabels("suffix", search.suffix ?? [], 0);
   return search;
 }

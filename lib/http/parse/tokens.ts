@@ -1,7 +1,7 @@
 /** Reads requests for feedback tokens. */
 import type { TokenRequest } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
-import { readMoment } from "../../rfc3339.ts";
+import { parseRfc3339 } from "../../rfc3339.ts";
 import type { Page } from "../../storage/mod.ts";
 import type { FeedbackConfig } from "../../storage/platform-storage.ts";
 import { absent, checked, type Loc, page, type Report, readJson, readKey, requiredId, single } from "./findings.ts";
@@ -49,7 +49,7 @@ function readExpiry(item: JsonObject, place: Loc, now: number, report: Report): 
   if (!absent(expires_at)) {
     const loc = [...place, "expires_at"];
     if (!absent(expires_in)) report(loc, "must not be given together with expires_in");
-    const moment = typeof expires_at === "string" ? readMoment(expires_at) : null;
+    const moment = typeof expires_at === "string" ? parseRfc3339(expires_at) : null;
     if (moment === null) report(loc, "must be a date or time in RFC 3339", "datetime_parsing");
     else if (moment <= now) report(loc, "must be later than now");
     else if (moment > now + LONGEST_LIFE) report(loc, `must not be more than ${LONGEST_DAYS} days from now`);

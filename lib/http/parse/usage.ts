@@ -1,5 +1,5 @@
 /** Reads the query of a usage report. */
-import { readMoment } from "../../rfc3339.ts";
+import { parseRfc3339 } from "../../rfc3339.ts";
 import type { UsageGroup } from "../../storage/platform-storage.ts";
 import type { UsageRequest } from "../../usage/mod.ts";
 import type { CsvQuotes } from "../csv.ts";
@@ -43,7 +43,7 @@ function usageRequest(
       report([name], `${name} is required`, "missing");
       return null;
     }
-    const read = readMoment(sent);
+    const read = parseRfc3339(sent);
     if (read === null) report([name], `${name} must be a date or time in RFC 3339`, "datetime_parsing");
     return read;
   };

@@ -58,7 +58,7 @@ export async function serve(storage: Storage, told: Told): Promise<Site> {
   const service = await createService({
     storage,
     // Where leases are waited for.
-    ...(storage.alone ? {} : { worker: { lease_ms: 3_000 } }),
+    ...(storage.single_process ? {} : { worker: { lease_ms: 3_000 } }),
     executor: fromFunctions({ steps, gated, asking, failing, slow: { agent: slow, timeout_ms: 20 } }),
     public_base_url: "http://127.0.0.1",
     webhooks: {
@@ -71,7 +71,7 @@ export async function serve(storage: Storage, told: Told): Promise<Site> {
         return new Response(null, { status: ids.size === 1 && run_id.charCodeAt(0) % 2 ? 500 : 204 });
       },
     },
-    ambient: { log() {} },
+    environment: { log() {} },
   });
   const handler = createHandler(service);
   return {

@@ -155,8 +155,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
     test("are there only for those whose filter lets them through", async (storage) => {
       await anAssistant(storage);
       await aCron(storage, "c", { metadata: { owner: "ann", teams: ["x", "y"] } });
-      const reach = (key: string, equals: string) => ({ ...here, filter: [{ key, equals }] });
-      const [ann, bob] = [reach("owner", "ann"), reach("owner", "bob")];
+      const visibility = (key: string, equals: string) => ({ ...here, filter: [{ key, equals }] });
+      const [ann, bob] = [visibility("owner", "ann"), visibility("owner", "bob")];
       const page = { ...firstPage, sort_by: "created_at", sort_order: "asc" } as const;
       const change = (scope: typeof ann) =>
         storage.updateCron(scope, "c", (cron) => ({ ...cron, schedule: "0 0 * * *" }), 2000);
