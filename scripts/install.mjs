@@ -99,7 +99,7 @@ if (process.argv[2] === "serving" && !existsSync("node_modules/@biomejs/biome"))
   const lock = readJson("package-lock.json");
   const packages = servingPackages();
   if (missingIn(".", packages, lock).length > 0) {
-    console.log("Installing what the demo needs (once, about 200 MB)");
+    console.log(`Installing what the demo needs (once, about ${bun ? 120 : 180} MB)`);
     installServing(packages, lock);
   }
 } else installEverything();
