@@ -28,6 +28,8 @@ function missingIn(folder, dependencies, lock) {
 /** Prints the installer's output only if it fails. */
 function install(cwd, npm, more = []) {
   const quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
+  // Bun prefers a lock file of an earlier checkout to package-lock.json.
+  if (bun) rmSync(`${cwd}/bun.lock`, { force: true });
   const [program, ...args] = bun ? [bun, "install", "--no-save"] : ["npm", npm, ...quiet, ...more];
   const { status, stdout, stderr, error } = spawnSync(program, args, {
     cwd,
@@ -55,6 +57,7 @@ function servingPackages() {
 
 /** Installs in a folder beside node_modules and renames: an interrupted installation leaves node_modules as it was. */
 function installServing(dependencies, lock) {
+  console.log(`Installing what the demo needs (once, about ${bun ? 120 : 180} MB)`);
   const folder = ".serving";
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder);
@@ -94,12 +97,12 @@ function installEverything() {
   install(lowest, "install", ["--no-save"]);
 }
 
-// A tree for development already has most packages; replacing it by the small one would delete the rest.
-if (process.argv[2] === "serving" && !existsSync("node_modules/@biomejs/biome")) {
+if (process.argv[2] === "serving") {
   const lock = readJson("package-lock.json");
   const packages = servingPackages();
   if (missingIn(".", packages, lock).length > 0) {
-    console.log(`Installing what the demo needs (once, about ${bun ? 120 : 180} MB)`);
-    installServing(packages, lock);
+    // A tree for development already has most packages; the small one would replace it.
+    if (existsSync("node_modules/@biomejs/biome")) installEverything();
+    else installServing(packages, lock);
   }
 } else installEverything();
