@@ -55,6 +55,27 @@ function servingPackages() {
   };
 }
 
+/** The entries of the lock file that these packages need: npm 10 installs every entry, also unused ones. */
+function lockedFor(names, { packages }) {
+  const needed = {};
+  const waiting = names.map((name) => ["", name]);
+  for (const [from, name] of waiting) {
+    let folder = from;
+    while (folder !== "" && !packages[`${folder}/node_modules/${name}`])
+      folder = folder.slice(0, Math.max(0, folder.lastIndexOf("/node_modules/")));
+    const path = `${folder === "" ? "" : `${folder}/`}node_modules/${name}`;
+    const entry = packages[path];
+    if (!entry || needed[path]) continue;
+    needed[path] = entry;
+    const peers = Object.keys(entry.peerDependencies ?? {}).filter(
+      (peer) => !entry.peerDependenciesMeta?.[peer]?.optional,
+    );
+    for (const next of [...Object.keys({ ...entry.dependencies, ...entry.optionalDependencies }), ...peers])
+      waiting.push([path, next]);
+  }
+  return needed;
+}
+
 /** Installs in a folder beside node_modules and renames: an interrupted installation leaves node_modules as it was. */
 function installServing(dependencies, lock) {
   console.log(`Installing what the demo needs (once, about ${bun ? 120 : 180} MB)`);
@@ -63,7 +84,7 @@ function installServing(dependencies, lock) {
   mkdirSync(folder);
   const { allowScripts } = manifest;
   writeFileSync(`${folder}/package.json`, JSON.stringify({ private: true, dependencies, allowScripts }));
-  const packages = { ...lock.packages, "": { dependencies } };
+  const packages = { "": { dependencies }, ...lockedFor(Object.keys(dependencies), lock) };
   writeFileSync(`${folder}/package-lock.json`, JSON.stringify({ ...lock, packages }));
   copyFileSync(".npmrc", `${folder}/.npmrc`);
   install(folder, "ci");
