@@ -36,7 +36,7 @@ function install(cwd, npm, more = []) {
     encoding: "utf8",
     maxBuffer: 1 << 28,
     stdio: ["ignore", "pipe", "pipe"],
-    shell: program === "npm",
+    shell: program === "npm" && process.platform === "win32",
   });
   if (status === 0) return;
   console.error(`${stdout ?? ""}${stderr ?? ""}${error ? `${error.message}\n` : ""}`);
@@ -78,7 +78,7 @@ function lockedFor(names, { packages }) {
 
 /** Installs in a folder beside node_modules and renames: an interrupted installation leaves node_modules as it was. */
 function installServing(dependencies, lock) {
-  console.log(`Installing what the demo needs (once, about ${bun ? 120 : 180} MB)`);
+  console.log(`Installing what the demo needs (once, about ${bun ? 80 : 180} MB)`);
   const folder = ".serving";
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder);
