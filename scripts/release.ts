@@ -1,20 +1,23 @@
 /**
  * Publishes a version to npm and JSR from its tag. See docs/releasing.md.
  *
- *   node scripts/release.ts vX.Y.Z              checks, then publishes; what is published already is left as it is
- *   node scripts/release.ts vX.Y.Z --dry-run    the same up to the moment of publishing
- *   node scripts/release.ts --dry-run           what can be said before there is a tag, of a tree that has been built: `npm run check`
+ *   node scripts/release.ts vX.Y.Z                checks, then publishes; skips a registry that has the version already
+ *   node scripts/release.ts vX.Y.Z --dry-run      the same without publishing
+ *   node scripts/release.ts vX.Y.Z --verify-tag   only compares the tag with the versions, the changelog and the tree
+ *   node scripts/release.ts --dry-run             everything that does not need a tag, on a built tree: part of `npm run check`
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, resolve } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
+import { problemsOfWorkflows } from "./workflows.ts";
 
 interface Manifest {
   readonly name: string;
   readonly version: string;
   readonly repository?: unknown;
+  readonly scripts?: Readonly<Record<string, string>>;
 }
 
 interface Ran {
@@ -39,12 +42,12 @@ function run(program: string, args: readonly string[], stdio: "pipe" | "inherit"
   return { status: status ?? 1, out: (stdout ?? "").trim(), err: (stderr ?? "").trim() || (error?.message ?? "") };
 }
 
-/** Runs a step whose output is for whoever releases. Ends the program when it fails. */
+/** Runs a step and shows its output. Ends the program if the step fails. */
 function step(program: string, args: readonly string[]): void {
   console.log(`> ${program} ${args.join(" ")}`);
   if (run(program, args, "inherit").status === 0) return;
   console.error(
-    `${program} ${args.join(" ")} failed. What was published stays; repeat the release when the cause is gone.`,
+    `${program} ${args.join(" ")} failed. What was published stays. Repair the cause and run the release again.`,
   );
   process.exit(1);
 }
@@ -52,7 +55,7 @@ function step(program: string, args: readonly string[]): void {
 const read = (file: string): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
 const versionIn = (file: string): unknown => (JSON.parse(read(file) || "{}") as { readonly version?: unknown }).version;
 
-/** Where the version stands that the package says it has. */
+/** Files whose version differs from the one in package.json. */
 function problemsOfVersions(version: string): string[] {
   const places: readonly (readonly [place: string, version: unknown])[] = [
     ["package-lock.json", versionIn("package-lock.json")],
@@ -61,17 +64,17 @@ function problemsOfVersions(version: string): string[] {
   ];
   return places
     .filter(([, found]) => found !== version)
-    .map(([place, found]) => `${place}: is ${found ?? "missing"}, and package.json says ${version}`);
+    .map(([place, found]) => `${place}: the version is ${found ?? "missing"}; package.json says ${version}`);
 }
 
 function problemsOfTag(tag: string, version: string): string[] {
-  if (!/^v\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?$/.test(tag)) return [`${tag}: is no tag such as v1.2.3`];
+  if (!/^v\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?$/.test(tag)) return [`${tag}: is not a version tag such as v1.2.3`];
   const problems: string[] = [];
   if (tag !== `v${version}`) problems.push(`${tag}: package.json says ${version}`);
   const tagged = run("git", ["rev-parse", "--verify", "--quiet", `refs/tags/${tag}^{commit}`]);
   const head = run("git", ["rev-parse", "HEAD"]);
-  if (tagged.status !== 0) problems.push(`${tag}: there is no such tag; git tag ${tag}`);
-  else if (tagged.out !== head.out) problems.push(`${tag}: names another commit than the one that is checked out`);
+  if (tagged.status !== 0) problems.push(`${tag}: the tag does not exist; create it: git tag ${tag}`);
+  else if (tagged.out !== head.out) problems.push(`${tag}: the tag is on another commit than the one checked out`);
   const changed = run("git", ["status", "--porcelain"]);
   if (changed.status !== 0) problems.push(`git: ${changed.err}`);
   else if (changed.out !== "") problems.push(`The tree is not clean:\n${changed.out}`);
@@ -83,17 +86,17 @@ function problemsOfTag(tag: string, version: string): string[] {
   return problems;
 }
 
-/** What keeps a registry from taking a proof of where the package was built. */
+/** Missing prerequisites of provenance, the signed statement of where a package was built. */
 function problemsOfProvenance(manifest: Manifest): string[] {
   const problems: string[] = [];
-  if (!manifest.repository) problems.push("package.json: without `repository` npm takes no provenance");
+  if (!manifest.repository) problems.push("package.json: `repository` is missing; npm requires it for provenance");
   if (!process.env.ACTIONS_ID_TOKEN_REQUEST_URL && !process.env.SIGSTORE_ID_TOKEN) {
-    problems.push("Provenance needs a build service that vouches for it: let the workflow publish (docs/releasing.md)");
+    problems.push("Provenance is available only in the release workflow: push the tag instead (docs/releasing.md)");
   }
   return problems;
 }
 
-/** Whether npm has this version. Ends the program when npm cannot tell, or has it from another commit. */
+/** Whether npm has this version. Ends the program if npm does not answer, or has the version from another commit. */
 function isOnNpm(name: string, version: string): boolean {
   const { status, out, err } = run("npm", ["view", `${name}@${version}`, "version", "gitHead", "--json"]);
   if (status !== 0 && /E404|is not in this registry|No match found/.test(out + err)) return false;
@@ -103,7 +106,7 @@ function isOnNpm(name: string, version: string): boolean {
   const commit = typeof found === "string" ? undefined : found.gitHead;
   const head = run("git", ["rev-parse", "HEAD"]).out;
   if (commit !== undefined && commit !== head)
-    fail([`npm has ${version} of another commit (${commit}): raise the version`]);
+    fail([`npm has ${version} from another commit (${commit}); raise the version`]);
   return true;
 }
 
@@ -114,26 +117,32 @@ function fail(problems: readonly string[]): never {
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
-  options: { "dry-run": { type: "boolean", default: false } },
+  options: { "dry-run": { type: "boolean", default: false }, "verify-tag": { type: "boolean", default: false } },
 });
 const [tag, ...more] = positionals;
-const dry = values["dry-run"];
-if (more.length > 0 || (tag === undefined && !dry)) fail(["say which tag: node scripts/release.ts vX.Y.Z [--dry-run]"]);
+const { "dry-run": dry, "verify-tag": onlyTag } = values;
+if (more.length > 0 || (tag === undefined && (!dry || onlyTag)))
+  fail(["Name one tag: node scripts/release.ts vX.Y.Z [--dry-run | --verify-tag]"]);
 
 const manifest = JSON.parse(read("package.json")) as Manifest;
 const { name, version } = manifest;
 const problems = [
   ...problemsOfVersions(version),
+  ...problemsOfWorkflows(manifest.scripts ?? {}, env),
   ...(tag === undefined ? [] : problemsOfTag(tag, version)),
-  ...(dry ? [] : problemsOfProvenance(manifest)),
+  ...(dry || onlyTag ? [] : problemsOfProvenance(manifest)),
 ];
 if (problems.length > 0) fail(problems);
+if (onlyTag) {
+  console.log(`${tag} fits the versions, the changelog and the tree`);
+  process.exit(0);
+}
 
-// What comes before a release is for those who ask for it.
+// `npm install greenroom` must not select a pre-release.
 const channel = version.includes("-") ? "next" : "latest";
 const toNpm = ["publish", "--access", "public", "--tag", channel];
 if (tag === undefined) {
-  // Built by whoever calls this: packing builds it again otherwise.
+  // The caller has built the tree; without --ignore-scripts, packing builds it again.
   step("npm", [...toNpm, "--dry-run", "--ignore-scripts"]);
   step("deno", ["publish", "--dry-run", "--allow-dirty", "--quiet"]);
 } else {
@@ -142,9 +151,9 @@ if (tag === undefined) {
     step("npm", [...toNpm, "--dry-run"]);
     step("deno", ["publish", "--dry-run"]);
   } else {
-    if (isOnNpm(name, version)) console.log(`npm has ${name} ${version} already`);
+    if (isOnNpm(name, version)) console.log(`npm already has ${name} ${version}`);
     else step("npm", [...toNpm, "--provenance"]);
-    // It leaves a version alone that JSR has already.
+    // Deno skips a version that JSR already has.
     step("deno", ["publish"]);
   }
 }
