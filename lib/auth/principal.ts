@@ -3,9 +3,9 @@ import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
 import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
-import { callerOf, owner } from "./accounts.ts";
 import { checksumFits, hashKey } from "./api-keys.ts";
 import type { Auth, AuthEvent, AuthUser, Guard, SdkAuth } from "./custom.ts";
+import { callerOf, owner } from "./grants.ts";
 
 export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
 

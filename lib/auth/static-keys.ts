@@ -14,8 +14,8 @@ import {
   UUID,
   type WorkspaceRow,
 } from "../storage/identity.ts";
-import { grantsOn, SERVICE_PERMISSIONS } from "./accounts.ts";
 import { hashKey } from "./api-keys.ts";
+import { grantsOn, SERVICE_PERMISSIONS } from "./grants.ts";
 
 export interface StaticKey {
   /** At least 32 characters, of any shape. */
