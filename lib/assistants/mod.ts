@@ -73,7 +73,7 @@ export interface PageOf<Item> {
 
 /** Every method takes an assistant's UUID or, for a graph's default assistant, the graph id. */
 export interface Assistants {
-  /** True for the assistant that every graph has by itself. It is nobody's: whoever may make a run may use it. */
+  /** True for the default assistant of a graph. Every caller who may create runs may use it. */
   isDefault(id: string): Promise<boolean>;
   /** Errors: not_found (graph), conflict (id exists), bad_request. */
   create(request: AssistantCreate, visibility?: Visibility): Promise<Assistant>;
@@ -107,13 +107,13 @@ export interface Assistants {
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
-/** What the other nouns use of assistants: whatever the reach, everybody may run the default assistant of a graph. */
+/** What the other nouns use of assistants. Every caller may run the default assistant of a graph, whatever the visibility. */
 export interface AssistantDirectory extends Assistants {
-  /** The active configuration as it was when last looked at: whoever writes by it must be told when it is stale. Errors: not_found. */
+  /** The active configuration when it was last read. A write that relies on it must detect a stale row. Errors: not_found. */
   recall(id: string, visibility?: Visibility): Promise<AssistantRow>;
-  /** The active configuration as it is now; errors: not_found. */
+  /** The active configuration, read now. Errors: not_found. */
   resolve(id: string, visibility?: Visibility): Promise<AssistantRow>;
-  /** One assistant per graph, made at start-up; later only its description is changed, to that of the graph. */
+  /** Makes one assistant per graph at start. Later starts change only its description, to that of the graph. */
   ensureDefaults(): Promise<void>;
 }
 
@@ -128,10 +128,26 @@ export interface AssistantOptions {
 const RECALLED = 1_000;
 
 export function createAssistants(options: AssistantOptions): AssistantDirectory {
-  const { storage, scope, executor, environment } = options;
+  const lookup = createLookup(options);
+  return {
+    isDefault: lookup.isDefault,
+    resolve: lookup.resolve,
+    recall: lookup.recall,
+    ...readVerbs(options, lookup),
+    ...writeVerbs(options, lookup),
+    ...graphVerbs(options, lookup),
+  };
+}
+
+type Lookup = ReturnType<typeof createLookup>;
+
+/** Finds assistants by UUID or graph id, and remembers the rows that runs use. */
+function createLookup({ storage, scope, executor }: AssistantOptions) {
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   // Graph id → UUID of its default assistant.
   const defaults = new Map<string, string>();
+  // The latest known rows of assistants that runs use.
+  const recalled = new Map<string, AssistantRow>();
 
   async function idOf(id: string): Promise<string> {
     if (graphs.has(id)) {
@@ -142,15 +158,12 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     return id.toLowerCase();
   }
 
-  // The latest known rows of assistants that runs use.
-  const recalled = new Map<string, AssistantRow>();
-
   async function isDefault(id: string): Promise<boolean> {
     const assistant_id = await idOf(id);
     return (await Promise.all([...graphs.keys()].map(idOf))).includes(assistant_id);
   }
 
-  /** A default assistant whose graph has left the configuration: its first version says which one that was. */
+  /** True for the default assistant of a graph that was removed: its first version names the graph. */
   async function wasDefault(assistant_id: string): Promise<boolean> {
     if (!isNameBased(assistant_id)) return false;
     const [newest] = (await storage.listAssistantVersions(scope, assistant_id, { limit: 1, offset: 0 })) ?? [];
@@ -160,7 +173,11 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     return first !== undefined && (await defaultAssistantId(first.graph_id)) === assistant_id;
   }
 
-  const running = async (assistant_id: string, visibility: Visibility | undefined): Promise<Visibility | undefined> =>
+  /** Anybody may run a default assistant, so the filter of the call does not apply to it. */
+  const visibilityToRun = async (
+    assistant_id: string,
+    visibility: Visibility | undefined,
+  ): Promise<Visibility | undefined> =>
     visibility?.filter && (await isDefault(assistant_id)) ? undefined : visibility;
 
   async function found(id: string, visibility: Visibility | undefined): Promise<AssistantRow> {
@@ -175,13 +192,50 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
     return row;
   }
 
-  function stateOf(graph_id: string): GraphState {
-    if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
-    return executor.state?.(graph_id) ?? recordedState;
+  async function resolve(id: string, visibility?: Visibility): Promise<AssistantRow> {
+    return await found(id, await visibilityToRun(await idOf(id), visibility));
   }
 
-  /** What the configuration says of a graph its default assistant says too, whatever that said before. */
-  async function described(known: AssistantRow, description: string | null): Promise<void> {
+  async function recall(id: string, visibility?: Visibility): Promise<AssistantRow> {
+    const assistant_id = await idOf(id);
+    const known = recalled.get(assistant_id);
+    const applied = await visibilityToRun(assistant_id, visibility);
+    return known && permits(applied?.filter, known.metadata) ? known : await found(id, applied);
+  }
+
+  return { graphs, idOf, isDefault, wasDefault, found, resolve, recall };
+}
+
+function readVerbs(
+  { storage, scope }: AssistantOptions,
+  { idOf, found }: Lookup,
+): Pick<AssistantDirectory, "get" | "search" | "count" | "versions"> {
+  return {
+    get: async (id, visibility) => toAssistant(await found(id, visibility)),
+    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, visibility) {
+      const query = { ...filter, limit, offset, sort_by, sort_order };
+      const { rows, total } = await storage.searchAssistants(withVisibility(scope, visibility), query);
+      return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
+    },
+    count: (query = {}, visibility) => storage.countAssistants(withVisibility(scope, visibility), query),
+    async versions(id, { metadata, limit = 10, offset = 0 } = {}, visibility) {
+      const rows = await storage.listAssistantVersions(withVisibility(scope, visibility), await idOf(id), {
+        metadata,
+        limit,
+        offset,
+      });
+      if (!rows) throw notFound(id);
+      return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
+    },
+  };
+}
+
+function writeVerbs(
+  { storage, scope, environment }: AssistantOptions,
+  { graphs, idOf, found, isDefault, wasDefault }: Lookup,
+): Pick<AssistantDirectory, "ensureDefaults" | "create" | "update" | "delete" | "setLatest"> {
+  /** Copies the description of the graph to its default assistant. */
+  async function describe(known: AssistantRow, description: string | null): Promise<void> {
     if (description === null || description === known.description) return;
     const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
       return { graph_id, name, description, config, context, metadata };
@@ -190,20 +244,12 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
   }
 
   return {
-    isDefault,
-    resolve: async (id, visibility) => await found(id, await running(await idOf(id), visibility)),
-    async recall(id, visibility) {
-      const assistant_id = await idOf(id);
-      const known = recalled.get(assistant_id);
-      const reached = await running(assistant_id, visibility);
-      return known && permits(reached?.filter, known.metadata) ? known : await found(id, reached);
-    },
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
         const assistant_id = await idOf(graph_id);
         const known = await storage.getAssistant(scope, assistant_id);
         const { description = null } = graphs.get(graph_id) ?? {};
-        if (known) return await described(known, description);
+        if (known) return await describe(known, description);
         const named = { assistant_id, graph_id, name: graph_id, description };
         const content = { config: {}, context: {}, metadata: { created_by: "system" } };
         await storage.createAssistant(scope, { ...named, ...content }, environment.now());
@@ -228,14 +274,13 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
         },
         environment.now(),
       );
-      // One that is hidden from the caller is somebody else's, whatever they ask for.
+      // An assistant that the caller cannot see stays a conflict, also with if_exists `do_nothing`.
       const hidden = !permits(visibility?.filter, outcome.assistant.metadata);
       if (outcome.kind === "exists" && (hidden || request.if_exists !== "do_nothing")) {
         throw new ServiceError("conflict", `Assistant ${outcome.assistant.assistant_id} already exists`);
       }
       return toAssistant(outcome.assistant);
     },
-    get: async (id, visibility) => toAssistant(await found(id, visibility)),
     async update(id, patch, visibility) {
       if (patch.graph_id !== undefined && !graphs.has(patch.graph_id)) {
         throw new ServiceError("not_found", `Graph ${patch.graph_id} not found`);
@@ -273,21 +318,6 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
       if (!(await storage.deleteAssistant(withVisibility(scope, visibility), assistant_id, deletion)))
         throw notFound(id);
     },
-    async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, visibility) {
-      const query = { ...filter, limit, offset, sort_by, sort_order };
-      const { rows, total } = await storage.searchAssistants(withVisibility(scope, visibility), query);
-      return { items: rows.map(toAssistant), total, next: offset + limit < total ? offset + limit : null };
-    },
-    count: (query = {}, visibility) => storage.countAssistants(withVisibility(scope, visibility), query),
-    async versions(id, { metadata, limit = 10, offset = 0 } = {}, visibility) {
-      const rows = await storage.listAssistantVersions(withVisibility(scope, visibility), await idOf(id), {
-        metadata,
-        limit,
-        offset,
-      });
-      if (!rows) throw notFound(id);
-      return rows.map(({ created_at, ...row }) => ({ ...row, created_at: new Date(created_at).toISOString() }));
-    },
     async setLatest(id, version, visibility) {
       const outcome = await storage.setLatest(
         withVisibility(scope, visibility),
@@ -301,11 +331,28 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
         case "assistant_not_found":
           throw notFound(id);
         case "out_of_reach":
-          throw new ServiceError("forbidden", `Version ${version} of assistant ${id} would be out of your own reach`);
+          throw new ServiceError(
+            "forbidden",
+            `Version ${version} of assistant ${id} would be outside what you may see`,
+          );
         case "version_not_found":
           throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
       }
     },
+  };
+}
+
+/** What the executor says about the graph of an assistant. */
+function graphVerbs(
+  { executor }: AssistantOptions,
+  { graphs, found }: Lookup,
+): Pick<AssistantDirectory, "drawn" | "schemas" | "subgraphs"> {
+  function stateOf(graph_id: string): GraphState {
+    if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
+    return executor.state?.(graph_id) ?? recordedState;
+  }
+
+  return {
     async drawn(id, xray = false, visibility) {
       const assistant = await found(id, visibility);
       const { graph_id } = assistant;
@@ -324,7 +371,7 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
   };
 }
 
-/** Graphs read either of the two: what one request says in both must be the same. Errors: bad_request. */
+/** A graph reads either `configurable` or `context`, so a name in both must have one value. Errors: bad_request. */
 export function refuseTwoValues(configurable: Json | undefined, context: JsonObject | undefined): void {
   if (!isObject(configurable)) return;
   for (const [name, value] of Object.entries(context ?? {})) {
@@ -342,10 +389,10 @@ function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantR
   return { ...row, created_at: new Date(created_at).toISOString(), updated_at: new Date(updated_at).toISOString() };
 }
 
-/** Whether it is a UUID of the kind that default assistants have. */
+/** True for UUIDs of version 5, which default assistants have. */
 const isNameBased = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
 
-// Clients know default assistants by UUID version 5 of the graph id in this name space (nearly that of URLs in RFC 4122).
+// Clients compute the UUID version 5 of the graph id in this name space (nearly that of URLs in RFC 4122).
 const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";
 
 /** The id of a graph's default assistant: the same in every deployment and every server of this API. */

@@ -1,40 +1,33 @@
-/** Accounts as the library's callers manage them: API keys, workspaces, projects, users, and who may use an agent. */
+/** API keys, workspaces, projects, users and shared agents, as the library's callers manage them. */
 import type { Environment } from "../environment.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
 import {
   type ApiKeyRow,
-  type Caller,
   type DeploymentRow,
   type IdentityStore,
   idOf,
-  type KeyGrants,
-  type KeyKind,
-  type Made,
   type MembershipRow,
-  PERMISSIONS,
   type Permission,
   type ProjectRow,
   type UserRow,
-  UUID,
   type WorkspaceRow,
 } from "../storage/identity.ts";
+import {
+  checkKeyRequest,
+  checkName,
+  findByIdOrName,
+  isName,
+  type KeyCreate,
+  laterThan,
+  missing,
+  refuseOrganizationPermissions,
+  rowOf,
+  validPermissions,
+} from "./account-checks.ts";
 import { hashKey, KEY_PREFIX, makeKey, shortKey } from "./api-keys.ts";
+import { grantsOn, SERVICE_PERMISSIONS } from "./grants.ts";
 
-export interface KeyCreate {
-  /** Default: the oldest organization. */
-  readonly organization_id?: string;
-  /** `sk`: a service key, nobody's. `pt`: a personal token. */
-  readonly kind: KeyKind;
-  /** `pt` only, and needed there: id or email of the user, whose permissions the token has. */
-  readonly user?: string;
-  /** `sk` only: ids or names of the workspaces the key reaches. Default: all of the organization, later ones too. */
-  readonly workspaces?: readonly string[];
-  /** `sk` only. Default: all but `organization:manage`. */
-  readonly permissions?: readonly Permission[];
-  /** Milliseconds since 1970, later than now. Default: it does not expire. */
-  readonly expires_at?: number;
-  readonly description?: string;
-}
+export type { KeyCreate } from "./account-checks.ts";
 
 /** Which users or keys may do what, and where. */
 export interface Grant {
@@ -102,28 +95,40 @@ export interface AccountOptions {
   readonly key_prefix?: string;
 }
 
-/** What a service key may do where nothing else is said. */
-export const SERVICE_PERMISSIONS: readonly Permission[] = PERMISSIONS.filter((name) => name !== "organization:manage");
-
-/** How often a key is drawn whose short form has four digits; then it has six. */
+/** After this many draws with a taken short form of four digits, short forms have six. */
 const DRAWS = 20;
-/** Again as often; who finds no free form of six digits has millions of keys. */
+/** After as many draws again, no short form is free: that takes millions of keys. */
 const DRAWS_IN_ALL = 40;
-const NAME_LENGTH = 255;
-/** Of the calendar that JavaScript has. */
-const LAST_MOMENT = 8.64e15;
 
-/** Throws a ConfigError when keys cannot have that prefix. */
+/** Throws a ConfigError when `key_prefix` is not a valid prefix of keys. */
 export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX }: AccountOptions): Accounts {
   if (!/^[a-z][a-z0-9]{0,15}$/.test(key_prefix)) {
     throw new ConfigError(["auth.key_prefix: use up to 16 lower case letters and digits"]);
   }
+  const context: AccountContext = { identity, environment, key_prefix, find: createLookup(identity, environment) };
+  return {
+    ...keyVerbs(context),
+    ...workspaceVerbs(context),
+    ...projectVerbs(context),
+    ...userVerbs(context),
+    ...agentVerbs(context),
+  };
+}
+
+interface AccountContext extends Required<AccountOptions> {
+  readonly find: Lookup;
+}
+
+type Lookup = ReturnType<typeof createLookup>;
+
+/** Finds rows by id or name. Each function throws not_found, which names what is missing. */
+function createLookup(identity: IdentityStore, environment: AccountOptions["environment"]) {
   const organizationOf = async (given?: string): Promise<string> =>
     given?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
 
   async function workspacesOf(names: readonly string[], organization_id: string): Promise<readonly WorkspaceRow[]> {
     const rows = await identity.listWorkspaces(organization_id);
-    const found = names.map((name) => [name, named(rows, name)] as const);
+    const found = names.map((name) => [name, findByIdOrName(rows, name)] as const);
     const unknown = found.filter(([, row]) => !row).map(([name]) => name);
     if (unknown.length > 0) throw missing("Workspace", unknown.join(", "));
     return found.map(([, row]) => row as WorkspaceRow);
@@ -154,10 +159,21 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
     return row;
   }
 
+  return { organizationOf, workspacesOf, workspaceOf, projectsOf, projectOf, userOf };
+}
+
+function keyVerbs({
+  identity,
+  environment,
+  key_prefix,
+  find,
+}: AccountContext): Pick<Accounts, "createKey" | "listKeys" | "revokeKey"> {
+  const { organizationOf, workspacesOf, userOf } = find;
+
   /** What the key itself may do where; a personal token may do what its user may. */
   async function grantsOf(request: KeyCreate, key: string, organization_id: string): Promise<readonly MembershipRow[]> {
     if (request.kind === "pt") return [];
-    const permissions = provenPermissions(request.permissions ?? SERVICE_PERMISSIONS);
+    const permissions = validPermissions(request.permissions ?? SERVICE_PERMISSIONS);
     const rows = request.workspaces && (await workspacesOf(request.workspaces, organization_id));
     return grantsOn(
       key,
@@ -167,19 +183,10 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
     );
   }
 
-  async function changeAgent(
-    name: string,
-    change: { readonly owner_user_id?: string; readonly shared?: boolean },
-  ): Promise<DeploymentRow> {
-    const row = await identity.updateDeployment(name, change);
-    if (!row) throw missing("Agent", name);
-    return row;
-  }
-
   return {
     async createKey(request) {
       const now = environment.now();
-      checkKey(request, now);
+      checkKeyRequest(request, now);
       const organization_id = await organizationOf(request.organization_id);
       const user = request.user === undefined ? null : await userOf(request.user);
       const id = environment.uuid();
@@ -216,22 +223,31 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
       if (!row) throw missing("API key", key);
       return row;
     },
+  };
+}
 
+function workspaceVerbs({
+  identity,
+  environment,
+  find,
+}: AccountContext): Pick<Accounts, "createWorkspace" | "renameWorkspace" | "deleteWorkspace" | "listWorkspaces"> {
+  const { organizationOf, workspaceOf } = find;
+  return {
     async createWorkspace(name, given) {
-      proveName("Workspace", name);
+      checkName("Workspace", name);
       const organization_id = await organizationOf(given);
-      const created_at = after(await identity.listWorkspaces(organization_id), environment.now());
+      const created_at = laterThan(await identity.listWorkspaces(organization_id), environment.now());
       const terms = { id: environment.uuid(), organization_id, name, created_at, deleted_at: null };
-      const row = made(await identity.createWorkspace(terms), "Workspace", name, `Organization ${organization_id}`);
+      const row = rowOf(await identity.createWorkspace(terms), "Workspace", name, `Organization ${organization_id}`);
       const project = { id: environment.uuid(), workspace_id: row.id, name: "Default", created_at, deleted_at: null };
       await identity.createProject(project);
       return row;
     },
 
     async renameWorkspace(workspace, name) {
-      proveName("Workspace", name);
+      checkName("Workspace", name);
       const { id } = await workspaceOf(workspace);
-      return made(await identity.renameWorkspace(id, name), "Workspace", name, `Workspace ${workspace}`);
+      return rowOf(await identity.renameWorkspace(id, name), "Workspace", name, `Workspace ${workspace}`);
     },
 
     async deleteWorkspace(workspace) {
@@ -243,22 +259,31 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
     async listWorkspaces(organization_id) {
       return identity.listWorkspaces(await organizationOf(organization_id));
     },
+  };
+}
 
+function projectVerbs({
+  identity,
+  environment,
+  find,
+}: AccountContext): Pick<Accounts, "createProject" | "renameProject" | "deleteProject" | "listProjects"> {
+  const { workspaceOf, projectsOf, projectOf } = find;
+  return {
     async createProject(name, workspace) {
-      proveName("Project", name);
+      checkName("Project", name);
       const { id: workspace_id } =
         workspace === undefined
           ? (await identity.ensureDefaults(environment.now())).workspace
           : await workspaceOf(workspace);
-      const created_at = after(await identity.listProjects([workspace_id]), environment.now());
+      const created_at = laterThan(await identity.listProjects([workspace_id]), environment.now());
       const row = { id: environment.uuid(), workspace_id, name, created_at, deleted_at: null };
-      return made(await identity.createProject(row), "Project", name, `Workspace ${workspace_id}`);
+      return rowOf(await identity.createProject(row), "Project", name, `Workspace ${workspace_id}`);
     },
 
     async renameProject(project, name, workspace) {
-      proveName("Project", name);
+      checkName("Project", name);
       const { id } = await projectOf(project, workspace);
-      return made(await identity.renameProject(id, name), "Project", name, `Project ${project}`);
+      return rowOf(await identity.renameProject(id, name), "Project", name, `Project ${project}`);
     },
 
     async deleteProject(project, workspace) {
@@ -268,13 +293,22 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
     },
 
     listProjects: projectsOf,
+  };
+}
 
+function userVerbs({
+  identity,
+  environment,
+  find,
+}: AccountContext): Pick<Accounts, "createUser" | "deleteUser" | "listUsers" | "grant" | "listMemberships"> {
+  const { organizationOf, workspaceOf, userOf } = find;
+  return {
     async createUser({ email, name, permissions = ["organization:read"] }) {
       if (!/^[^\s@]+@[^\s@]+$/.test(email) || !isName(email)) {
         throw new ServiceError("invalid", `email: ${JSON.stringify(email)} is not an email address`);
       }
-      if (name !== undefined) proveName("User", name);
-      const granted = provenPermissions(permissions);
+      if (name !== undefined) checkName("User", name);
+      const granted = validPermissions(permissions);
       const scope_id = await organizationOf();
       const user: UserRow = {
         id: environment.uuid(),
@@ -283,7 +317,7 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
         created_at: environment.now(),
         deleted_at: null,
       };
-      const row = made(await identity.createUser(user), "User", email, "User");
+      const row = rowOf(await identity.createUser(user), "User", email, "User");
       await identity.setMembership({ subject_id: row.id, scope_id, permissions: granted });
       return row;
     },
@@ -299,10 +333,10 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
     },
 
     async grant({ user, workspace, permissions }) {
-      const granted = provenPermissions(permissions, true);
+      const granted = validPermissions(permissions, true);
       const { id: subject_id } = await userOf(user);
       const organization_id = await organizationOf();
-      if (workspace !== undefined) refuseOfOrganization(granted);
+      if (workspace !== undefined) refuseOrganizationPermissions(granted);
       const scope_id = workspace === undefined ? organization_id : (await workspaceOf(workspace, organization_id)).id;
       const membership = { subject_id, scope_id, permissions: granted };
       await identity.setMembership(membership);
@@ -312,7 +346,25 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
     async listMemberships(user) {
       return identity.listMemberships((await userOf(user)).id);
     },
+  };
+}
 
+function agentVerbs({
+  identity,
+  find,
+}: AccountContext): Pick<Accounts, "listAgents" | "shareAgent" | "unshareAgent" | "transferAgent"> {
+  const { organizationOf, userOf } = find;
+
+  async function changeAgent(
+    name: string,
+    change: { readonly owner_user_id?: string; readonly shared?: boolean },
+  ): Promise<DeploymentRow> {
+    const row = await identity.updateDeployment(name, change);
+    if (!row) throw missing("Agent", name);
+    return row;
+  }
+
+  return {
     async listAgents() {
       return identity.listDeployments(await organizationOf());
     },
@@ -323,156 +375,4 @@ export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX 
       return changeAgent(name, { owner_user_id: id });
     },
   };
-}
-
-const isOfOrganization = (permission: Permission): boolean => permission.startsWith("organization:");
-
-/**
- * The memberships of a key that reaches these workspaces, or without a list all of the organization: then the permissions are
- * granted on the organization, and reach the workspaces from there.
- */
-export function grantsOn(
-  subject_id: string,
-  permissions: readonly Permission[],
-  organization_id: string,
-  workspaces?: readonly string[],
-): readonly MembershipRow[] {
-  if (!workspaces) return [{ subject_id, scope_id: organization_id, permissions }];
-  const wide = permissions.filter(isOfOrganization);
-  const narrow = permissions.filter((permission) => !isOfOrganization(permission));
-  return [
-    { subject_id, scope_id: organization_id, permissions: wide },
-    ...[...new Set(workspaces)].map((scope_id) => ({ subject_id, scope_id, permissions: narrow })),
-  ].filter((membership) => membership.permissions.length > 0);
-}
-
-// -------------------------------------------------------------------- callers
-
-/**
- * Who uses a key, and what they may do. The permissions of the key and those of its user add up; of those granted on the
- * organization, all but `organization:` ones reach all its workspaces. Whether the key may still be used is not looked at.
- */
-export function callerOf({ key, memberships, workspaces, projects }: KeyGrants): Caller {
-  const on = (scope_id: string): readonly Permission[] =>
-    memberships.filter((membership) => membership.scope_id === scope_id).flatMap(({ permissions }) => permissions);
-  const permissions = new Set(on(key.organization_id));
-  const reached = workspaces
-    .map(({ id }) => {
-      const granted = [...permissions, ...on(id)].filter((permission) => !isOfOrganization(permission));
-      return [id, new Set(granted)] as const;
-    })
-    .filter(([, granted]) => granted.size > 0);
-  return {
-    organization_id: key.organization_id,
-    user_id: key.user_id,
-    api_key: key.short_key,
-    key_id: key.id,
-    permissions,
-    workspaces: new Map(reached),
-    projects: firstOfEach(projects),
-  };
-}
-
-/** The caller where nobody is asked: every permission on the default organization and all its workspaces. */
-export async function owner(identity: IdentityStore, now = 0): Promise<Caller> {
-  const { organization } = await identity.ensureDefaults(now);
-  const workspaces = (await identity.listWorkspaces(organization.id)).map(({ id }) => id);
-  const projects = [...(await identity.listProjects(workspaces))].sort(
-    (a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1),
-  );
-  const all = new Set(PERMISSIONS);
-  const some = new Set(PERMISSIONS.filter((permission) => !isOfOrganization(permission)));
-  return {
-    organization_id: organization.id,
-    user_id: null,
-    api_key: null,
-    key_id: null,
-    permissions: all,
-    workspaces: new Map(workspaces.map((id) => [id, some])),
-    projects: firstOfEach(projects),
-  };
-}
-
-function firstOfEach(projects: readonly ProjectRow[]): ReadonlyMap<string, string> {
-  const first = new Map<string, string>();
-  for (const { id, workspace_id } of projects) if (!first.has(workspace_id)) first.set(workspace_id, id);
-  return first;
-}
-
-// --------------------------------------------------------------------- checks
-
-const missing = (what: string, name: string): ServiceError =>
-  new ServiceError("not_found", `${what} ${name} not found`);
-
-/** The oldest of them is the default one: what comes later must not look as old. */
-const after = (rows: readonly { readonly created_at: number }[], now: number): number =>
-  Math.max(now, ...rows.map(({ created_at }) => created_at + 1));
-
-function made<Row>(outcome: Made<Row>, what: string, name: string, other: string): Row {
-  if (outcome.kind === "made") return outcome.row;
-  if (outcome.kind === "name_taken") throw new ServiceError("conflict", `${what} ${name} already exists`);
-  throw new ServiceError("not_found", `${other} not found`);
-}
-
-const named = <Row extends { readonly id: string; readonly name: string }>(
-  rows: readonly Row[],
-  name: string,
-): Row | undefined => rows.find(({ id }) => id === name.toLowerCase()) ?? rows.find((row) => row.name === name);
-
-const isName = (name: string): boolean =>
-  name.length > 0 &&
-  name.trim() === name &&
-  name.isWellFormed() &&
-  [...name].length <= NAME_LENGTH &&
-  !name.includes("\0");
-
-function proveName(what: string, name: string): void {
-  if (!isName(name)) {
-    throw new ServiceError(
-      "invalid",
-      `${what} name ${JSON.stringify(name.slice(0, 80))}: use 1 to ${NAME_LENGTH} characters without white space at the ends`,
-    );
-  }
-  // Everything is found by id or name.
-  if (UUID.test(name)) throw new ServiceError("invalid", `${what} name ${name}: looks like an id`);
-}
-
-function provenPermissions(permissions: readonly string[], none = false): readonly Permission[] {
-  const known: readonly string[] = PERMISSIONS;
-  const unknown = permissions.filter((permission) => !known.includes(permission));
-  if (unknown.length > 0) {
-    throw new ServiceError(
-      "invalid",
-      `permissions: there is no ${unknown.join(", ")}; known are ${PERMISSIONS.join(", ")}`,
-    );
-  }
-  if (permissions.length === 0 && !none) throw new ServiceError("invalid", "permissions: none is given");
-  return PERMISSIONS.filter((permission) => permissions.includes(permission));
-}
-
-function refuseOfOrganization(permissions: readonly Permission[]): void {
-  const wide = permissions.filter(isOfOrganization);
-  if (wide.length > 0) {
-    throw new ServiceError("invalid", `permissions: ${wide.join(", ")} can be granted on the organization alone`);
-  }
-}
-
-function checkKey({ kind, user, workspaces, permissions, expires_at, description }: KeyCreate, now: number): void {
-  const problems: string[] = [];
-  if (kind === "pt") {
-    if (user === undefined) problems.push("user: a personal token needs one");
-    if (workspaces !== undefined) problems.push("workspaces: a personal token reaches those of its user");
-    if (permissions !== undefined) problems.push("permissions: a personal token has those of its user");
-  } else if (kind !== "sk") problems.push(`kind: ${JSON.stringify(kind)} is neither pt nor sk`);
-  else if (user !== undefined) problems.push("user: a service key has none");
-  if (workspaces?.length === 0) problems.push("workspaces: none is given");
-  if (expires_at !== undefined && !(Number.isInteger(expires_at) && expires_at <= LAST_MOMENT)) {
-    problems.push("expires_at: must be whole milliseconds since 1970");
-  } else if (expires_at !== undefined && expires_at <= now) {
-    problems.push(`expires_at: ${new Date(Math.max(expires_at, -LAST_MOMENT)).toISOString()} is not in the future`);
-  }
-  if (description !== undefined && !(description.isWellFormed() && [...description].length <= NAME_LENGTH)) {
-    problems.push(`description: at most ${NAME_LENGTH} characters`);
-  }
-  if (problems.length > 0) throw new ServiceError("invalid", problems.join("; "));
 }

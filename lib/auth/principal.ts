@@ -1,64 +1,64 @@
-/** Who may call what: the mode of a deployment, the key that was sent, and what it is for. */
+/** Authenticates requests, by the mode of the deployment, and says what the caller may do. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
 import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
-import { callerOf, owner } from "./accounts.ts";
 import { checksumFits, hashKey } from "./api-keys.ts";
 import type { Auth, AuthEvent, AuthUser, Guard, SdkAuth } from "./custom.ts";
+import { callerOf, owner } from "./grants.ts";
 
 export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
 
 /** How the routes of a deployment are guarded. */
 export interface AuthOptions {
   /**
-   * `none` (the default): nobody is asked. `api_key`: a key is needed. `agent_builder`: the deployment is one user's agent.
+   * `none` (the default): no authentication. `api_key`: requests need a key. `agent_builder`: the deployment is one user's agent.
    * `custom` (the default with `custom`): the host's own authentication.
    */
   readonly mode?: AuthMode;
-  /** Mode `custom`: who asks, and what they may do. An `Auth` object of `@langchain/langgraph-sdk/auth` serves as it is. */
+  /** Mode `custom`: your authentication and authorization. An `Auth` object of `@langchain/langgraph-sdk/auth` works unchanged. */
   readonly custom?: Auth | SdkAuth;
-  /** Mode `custom`: what is made gets the equalities of the handler's filter as metadata. Default false: the handler sets metadata itself. */
+  /** Mode `custom`: new resources get the equalities of the handler's filter as metadata. Default false: the handler sets metadata. */
   readonly merge_filter_on_create?: boolean;
-  /** Has no effect: `X-Auth-Scheme: langsmith` never lets anybody in. */
+  /** Has no effect: `X-Auth-Scheme: langsmith` never authenticates. */
   readonly disable_studio_auth?: boolean;
-  /** Mode `agent_builder`: id or email of the user whose agent it is, for the first start; later `greenroom agents transfer`. */
+  /** Mode `agent_builder`: id or email of the owner at the first start. Later use `greenroom agents transfer`. */
   readonly owner?: string;
-  /** Mode `agent_builder`: members of the workspace may see it, for the first start; later `greenroom agents share`. */
+  /** Mode `agent_builder`: whether members of the workspace may see the agent at the first start. Later use `greenroom agents share`. */
   readonly shared?: boolean;
-  /** Mode `agent_builder`: what members may do with a shared agent. `use`: run it, on threads of their own. Default `read`. */
+  /** Mode `agent_builder`: what members may do with a shared agent. `use`: run it on their own threads. Default `read`. */
   readonly shared_agents?: "read" | "use";
-  /** What API keys begin with. Default `gr`. */
+  /** The prefix of API keys. Default `gr`. */
   readonly key_prefix?: string;
 }
 
-/** What a request to a deployment is for: looking, running, or changing what others see. */
+/** The permission class of a request: read, run, or change what others see. */
 export type Use = "read" | "run" | "change";
 
-/** Who calls a deployment's route. */
+/** The authenticated caller of a deployment's route. */
 export interface Principal {
   readonly user_id: string | null;
   readonly api_key: string | null;
-  /** Uses somebody else's agent: on own threads alone. */
+  /** True for a member who uses another user's shared agent: only their own threads are visible. */
   readonly guest: boolean;
-  /** As custom authentication knows them; null in every other mode. */
+  /** The user that custom authentication returned; null in every other mode. */
   readonly user: AuthUser | null;
   /**
-   * True while the credential is good; for what stays open. Custom authentication is asked once for each request: what it was sent
-   * may serve only once.
+   * False once the credential was revoked or has expired; for open streams. Custom authentication runs once per request, because
+   * its credential may be valid only once, so it always gives true.
    */
   isStillValid(): Promise<boolean>;
 }
 
 export interface Access {
   /**
-   * The caller of a platform route. `user`: whom the host's own code acts for; with custom authentication the request is not asked.
+   * The caller of a platform route. `user`: the user that the host's own code acts for; custom authentication is skipped then.
    * Errors: unauthenticated; forbidden (an organization or workspace out of reach).
    */
   caller(request: Request, user?: AuthUser | null): Promise<Caller>;
   /** The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden (as above too), not_found (nothing here for this key), unsupported_type. */
   principal(request: Request, use: Use, user?: AuthUser | null): Promise<Principal>;
-  /** Asks the host's authorization: `value` as that leaves it, and how far the call reaches. Errors: forbidden, unavailable, internal. */
+  /** Runs the host's authorization. Returns the value it leaves, and what the caller can see. Errors: forbidden, unavailable, internal. */
   authorize<Value extends object>(
     principal: Pick<Principal, "user">,
     event: AuthEvent,
@@ -83,15 +83,15 @@ export interface AccessOptions {
 }
 
 const SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
-/** How often the use of a key is noted. */
+/** The use of a key is stored at most this often. */
 const TOUCH_MS = 60_000;
 /** How many keys are remembered for that. */
 const TOUCHED = 10_000;
-/** How long, and how many users of custom authentication are remembered. */
+/** How long the ids of custom users are remembered, and how many. */
 const KNOWN_MS = 60_000;
 const KNOWN = 10_000;
 
-/** Somebody who was not asked. */
+/** The principal of mode `none`. */
 export const anybody: Principal = {
   user_id: null,
   api_key: null,
@@ -100,9 +100,12 @@ export const anybody: Principal = {
   isStillValid: async () => true,
 };
 
-export function createAccess(options: AccessOptions): Access {
-  const { identity, environment, mode, guard, shared_agents, deployment, key_prefix } = options;
-  const { workspace_id } = deployment;
+/** Looks up API keys, and notes their use at most once a minute. */
+function createKeyLookup({
+  identity,
+  environment,
+  key_prefix,
+}: AccessOptions): (key: string) => Promise<Caller | null> {
   const touched = new Map<string, number>();
 
   function touch(id: string, last_used_at: number | null): void {
@@ -111,12 +114,12 @@ export function createAccess(options: AccessOptions): Access {
     if (touched.size >= TOUCHED) touched.clear();
     touched.set(id, now);
     identity.touchKey(id, now).catch((error: unknown) => {
-      environment.log({ level: "warn", message: "the use of a key was not noted", error });
+      environment.log({ level: "warn", message: "storing the use of a key failed", error });
     });
   }
 
   async function callerWith(key: string): Promise<Caller | null> {
-    // What cannot be a key is not looked for.
+    // A wrong checksum saves the query.
     if (!identity.any_keys && !(await checksumFits(key, key_prefix))) return null;
     const grants = await identity.findKey(await hashKey(key));
     const now = environment.now();
@@ -126,9 +129,14 @@ export function createAccess(options: AccessOptions): Access {
     return callerOf(grants);
   }
 
+  return callerWith;
+}
+
+/** The user id that the runs of a custom user are billed to, remembered for a minute. */
+function createBilledUsers({ identity, environment, deployment }: AccessOptions): (user: AuthUser) => Promise<string> {
+  const { workspace_id } = deployment;
   const users = new Map<string, { readonly id: Promise<string>; readonly until: number }>();
 
-  /** The id under which somebody's runs are billed. */
   async function billed(user: AuthUser): Promise<string> {
     const email = typeof user.email === "string" ? { email: user.email } : {};
     const key = JSON.stringify([user.identity, email]);
@@ -142,7 +150,16 @@ export function createAccess(options: AccessOptions): Access {
     return await id;
   }
 
-  /** Somebody whom custom authentication knows: what it says they may do here, they may do on the deployment's workspace. */
+  return billed;
+}
+
+export function createAccess(options: AccessOptions): Access {
+  const { identity, mode, guard, shared_agents, deployment } = options;
+  const { workspace_id } = deployment;
+  const callerWith = createKeyLookup(options);
+  const billed = createBilledUsers(options);
+
+  /** The caller for a custom user: its permissions apply to the deployment's workspace. */
   async function known(user: AuthUser): Promise<Caller> {
     const permissions = new Set(PERMISSIONS.filter((name) => user.permissions.includes(name)));
     return {
@@ -157,7 +174,7 @@ export function createAccess(options: AccessOptions): Access {
     };
   }
 
-  /** With a key of the accounts, or as custom authentication says: that may use the same header for tokens of its own. */
+  /** Tries an API key first, then custom authentication, which may use the same header for its tokens. */
   async function keyedOrKnown(guard: Guard, request: Request): Promise<Caller> {
     const key = request.headers.get("x-api-key");
     return (key ? await callerWith(key) : null) ?? (await known(await guard.authenticate(request)));
@@ -171,7 +188,7 @@ export function createAccess(options: AccessOptions): Access {
     return { key, caller };
   }
 
-  /** The caller within the organization and the workspace that the request names. */
+  /** The caller, limited to the organization and workspace that the request names. */
   function narrowed(caller: Caller, headers: Headers): Caller {
     const organization = headers.get("x-organization-id")?.toLowerCase();
     if (organization && organization !== caller.organization_id) {
@@ -186,7 +203,7 @@ export function createAccess(options: AccessOptions): Access {
 
   const hidden = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
-  /** Whether the caller only visits somebody else's agent. */
+  /** True for a member who may use another user's shared agent. Errors: not_found. */
   async function guestOf(caller: Caller, use: Use): Promise<boolean> {
     const agent = (await identity.getDeployment(deployment.name)) ?? deployment;
     if (agent.owner_user_id !== null && caller.user_id === agent.owner_user_id) return false;

@@ -12,8 +12,9 @@ import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted } from "
 import type { Scope, Storage } from "../storage/mod.ts";
 import { requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { type CronCounters, createFirer, NO_SKIPS, requestOf } from "./fire.ts";
+import { type CronCounters, createFirer } from "./fire.ts";
 import { checkTiming, nextTick, type Timing } from "./schedule.ts";
+import { NO_SKIPS, requestOf } from "./tick.ts";
 
 export type { CronCounters } from "./fire.ts";
 

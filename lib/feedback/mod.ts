@@ -1,4 +1,4 @@
-/** Feedback: pre-signed tokens that attach it to a run under one key, what is submitted to them, and the records. */
+/** Feedback: pre-signed tokens, each for one key of one run, and the records that are submitted to them or created by callers. */
 import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
@@ -13,6 +13,7 @@ import type {
   FeedbackTokenRow,
 } from "../storage/platform-storage.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import { tokenUrlAt, uuidV7 } from "./keys.ts";
 
 /** A token to be made; `expires_at` in milliseconds since 1970. */
 export interface TokenRequest {
@@ -57,7 +58,7 @@ export interface FeedbackCreate {
   readonly extra: JsonObject | null;
 }
 
-/** What of a record is asked for, within the caller's reach. */
+/** The filter of a search for records, within what the caller may read. */
 export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids" | "scope">;
 
 /** A record as the API shows it; times are ISO 8601, UTC. */
@@ -90,8 +91,8 @@ export interface FeedbackRecord {
 }
 
 /**
- * Nouns of the feedback API. With a caller they are the keyed ones; who has a token's id may submit to it. Where a reach has a
- * filter, runs are there as far as it permits their thread, and feedback on nothing else.
+ * The verbs of the feedback API. Those with a caller check its permissions; a token's id is enough to submit to it. With a
+ * visibility filter, only runs whose thread passes it are visible, and only feedback on them.
  */
 export interface Feedback {
   /** All or none are made. Errors: not_found (a run), forbidden, invalid (no public base URL). */
@@ -137,24 +138,29 @@ export interface FeedbackOptions {
   readonly external_runs: boolean;
 }
 
-/** Most submissions on one token. */
+/** The maximum number of submissions to one token. */
 const SUBMISSIONS = 100;
-/** Most feedback keys of one run, and most code points of one key. */
-const KEYS = 50;
-const KEY_LENGTH = 255;
+
+/** The workspace, project and thread of the run that a record is about. */
+interface Place {
+  readonly workspace_id: string;
+  readonly project_id: string;
+  readonly thread_id: string | null;
+  readonly run_started_at: number | null;
+}
 
 export function createFeedback(options: FeedbackOptions): Feedback {
-  const { storage, scope, environment, identity = storage.identity } = options;
+  const places = createPlaces(options);
+  return { ...tokenVerbs(options, places), ...recordVerbs(options, places) };
+}
 
-  /** What a record says of the run it is on. */
-  interface Place {
-    readonly workspace_id: string;
-    readonly project_id: string;
-    readonly thread_id: string | null;
-    readonly run_started_at: number | null;
-  }
+type Places = ReturnType<typeof createPlaces>;
 
-  /** Null when nothing is known of the run here. A run leaves its trace when it starts: before, its deployment says where it is. */
+/** Finds where feedback belongs, and checks that the caller may write there. */
+function createPlaces(options: FeedbackOptions) {
+  const { storage, scope, identity = storage.identity } = options;
+
+  /** Null for an unknown run. A run has a trace from its start; before that, its deployment has the place. */
   async function placeOf(run_id: string): Promise<Place | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
@@ -180,7 +186,7 @@ export function createFeedback(options: FeedbackOptions): Feedback {
   }
 
   async function placeOfSession(by: Caller, session_id: string, visibility: Visibility | undefined): Promise<Place> {
-    // A project has no metadata that a filter could be held against.
+    // A project has no metadata for a filter to match.
     if (withVisibility(scope, visibility).filter) throw new ServiceError("not_found", "Session not found");
     const projects = await identity.listProjects([...by.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
@@ -189,14 +195,14 @@ export function createFeedback(options: FeedbackOptions): Feedback {
     return { workspace_id: project.workspace_id, project_id: project.id, thread_id: null, run_started_at: null };
   }
 
-  /** The record, where the caller reaches its workspace and has the permission there. */
-  async function reachable(by: Caller, id: string, permission: Permission, seen: Scope): Promise<FeedbackRow> {
-    workspacesWith(by, permission);
-    const row = await storage.getFeedback([...by.workspaces.keys()], id, seen);
-    if (!row) throw new ServiceError("not_found", "Feedback not found");
-    requireIn(by, row.workspace_id, permission);
-    return row;
-  }
+  return { placeOf, placeFor, placeOfSession };
+}
+
+function tokenVerbs(
+  options: FeedbackOptions,
+  { placeOf, placeFor }: Places,
+): Pick<Feedback, "tokenUrl" | "mintTokens" | "listTokens" | "token" | "submit"> {
+  const { storage, scope, environment } = options;
 
   function tokenUrl(token_id: string): string {
     const base = options.base_url();
@@ -287,7 +293,23 @@ export function createFeedback(options: FeedbackOptions): Feedback {
           throw new ServiceError("too_many", `Feedback was submitted with this token ${SUBMISSIONS} times`);
       }
     },
+  };
+}
 
+function recordVerbs(
+  { storage, scope, environment }: FeedbackOptions,
+  { placeFor, placeOfSession }: Places,
+): Pick<Feedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
+  /** The record, if the caller has the permission in its workspace. */
+  async function reachable(by: Caller, id: string, permission: Permission, seen: Scope): Promise<FeedbackRow> {
+    workspacesWith(by, permission);
+    const row = await storage.getFeedback([...by.workspaces.keys()], id, seen);
+    if (!row) throw new ServiceError("not_found", "Feedback not found");
+    requireIn(by, row.workspace_id, permission);
+    return row;
+  }
+
+  return {
     async create(by, request, visibility) {
       workspacesWith(by, "feedback:create");
       const { id: asked, run_id = null, session_id = "", ...content } = request;
@@ -350,49 +372,7 @@ export function createFeedback(options: FeedbackOptions): Feedback {
   };
 }
 
-/** Ids of runs are stored in lower case. */
-const lowerRuns = ({ run_ids }: FeedbackFilter): Pick<FeedbackFilter, "run_ids"> =>
-  run_ids === undefined ? {} : { run_ids: run_ids.map((run_id) => run_id.toLowerCase()) };
-
-/** Where a token is redeemed on the server that is reached under `base`. */
-export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
-
-/**
- * The feedback keys of a run: a list without duplicates; a text is a list of one. Errors: invalid (more than 50, an empty one,
- * one of more than 255 code points).
- */
-export function readFeedbackKeys(value: unknown): readonly string[] {
-  if (value === undefined || value === null) return [];
-  const list: unknown = typeof value === "string" ? [value] : value;
-  if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
-  const keys = [...new Set<unknown>(list)];
-  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must be at most ${KEYS} keys`);
-  return keys.map((key) => {
-    const problem = keyProblem(key);
-    if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
-    return key as string;
-  });
-}
-
-/** What is wrong with a feedback key, in words; null when nothing is. */
-export function keyProblem(key: unknown): string | null {
-  if (typeof key !== "string") return "must be a string";
-  if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
-  return key.includes("\0") || !key.isWellFormed() ? "must not contain U+0000 or lone surrogates" : null;
-}
-
-/** True for a text of more code points. */
-export function longerThan(text: string, length: number): boolean {
-  return text.length > length && (text.length > 2 * length || [...text].length > length);
-}
-
-/** A UUID of version 7: the time, then the random bits of one of version 4. */
-export function uuidV7(now: number, random: string): string {
-  const time = now.toString(16).padStart(12, "0");
-  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`;
-}
-
-/** Score and value as a token's config has them; categories fill in the one from the other. Errors: InputError. */
+/** Checks score and value against the config of a token. A category fills in the missing one of the two. Errors: InputError. */
 function fit(submission: Submission, config: FeedbackConfig | null): Pick<Submission, "score" | "value"> {
   const { score, value, from } = submission;
   const refuse = (field: string, msg: string): never => {
@@ -415,6 +395,10 @@ function fit(submission: Submission, config: FeedbackConfig | null): Pick<Submis
   return { score: score ?? chosen?.value ?? null, value };
 }
 
+/** Ids of runs are stored in lower case. */
+const lowerRuns = ({ run_ids }: FeedbackFilter): Pick<FeedbackFilter, "run_ids"> =>
+  run_ids === undefined ? {} : { run_ids: run_ids.map((run_id) => run_id.toLowerCase()) };
+
 const unknownRun = (): ServiceError => new ServiceError("not_found", "Run not found");
 const unknownToken = (): ServiceError => new ServiceError("not_found", "Feedback token not found");
 const expiredToken = (): ServiceError => new ServiceError("gone", "Feedback token expired");
@@ -424,7 +408,7 @@ function requireIn(by: Caller, workspace_id: string, permission: Permission): vo
   throw new ServiceError("forbidden", `This needs the permission ${permission}`);
 }
 
-/** Who made it, and when, does not count. */
+/** Compares everything except who made the record, and when. */
 function sameContent(a: FeedbackRow, b: FeedbackRow): boolean {
   const content = (row: FeedbackRow): Json => {
     const { id: _id, user_id: _user, created_at: _at, modified_at: _then, run_started_at: _start, ...rest } = row;

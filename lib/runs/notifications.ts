@@ -1,7 +1,7 @@
 /** What a run tells the outside: its feedback links and its webhook, checked and made ready before anything is stored. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { readFeedbackKeys, tokenUrlAt } from "../feedback/mod.ts";
+import { readFeedbackKeys, tokenUrlAt } from "../feedback/keys.ts";
 import type { NewRun, RunRow } from "../storage/mod.ts";
 import type { NewWebhook, TraceTerms } from "../storage/platform-storage.ts";
 import { checkUrl, type WebhookPolicy } from "../webhooks/policy.ts";

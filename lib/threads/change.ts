@@ -1,4 +1,4 @@
-/** Changing the states of threads without a run. */
+/** Changes the state of a thread without a run. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
@@ -19,17 +19,17 @@ import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../stor
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { type CheckpointSelector, noCheckpoint, notFound, noting, type States } from "./read.ts";
 
-/** One change of a state, as a node would make it. */
+/** A state update, as if a node had returned it. */
 export interface StateChange {
-  /** A list: one after the other. Null or absent: no values, only what `as_node` leads to. */
+  /** A list is applied in order. Null or absent: no values; only the edges of `as_node` apply. */
   readonly values?: JsonObject | readonly JsonObject[] | null;
   readonly as_node?: string;
-  /** What it goes on from; a new branch begins there. Default: the head. */
+  /** The checkpoint that the update is based on; a new branch starts there. Default: the head. */
   readonly checkpoint?: CheckpointSelector;
   readonly checkpoint_id?: string;
 }
 
-/** Updates that are made at once. */
+/** Updates that belong to one step. */
 export interface Superstep {
   readonly updates: readonly {
     readonly values?: Json;
@@ -42,10 +42,10 @@ export interface Superstep {
   }[];
 }
 
-/** The most supersteps of one thread. */
+/** The maximum number of supersteps of one thread. */
 export const MOST_SUPERSTEPS = 100;
 
-/** What `copy` asks before it makes the thread: gives the metadata that it is made with. */
+/** Authorizes a copy before it is made. Returns the metadata of the copy. */
 export type MayCopy = (copy: {
   readonly thread_id: string;
   readonly metadata: JsonObject;
@@ -59,11 +59,11 @@ export interface Changes {
   updateState(thread_id: string, change: StateChange, visibility?: Visibility): Promise<WireCheckpoint>;
   /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (what the service sets). */
   patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
-  /** A thread of its own, with the metadata and all checkpoints of another but those of active runs. Errors: conflict (it is absent). */
+  /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (there is no such thread). */
   copy(thread_id: string, may?: MayCopy, visibility?: Visibility): Promise<ThreadRow>;
-  /** Threads that are absent or have an active run are left alone. Gives those that were pruned. */
+  /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<readonly string[]>;
-  /** The state that these steps make on a thread that is to be. Errors: invalid. */
+  /** The state that these steps give to a thread that does not exist yet. Errors: invalid. */
   opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
 }
 
@@ -74,11 +74,12 @@ export interface ChangeOptions {
   readonly states: States;
 }
 
-export function createChanges({ storage, scope, environment, states }: ChangeOptions): Changes {
+/** Runs a graph's own update on checkpoints that are collected, not stored. */
+function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
   const collected = (thread_id: string, head: string | null): JobCheckpoints =>
     collectedCheckpoints({ storage, scope, thread_id, head, now: () => environment.now() });
 
-  /** Throws what the store throws; whatever else goes wrong is the caller's. */
+  /** Errors of the storage are thrown as they are. An update that the graph refuses is `invalid`. */
   async function changed(
     graph: GraphState,
     graph_id: string,
@@ -99,7 +100,7 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
     }
   }
 
-  /** The graph of the checkpoint, where it is hosted; else that of the thread. */
+  /** The graph that wrote the checkpoint, if this service hosts it; otherwise the graph of the thread. */
   function graphOf(row: ThreadRow, checkpoint: JsonObject | undefined): readonly [string, GraphState] {
     const written = checkpoint?.graph_id;
     if (typeof written === "string") {
@@ -118,6 +119,11 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
     return [graph_id, graph];
   }
 
+  return { collected, changed, graphOf };
+}
+
+export function createChanges({ storage, scope, environment, states }: ChangeOptions): Changes {
+  const { collected, changed, graphOf } = stateWriter({ storage, scope, environment, states });
   return {
     async updateState(thread_id, change, visibility) {
       const { values = null, as_node, checkpoint } = change;
@@ -176,7 +182,7 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
           throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
         });
         const copy = environment.uuid();
-        // Some servers name the thread there.
+        // Some servers keep the thread's id in its metadata.
         const own: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
         const { metadata } = await may({ thread_id: copy, metadata: { ...row.metadata, ...own } });
         const outcome = await storage.copyThread(
@@ -216,7 +222,7 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
   };
 }
 
-/** What the service itself says of a checkpoint. */
+/** Metadata of checkpoints that only the service sets. */
 const RESERVED: ReadonlySet<string> = new Set([
   "source",
   "step",

@@ -1,8 +1,7 @@
 /**
- * Sends webhook deliveries: takes those that are due from the outbox, tries each by its schedule, and writes down what became of
- * it. Several processes may do so on one database; each delivery is sent at least once. Nothing of it reaches a run.
+ * Sends webhook deliveries from the outbox: claims those that are due, retries each by its schedule, and records every attempt.
+ * Several processes may send for one database. Each delivery is sent at least once. No failure here reaches a run.
  */
-import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Page, Scope } from "../storage/mod.ts";
 import type {
@@ -12,54 +11,46 @@ import type {
   DeliveryState,
   PlatformStorage,
 } from "../storage/platform-storage.ts";
-import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
-import { payload, shownKwargs } from "./payload.ts";
-import { checkAddresses, checkUrl, literalAddress, shownUrl } from "./policy.ts";
-import { SendError } from "./send.ts";
-import { signature } from "./sign.ts";
+import { type AttemptOptions, type AttemptOutcome, createAttempts } from "./attempt.ts";
+import type { WebhookSettings } from "./options.ts";
+import { shownKwargs } from "./payload.ts";
+import { shownUrl } from "./policy.ts";
 
-export interface DeliveriesOptions {
+export interface DeliveriesOptions extends AttemptOptions {
   readonly storage: PlatformStorage;
   readonly scope: Scope;
-  readonly environment: Environment;
-  readonly settings: WebhookSettings;
-  /** Null: absolute URLs cannot be sent to here. */
-  readonly transport: WebhookTransport | null;
-  /** Null: relative URLs cannot be sent to here. */
-  readonly loopback: Loopback | null;
-  readonly user_agent: string;
 }
 
-/** What the sender has done since it was made. */
+/** Counters of this sender since it started. */
 export interface DeliveryCounters {
   readonly sending: number;
   readonly attempts: number;
   readonly delivered: number;
-  /** Attempts that failed and are to be followed by another one. */
+  /** Failed attempts that will be retried. */
   readonly retried: number;
   readonly failed: number;
 }
 
-/** The deliveries of this deployment. URLs are shown with `?…` in place of their query. */
+/** The deliveries of this deployment. URLs are shown with `?…` instead of their query. */
 export interface Deliveries {
   /**
-   * A run with a webhook has ended: look now. Where it ended in another process, that is there to send it: look in a moment
-   * whether it is left to others. Returns at once.
+   * Call this when a run with a webhook has ended. A run that ended in another process (`elsewhere`) is that process's to send, so
+   * this one looks only after a short wait. Returns at once.
    */
   wake(elsewhere?: boolean): void;
-  /** Takes no more deliveries and breaks off those under way, which are due again at once. */
+  /** Claims no more deliveries and aborts those under way, which become due again. */
   stop(): Promise<void>;
-  /** Throws not_found when there is none. */
+  /** Errors: not_found. */
   get(delivery_id: string): Promise<DeliveryRow>;
   /** Newest first; 100 of them unless told. */
   list(
     query?: { readonly state?: DeliveryState; readonly run_id?: string } & Partial<Page>,
   ): Promise<readonly DeliveryRow[]>;
-  /** In their order. Throws not_found when there is no such delivery. */
+  /** Oldest first. Errors: not_found. */
   attempts(delivery_id: string): Promise<readonly DeliveryAttempt[]>;
   /**
-   * Sends it again, now and by a new series of attempts, with the id and body it had. Throws not_found when there is none, and
-   * conflict while an attempt is under way.
+   * Sends it again now, with the same id and body and a new series of retries. Errors: not_found; conflict while an attempt is
+   * under way.
    */
   redeliver(delivery_id: string): Promise<void>;
   counters(): DeliveryCounters;
@@ -67,45 +58,24 @@ export interface Deliveries {
 
 const PER_HOST = 2;
 const CLAIM_MS = 60_000;
-const CONNECT_MS = 5_000;
-/** For what nobody has told: claims of processes that have died, deliveries of others. */
+/** Finds what no wake-up announces: claims of dead processes, deliveries of other processes. */
 const POLL_MS = 15_000;
-/** How soon to look again for what waits for its host alone, whose sends may be another process's. */
+/** How soon to look again for deliveries whose host has its maximum of sends under way, perhaps in another process. */
 const BLOCKED_MS = 1_000;
-/** How long what another process has told of is left to it. */
+/** How long a delivery that another process announced is left to that process. */
 const OTHERS_MS = 100;
 const STORAGE_RETRY_MS = 2_000;
 const FINISH_TRIES = 3;
-/** A delivery that was broken off waits for the next process to be there. */
+/** An aborted delivery waits this long, so that the next process is up. */
 const BROKEN_OFF_MS = 1_000;
 const RETRY_AFTER_MS: readonly [least: number, most: number] = [1_000, 86_400_000];
 const JITTER = 0.1;
-const MAX_ANSWER_BYTES = 1024;
-const LOOPBACK_ORIGIN = "http://loopback.invalid";
 
-/** What one attempt came to. `error` is a code, null when the receiver took it. */
-interface Outcome {
-  readonly error: string | null;
-  readonly status: number | null;
-  readonly address: string | null;
-  readonly retry_after: string | null;
-  /** No further attempt can help. */
-  readonly final: boolean;
-}
-
-const failure = (error: string, options: Partial<Outcome> = {}): Outcome => ({
-  error,
-  status: null,
-  address: null,
-  retry_after: null,
-  final: false,
-  ...options,
-});
-
-/** Sends what is due once it is woken. With webhooks disabled nothing is sent, and deliveries stay as they are. */
+/** Sends what is due, from the first wake-up on. With webhooks disabled it sends nothing and leaves deliveries as they are. */
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
   const { storage, scope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;
+  const attempt = createAttempts(options);
   const counted = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
   const sending = new Map<AbortController, Promise<void>>();
   const ended = new AbortController();
@@ -122,7 +92,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     looking = take()
       .then(waitFor)
       .catch((error) => {
-        environment.log({ level: "error", message: "webhook deliveries could not be claimed", error });
+        environment.log({ level: "error", message: "claiming webhook deliveries failed", error });
         waitFor(STORAGE_RETRY_MS);
       })
       .finally(() => {
@@ -136,7 +106,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (!stopping) cancelWait = environment.timer(ms, look);
   }
 
-  /** Takes what is due, as far as there is room, and tells how long to wait for more. */
+  /** Claims what is due, up to the concurrency. Returns how long to wait before the next claim. */
   async function take(): Promise<number> {
     again = false;
     const token = environment.uuid();
@@ -145,7 +115,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     const until = now + Math.max(CLAIM_MS, 2 * timeout_ms);
     const rows = await storage.claimDeliveries(scope, { token, until, now, limit, per_host: PER_HOST });
     for (const row of rows) start(row, token);
-    // The end of any of them looks again.
+    // The end of each of them looks again.
     if (rows.length === limit) return POLL_MS;
     const next = await storage.nextDelivery(scope);
     if (next === null) return POLL_MS;
@@ -158,7 +128,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (stopping) controller.abort();
     counted.attempts++;
     const done = attend(row, token, controller)
-      .catch((error) => environment.log({ level: "error", message: "a webhook attempt could not be recorded", error }))
+      .catch((error) => environment.log({ level: "error", message: "recording a webhook attempt failed", error }))
       .finally(() => {
         sending.delete(controller);
         look();
@@ -168,14 +138,14 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
 
   async function attend(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
     const at = environment.now();
-    const outcome = await tried(row, at, controller);
+    const outcome = await attempt(row, at, controller);
     const now = environment.now();
-    const rest = restOf(row, outcome, now);
+    const rest = nextState(row, outcome, now, settings, environment.random);
     const { error, status, address } = outcome;
     const { delivery_id, attempts: number } = row;
-    const attempt = { delivery_id, number, at, status, error, duration_ms: Math.max(0, now - at), address };
-    if (!(await finished(token, attempt, rest))) {
-      environment.log({ level: "warn", message: "a webhook was taken over by another process", delivery_id });
+    const record = { delivery_id, number, at, status, error, duration_ms: Math.max(0, now - at), address };
+    if (!(await finished(token, record, rest))) {
+      environment.log({ level: "warn", message: "a webhook delivery was claimed by another process", delivery_id });
       return;
     }
     if (rest.state === "delivered") counted.delivered++;
@@ -183,11 +153,11 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     if (rest.state === "pending") counted.retried++;
     if (rest.state === "delivered" || error === "aborted") return;
     const level = rest.state === "failed" ? "warn" : "info";
-    const message = rest.state === "failed" ? "a webhook has failed" : "a webhook attempt has failed";
+    const message = rest.state === "failed" ? "a webhook delivery failed" : "a webhook attempt failed";
     environment.log({ level, message, delivery_id, url: shownUrl(row.url), attempt: number, status, error });
   }
 
-  /** Writes it down, later when the store fails. After the claim is over the delivery is sent again. */
+  /** Records the attempt, with retries while the storage fails. When the claim runs out first, the delivery is sent again. */
   async function finished(token: string, attempt: DeliveryAttempt, rest: DeliveryRest): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
@@ -202,110 +172,13 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     }
   }
 
-  /** The attempt itself, cut off when its time is over or the sender stops, whatever the receiver and the host's functions do. */
-  function tried(row: DeliveryRow, at: number, controller: AbortController): Promise<Outcome> {
-    const { signal } = controller;
-    return new Promise((resolve) => {
-      const cancelTimeout = environment.timer(timeout_ms, () => {
-        resolve(failure("timeout"));
-        controller.abort();
-      });
-      const settle = (outcome: Outcome): void => {
-        cancelTimeout();
-        resolve(outcome);
-      };
-      if (signal.aborted) settle(failure("aborted"));
-      else {
-        signal.addEventListener("abort", () => settle(failure("aborted")), { once: true });
-        attempt(row, at, signal).then(settle, (cause) => settle(failureOf(cause)));
-      }
-    });
-  }
-
-  async function attempt(row: DeliveryRow, at: number, signal: AbortSignal): Promise<Outcome> {
-    const judged = checkUrl(settings.policy, row.url);
-    if (judged.verdict !== "accept") return failure(judged.reason, { final: true });
-    const { destination } = judged;
-    const body = payload(row);
-    if (destination.kind === "loopback") {
-      return toLoopback(destination.path, row, await headersOf(row, at, body), body, signal);
-    }
-    const { transport } = options;
-    if (!transport) return failure("delivery_unavailable");
-    const literal = literalAddress(destination.host);
-    const addresses = literal === null ? await resolved(transport, destination.host) : [literal];
-    const reached = checkAddresses(settings.policy, addresses);
-    if (reached.verdict !== "send") return failure(reached.reason, { final: reached.verdict === "reject" });
-    const headers = await headersOf(row, at, body);
-    if (signal.aborted) return failure("aborted");
-    const request = { url: destination.href, method: "POST" as const, headers, body };
-    const times = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_MS, timeout_ms) };
-    return answered(await transport.send({ ...request, ...times }, reached.connect_to, signal));
-  }
-
-  async function toLoopback(
-    path: string,
-    row: DeliveryRow,
-    headers: readonly (readonly [string, string])[],
-    body: string,
-    signal: AbortSignal,
-  ): Promise<Outcome> {
-    if (!options.loopback) return failure("loopback_unavailable");
-    const url = new URL(path, LOOPBACK_ORIGIN);
-    if (url.origin !== LOOPBACK_ORIGIN) return failure("unparseable", { final: true });
-    const sent = new Headers(headers.map(([name, value]): [string, string] => [name, value]));
-    sent.set("x-webhook-depth", String(row.depth + 1));
-    const request = new Request(url, { method: "POST", headers: sent, body, signal });
-    const response = await options.loopback(request);
-    await readSome(response, signal);
-    return answered({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
-  }
-
-  /** The static headers come last and may name another user agent; the others are reserved. */
-  async function headersOf(
-    row: DeliveryRow,
-    at: number,
-    body: string,
-  ): Promise<readonly (readonly [string, string])[]> {
-    const id = `msg_${row.delivery_id}`;
-    const timestamp = Math.floor(at / 1000);
-    const signed = settings.secrets.length > 0 ? await signature(settings.secrets, id, timestamp, body) : null;
-    const own: readonly (readonly [string, string])[] = [
-      ["content-type", "application/json; charset=utf-8"],
-      ["user-agent", options.user_agent],
-      ["webhook-id", id],
-      ["idempotency-key", id],
-    ];
-    const given = new Set(settings.headers.map(([name]) => name.toLowerCase()));
-    return [
-      ...own.filter(([name]) => !given.has(name)),
-      ...(signed === null
-        ? []
-        : ([
-            ["webhook-timestamp", String(timestamp)],
-            ["webhook-signature", signed],
-          ] as const)),
-      ...settings.headers,
-    ];
-  }
-
-  function restOf(row: DeliveryRow, outcome: Outcome, now: number): DeliveryRest {
-    if (outcome.error === null) return { state: "delivered" };
-    if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
-    const wait = settings.schedule_ms[row.series - 1];
-    if (outcome.final || wait === undefined) return { state: "failed" };
-    const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * environment.random()));
-    const asked = outcome.status === 429 || outcome.status === 503 ? retryAfter(outcome.retry_after, now) : 0;
-    return { state: "pending", due_at: now + Math.max(jittered, asked) };
-  }
-
   async function existing(delivery_id: string): Promise<DeliveryRow> {
     const row = await storage.getDelivery(scope, delivery_id);
     if (!row) throw new ServiceError("not_found", `Webhook delivery ${delivery_id} not found`);
     return shown(row);
   }
 
-  /** A read: most often there is nothing left to claim. */
+  /** Reads before it claims: most often nothing is left. */
   async function lookForLeft(): Promise<void> {
     cancelOthers = null;
     try {
@@ -328,7 +201,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       cancelWait();
       cancelOthers?.();
       for (const controller of sending.keys()) controller.abort();
-      // What is being claimed at this moment comes with an attempt that is broken off at once.
+      // A claim under way brings attempts that are aborted at once.
       await looking;
       await Promise.all(sending.values());
       cancelWait();
@@ -352,25 +225,24 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   };
 }
 
-/** What an answer means. Where a redirect leads to does not count: it is a failure. */
-function answered({
-  status,
-  retry_after,
-  address,
-}: {
-  readonly status: number;
-  readonly retry_after: string | null;
-  readonly address: string | null;
-}): Outcome {
-  if (status >= 200 && status <= 299) return { error: null, status, retry_after, address, final: false };
-  return failure("bad_status", { status, retry_after, address, final: status === 410 });
+/** What becomes of a delivery after an attempt: delivered, failed, or pending until the next attempt is due. */
+function nextState(
+  row: DeliveryRow,
+  outcome: AttemptOutcome,
+  now: number,
+  settings: WebhookSettings,
+  random: () => number,
+): DeliveryRest {
+  if (outcome.error === null) return { state: "delivered" };
+  if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
+  const wait = settings.schedule_ms[row.series - 1];
+  if (outcome.final || wait === undefined) return { state: "failed" };
+  const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * random()));
+  const asked = outcome.status === 429 || outcome.status === 503 ? retryAfter(outcome.retry_after, now) : 0;
+  return { state: "pending", due_at: now + Math.max(jittered, asked) };
 }
 
-function failureOf(cause: unknown): Outcome {
-  return cause instanceof SendError ? failure(cause.code, { address: cause.address }) : failure("network_error");
-}
-
-/** Seconds or a date, as a wait in milliseconds within bounds; 0 when it is neither. */
+/** The wait that a `Retry-After` header names, in milliseconds within bounds; 0 when it is neither seconds nor a date. */
 function retryAfter(text: string | null, now: number): number {
   if (text === null) return 0;
   const trimmed = text.trim();
@@ -381,35 +253,6 @@ function retryAfter(text: string | null, now: number): number {
       : Number.NaN;
   const [least, most] = RETRY_AFTER_MS;
   return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, least), most);
-}
-
-/** As much of the answer as is read of any; the rest is let go. The status is the answer, even if its body breaks off. */
-async function readSome({ body }: Response, signal: AbortSignal): Promise<void> {
-  if (!body) return;
-  const reader = body.getReader();
-  const letGo = (): void => void reader.cancel().catch(() => {});
-  signal.addEventListener("abort", letGo, { once: true });
-  try {
-    for (let read = 0; read < MAX_ANSWER_BYTES; ) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      read += (value as Uint8Array).length;
-    }
-    letGo();
-  } catch {
-    // It has broken off.
-  } finally {
-    signal.removeEventListener("abort", letGo);
-  }
-}
-
-/** No address for a name that could not be resolved, whatever the reason. */
-async function resolved({ resolve }: WebhookTransport, host: string): Promise<readonly string[]> {
-  try {
-    return await resolve(host);
-  } catch {
-    return [];
-  }
 }
 
 const shown = (row: DeliveryRow): DeliveryRow => ({

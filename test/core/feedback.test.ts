@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../lib/errors.ts";
-import { type FeedbackRecord, readFeedbackKeys, uuidV7 } from "../../lib/feedback/mod.ts";
+import { readFeedbackKeys, uuidV7 } from "../../lib/feedback/keys.ts";
+import type { FeedbackRecord } from "../../lib/feedback/mod.ts";
 import type { Caller, ProjectRow } from "../../lib/storage/identity.ts";
 import {
   ask,

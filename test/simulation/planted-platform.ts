@@ -32,14 +32,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a delivery is done before its answer is there",
     file: "lib/webhooks/deliver.ts",
-    find: "    const outcome = await tried(row, at, controller);\n",
+    find: "    const outcome = await attempt(row, at, controller);\n",
     replace: `    const early = { delivery_id: row.delivery_id, number: row.attempts, at, status: 200, error: null, duration_ms: 0, address: null };
     await storage.finishDelivery(scope, token, early, { state: "delivered" });
-    const outcome = await tried(row, at, controller);\n`,
+    const outcome = await attempt(row, at, controller);\n`,
   },
   {
     name: "a redirect is a delivery",
-    file: "lib/webhooks/deliver.ts",
+    file: "lib/webhooks/attempt.ts",
     find: "if (status >= 200 && status <= 299)",
     replace: "if (status >= 200 && status <= 399)",
   },

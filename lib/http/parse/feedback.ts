@@ -3,7 +3,8 @@
  * fields. Members that are null count as absent, unknown ones are ignored.
  */
 import { InputError, ServiceError } from "../../errors.ts";
-import { type FeedbackCreate, type FeedbackFilter, longerThan, type Submission } from "../../feedback/mod.ts";
+import { longerThan } from "../../feedback/keys.ts";
+import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { IdempotencyKey, Page } from "../../storage/mod.ts";

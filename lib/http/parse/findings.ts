@@ -1,6 +1,6 @@
 /** What the readers of feedback requests have in common: JSON bodies, ids and pages, and what is wrong with them. */
 import { InputError, type InputIssue } from "../../errors.ts";
-import { keyProblem } from "../../feedback/mod.ts";
+import { keyProblem } from "../../feedback/keys.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Page } from "../../storage/mod.ts";
 import { UUID } from "./pieces.ts";

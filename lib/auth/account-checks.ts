@@ -1,0 +1,103 @@
+/** Checks of account requests, and the errors of the verbs that change accounts. */
+import { ServiceError } from "../errors.ts";
+import { type KeyKind, type Made, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
+import { isOfOrganization } from "./grants.ts";
+
+export interface KeyCreate {
+  /** Default: the oldest organization. */
+  readonly organization_id?: string;
+  /** `sk`: a service key, nobody's. `pt`: a personal token. */
+  readonly kind: KeyKind;
+  /** `pt` only, and needed there: id or email of the user, whose permissions the token has. */
+  readonly user?: string;
+  /** `sk` only: ids or names of the workspaces the key reaches. Default: all of the organization, later ones too. */
+  readonly workspaces?: readonly string[];
+  /** `sk` only. Default: all but `organization:manage`. */
+  readonly permissions?: readonly Permission[];
+  /** Milliseconds since 1970, later than now. Default: it does not expire. */
+  readonly expires_at?: number;
+  readonly description?: string;
+}
+
+const NAME_LENGTH = 255;
+/** The largest time a JavaScript Date can hold, in milliseconds. */
+const LAST_MOMENT = 8.64e15;
+
+export const missing = (what: string, name: string): ServiceError =>
+  new ServiceError("not_found", `${what} ${name} not found`);
+
+/** The oldest of them is the default one: what comes later must not look as old. */
+export const laterThan = (rows: readonly { readonly created_at: number }[], now: number): number =>
+  Math.max(now, ...rows.map(({ created_at }) => created_at + 1));
+
+export function rowOf<Row>(outcome: Made<Row>, what: string, name: string, other: string): Row {
+  if (outcome.kind === "made") return outcome.row;
+  if (outcome.kind === "name_taken") throw new ServiceError("conflict", `${what} ${name} already exists`);
+  throw new ServiceError("not_found", `${other} not found`);
+}
+
+export const findByIdOrName = <Row extends { readonly id: string; readonly name: string }>(
+  rows: readonly Row[],
+  name: string,
+): Row | undefined => rows.find(({ id }) => id === name.toLowerCase()) ?? rows.find((row) => row.name === name);
+
+export const isName = (name: string): boolean =>
+  name.length > 0 &&
+  name.trim() === name &&
+  name.isWellFormed() &&
+  [...name].length <= NAME_LENGTH &&
+  !name.includes("\0");
+
+export function checkName(what: string, name: string): void {
+  if (!isName(name)) {
+    throw new ServiceError(
+      "invalid",
+      `${what} name ${JSON.stringify(name.slice(0, 80))}: use 1 to ${NAME_LENGTH} characters without white space at the ends`,
+    );
+  }
+  // Everything is found by id or name.
+  if (UUID.test(name)) throw new ServiceError("invalid", `${what} name ${name}: looks like an id`);
+}
+
+export function validPermissions(permissions: readonly string[], none = false): readonly Permission[] {
+  const known: readonly string[] = PERMISSIONS;
+  const unknown = permissions.filter((permission) => !known.includes(permission));
+  if (unknown.length > 0) {
+    throw new ServiceError(
+      "invalid",
+      `permissions: there is no ${unknown.join(", ")}; known are ${PERMISSIONS.join(", ")}`,
+    );
+  }
+  if (permissions.length === 0 && !none) throw new ServiceError("invalid", "permissions: none is given");
+  return PERMISSIONS.filter((permission) => permissions.includes(permission));
+}
+
+export function refuseOrganizationPermissions(permissions: readonly Permission[]): void {
+  const wide = permissions.filter(isOfOrganization);
+  if (wide.length > 0) {
+    throw new ServiceError("invalid", `permissions: ${wide.join(", ")} can be granted on the organization alone`);
+  }
+}
+
+export function checkKeyRequest(
+  { kind, user, workspaces, permissions, expires_at, description }: KeyCreate,
+  now: number,
+): void {
+  const problems: string[] = [];
+  if (kind === "pt") {
+    if (user === undefined) problems.push("user: a personal token needs one");
+    if (workspaces !== undefined) problems.push("workspaces: a personal token reaches those of its user");
+    if (permissions !== undefined) problems.push("permissions: a personal token has those of its user");
+  } else if (kind !== "sk") problems.push(`kind: ${JSON.stringify(kind)} is neither pt nor sk`);
+  else if (user !== undefined) problems.push("user: a service key has none");
+  if (workspaces?.length === 0) problems.push("workspaces: none is given");
+  if (expires_at !== undefined && !(Number.isInteger(expires_at) && expires_at <= LAST_MOMENT)) {
+    problems.push("expires_at: must be whole milliseconds since 1970");
+  } else if (expires_at !== undefined && expires_at <= now) {
+    problems.push(`expires_at: ${new Date(Math.max(expires_at, -LAST_MOMENT)).toISOString()} is not in the future`);
+  }
+  if (description !== undefined && !(description.isWellFormed() && [...description].length <= NAME_LENGTH)) {
+    problems.push(`description: at most ${NAME_LENGTH} characters`);
+  }
+  if (problems.length > 0) throw new ServiceError("invalid", problems.join("; "));
+}

@@ -1,0 +1,44 @@
+/** Feedback keys of runs, and the URLs of their tokens. */
+import { ServiceError } from "../errors.ts";
+
+/** The maximum number of feedback keys of one run, and the maximum code points of one key. */
+const KEYS = 50;
+const KEY_LENGTH = 255;
+
+/** The URL of a token on the server at `base`. */
+export const tokenUrlAt = (base: string, token_id: string): string => `${base}/api/v1/feedback/tokens/${token_id}`;
+
+/**
+ * The feedback keys of a run, without duplicates. A string is a list of one key. Errors: invalid (more than 50 keys, an empty
+ * key, a key of more than 255 code points).
+ */
+export function readFeedbackKeys(value: unknown): readonly string[] {
+  if (value === undefined || value === null) return [];
+  const list: unknown = typeof value === "string" ? [value] : value;
+  if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
+  const keys = [...new Set<unknown>(list)];
+  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must be at most ${KEYS} keys`);
+  return keys.map((key) => {
+    const problem = keyProblem(key);
+    if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
+    return key as string;
+  });
+}
+
+/** What is wrong with a feedback key, as a sentence; null for a valid key. */
+export function keyProblem(key: unknown): string | null {
+  if (typeof key !== "string") return "must be a string";
+  if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
+  return key.includes("\0") || !key.isWellFormed() ? "must not contain U+0000 or lone surrogates" : null;
+}
+
+/** True when the text has more code points than `length`. */
+export function longerThan(text: string, length: number): boolean {
+  return text.length > length && (text.length > 2 * length || [...text].length > length);
+}
+
+/** A UUID of version 7: the time, then the random bits of one of version 4. */
+export function uuidV7(now: number, random: string): string {
+  const time = now.toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`;
+}

@@ -1,0 +1,187 @@
+/** One attempt of a webhook delivery: checks its destination, signs and sends it, and says what came of it. */
+import type { Environment } from "../environment.ts";
+import type { DeliveryRow } from "../storage/platform-storage.ts";
+import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
+import { payload } from "./payload.ts";
+import { checkAddresses, checkUrl, literalAddress } from "./policy.ts";
+import { SendError } from "./send.ts";
+import { signature } from "./sign.ts";
+
+const CONNECT_MS = 5_000;
+const MAX_ANSWER_BYTES = 1024;
+const LOOPBACK_ORIGIN = "http://loopback.invalid";
+
+export interface AttemptOptions {
+  readonly environment: Environment;
+  readonly settings: WebhookSettings;
+  /** Null: this process cannot send to absolute URLs. */
+  readonly transport: WebhookTransport | null;
+  /** Null: this process cannot send to relative URLs. */
+  readonly loopback: Loopback | null;
+  readonly user_agent: string;
+}
+
+/** The result of one attempt. `error` is a code; null when the receiver accepted the delivery. */
+export interface AttemptOutcome {
+  readonly error: string | null;
+  readonly status: number | null;
+  readonly address: string | null;
+  readonly retry_after: string | null;
+  /** True when a retry cannot help. */
+  readonly final: boolean;
+}
+
+const failure = (error: string, options: Partial<AttemptOutcome> = {}): AttemptOutcome => ({
+  error,
+  status: null,
+  address: null,
+  retry_after: null,
+  final: false,
+  ...options,
+});
+
+/**
+ * Makes the function that attempts a delivery. It always resolves: the attempt ends when its time is over or `controller` aborts,
+ * whatever the receiver and the host's functions do.
+ */
+export function createAttempts(
+  options: AttemptOptions,
+): (row: DeliveryRow, at: number, controller: AbortController) => Promise<AttemptOutcome> {
+  const { environment, settings } = options;
+  const { timeout_ms } = settings;
+
+  function attemptWithin(row: DeliveryRow, at: number, controller: AbortController): Promise<AttemptOutcome> {
+    const { signal } = controller;
+    return new Promise((resolve) => {
+      const cancelTimeout = environment.timer(timeout_ms, () => {
+        resolve(failure("timeout"));
+        controller.abort();
+      });
+      const settle = (outcome: AttemptOutcome): void => {
+        cancelTimeout();
+        resolve(outcome);
+      };
+      if (signal.aborted) settle(failure("aborted"));
+      else {
+        signal.addEventListener("abort", () => settle(failure("aborted")), { once: true });
+        attempt(row, at, signal).then(settle, (cause) => settle(failureOf(cause)));
+      }
+    });
+  }
+
+  async function attempt(row: DeliveryRow, at: number, signal: AbortSignal): Promise<AttemptOutcome> {
+    const checked = checkUrl(settings.policy, row.url);
+    if (checked.verdict !== "accept") return failure(checked.reason, { final: true });
+    const { destination } = checked;
+    const body = payload(row);
+    if (destination.kind === "loopback") {
+      return toLoopback(destination.path, row, await headersOf(row, at, body), body, signal);
+    }
+    const { transport } = options;
+    if (!transport) return failure("delivery_unavailable");
+    const literal = literalAddress(destination.host);
+    const addresses = literal === null ? await resolved(transport, destination.host) : [literal];
+    const allowed = checkAddresses(settings.policy, addresses);
+    if (allowed.verdict !== "send") return failure(allowed.reason, { final: allowed.verdict === "reject" });
+    const headers = await headersOf(row, at, body);
+    if (signal.aborted) return failure("aborted");
+    const request = { url: destination.href, method: "POST" as const, headers, body };
+    const times = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_MS, timeout_ms) };
+    return answered(await transport.send({ ...request, ...times }, allowed.connect_to, signal));
+  }
+
+  async function toLoopback(
+    path: string,
+    row: DeliveryRow,
+    headers: readonly (readonly [string, string])[],
+    body: string,
+    signal: AbortSignal,
+  ): Promise<AttemptOutcome> {
+    if (!options.loopback) return failure("loopback_unavailable");
+    const url = new URL(path, LOOPBACK_ORIGIN);
+    if (url.origin !== LOOPBACK_ORIGIN) return failure("unparseable", { final: true });
+    const sent = new Headers(headers.map(([name, value]): [string, string] => [name, value]));
+    sent.set("x-webhook-depth", String(row.depth + 1));
+    const request = new Request(url, { method: "POST", headers: sent, body, signal });
+    const response = await options.loopback(request);
+    await readSome(response, signal);
+    return answered({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
+  }
+
+  /** The configured headers come last. They may replace the user agent; the others are reserved. */
+  async function headersOf(
+    row: DeliveryRow,
+    at: number,
+    body: string,
+  ): Promise<readonly (readonly [string, string])[]> {
+    const id = `msg_${row.delivery_id}`;
+    const timestamp = Math.floor(at / 1000);
+    const signed = settings.secrets.length > 0 ? await signature(settings.secrets, id, timestamp, body) : null;
+    const own: readonly (readonly [string, string])[] = [
+      ["content-type", "application/json; charset=utf-8"],
+      ["user-agent", options.user_agent],
+      ["webhook-id", id],
+      ["idempotency-key", id],
+    ];
+    const given = new Set(settings.headers.map(([name]) => name.toLowerCase()));
+    return [
+      ...own.filter(([name]) => !given.has(name)),
+      ...(signed === null
+        ? []
+        : ([
+            ["webhook-timestamp", String(timestamp)],
+            ["webhook-signature", signed],
+          ] as const)),
+      ...settings.headers,
+    ];
+  }
+
+  return attemptWithin;
+}
+
+/** The outcome of an answer. Redirects are not followed: they count as failures. */
+function answered({
+  status,
+  retry_after,
+  address,
+}: {
+  readonly status: number;
+  readonly retry_after: string | null;
+  readonly address: string | null;
+}): AttemptOutcome {
+  if (status >= 200 && status <= 299) return { error: null, status, retry_after, address, final: false };
+  return failure("bad_status", { status, retry_after, address, final: status === 410 });
+}
+
+function failureOf(cause: unknown): AttemptOutcome {
+  return cause instanceof SendError ? failure(cause.code, { address: cause.address }) : failure("network_error");
+}
+
+/** Reads at most 1 KiB of the answer and drops the rest. A body that breaks off does not change the outcome. */
+async function readSome({ body }: Response, signal: AbortSignal): Promise<void> {
+  if (!body) return;
+  const reader = body.getReader();
+  const letGo = (): void => void reader.cancel().catch(() => {});
+  signal.addEventListener("abort", letGo, { once: true });
+  try {
+    for (let read = 0; read < MAX_ANSWER_BYTES; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      read += (value as Uint8Array).length;
+    }
+    letGo();
+  } catch {
+    // The status is all that counts.
+  } finally {
+    signal.removeEventListener("abort", letGo);
+  }
+}
+
+/** Empty when the name cannot be resolved, whatever the reason. */
+async function resolved({ resolve }: WebhookTransport, host: string): Promise<readonly string[]> {
+  try {
+    return await resolve(host);
+  } catch {
+    return [];
+  }
+}
