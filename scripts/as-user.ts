@@ -1,5 +1,5 @@
 /** A folder outside the checkout that has this package, as built, and the packages beside it as a user has them. */
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -9,16 +9,23 @@ export interface UserFolder extends Disposable {
   at(file: string): string;
 }
 
-export function userFolder(): UserFolder {
+/** `packages`: only these are installed beside Greenroom. Default: all that this checkout has. */
+export function userFolder(packages: readonly string[] = readdirSync("node_modules")): UserFolder {
   const root = resolve(".");
   const path = mkdtempSync(join(tmpdir(), "greenroom-user-"));
   const at = (file: string): string => join(path, file);
   mkdirSync(at("node_modules/.bin"), { recursive: true });
-  for (const name of readdirSync("node_modules")) {
+  for (const name of packages) {
     if (!name.startsWith(".")) symlinkSync(join(root, "node_modules", name), at(`node_modules/${name}`));
   }
-  symlinkSync(root, at("node_modules/greenroom"));
+  // A copy where packages are left out: bundlers would find them beside the checkout that a link leads to.
+  if (packages.length < readdirSync("node_modules").length) copyPackage(root, at("node_modules/greenroom"));
+  else symlinkSync(root, at("node_modules/greenroom"));
   symlinkSync(join(root, "dist/adapters/standalone/bin.js"), at("node_modules/.bin/greenroom"));
   writeFileSync(at("package.json"), '{ "private": true, "type": "module" }\n');
   return { path, at, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true, maxRetries: 5 }) };
+}
+
+function copyPackage(root: string, to: string): void {
+  for (const name of ["package.json", "dist"]) cpSync(join(root, name), join(to, name), { recursive: true });
 }

@@ -18,13 +18,21 @@ export async function langgraphVersion(graphs: readonly Graph[], load: Load): Pr
   }
 }
 
-/** Literal specifiers: a bundler then takes in the same copies that the graphs use. */
+const rethrow = (error: unknown): never => {
+  throw error;
+};
+
+/**
+ * Literal specifiers, so that a bundler includes the copies that the graphs use. `catch` makes bundlers accept a package
+ * that is not installed.
+ */
 const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
-  "@langchain/core/messages": () => import("@langchain/core/messages"),
-  "@langchain/core/utils/json_schema": () => import("@langchain/core/utils/json_schema"),
-  "@langchain/langgraph": () => import("@langchain/langgraph"),
-  "@langchain/langgraph/pregel": () => import("@langchain/langgraph/pregel"),
-  "@langchain/langgraph/package.json": () => import("@langchain/langgraph/package.json", { with: { type: "json" } }),
+  "@langchain/core/messages": () => import("@langchain/core/messages").catch(rethrow),
+  "@langchain/core/utils/json_schema": () => import("@langchain/core/utils/json_schema").catch(rethrow),
+  "@langchain/langgraph": () => import("@langchain/langgraph").catch(rethrow),
+  "@langchain/langgraph/pregel": () => import("@langchain/langgraph/pregel").catch(rethrow),
+  "@langchain/langgraph/package.json": () =>
+    import("@langchain/langgraph/package.json", { with: { type: "json" } }).catch(rethrow),
 };
 
 /** As files beside this one import packages. */

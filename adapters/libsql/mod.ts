@@ -1,7 +1,7 @@
 /** libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server. */
 import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
-import { type Client, createClient, LibsqlError, type ResultSet, type Transaction, type Value } from "@libsql/client";
+import type { Client, ResultSet, Transaction, Value } from "@libsql/client";
 import { ConfigError } from "../../lib/errors.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
@@ -173,6 +173,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     if (reading === writing || lock) return true;
     const path = lockOf(String((await reading.execute(FILE)).rows[0]?.file));
     try {
+      const { createClient } = await loadPackage();
       asking ??= createClient({ url: `file:${encodeURI(path).replace(/[?#]/g, encodeURIComponent)}`, concurrency: 1 });
       // Each refused transaction would leave a connection behind; this leaves nothing.
       await asking.executeMultiple("begin immediate; rollback");
@@ -296,7 +297,25 @@ function addressOf(setting: string, text: string, authToken: string | undefined)
 
 const inMemory = (url: string): boolean => /^(?:file:)?:memory:/.test(url);
 
+type LibsqlPackage = typeof import("@libsql/client");
+let loaded: LibsqlPackage | undefined;
+
+/** Loads the package at the first use. Bundlers then accept programs that use another database and do not install it. */
+async function loadPackage(): Promise<LibsqlPackage> {
+  try {
+    loaded ??= await import("@libsql/client");
+    return loaded;
+  } catch (error) {
+    // Deno adds advice of its own below.
+    const [problem] = (error as Error).message.split("\n");
+    throw new ConfigError([
+      `libSQL: the package @libsql/client cannot be loaded (${problem}): npm install @libsql/client`,
+    ]);
+  }
+}
+
 async function open(place: Place): Promise<Clients> {
+  const { createClient } = await loadPackage();
   const made: Client[] = [];
   const connect = (...config: Parameters<typeof createClient>): Client => {
     const client = createClient(...config);
@@ -410,14 +429,15 @@ function sqlValue(value: Value): SqlValue {
 
 /** Errors of SQL as they are; for those of the way to the server, what to look at. */
 function explained({ server, shown, setting }: Place, error: unknown): unknown {
-  if (server === undefined || error instanceof RangeError) return error;
+  if (server === undefined || error instanceof RangeError || error instanceof ConfigError) return error;
   const { message, cause } = error as Error;
-  const code = error instanceof LibsqlError ? error.code : "";
+  const known = loaded !== undefined && error instanceof loaded.LibsqlError;
+  const code = known ? error.code : "";
   if (/^AUTH_/.test(code) || /HTTP status 40[13]\b/.test(message)) {
     const problem = server.authToken === undefined ? "asks for a token" : "refuses the token";
     return new Error(`The database server ${shown} ${problem}: check authToken.`, { cause: error });
   }
-  if (error instanceof LibsqlError && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
+  if (known && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
   const problem = cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
   // Some WebSockets do not tell why the server closed them.
   const look = /closed with code/.test(message) ? `${setting} and authToken` : setting;

@@ -1,7 +1,8 @@
 /** SQLite by `bun:sqlite`, on Bun. */
-import { Database, type Statement } from "bun:sqlite";
+import type { Statement } from "bun:sqlite";
 import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
+import process from "node:process";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
@@ -23,7 +24,15 @@ export function bunSqliteDriver(path: string, options?: SqliteOptions): SqlDrive
   return sqliteDriver(path, connect, options);
 }
 
+/** Not an import: bundlers that do not know `bun:sqlite` would refuse programs that also run on Node. */
+function loadSqlite(): typeof import("bun:sqlite") {
+  const sqlite = process.getBuiltinModule?.("bun:sqlite") as typeof import("bun:sqlite") | undefined;
+  if (!sqlite) throw new Error("bun:sqlite exists on Bun only. Use greenroom/node-sqlite.");
+  return sqlite;
+}
+
 function connect(path: string): SqliteConnection {
+  const { Database } = loadSqlite();
   if (path !== ":memory:") mkdirSync(dirname(path), { recursive: true });
   // SQLite opens a file that it may not write without saying so.
   if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);

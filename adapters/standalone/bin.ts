@@ -18,22 +18,11 @@ import {
   VERSION,
   validateOptions,
 } from "../../lib/mod.ts";
-import type { Fetch } from "../node/mod.ts";
-import type { SqlDriver } from "../sql/driver.ts";
+import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
+import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
 import { COMMANDS, runCommand, usageOf } from "./commands.ts";
-import {
-  type CommandOptions,
-  type Given,
-  isLibsql,
-  isPostgres,
-  readCommand,
-  readConfig,
-  readPlace,
-  shownDatabase,
-  usage,
-} from "./config.ts";
-import { loadGraphs, oldNode } from "./graphs.ts";
-import { type Listener, listen, PortTaken } from "./listen.ts";
+import { type CommandOptions, type Given, readCommand, readConfig, readPlace, shownDatabase, usage } from "./config.ts";
+import { loadGraphs } from "./graphs.ts";
 import { localApi } from "./local.ts";
 import { createLog, type Log, type Output } from "./log.ts";
 import { loadModules } from "./modules.ts";
@@ -93,7 +82,7 @@ function logFor({ log_level, log_format }: CommandOptions): Log {
 async function serve(options: CommandOptions): Promise<void> {
   const { host, database } = options;
   // What a Node that is too old says of the agents would mislead.
-  if (!isLibsql(database.value) && !isPostgres(database.value)) await sqlite();
+  if (!isLibsql(database.value) && !isPostgres(database.value)) await sqliteDriver(database.setting);
   const config = readConfig(options.config);
   // What the shell sets wins, as it does with .env files.
   for (const [name, value] of Object.entries(config.env)) process.env[name] ??= value;
@@ -287,55 +276,13 @@ const standby = ({ value }: Given): string =>
 
 const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
 
-/** A storage that is open and up to date. Throws a ConfigError for what the user can mend. */
-async function openStorage({ value, setting }: Given): Promise<Storage> {
-  const token = "GREENROOM_DATABASE_TOKEN";
-  /** The options of drivers by the names that they have here. */
-  const named = (message: string): string =>
-    message
-      .replace(/^postgres: direct_url:/, "GREENROOM_DATABASE_DIRECT_URL:")
-      .replace(/^postgres: url:|^libSQL: url\b/, `${setting}:`)
-      .replace(/^libSQL: authToken/, `${token}:`)
-      .replace(/: check url\.$/, ": check the address and that the server runs.")
-      .replace(/\bauthToken\b/, token);
-  let opened = false;
-  try {
-    const driver = await openDriver(value);
-    await driver.read({ sql: "select 1", args: [] });
-    opened = true;
-    const storage = (await import("../sql/mod.ts")).sqlStorage(driver);
-    await storage.migrate();
-    return storage;
-  } catch (error) {
-    if (error instanceof ConfigError) throw new ConfigError(error.problems.map(named));
-    // What opening says, the user can mend; of anything else the stack is wanted.
-    throw opened ? error : new ConfigError([`${setting}: ${named((error as Error).message)}`]);
-  }
-}
-
-async function openDriver(database: string): Promise<SqlDriver> {
-  if (isLibsql(database)) {
-    const { libsqlDriver } = await import("../libsql/mod.ts").catch((error: unknown) => {
-      throw new Error(`a libSQL URL needs the package @libsql/client (${(error as Error).message})`);
-    });
-    const authToken = process.env.GREENROOM_DATABASE_TOKEN;
-    return libsqlDriver({ url: database, ...(authToken ? { authToken } : {}) });
-  }
-  if (isPostgres(database)) {
-    const { postgresDriver } = await import("../postgres/mod.ts");
-    const direct_url = process.env.GREENROOM_DATABASE_DIRECT_URL;
-    return postgresDriver({ url: database, ...(direct_url ? { direct_url } : {}) });
-  }
-  return (await sqlite())(database);
-}
-
-async function sqlite(): Promise<(path: string) => SqlDriver> {
-  if ("Bun" in globalThis) return (await import("../sqlite/bun.ts")).bunSqliteDriver;
-  const { nodeSqliteDriver } = await import("../sqlite/node.ts").catch((error: unknown) => {
-    if ((error as { code?: unknown }).code !== "ERR_UNKNOWN_BUILTIN_MODULE") throw error;
-    throw new ConfigError([oldNode("has no SQLite")]);
-  });
-  return nodeSqliteDriver;
+/** Opens the database. Errors name the flags and variables. */
+function openStorage({ value, setting }: Given): Promise<Storage> {
+  const { GREENROOM_DATABASE_TOKEN: auth_token, GREENROOM_DATABASE_DIRECT_URL: direct_url } = process.env;
+  return openDatabase(
+    { url: value, ...(auth_token ? { auth_token } : {}), ...(direct_url ? { direct_url } : {}) },
+    { url: setting, auth_token: "GREENROOM_DATABASE_TOKEN", direct_url: "GREENROOM_DATABASE_DIRECT_URL" },
+  );
 }
 
 /** An asked-for port or an error; without one the first free port from 2024 on. */

@@ -3,6 +3,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { parseArgs, parseEnv } from "node:util";
 import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
+import { problemsOfSettings } from "../agents.ts";
+import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
 import { didYouMean } from "./suggest.ts";
 
@@ -138,12 +140,8 @@ export function readCommand(args: readonly string[], env: EnvVars, commands: Ite
   const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host.value);
   const public_base_url = given("public-base-url");
   const database = given("database") ?? DEFAULT_DATABASE;
-  const scheme = /^([a-z][a-z0-9+.-]+):/i.exec(database.value)?.[1];
-  if (scheme && !isLibsql(database.value) && !isPostgres(database.value)) {
-    problems.push(
-      `${database.setting}: no driver for ${scheme}: databases; use a file path, :memory:, a libSQL or a postgres: URL`,
-    );
-  }
+  const scheme = problemOfUrl(database.value);
+  if (scheme !== undefined) problems.push(`${database.setting}: ${scheme}`);
   const config = given("config")?.value;
   const port = whole("port", 65_535);
   const workers = whole("workers", 1_000);
@@ -187,16 +185,6 @@ export function readPlace(
   return { database, ...(key_prefix === undefined ? {} : { key_prefix }) };
 }
 
-/** True for what `@libsql/client` opens. */
-export function isLibsql(database: string): boolean {
-  return /^(?:file|libsql|https?|wss?):/i.test(database);
-}
-
-/** True for what `pg` opens. */
-export function isPostgres(database: string): boolean {
-  return /^postgres(?:ql)?:/i.test(database);
-}
-
 /** A database as the log may name it. A URL may carry a password, and a token after the question mark. */
 export function shownDatabase(database: string): string {
   if (isPostgres(database)) {
@@ -229,13 +217,6 @@ interface GraphSettings {
   /** Of its default assistant. */
   readonly description?: string;
 }
-
-/** The most that each may be: what the library takes as counts, and as timers. */
-const MOST: Required<Omit<GraphSettings, "description">> = {
-  max_attempts: 1e9,
-  timeout_ms: 2 ** 31 - 1,
-  abandon_ms: 2 ** 31 - 1,
-};
 
 export interface FileConfig {
   /** Absolute. */
@@ -440,18 +421,13 @@ function readGraphs(
     const { description, max_attempts, timeout_ms, abandon_ms, ...rest } = about as Record<string, unknown>;
     unknown.push(...Object.keys(rest).map((name) => `${key}.${name}`));
     if (typeof factory !== "boolean") problems.push(`${key}.factory: must be true or false`);
-    const told = typeof description === "string" && description.isWellFormed();
-    if (!told && description !== undefined) problems.push(`${key}.description: must be a text`);
-    const counts = Object.entries({ max_attempts, timeout_ms, abandon_ms }).filter(([name, number]) => {
-      const most = MOST[name as keyof typeof MOST];
-      const fits = Number.isInteger(number) && (number as number) >= 1 && (number as number) <= most;
-      if (!fits && number !== undefined) problems.push(`${key}.${name}: must be a whole number from 1 to ${most}`);
-      return fits;
-    });
+    const settings = { description, max_attempts, timeout_ms, abandon_ms };
+    const wrong = new Map(problemsOfSettings(settings));
+    problems.push(...[...wrong].map(([name, problem]) => `${key}.${name}: ${problem}`));
     const place = placeOf(path, file);
     if (typeof place !== "string") {
-      const settings = { ...Object.fromEntries(counts), ...(told ? { description } : {}) };
-      return { graph_id, ...place, factory: factory === true, settings };
+      const usable = Object.entries(settings).filter(([name, value]) => value !== undefined && !wrong.has(name));
+      return { graph_id, ...place, factory: factory === true, settings: Object.fromEntries(usable) };
     }
     problems.push(`${key}: ${place}`);
     return [];

@@ -1,8 +1,7 @@
 /** From the `graphs` of a configuration file to an executor. */
 import { basename } from "node:path";
-import process from "node:process";
-import { type AgentFunction, combine, type Executor, fromFunctions } from "../../lib/mod.ts";
-import type { GraphFactory, GraphLike } from "../langgraph/mod.ts";
+import { combine, type Executor } from "../../lib/mod.ts";
+import { agentExecutor } from "../agents.ts";
 import type { GraphEntry, Place } from "./config.ts";
 import { importFile } from "./loader.ts";
 import { packagesOf } from "./packages.ts";
@@ -17,13 +16,12 @@ export async function loadGraphs(
   for (const { graph_id, factory, settings, ...place } of entries) {
     try {
       const value = await load(place);
-      if (typeof value === "function" && (!factory || isGenerator(value)))
-        executors.push(fromFunctions({ [graph_id]: { ...settings, agent: value as AgentFunction } }));
-      else if (typeof value === "function" || (typeof value === "object" && value !== null)) {
-        const { langgraph } = await import("../langgraph/mod.ts");
-        const entry = { ...settings, graph: value as GraphLike | GraphFactory };
-        executors.push(langgraph({ [graph_id]: entry }, { resolve: await packagesOf(value, place.file, config) }));
-      } else throw new TypeError(`${place.export} is neither a function nor a LangGraph.js graph`);
+      const isGraph = typeof value === "object" || (factory && typeof value === "function" && !isGenerator(value));
+      if (value === null || (!isGraph && typeof value !== "function"))
+        throw new TypeError(`${place.export} is neither a function nor a LangGraph.js graph`);
+      const entry = { ...settings, [isGraph ? "graph" : "agent"]: value };
+      const options = isGraph ? { resolve: await packagesOf(value, place.file, config) } : {};
+      executors.push(await agentExecutor(graph_id, entry, options));
     } catch (error) {
       problems.push(`graphs.${graph_id}: ${(error as Error).message}`);
     }
@@ -41,10 +39,6 @@ export async function load({ file, export: name }: Place): Promise<unknown> {
   if (value !== undefined) return value;
   throw new Error(`${basename(file)} has no export ${name}; it exports ${Object.keys(module).join(", ") || "nothing"}`);
 }
-
-/** What a Node that is too old is told. */
-export const oldNode = (lacks: string): string =>
-  `This is Node ${process.versions.node}, which ${lacks}: use Node 22.18 or newer, or Bun (bunx --bun greenroom)`;
 
 const isGenerator = (value: unknown): boolean =>
   /^(?:Async)?GeneratorFunction$/.test(Object.prototype.toString.call(value).slice(8, -1));

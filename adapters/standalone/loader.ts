@@ -68,6 +68,7 @@ interface Path {
 
 /** `import.meta.main`, which jiti leaves alone: no graph is the program. */
 const withoutMain = (): object => ({
+  // Babel's own name.
   visitor: {
     MemberExpression(path: Path): void {
       if (path.matchesPattern("import.meta.main")) path.replaceWithSourceString("false");

@@ -1,8 +1,8 @@
 // One process of the Postgres bench: a service on a port. Arguments: the database's URL, `on`, `off` or `deaf` for its signals, and how
 // many runs it executes at once.
 import process from "node:process";
+import { serve } from "../../adapters/node/mod.ts";
 import { postgres } from "../../adapters/postgres/mod.ts";
-import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
 
@@ -33,6 +33,6 @@ const service = await createService({
   worker: { concurrency: Number(concurrency) },
   limits: { pending: 1_000_000, pending_per_thread: 1_000 },
 });
-const { port } = await listen(createHandler(service), { hostname: "127.0.0.1", port: 0 });
+const { port } = await serve(createHandler(service), { hostname: "127.0.0.1", port: 0 });
 process.on("SIGTERM", () => service.stop(1_000).then(() => process.exit(0)));
 console.log(`listening on http://127.0.0.1:${port}`);

@@ -1,7 +1,7 @@
 // The server of stalls.mjs: agents that take what they get, on a file, with every default.
 import { Annotation, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { listen } from "../../adapters/standalone/listen.ts";
+import { serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { combine, createService, fromFunctions } from "../../lib/mod.ts";
 
@@ -31,5 +31,5 @@ const service = await createService({
     langgraph({ chat, keep }),
   ),
 });
-const { port } = await listen(createHandler(service), { hostname: "127.0.0.1", port: 0 });
+const { port } = await serve(createHandler(service), { hostname: "127.0.0.1", port: 0 });
 console.log(`listening on ${port}`);

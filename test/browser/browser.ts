@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type BrowserContext, chromium } from "playwright-core";
-import { listen } from "../../adapters/standalone/listen.ts";
+import { serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { Service } from "../../lib/mod.ts";
 import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
@@ -90,7 +90,7 @@ export async function openHost(script: string): Promise<Host> {
   const app = (request: Request): Response | Promise<Response> =>
     new URL(request.url).pathname.startsWith("/agents/") ? api(request) : page(request);
   const address = { hostname: "127.0.0.1", port: 0 };
-  const [main, other] = [await listen(app, address), await listen(page, address)];
+  const [main, other] = [await serve(app, address), await serve(page, address)];
   return {
     service: greenroom.service,
     gates,

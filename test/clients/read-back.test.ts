@@ -4,8 +4,8 @@ import { join } from "node:path";
 import process from "node:process";
 import { it } from "node:test";
 import { Client } from "langgraph-sdk-2";
+import { serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, type Storage } from "../../lib/mod.ts";
 import { temporaryFolder } from "../runtime/programs.ts";
@@ -37,7 +37,7 @@ it(`${READS} states are read right after a frame, and none is behind it`, async 
   const storage = open(join(folder.path, "read-back.db"));
   const service = await createService({ storage, executor: readBackAgents(), environment: { log: () => {} } });
   const handler = createHandler(service);
-  const listener = await listen((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
+  const listener = await serve((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
   const client = new Client({ apiUrl: `http://127.0.0.1:${listener.port}` });
   const behind: string[] = [];
   let reads = 0;

@@ -146,7 +146,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/sqlite\/bun\.ts$/,
-    may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^bun:sqlite$|^node:(?:fs|path)$/,
+    may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^bun:sqlite$|^node:(?:fs|path|process)$/,
   },
   {
     files: /^adapters\/sqlite\/node\.ts$/,
@@ -156,7 +156,12 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^adapters\/sqlite\//,
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
   },
-  { files: /^adapters\/node\//, may: /^node:(?:http|net)$/ },
+  { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net)$/ },
+  { files: /^adapters\/agents\.ts$/, may: /^adapters\/langgraph\/mod\.ts$|^lib\/mod\.ts$/ },
+  {
+    files: /^adapters\/(?:app|database)\.ts$/,
+    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|storage\/mod|http\/handler)\.ts$/,
+  },
   {
     files: /^adapters\/libsql\//,
     may: /^adapters\/(?:sql|sqlite|libsql)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^@libsql\/client$|^node:(?:fs|path)$/,

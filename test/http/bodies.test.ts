@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { describe, it } from "node:test";
-import { listen } from "../../adapters/standalone/listen.ts";
+import { serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { testService } from "../suite/mod.ts";
 import { fake } from "./fake.ts";
@@ -91,7 +91,7 @@ describe("a body that does not come", () => {
       http: { body_timeout_ms: 20 },
     });
     const { key } = await test.service.accounts.createKey({ kind: "sk" });
-    const listener = await listen(createHandler(test.service), { hostname: "127.0.0.1", port: 0 });
+    const listener = await serve(createHandler(test.service), { hostname: "127.0.0.1", port: 0 });
     const answerTo = (length: string, header: string): Promise<string> =>
       new Promise((resolve, reject) => {
         let text = "";

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Client } from "@langchain/langgraph-sdk";
 import { Webhook } from "standardwebhooks";
+import { serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions, type ServiceOptions, staticIdentity } from "../../lib/mod.ts";
 import { type Program, root, runtime, start, temporaryFolder } from "./programs.ts";
@@ -28,7 +28,7 @@ interface Served extends AsyncDisposable {
 }
 
 async function serving(handler: Handler, end: () => Promise<void> = async () => {}): Promise<Served> {
-  const listener = await listen(handler, { hostname: "127.0.0.1", port: 0 });
+  const listener = await serve(handler, { hostname: "127.0.0.1", port: 0 });
   return {
     url: `http://127.0.0.1:${listener.port}`,
     async [Symbol.asyncDispose]() {
@@ -97,6 +97,14 @@ describe("examples", () => {
       events.push(event);
     assert.ok(events.includes("updates"), events.join());
     assert.equal(((await client.threads.getState(thread_id)).values as typeof input).messages.length, 4);
+  });
+
+  it("app.ts serves an agent, and stops at SIGTERM", async () => {
+    using folder = temporaryFolder();
+    await using program = example("app.ts", folder.path);
+    const client = new Client({ apiUrl: await urlOf(program) });
+    assert.equal(last(await client.runs.wait(null, "echo", { input })), "You said Hello");
+    assert.equal(await program.kill("SIGTERM"), 0);
   });
 
   if (runtime === "bun") {

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Client } from "langgraph-sdk-2";
+import { serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { listen } from "../../adapters/standalone/listen.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, fromFunctions } from "../../lib/mod.ts";
 import { createGates, type Gates } from "../clients/graphs.ts";
@@ -39,7 +39,7 @@ async function behind(): Promise<Behind> {
   });
   // As its own server would be: at the root, on an address that the world does not know.
   const handler = createHandler(service);
-  const listener = await listen((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
+  const listener = await serve((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
   const proxy = await openStrippingProxy(listener.port, "/public/agents");
   return {
     url: proxy.url,

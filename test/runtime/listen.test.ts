@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { describe, it } from "node:test";
-import { type Listener, listen, PortTaken } from "../../adapters/standalone/listen.ts";
+import { type Listener, PortTaken, serve } from "../../adapters/node/mod.ts";
 import { runtime } from "./programs.ts";
 
-type Handler = Parameters<typeof listen>[0];
+type Handler = Parameters<typeof serve>[0];
 
 async function serving(handler: Handler): Promise<Listener & { readonly url: string } & AsyncDisposable> {
-  const listener = await listen(handler, { hostname: "127.0.0.1", port: 0 });
+  const listener = await serve(handler, { hostname: "127.0.0.1", port: 0 });
   return { ...listener, url: `http://127.0.0.1:${listener.port}`, [Symbol.asyncDispose]: () => listener.close() };
 }
 
@@ -27,7 +27,7 @@ const raw = (port: number, text: string, until?: RegExp): Promise<string> =>
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 
-describe("listen", () => {
+describe("serve", () => {
   it("hands over method, path, query, headers and body as they were sent", async () => {
     await using server = await serving(async (request) =>
       Response.json({
@@ -232,7 +232,7 @@ describe("listen", () => {
   it("says when a port is taken", async () => {
     await using server = await serving(() => new Response());
     await assert.rejects(
-      listen(() => new Response(), { hostname: "127.0.0.1", port: server.port }),
+      serve(() => new Response(), { hostname: "127.0.0.1", port: server.port }),
       PortTaken,
     );
   });

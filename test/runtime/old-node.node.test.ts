@@ -34,8 +34,7 @@ describe("the stand-alone server on an old Node", () => {
     );
     assert.equal(
       told("--no-experimental-sqlite"),
-      `greenroom: This is Node ${process.versions.node}, which has no SQLite: use Node 22.18 or newer, or Bun ` +
-        "(bunx --bun greenroom)\n",
+      "greenroom: --database: this Node has no SQLite. Use Node 22.13 or newer, Bun or Deno\n",
     );
   });
 });

@@ -2,7 +2,7 @@
  * The runtime's own HTTP server as the stand-alone server uses it, with one endless stream behind it and nothing else: what readers that
  * never read cost without Greenroom.
  */
-import { listen } from "../../adapters/standalone/listen.ts";
+import { serve } from "../../adapters/node/mod.ts";
 
 /** As large as those of `lib/http/sse.ts`. */
 const CHUNK = 4 * 1024;
@@ -21,5 +21,5 @@ function endless(): ReadableStream<Uint8Array> {
 }
 
 const headers = { "content-type": "text/event-stream" };
-const { port } = await listen(() => new Response(endless(), { headers }), { hostname: "127.0.0.1", port: 0 });
+const { port } = await serve(() => new Response(endless(), { headers }), { hostname: "127.0.0.1", port: 0 });
 console.log(`Greenroom listening on http://127.0.0.1:${port}`);

@@ -2,7 +2,7 @@
 import { Client as Client1 } from "langgraph-sdk-1";
 import { Client as Client115 } from "langgraph-sdk-1-15";
 import { Client as Client2 } from "langgraph-sdk-2";
-import { listen } from "../../../adapters/standalone/listen.ts";
+import { serve } from "../../../adapters/node/mod.ts";
 import { openProxy } from "../proxy.ts";
 import type { Fetch, Opened } from "./bench.ts";
 
@@ -48,7 +48,7 @@ export async function inProcess(handler: Fetch): Promise<Opened> {
 /** A listener, and a proxy before it that breaks connections. */
 export async function overSocket(handler: Fetch): Promise<Opened> {
   // Bun hands its server on as a second argument.
-  const listener = await listen((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
+  const listener = await serve((request) => handler(request), { hostname: "127.0.0.1", port: 0 });
   const proxy = await openProxy(listener.port);
   return {
     apiUrl: `http://127.0.0.1:${proxy.port}`,

@@ -1,0 +1,183 @@
+/** `toNodeHandler`: a fetch handler as a request listener of `node:http`, Express and Connect. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+
+/** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. */
+export type Fetch = (request: Request) => Response | Promise<Response>;
+
+/** A request listener of `node:http`, and a handler of Express and Connect. */
+export type NodeHandler = (incoming: IncomingMessage, outgoing: ServerResponse) => void;
+
+/** How long the rest of a request may take to arrive after its answer. */
+const REST_MS = 1_000;
+
+/**
+ * Turns a fetch handler into a request listener of `node:http`, Express and Connect. Bodies stream both ways. A client that
+ * disconnects cancels the response's body. Mount it before body parsers: it reads request bodies itself.
+ *
+ * @example
+ * ```ts
+ * import express from "express";
+ * import { createApp } from "greenroom/app";
+ * import { toNodeHandler } from "greenroom/node";
+ *
+ * const agents = await createApp({
+ *   database: "agents.db",
+ *   agents: { echo: ({ messages }) => `Message ${messages.length}` },
+ *   http: { prefix: "/agents" },
+ * });
+ * express().use("/agents", toNodeHandler(agents.fetch)).listen(3000);
+ * ```
+ */
+export function toNodeHandler(handler: Fetch): NodeHandler {
+  return (incoming, outgoing) => void answer(handler, incoming, outgoing);
+}
+
+async function answer(handler: Fetch, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  // Without a listener a broken socket would end the process. "close" reports it as well.
+  outgoing.on("error", () => {});
+  if (hasBody(incoming) && incoming.readableEnded) {
+    // The body is gone: the request would look as if it had none.
+    refuse(outgoing, 500, "A body parser has read this request: mount the handler before it, as before express.json()");
+    return;
+  }
+  let body: Body | null;
+  let request: Request;
+  try {
+    body = hasBody(incoming) ? toBody(incoming) : null;
+    request = toRequest(incoming, body);
+  } catch {
+    outgoing.setHeader("connection", "close");
+    refuse(outgoing, 400, "The request line or a header cannot be read");
+    return;
+  }
+  outgoing.once("finish", () => {
+    body?.leave();
+    discard(incoming);
+  });
+  try {
+    await send(await handler(request), incoming, outgoing);
+  } catch {
+    if (outgoing.headersSent) outgoing.destroy();
+    else refuse(outgoing, 500, "Internal Server Error");
+  }
+}
+
+function refuse(outgoing: ServerResponse, status: number, detail: string): void {
+  outgoing.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify({ detail }));
+}
+
+function hasBody({ method, headers }: IncomingMessage): boolean {
+  const { "content-length": length = "0", "transfer-encoding": encoding } = headers;
+  return method !== "GET" && method !== "HEAD" && (length !== "0" || encoding !== undefined);
+}
+
+function toRequest(incoming: IncomingMessage, body: Body | null): Request {
+  const { method = "GET", rawHeaders } = incoming;
+  // Express and Connect remove the mount path from `url`.
+  const { originalUrl: url = incoming.url ?? "/" } = incoming as { readonly originalUrl?: string };
+  // Only the origin form: "//other" or "http://other/" must not become another host than the header names.
+  if (!url.startsWith("/") || !incoming.headers.host) throw new TypeError("Not in origin form");
+  const headers = new Headers();
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    headers.append(rawHeaders[at] as string, rawHeaders[at + 1] as string);
+  }
+  const base = new URL(`http://${incoming.headers.host}`);
+  return new Request(`${base.origin}${url}`, { method, headers, body: body?.stream, duplex: "half" } as RequestInit);
+}
+
+interface Body {
+  readonly stream: ReadableStream<Uint8Array>;
+  /** Takes nothing more from the request. */
+  leave(): void;
+}
+
+/** Reads from the socket on demand. */
+function toBody(incoming: IncomingMessage): Body {
+  incoming.pause();
+  let controller: ReadableStreamDefaultController<Uint8Array>;
+  const onData = (bytes: Uint8Array): void => {
+    // A copy, because Node reuses the memory.
+    controller.enqueue(new Uint8Array(bytes));
+    incoming.pause();
+  };
+  const onEnd = (): void => {
+    leave();
+    controller.close();
+  };
+  const onFail = (): void => {
+    leave();
+    controller.error(new TypeError("The client went away before its request was complete"));
+  };
+  const leave = (): void => {
+    incoming.off("data", onData).off("end", onEnd).off("error", onFail).off("close", onFail);
+  };
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      start(its) {
+        controller = its;
+        // Without a listener, later errors would end the process.
+        incoming.on("error", () => {});
+        incoming.on("data", onData).on("end", onEnd).on("error", onFail).on("close", onFail);
+      },
+      pull() {
+        incoming.resume();
+      },
+      cancel() {
+        leave();
+        incoming.pause();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return { stream, leave };
+}
+
+/** Reads the unread rest of a request for a while: a client that still sends would otherwise not see the answer. */
+function discard(incoming: IncomingMessage): void {
+  if (incoming.complete) return;
+  const end = setTimeout(() => incoming.socket.destroy(), REST_MS);
+  end.unref();
+  const through = (): void => clearTimeout(end);
+  incoming.once("end", through).once("close", through);
+  incoming.resume();
+}
+
+async function send(response: Response, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  const headers: [string, string][] = [...response.headers];
+  outgoing.statusCode = response.status;
+  for (const [name, value] of headers) if (name !== "set-cookie") outgoing.setHeader(name, value);
+  const cookies = response.headers.getSetCookie();
+  if (cookies.length > 0) outgoing.setHeader("set-cookie", cookies);
+
+  if (!response.body || incoming.method === "HEAD") {
+    outgoing.end();
+    await response.body?.cancel();
+    return;
+  }
+  const reader = response.body.getReader();
+  let goOn: () => void = () => {};
+  outgoing.on("drain", () => goOn());
+  outgoing.once("close", () => {
+    goOn();
+    // No effect after a complete answer.
+    reader.cancel().catch(() => {});
+  });
+  // The body may fail while the loop below waits for a slow client.
+  reader.closed.catch(() => outgoing.destroy());
+  if (outgoing.destroyed) {
+    await reader.cancel();
+    return;
+  }
+  // Send headers before the first byte of the body exists: a client may wait for them.
+  outgoing.flushHeaders();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    if (outgoing.write(value)) continue;
+    if (outgoing.destroyed) return await reader.cancel();
+    await new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+  }
+  outgoing.end();
+}

@@ -1,0 +1,146 @@
+/** `serve`: listens with the server of the runtime, Bun.serve, Deno.serve or `node:http`. */
+import type { Server } from "node:http";
+import type { Socket } from "node:net";
+import { type Fetch, toNodeHandler } from "./handler.ts";
+
+/** Where `serve` listens. */
+export interface ServeOptions {
+  /** Default 3000; 0 takes any free port. */
+  readonly port?: number;
+  /** Default `127.0.0.1`: only this machine can connect. */
+  readonly hostname?: string;
+}
+
+/** A server that accepts connections. */
+export interface Listener {
+  /** Such as `http://127.0.0.1:3000`. */
+  readonly url: string;
+  readonly port: number;
+  /** Accepts no new connections. Resolves when the open ones are answered and closed. */
+  close(): Promise<void>;
+}
+
+/** `serve` rejects with this when another process uses the port. */
+export class PortTaken extends Error {
+  readonly code = "EADDRINUSE";
+
+  constructor(port: number, options?: ErrorOptions) {
+    super(`Port ${port} is taken`, options);
+    this.name = "PortTaken";
+  }
+}
+
+type Address = Required<ServeOptions>;
+type Bound = Omit<Listener, "url">;
+
+/** The globals of Bun and Deno that are used here. Their own type packages exclude each other. */
+interface Runtimes {
+  readonly Bun?: {
+    serve(options: Address & { readonly fetch: Fetch; readonly idleTimeout: number; readonly reusePort: boolean }): {
+      readonly port: number;
+      stop(closeActiveConnections?: boolean): Promise<void>;
+    };
+  };
+  readonly Deno?: {
+    serve(
+      options: Address & { readonly onListen: () => void },
+      handler: Fetch,
+    ): { readonly addr: { readonly port: number }; shutdown(): Promise<void> };
+    readonly errors: { readonly AddrInUse: new () => Error };
+  };
+}
+
+const { Bun, Deno } = globalThis as unknown as Runtimes;
+
+/** A response is not read while this many bytes of it wait for the socket. Request bodies are read ahead as far. */
+const UNSENT_SIZE = 16 * 1024;
+
+/**
+ * Serves a fetch handler on a port: by Bun.serve on Bun, Deno.serve on Deno and `node:http` on Node. Resolves when
+ * connections are accepted. Rejects with PortTaken when another process uses the port.
+ *
+ * @example
+ * ```ts
+ * import { createApp } from "greenroom/app";
+ * import { serve } from "greenroom/node";
+ *
+ * const app = await createApp({
+ *   database: "agents.db",
+ *   agents: { echo: ({ messages }) => `Message ${messages.length}` },
+ * });
+ * const server = await serve(app.fetch, { port: 3000 });
+ * console.log(`Listening on ${server.url}`);
+ * ```
+ */
+export async function serve(
+  handler: Fetch,
+  { port = 3000, hostname = "127.0.0.1" }: ServeOptions = {},
+): Promise<Listener> {
+  const address = { port, hostname };
+  try {
+    const bound = Bun
+      ? serveOnBun(Bun, handler, address)
+      : Deno
+        ? serveOnDeno(Deno, handler, address)
+        : await serveOnNode(handler, address);
+    return { url: `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${bound.port}`, ...bound };
+  } catch (error) {
+    const taken =
+      (error as { code?: unknown }).code === "EADDRINUSE" || (Deno && error instanceof Deno.errors.AddrInUse);
+    throw taken ? new PortTaken(port, { cause: error }) : error;
+  }
+}
+
+function serveOnBun(bun: NonNullable<Runtimes["Bun"]>, handler: Fetch, address: Address): Bound {
+  // Bun closes connections on which no byte has moved for this many seconds: clients that stopped reading. Streams and
+  // waits send heartbeats more often; any other handler must answer within that time.
+  const server = bun.serve({ ...address, fetch: handler, idleTimeout: 60, reusePort: false });
+  return { port: server.port, close: () => server.stop() };
+}
+
+function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: Address): Bound {
+  const server = deno.serve({ ...address, onListen() {} }, handler);
+  return { port: server.addr.port, close: () => server.shutdown() };
+}
+
+async function serveOnNode(handler: Fetch, { port, hostname }: Address): Promise<Bound> {
+  // Loaded on Node only: on the other runtimes it takes as long as the rest of the start.
+  const { createServer } = await import("node:http");
+  const server = createServer(
+    // Headers must arrive soon. A request has no time limit: a run may take hours.
+    {
+      headersTimeout: 10_000,
+      requestTimeout: 0,
+      keepAliveTimeout: 30_000,
+      connectionsCheckingInterval: 2_000,
+      highWaterMark: UNSENT_SIZE,
+    },
+    toNodeHandler(handler),
+  );
+  const unused = unusedSockets(server);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, hostname, resolve);
+  });
+  const bound = server.address();
+  return {
+    port: typeof bound === "object" && bound ? bound.port : port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeIdleConnections();
+        for (const socket of unused) socket.destroy();
+      }),
+  };
+}
+
+/** Browsers open connections ahead of need. Node counts those without a request as busy. */
+function unusedSockets(server: Server): ReadonlySet<Socket> {
+  const unused = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    unused.add(socket);
+    socket.once("close", () => unused.delete(socket));
+  });
+  server.on("request", ({ socket }) => unused.delete(socket));
+  return unused;
+}
