@@ -7,13 +7,10 @@ import { unknownKey } from "../known-keys.ts";
 import { type Service, VERSION } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { UsageReport } from "../usage/mod.ts";
-import { assistantRoutes } from "./assistants.ts";
 import { createBodyReader, turnOf } from "./body.ts";
-import type { RequestContext } from "./call.ts";
-import { cronRoutes } from "./crons.ts";
-import { type App, askApp, ownResponse } from "./custom.ts";
-import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./feedback.ts";
-import { createGate } from "./gate.ts";
+import type { RequestContext } from "./context.ts";
+import { createGate } from "./cors.ts";
+import { type App, askApp, ownResponse } from "./custom-routes.ts";
 import { type Groups, routeGroups } from "./groups.ts";
 import { metricsText, PROMETHEUS } from "./metrics.ts";
 import { middlewareOf } from "./middleware.ts";
@@ -21,11 +18,14 @@ import openapi from "./openapi.json" with { type: "json" };
 import * as parse from "./parse/mod.ts";
 import { readCsvQuotes, readUsageQuery } from "./parse/usage.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
-import { runRoutes } from "./runs.ts";
+import { assistantRoutes } from "./routes/assistants.ts";
+import { cronRoutes } from "./routes/crons.ts";
+import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./routes/feedback.ts";
+import { runRoutes } from "./routes/runs.ts";
+import { storeRoutes } from "./routes/store.ts";
+import { threadRoutes } from "./routes/threads.ts";
 import type { Bodies } from "./sse.ts";
-import { storeRoutes } from "./store.ts";
-import { threadRoutes } from "./threads.ts";
-import { usageCsv, usageJson } from "./usage.ts";
+import { usageCsv, usageJson } from "./usage-report.ts";
 
 /** How a service is mounted. */
 export interface HandlerOptions {
@@ -56,7 +56,7 @@ export interface HandlerOptions {
   readonly acts_for?: (request: Request) => AuthUser | null;
 }
 
-export type { App, AppAnswer } from "./custom.ts";
+export type { App, AppAnswer } from "./custom-routes.ts";
 
 /** A web-standard request handler. It answers every request and never rejects. */
 export type Handler = (request: Request) => Promise<Response>;

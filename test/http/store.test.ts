@@ -1,8 +1,8 @@
 /** The store's routes, from the request to what the store is asked, and what comes of it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { RequestContext } from "../../lib/http/call.ts";
-import { storeRoutes } from "../../lib/http/store.ts";
+import type { RequestContext } from "../../lib/http/context.ts";
+import { storeRoutes } from "../../lib/http/routes/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
 import type { Visibility } from "../../lib/storage/visibility.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";

@@ -3,7 +3,7 @@ import type { Assistants } from "../assistants/mod.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
-import type { RequestContext } from "./call.ts";
+import type { RequestContext } from "./context.ts";
 import * as parse from "./parse/mod.ts";
 
 /** The value of `threads:create_run`. Changes of `metadata` and of `input`, `command`, `config` and `context` in `kwargs` count. */

@@ -1,15 +1,15 @@
 /** The routes of runs. Each serves its path with a thread and without one. */
-import type { Assistants } from "../assistants/mod.ts";
-import { ServiceError } from "../errors.ts";
-import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../runs/mod.ts";
-import { both, type Visibility } from "../storage/visibility.ts";
-import type { Threads } from "../threads/mod.ts";
-import { assistantVisibility, mayRun, visibilitiesOf } from "./asked-run.ts";
-import { body, query, type RequestContext, type Routes, rest, runId, threadId } from "./call.ts";
-import { requireOwn } from "./guests.ts";
-import * as parse from "./parse/mod.ts";
-import { accepted, empty, type HeaderValues, json, selected } from "./respond.ts";
-import { type Bodies, sseBody, waitBody } from "./sse.ts";
+import type { Assistants } from "../../assistants/mod.ts";
+import { ServiceError } from "../../errors.ts";
+import type { FrameReader, RunCreate, RunOrigin, Runs, RunWait } from "../../runs/mod.ts";
+import { both, type Visibility } from "../../storage/visibility.ts";
+import type { Threads } from "../../threads/mod.ts";
+import { body, query, type RequestContext, type Routes, rest, runId, threadId } from "../context.ts";
+import * as parse from "../parse/mod.ts";
+import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
+import { assistantVisibility, mayRun, visibilitiesOf } from "../run-authorization.ts";
+import { requireOwn } from "../shared-access.ts";
+import { type Bodies, sseBody, waitBody } from "../sse.ts";
 
 /** All runs of a batch are made in one transaction, while which nothing else is answered. */
 const MOST_IN_BATCH = 100;

@@ -1,12 +1,12 @@
 /** The routes of crons. */
-import type { Assistants } from "../assistants/mod.ts";
-import type { CronCreate, Crons } from "../crons/mod.ts";
-import type { RunOrigin } from "../runs/mod.ts";
-import { refuseForOthers } from "../storage/visibility.ts";
-import { assistantVisibility, mayRun, visibilitiesOf } from "./asked-run.ts";
-import { body, cronId, type RequestContext, type Routes, threadId } from "./call.ts";
-import * as parse from "./parse/mod.ts";
-import { empty, json, paged } from "./respond.ts";
+import type { Assistants } from "../../assistants/mod.ts";
+import type { CronCreate, Crons } from "../../crons/mod.ts";
+import type { RunOrigin } from "../../runs/mod.ts";
+import { refuseForOthers } from "../../storage/visibility.ts";
+import { body, cronId, type RequestContext, type Routes, threadId } from "../context.ts";
+import * as parse from "../parse/mod.ts";
+import { empty, json, paged } from "../respond.ts";
+import { assistantVisibility, mayRun, visibilitiesOf } from "../run-authorization.ts";
 
 type Name = "create" | "get" | "update" | "delete" | "search" | "count";
 

@@ -1,10 +1,10 @@
 /** The routes of assistants. */
-import type { Assistants } from "../assistants/mod.ts";
-import { ServiceError } from "../errors.ts";
-import { EVERYTHING } from "../storage/visibility.ts";
-import { assistantId, body, query, type RequestContext, type Routes, segment } from "./call.ts";
-import * as parse from "./parse/mod.ts";
-import { empty, json, paged } from "./respond.ts";
+import type { Assistants } from "../../assistants/mod.ts";
+import { ServiceError } from "../../errors.ts";
+import { EVERYTHING } from "../../storage/visibility.ts";
+import { assistantId, body, query, type RequestContext, type Routes, segment } from "../context.ts";
+import * as parse from "../parse/mod.ts";
+import { empty, json, paged } from "../respond.ts";
 
 type Name =
   | "create"

@@ -1,10 +1,10 @@
 /** The routes of threads and their states. */
-import { refuseForOthers } from "../storage/visibility.ts";
-import type { MayCopy, Threads } from "../threads/mod.ts";
-import { body, query, type RequestContext, type Routes, segment, threadId } from "./call.ts";
-import { ownedBy } from "./guests.ts";
-import * as parse from "./parse/mod.ts";
-import { empty, json, jsonList, paged, selectedState } from "./respond.ts";
+import { refuseForOthers } from "../../storage/visibility.ts";
+import type { MayCopy, Threads } from "../../threads/mod.ts";
+import { body, query, type RequestContext, type Routes, segment, threadId } from "../context.ts";
+import * as parse from "../parse/mod.ts";
+import { empty, json, jsonList, paged, selectedState } from "../respond.ts";
+import { ownedBy } from "../shared-access.ts";
 
 type Name =
   | "create"

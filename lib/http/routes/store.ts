@@ -1,10 +1,10 @@
 /** The routes of the store. Authorization handlers may change what is asked: what they leave is used, and proven again. */
-import { ServiceError } from "../errors.ts";
-import type { StoreNamespaceSearch, StoreSearch } from "../executor/contract.ts";
-import type { Store } from "../store/mod.ts";
-import type { Routes } from "./call.ts";
-import * as parse from "./parse/store.ts";
-import { empty, json } from "./respond.ts";
+import { ServiceError } from "../../errors.ts";
+import type { StoreNamespaceSearch, StoreSearch } from "../../executor/contract.ts";
+import type { Store } from "../../store/mod.ts";
+import type { Routes } from "../context.ts";
+import * as parse from "../parse/store.ts";
+import { empty, json } from "../respond.ts";
 
 type Name = "put" | "get" | "delete" | "search" | "namespaces";
 

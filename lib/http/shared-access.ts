@@ -2,7 +2,7 @@
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { Threads } from "../threads/mod.ts";
-import type { RequestContext } from "./call.ts";
+import type { RequestContext } from "./context.ts";
 
 /** Metadata of a thread that a guest has made. */
 const OWNER = "owner_user_id";

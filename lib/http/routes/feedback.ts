@@ -1,11 +1,11 @@
 /** The feedback routes of the platform API: requests to answers. */
-import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
-import type { Feedback } from "../feedback/mod.ts";
-import type { Caller } from "../storage/identity.ts";
-import type { Visibility } from "../storage/visibility.ts";
-import { type ReadBody, tooLarge } from "./body.ts";
-import type { RequestContext } from "./call.ts";
+import type { Environment } from "../../environment.ts";
+import { ServiceError } from "../../errors.ts";
+import type { Feedback } from "../../feedback/mod.ts";
+import type { Caller } from "../../storage/identity.ts";
+import type { Visibility } from "../../storage/visibility.ts";
+import { type ReadBody, tooLarge } from "../body.ts";
+import type { RequestContext } from "../context.ts";
 import {
   MAX_PUBLIC_BYTES,
   readFeedbackCreate,
@@ -15,10 +15,10 @@ import {
   readSubmission,
   readSubmissionKey,
   readTextSubmission,
-} from "./parse/feedback.ts";
-import { UUID } from "./parse/pieces.ts";
-import { readTokenQuery, readTokenRequests } from "./parse/tokens.ts";
-import { errorResponse, failureResponse, type HeaderValues, json } from "./respond.ts";
+} from "../parse/feedback.ts";
+import { UUID } from "../parse/pieces.ts";
+import { readTokenQuery, readTokenRequests } from "../parse/tokens.ts";
+import { errorResponse, failureResponse, type HeaderValues, json } from "../respond.ts";
 
 /** A request whose caller is known; `id` is that of its path. */
 export interface PlatformCall {
