@@ -1,68 +1,108 @@
 /** The routes of crons. */
-import type { Assistants } from "../../assistants/mod.ts";
-import type { CronCreate, Crons } from "../../crons/mod.ts";
+import type { CronCreate } from "../../crons/mod.ts";
 import type { RunOrigin } from "../../runs/mod.ts";
 import { refuseForOthers } from "../../storage/visibility.ts";
-import { body, cronId, type RequestContext, type Routes, threadId } from "../context.ts";
+import { cronId, optionalThreadId, type RequestContext } from "../context.ts";
 import * as parse from "../parse/mod.ts";
-import { empty, json, paged } from "../respond.ts";
-import { assistantVisibility, mayRun, visibilitiesOf } from "../run-authorization.ts";
+import { empty, json, PAGE_HEADERS, paged } from "../respond.ts";
+import { assistantVisibility, authorizeRun, visibilitiesOf } from "../run-authorization.ts";
+import { type Route, routesOf } from "./route.ts";
 
-type Name = "create" | "get" | "update" | "delete" | "search" | "count";
+const route = routesOf({ tag: "Crons", group: "crons" });
 
-export function cronRoutes({ crons, assistants }: { crons: Crons; assistants: Assistants }): Routes<Name> {
-  const named = async (call: RequestContext, event: "crons:read" | "crons:delete") => {
-    const cron_id = cronId(call);
-    return { cron_id, ...(await call.authorize(event, { cron_id })) };
-  };
-  /** The cron as its caller may have it: it is asked now whether they may make its runs, and never again. */
-  async function allowed(
-    call: RequestContext,
-    thread_id: string | null,
-    request: CronCreate,
-  ): Promise<[CronCreate, Pick<RunOrigin, "threads" | "assistants">]> {
-    const among = await assistantVisibility(call, assistants, request.assistant_id);
-    const { value, visibility } = await call.authorize("crons:create", { ...request, thread_id });
-    const { thread_id: _, ...cron } = value;
-    const run = await mayRun(call, thread_id, null, cron);
-    refuseForOthers(visibility, run.request.metadata ?? {});
-    const reaches = visibilitiesOf(run.threads, among);
-    if (run.request === cron) return [cron, reaches];
-    const { metadata = null, input = null, config = null, context = null } = run.request;
-    return [{ ...cron, metadata, input, config, context }, reaches];
-  }
+/** The cron as authorization leaves it. Its runs are authorized now, and not again when they start. */
+async function authorizeCron(
+  context: RequestContext,
+  thread_id: string | null,
+  request: CronCreate,
+): Promise<[CronCreate, Pick<RunOrigin, "threads" | "assistants">]> {
+  const assistants = await assistantVisibility(context, request.assistant_id);
+  const { value, visibility } = await context.authorize({ ...request, thread_id });
+  const { thread_id: _, ...cron } = value;
+  const run = await authorizeRun(context, thread_id, null, cron);
+  refuseForOthers(visibility, run.request.metadata ?? {});
+  const visibilities = visibilitiesOf(run.threads, assistants);
+  if (run.request === cron) return [cron, visibilities];
+  const { metadata = null, input = null, config = null, context: run_context = null } = run.request;
+  return [{ ...cron, metadata, input, config, context: run_context }, visibilities];
+}
 
-  return {
-    async create(call) {
-      const thread_id = call.params.thread_id === undefined ? null : threadId(call);
-      const [request, reaches] = await allowed(call, thread_id, await body(call, parse.cronCreate));
-      const { user_id, user } = call.principal;
-      return json(await crons.create(thread_id, request, { user_id, ...(user ? { user } : {}), ...reaches }));
+async function createCron(context: RequestContext<CronCreate>): Promise<Response> {
+  const thread_id = optionalThreadId(context);
+  const [request, visibilities] = await authorizeCron(context, thread_id, await context.body());
+  const { user_id, user } = context.principal;
+  const origin = { user_id, ...(user ? { user } : {}), ...visibilities };
+  return json(await context.service.crons.create(thread_id, request, origin));
+}
+
+const newCron = {
+  events: ["crons:create", "assistants:read", "threads:create_run"],
+  body: parse.cronCreate,
+  answer: "Cron",
+  errors: [404, 507],
+  handle: createCron,
+} as const;
+
+export const CRON_ROUTES: readonly Route[] = [
+  route("post", "/runs/crons", { ...newCron, summary: "Create a cron whose runs have threads of their own" }),
+  route("post", "/threads/:thread_id/runs/crons", { ...newCron, summary: "Create a cron whose runs are on a thread" }),
+  route("post", "/runs/crons/search", {
+    summary: "Search crons",
+    access: "read",
+    events: ["crons:search"],
+    body: parse.cronSearch,
+    answer: "Cron[]",
+    answer_headers: PAGE_HEADERS,
+    async handle(context) {
+      const { select, ...search } = await context.body();
+      const { value, visibility } = await context.authorize(search);
+      return paged(await context.service.crons.search(value, visibility), select);
     },
-    async get(call) {
-      const { cron_id, visibility } = await named(call, "crons:read");
-      return json(await crons.get(cron_id, visibility));
+  }),
+  route("post", "/runs/crons/count", {
+    summary: "Count crons",
+    access: "read",
+    events: ["crons:search"],
+    body: parse.cronCount,
+    answer: "count",
+    async handle(context) {
+      const { value, visibility } = await context.authorize(await context.body());
+      return json(await context.service.crons.count(value, visibility));
     },
-    async update(call) {
-      const cron_id = cronId(call);
-      const patch = parse.readCronPatch(await call.bytes());
-      const { value, visibility } = await call.authorize("crons:update", { ...patch, cron_id });
+  }),
+  route("get", "/runs/crons/:cron_id", {
+    summary: "Get a cron",
+    events: ["crons:read"],
+    answer: "Cron",
+    errors: [404],
+    async handle(context) {
+      const cron_id = cronId(context);
+      const { visibility } = await context.authorize({ cron_id });
+      return json(await context.service.crons.get(cron_id, visibility));
+    },
+  }),
+  route("patch", "/runs/crons/:cron_id", {
+    summary: "Change a cron: what is absent stays, null clears; metadata is merged",
+    events: ["crons:update"],
+    answer: "Cron",
+    errors: [404],
+    async handle(context) {
+      const cron_id = cronId(context);
+      const patch = parse.readCronPatch(await context.bytes());
+      const { value, visibility } = await context.authorize({ ...patch, cron_id });
       const { cron_id: _, ...changed } = value;
-      return json(await crons.update(cron_id, changed, visibility));
+      return json(await context.service.crons.update(cron_id, changed, visibility));
     },
-    async delete(call) {
-      const { cron_id, visibility } = await named(call, "crons:delete");
-      await crons.delete(cron_id, visibility);
+  }),
+  route("delete", "/runs/crons/:cron_id", {
+    summary: "Delete a cron; its runs stay",
+    events: ["crons:delete"],
+    errors: [404],
+    async handle(context) {
+      const cron_id = cronId(context);
+      const { visibility } = await context.authorize({ cron_id });
+      await context.service.crons.delete(cron_id, visibility);
       return empty();
     },
-    async search(call) {
-      const { select, ...search } = await body(call, parse.cronSearch);
-      const { value, visibility } = await call.authorize("crons:search", search);
-      return paged(await crons.search(value, visibility), select);
-    },
-    async count(call) {
-      const { value, visibility } = await call.authorize("crons:search", await body(call, parse.cronCount));
-      return json(await crons.count(value, visibility));
-    },
-  };
-}
+  }),
+];

@@ -1,11 +1,8 @@
-/** The feedback routes of the platform API: requests to answers. */
-import type { Environment } from "../../environment.ts";
+/** The routes of feedback and of feedback links. */
 import { ServiceError } from "../../errors.ts";
-import type { Feedback } from "../../feedback/mod.ts";
-import type { Caller } from "../../storage/identity.ts";
 import type { Visibility } from "../../storage/visibility.ts";
-import { type ReadBody, tooLarge } from "../body.ts";
-import type { RequestContext } from "../context.ts";
+import { tooLarge } from "../body.ts";
+import { type RequestContext, searchParams } from "../context.ts";
 import {
   MAX_PUBLIC_BYTES,
   readFeedbackCreate,
@@ -18,43 +15,21 @@ import {
 } from "../parse/feedback.ts";
 import { UUID } from "../parse/pieces.ts";
 import { readTokenQuery, readTokenRequests } from "../parse/tokens.ts";
-import { errorResponse, failureResponse, type HeaderValues, json } from "../respond.ts";
+import { type HeaderValues, json } from "../respond.ts";
+import { type PublicHeaders, type Route, routesOf } from "./route.ts";
 
-/** A request whose caller is known; `id` is that of its path. */
-export interface PlatformCall {
-  readonly request: Request;
-  readonly caller: Caller;
-  readonly id?: string;
-  /** See `Call.may`. */
-  readonly may: RequestContext["authorize"];
-}
+const route = routesOf({ tag: "Feedback", access: "account" });
 
-/** What answers each route. Errors of the keyed ones are thrown. */
-export interface FeedbackRoutes {
-  /**
-   * Any request to `/feedback/tokens/{segment}`, without a key. It answers errors too, and never rejects: its answers may be read
-   * by every web page, so nothing is to be added to their headers.
-   */
-  submission(request: Request, segment: string, request_id?: string): Promise<Response>;
-  createTokens(call: PlatformCall): Promise<Response>;
-  listTokens(call: PlatformCall): Promise<Response>;
-  create(call: PlatformCall): Promise<Response>;
-  list(call: PlatformCall): Promise<Response>;
-  stats(call: PlatformCall): Promise<Response>;
-  get(call: PlatformCall): Promise<Response>;
-  update(call: PlatformCall): Promise<Response>;
-  delete(call: PlatformCall): Promise<Response>;
-  /** What clients of the platform ask first: how to send feedback. */
-  info(version: string): Response;
-}
-
-/** For every answer to a web page: it may read it, and nobody keeps it. */
-const OPEN: HeaderValues = { "access-control-allow-origin": "*", "cache-control": "no-store" };
-const PREFLIGHT: HeaderValues = {
-  ...OPEN,
-  "access-control-allow-methods": "GET, POST, OPTIONS",
-  "access-control-allow-headers": "content-type, idempotency-key",
-  "access-control-max-age": "600",
+/** Every web page may read the answers; no cache may keep them. */
+const PUBLIC: HeaderValues = { "access-control-allow-origin": "*", "cache-control": "no-store" };
+const PUBLIC_HEADERS: PublicHeaders = {
+  all: PUBLIC,
+  preflight: {
+    ...PUBLIC,
+    "access-control-allow-methods": "GET, POST, OPTIONS",
+    "access-control-allow-headers": "content-type, idempotency-key",
+    "access-control-max-age": "600",
+  },
 };
 
 const THANKS = `<!doctype html>
@@ -66,134 +41,168 @@ const THANKS = `<!doctype html>
 `;
 
 const PAGE: HeaderValues = {
-  ...OPEN,
+  ...PUBLIC,
   "content-type": "text/html; charset=utf-8",
   "content-security-policy": "default-src 'none'",
   "referrer-policy": "no-referrer",
   "x-content-type-options": "nosniff",
 };
 
-/** The routes over the nouns. */
-export function createFeedbackRoutes(
-  feedback: Feedback,
-  environment: Pick<Environment, "now" | "log">,
-  read: ReadBody,
-): FeedbackRoutes {
-  // Method, declared size, token, expiry, prefetch, then what is in the request: the order is a promise to clients.
-  async function submission(request: Request, segment: string): Promise<Response> {
-    const { method, headers, url } = request;
-    if (method === "OPTIONS") return new Response(null, { status: 204, headers: PREFLIGHT });
-    if (method === "HEAD") return new Response(null, { status: 204, headers: OPEN });
-    if (method !== "GET" && method !== "POST") {
-      const allow = "GET, POST, HEAD, OPTIONS";
-      const error = new ServiceError("method_not_allowed", `${method} is not allowed here: ${allow}`);
-      return errorResponse(error, { ...OPEN, allow });
-    }
-    const posted = method === "POST";
-    if (posted && Number(headers.get("content-length")) > MAX_PUBLIC_BYTES) throw tooLarge(MAX_PUBLIC_BYTES);
-    // What cannot be an id is answered as an unknown one.
-    const token = await feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
-    if (!posted && isPrefetch(headers)) return new Response(null, { status: 204, headers: OPEN });
-    // Only the holder of a token may make the server wait for a body.
-    const sent = posted
-      ? readSubmission(await read(request, MAX_PUBLIC_BYTES))
-      : readTextSubmission(new URL(url).searchParams);
-    const feedback_id = await feedback.submit(token, sent, await readSubmissionKey(headers, token.token_id, sent));
-    if (!posted && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
-    return json({ feedback_id, message: "Feedback recorded" }, OPEN);
-  }
+// The order of the checks is a promise to clients: declared size, token, expiry, prefetch, then what was sent.
+async function submit(context: RequestContext): Promise<Response> {
+  const { request, service, params } = context;
+  const { method, headers } = request;
+  const posted = method === "POST";
+  if (posted && Number(headers.get("content-length")) > MAX_PUBLIC_BYTES) throw tooLarge(MAX_PUBLIC_BYTES);
+  const { token: segment = "" } = params;
+  // A segment that cannot be an id gets the answer of an unknown token.
+  const token = await service.feedback.token(UUID.test(segment) ? segment.toLowerCase() : "");
+  if (!posted && isPrefetch(headers)) return new Response(null, { status: 204, headers: PUBLIC });
+  // Only the holder of a token may make the server wait for a body.
+  const sent = posted ? readSubmission(await context.bytes()) : readTextSubmission(searchParams(context));
+  const key = await readSubmissionKey(headers, token.token_id, sent);
+  const feedback_id = await service.feedback.submit(token, sent, key);
+  if (!posted && prefersHtml(headers.get("accept"))) return new Response(THANKS, { headers: PAGE });
+  return json({ feedback_id, message: "Feedback recorded" }, PUBLIC);
+}
 
-  /** Feedback is there where its run is: it is read with the run's thread, and changes that. */
-  const visibility = async (
-    { may }: PlatformCall,
-    event: "threads:read" | "threads:update",
-    of: object,
-  ): Promise<Visibility> => (await may(event, { thread_id: null, ...of })).visibility;
-  const query = ({ request }: PlatformCall): URLSearchParams => new URL(request.url).searchParams;
-  const recordId = ({ id = "" }: PlatformCall): string => {
-    if (!UUID.test(id)) throw new ServiceError("not_found", "Feedback not found");
-    return id.toLowerCase();
-  };
+/** Feedback is visible where its run's thread is, and changing it changes that thread. */
+async function visibilityOf(context: RequestContext, value: object): Promise<Visibility> {
+  return (await context.authorize({ thread_id: null, ...value })).visibility;
+}
 
-  return {
-    submission: (request, segment, request_id) =>
-      submission(request, segment).catch((error: unknown) => {
-        if (!(error instanceof ServiceError)) {
-          const { method } = request;
-          environment.log({ level: "error", message: "A feedback submission failed", method, request_id, error });
-        }
-        return failureResponse(error, request, OPEN);
-      }),
-    async createTokens(call) {
-      const { requests, many } = readTokenRequests(await read(call.request), environment.now());
+function feedbackId({ params: { id = "" } }: RequestContext): string {
+  if (!UUID.test(id)) throw new ServiceError("not_found", "Feedback not found");
+  return id.toLowerCase();
+}
+
+const submission = {
+  access: "open",
+  idempotency_key: true,
+  max_body_bytes: MAX_PUBLIC_BYTES,
+  public_headers: PUBLIC_HEADERS,
+  answer: "Submitted",
+  errors: [404, 409, 410, 422, 429],
+  handle: submit,
+} as const;
+const reading = { events: ["threads:read"] } as const;
+const changing = { events: ["threads:update"] } as const;
+
+export const FEEDBACK_ROUTES: readonly Route[] = [
+  route("get", "/api/v1/feedback/tokens/:token+", {
+    ...submission,
+    summary: "Submit feedback by following a link; an HTML page answers those who prefer one",
+    no_content: "A browser's prefetch: nothing was recorded",
+  }),
+  route("post", "/api/v1/feedback/tokens/:token+", {
+    ...submission,
+    summary: "Submit feedback to a link, as JSON whatever the content type says",
+  }),
+  route("post", "/api/v1/feedback/tokens", {
+    ...changing,
+    summary: "Make links to which feedback on a run can be submitted without a key; of a list, all or none",
+    answer: "FeedbackTokens",
+    errors: [404],
+    async handle(context) {
+      const caller = await context.caller();
+      const { requests, many } = readTokenRequests(await context.bytes(), context.service.environment.now());
       const run_ids = requests.map(({ run_id }) => run_id);
-      const seen = await visibility(call, "threads:update", { metadata: { run_ids } });
-      const tokens = await feedback.mintTokens(call.caller, requests, seen);
+      const visibility = await visibilityOf(context, { metadata: { run_ids } });
+      const tokens = await context.service.feedback.mintTokens(caller, requests, visibility);
       return json(many ? tokens : tokens[0]);
     },
-    async listTokens(call) {
-      const asked = readTokenQuery(query(call));
-      const seen = await visibility(call, "threads:read", { run_id: asked.run_id });
-      return json(await feedback.listTokens(call.caller, asked, seen));
+  }),
+  route("get", "/api/v1/feedback/tokens", {
+    ...reading,
+    summary: "List the links of a run, oldest first, expired ones too",
+    answer: "FeedbackToken[]",
+    async handle(context) {
+      const caller = await context.caller();
+      const query = readTokenQuery(searchParams(context));
+      const visibility = await visibilityOf(context, { run_id: query.run_id });
+      return json(await context.service.feedback.listTokens(caller, query, visibility));
     },
-    async create(call) {
-      const asked = readFeedbackCreate(await read(call.request));
-      const { run_id } = asked;
-      const run_ids = run_id === undefined ? [] : [run_id];
-      const seen = await visibility(call, "threads:update", { metadata: { run_ids } });
-      return json(await feedback.create(call.caller, asked, seen));
-    },
-    async list(call) {
-      const asked = readFeedbackQuery(query(call));
-      const seen = await visibility(call, "threads:read", { run_ids: asked.run_ids ?? null });
-      return json(await feedback.list(call.caller, asked, seen));
-    },
-    async stats(call) {
-      const asked = readStatsQuery(query(call));
-      const seen = await visibility(call, "threads:read", { run_ids: asked.run_ids ?? null });
-      const stats = await feedback.stats(call.caller, asked, seen);
+  }),
+  route("get", "/api/v1/feedback/stats", {
+    ...reading,
+    summary: "Get numbers about feedback, by key",
+    answer: "FeedbackStats",
+    async handle(context) {
+      const caller = await context.caller();
+      const query = readStatsQuery(searchParams(context));
+      const visibility = await visibilityOf(context, { run_ids: query.run_ids ?? null });
+      const stats = await context.service.feedback.stats(caller, query, visibility);
       return json(Object.fromEntries(stats.map(({ key, ...numbers }) => [key, numbers])));
     },
-    async get(call) {
-      const feedback_id = recordId(call);
-      const seen = await visibility(call, "threads:read", { feedback_id });
-      return json(await feedback.get(call.caller, feedback_id, seen));
+  }),
+  route("get", "/api/v1/feedback", {
+    ...reading,
+    summary: "List feedback, newest first",
+    answer: "Feedback[]",
+    async handle(context) {
+      const caller = await context.caller();
+      const query = readFeedbackQuery(searchParams(context));
+      const visibility = await visibilityOf(context, { run_ids: query.run_ids ?? null });
+      return json(await context.service.feedback.list(caller, query, visibility));
     },
-    async update(call) {
-      const feedback_id = recordId(call);
-      const patch = readFeedbackPatch(await read(call.request));
-      const seen = await visibility(call, "threads:update", { feedback_id });
-      return json(await feedback.update(call.caller, feedback_id, patch, seen));
+  }),
+  route("post", "/api/v1/feedback", {
+    ...changing,
+    summary: "Record feedback on a run or a project",
+    answer: "Feedback",
+    errors: [404, 409],
+    async handle(context) {
+      const caller = await context.caller();
+      const request = readFeedbackCreate(await context.bytes());
+      const run_ids = request.run_id === undefined ? [] : [request.run_id];
+      const visibility = await visibilityOf(context, { metadata: { run_ids } });
+      return json(await context.service.feedback.create(caller, request, visibility));
     },
-    async delete(call) {
-      const feedback_id = recordId(call);
-      const seen = await visibility(call, "threads:update", { feedback_id });
-      await feedback.delete(call.caller, feedback_id, seen);
+  }),
+  route("get", "/api/v1/feedback/:id", {
+    ...reading,
+    summary: "Get feedback",
+    answer: "Feedback",
+    errors: [404],
+    async handle(context) {
+      const caller = await context.caller();
+      const feedback_id = feedbackId(context);
+      const visibility = await visibilityOf(context, { feedback_id });
+      return json(await context.service.feedback.get(caller, feedback_id, visibility));
+    },
+  }),
+  route("patch", "/api/v1/feedback/:id", {
+    ...changing,
+    summary: "Change feedback",
+    answer: "Feedback",
+    errors: [404],
+    async handle(context) {
+      const caller = await context.caller();
+      const feedback_id = feedbackId(context);
+      const patch = readFeedbackPatch(await context.bytes());
+      const visibility = await visibilityOf(context, { feedback_id });
+      return json(await context.service.feedback.update(caller, feedback_id, patch, visibility));
+    },
+  }),
+  route("delete", "/api/v1/feedback/:id", {
+    ...changing,
+    summary: "Delete feedback",
+    answer: "any",
+    errors: [404],
+    async handle(context) {
+      const caller = await context.caller();
+      const feedback_id = feedbackId(context);
+      const visibility = await visibilityOf(context, { feedback_id });
+      await context.service.feedback.delete(caller, feedback_id, visibility);
       return json({});
     },
-    // Without `use_multipart_endpoint: false` clients send some feedback to a route for traces.
-    info: (version) =>
-      json({
-        version,
-        license_expiration_time: null,
-        instance_flags: {},
-        batch_ingest_config: {
-          use_multipart_endpoint: false,
-          size_limit: 100,
-          size_limit_bytes: 20_971_520,
-          scale_up_nthreads_limit: 16,
-          scale_up_qsize_trigger: 1000,
-          scale_down_nempty_trigger: 4,
-        },
-      }),
-  };
-}
+  }),
+];
 
 /** True for a request that a browser makes in case its user follows a link. */
 function isPrefetch(headers: Headers): boolean {
   return ["sec-purpose", "purpose", "x-moz"].some((name) => /\bprefetch\b/i.test(headers.get(name) ?? ""));
 }
-
 /** True when an HTML page is wanted rather than JSON; of equal wishes the one that names its type, then the first counts. */
 export function prefersHtml(accept: string | null): boolean {
   const wishes = (accept ?? "").split(",").map((range) => {

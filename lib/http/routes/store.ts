@@ -1,61 +1,87 @@
-/** The routes of the store. Authorization handlers may change what is asked: what they leave is used, and proven again. */
+/** The routes of the store. Authorization handlers may change the call; what they leave is checked again. */
 import { ServiceError } from "../../errors.ts";
 import type { StoreNamespaceSearch, StoreSearch } from "../../executor/contract.ts";
-import type { Store } from "../../store/mod.ts";
-import type { Routes } from "../context.ts";
 import * as parse from "../parse/store.ts";
 import { empty, json } from "../respond.ts";
+import { type Route, routesOf } from "./route.ts";
 
-type Name = "put" | "get" | "delete" | "search" | "namespaces";
+const route = routesOf({ tag: "Store", group: "store" });
 
-export function storeRoutes(store: Store): Routes<Name> {
-  return {
-    async put(call) {
-      const { value: left, visibility } = await call.authorize("store:put", parse.readItemPut(await call.bytes()));
-      const { namespace, key, value, index, ttl } = left;
-      const options = { ...given({ index }), ...(ttl === undefined ? {} : { ttl }) };
-      await store.put(namespace, key, value, options, visibility);
+export const STORE_ROUTES: readonly Route[] = [
+  route("put", "/store/items", {
+    summary: "Write an item",
+    events: ["store:put"],
+    body: parse.itemPut,
+    errors: [507],
+    async handle(context) {
+      const { value: item, visibility } = await context.authorize(parse.readItemPut(await context.bytes()));
+      const { namespace, key, value, index, ttl } = item;
+      const options = { ...present({ index }), ...(ttl === undefined ? {} : { ttl }) };
+      await context.service.store.put(namespace, key, value, options, visibility);
       return empty();
     },
-    async get(call) {
-      const { refresh_ttl, ...place } = parse.readItemQuery(call.query);
-      const { value, visibility } = await call.authorize("store:get", place);
-      const item = await store.get(value.namespace, value.key, given({ refresh_ttl }), visibility);
-      // Where something may be hidden, the answer must not tell whether something is.
+  }),
+  route("get", "/store/items", {
+    summary: "Get an item; null when there is none",
+    events: ["store:get"],
+    answer: "OptionalStoreItem",
+    errors: [400],
+    async handle(context) {
+      const { refresh_ttl, ...place } = parse.readItemQuery(context.parameters);
+      const { value, visibility } = await context.authorize(place);
+      const item = await context.service.store.get(value.namespace, value.key, present({ refresh_ttl }), visibility);
+      // With a filter, a missing item and a hidden one must get the same answer.
       if (!item && visibility.filter) throw new ServiceError("not_found", "Item not found");
       return json(item);
     },
-    async delete(call) {
-      const { value, visibility } = await call.authorize(
-        "store:delete",
-        parse.readItemPlace(await call.bytes(), call.query),
-      );
-      await store.delete(value.namespace, value.key, visibility);
+  }),
+  route("delete", "/store/items", {
+    summary: "Delete an item, if there is one",
+    events: ["store:delete"],
+    body: parse.itemPlace,
+    async handle(context) {
+      const place = parse.readItemPlace(await context.bytes(), context.parameters);
+      const { value, visibility } = await context.authorize(place);
+      await context.service.store.delete(value.namespace, value.key, visibility);
       return empty();
     },
-    async search(call) {
-      const { refresh_ttl, namespace_prefix, ...sent } = parse.readItemSearch(await call.bytes());
-      const asked = { namespace: namespace_prefix, filter: null, query: null, ...sent };
-      const { value, visibility } = await call.authorize("store:search", asked);
+  }),
+  route("post", "/store/items/search", {
+    summary: "Search items under a namespace",
+    access: "read",
+    events: ["store:search"],
+    body: parse.itemSearch,
+    answer: "StoreItems",
+    async handle(context) {
+      const { refresh_ttl, namespace_prefix, ...sent } = parse.readItemSearch(await context.bytes());
+      const call = { namespace: namespace_prefix, filter: null, query: null, ...sent };
+      const { value, visibility } = await context.authorize(call);
       const { namespace, filter, limit, offset, query } = value;
-      const search: StoreSearch = given({ filter, limit, offset, query, refresh_ttl });
-      return json({ items: await store.search(namespace, search, visibility) });
+      const search: StoreSearch = present({ filter, limit, offset, query, refresh_ttl });
+      return json({ items: await context.service.store.search(namespace, search, visibility) });
     },
-    async namespaces(call) {
-      const { prefix = [], ...sent } = parse.readNamespaceSearch(await call.bytes());
-      const asked = { namespace: prefix, suffix: null, max_depth: null, ...sent };
-      const { value, visibility } = await call.authorize("store:list_namespaces", asked);
+  }),
+  route("post", "/store/namespaces", {
+    summary: "List namespaces",
+    access: "read",
+    events: ["store:list_namespaces"],
+    body: parse.namespaceSearch,
+    answer: "StoreNamespaces",
+    async handle(context) {
+      const { prefix = [], ...sent } = parse.readNamespaceSearch(await context.bytes());
+      const call = { namespace: prefix, suffix: null, max_depth: null, ...sent };
+      const { value, visibility } = await context.authorize(call);
       const { namespace, suffix, max_depth, limit, offset } = value;
-      const search: StoreNamespaceSearch = given({ prefix: namespace, suffix, max_depth, limit, offset });
-      return json({ namespaces: await store.namespaces(search, visibility) });
+      const search: StoreNamespaceSearch = present({ prefix: namespace, suffix, max_depth, limit, offset });
+      return json({ namespaces: await context.service.store.namespaces(search, visibility) });
     },
-  };
-}
+  }),
+];
 
-type Given<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
+type Present<Fields> = { readonly [Key in keyof Fields]?: NonNullable<Fields[Key]> };
 
-/** Without what is null or undefined. */
-const given = <Fields extends object>(fields: Fields): Given<Fields> =>
+/** The fields that are neither null nor undefined. */
+const present = <Fields extends object>(fields: Fields): Present<Fields> =>
   Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== null && value !== undefined),
-  ) as Given<Fields>;
+  ) as Present<Fields>;
