@@ -77,7 +77,7 @@ export type {
   TokenRequest,
 } from "./feedback/mod.ts";
 export { type AgentEntry, type AgentFunction, type FunctionJob, fromFunctions } from "./functions/mod.ts";
-export type { CorsOptions } from "./http/gate.ts";
+export type { CorsOptions } from "./http/cors.ts";
 export type { DisabledGroups, RouteGroup } from "./http/groups.ts";
 export type { HttpOptions } from "./http/options.ts";
 export type { HeaderChoice } from "./http/parse/headers.ts";

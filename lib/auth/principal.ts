@@ -256,20 +256,3 @@ export function createAccess(options: AccessOptions): Access {
     },
   };
 }
-
-const READING = /\/(?:search|count|history|versions|namespaces|state\/checkpoint)$/;
-const RUNNING = /^\/threads$|\/runs(?:\/(?:stream|wait|batch|cancel|[^/]+\/cancel))?$/;
-
-const JOINING = /\/runs\/[^/]+\/(?:join|stream)\/*$/;
-
-/** What a request to this path of a deployment is for. Who leaves a run with `cancel_on_disconnect` stops it, as a cancel does. */
-export function useOf({ method, url }: Pick<Request, "method" | "url">, path: string): Use {
-  if (method === "GET" && JOINING.test(path)) {
-    const asked = new URL(url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
-    return asked.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
-  }
-  if (method === "GET" || method === "HEAD") return "read";
-  if (method !== "POST") return "change";
-  if (READING.test(path)) return "read";
-  return RUNNING.test(path) ? "run" : "change";
-}

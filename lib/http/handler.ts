@@ -1,31 +1,19 @@
-/** The HTTP entry: `createHandler` serves a service's deployment routes. */
+/** The HTTP entry: `createHandler` serves a service by the route table. */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
-import { anybody, type Principal, useOf as purposeOf } from "../auth/principal.ts";
 import { ServiceError } from "../errors.ts";
 import { unknownKey } from "../known-keys.ts";
-import { type Service, VERSION } from "../service.ts";
-import type { Caller } from "../storage/identity.ts";
-import type { UsageReport } from "../usage/mod.ts";
-import { assistantRoutes } from "./assistants.ts";
+import type { Service } from "../service.ts";
+import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
 import { createBodyReader, turnOf } from "./body.ts";
-import type { RequestContext } from "./call.ts";
-import { cronRoutes } from "./crons.ts";
-import { type App, askApp, ownResponse } from "./custom.ts";
-import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "./feedback.ts";
-import { createGate } from "./gate.ts";
-import { type Groups, routeGroups } from "./groups.ts";
-import { metricsText, PROMETHEUS } from "./metrics.ts";
+import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
+import { createCorsPolicy } from "./cors.ts";
+import { type App, askApp, ownResponse } from "./custom-routes.ts";
+import { disabledGroups } from "./groups.ts";
 import { middlewareOf } from "./middleware.ts";
-import openapi from "./openapi.json" with { type: "json" };
 import * as parse from "./parse/mod.ts";
-import { readCsvQuotes, readUsageQuery } from "./parse/usage.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
-import { runRoutes } from "./runs.ts";
-import type { Bodies } from "./sse.ts";
-import { storeRoutes } from "./store.ts";
-import { threadRoutes } from "./threads.ts";
-import { usageCsv, usageJson } from "./usage.ts";
+import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
 /** How a service is mounted. */
 export interface HandlerOptions {
@@ -56,27 +44,10 @@ export interface HandlerOptions {
   readonly acts_for?: (request: Request) => AuthUser | null;
 }
 
-export type { App, AppAnswer } from "./custom.ts";
+export type { App, AppAnswer } from "./custom-routes.ts";
 
 /** A web-standard request handler. It answers every request and never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
-
-type Method = "get" | "post" | "put" | "patch" | "delete" | "all";
-interface RouteTable
-  extends Record<Method, (path: string, handle: (call: RequestContext) => Response | Promise<Response>) => RouteTable> {
-  readonly routes: readonly [method: string, pattern: RegExp, ...rest: unknown[]][];
-  readonly fetch: (call: RequestContext) => Promise<Response | undefined>;
-}
-
-/** Routes of the API that this version does not serve. */
-const NOT_BUILT: readonly (readonly [method: Method, path: string, what: string])[] = [
-  ["all", "/threads/:thread_id/stream/events", "Event protocol v2"],
-  ["post", "/threads/:thread_id/commands", "Event protocol v2"],
-  ["get", "/docs", "A page of documentation"],
-  ["post", "/ui/:assistant_id", "Generative UI"],
-  ["all", "/mcp/*", "MCP"],
-  ["all", "/a2a/*", "A2A"],
-];
 
 const OPTIONS = Object.keys({
   prefix: true,
@@ -91,108 +62,108 @@ const OPTIONS = Object.keys({
 export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
   const unknown = unknownKey(options, OPTIONS);
   if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
-  const { environment, access } = service;
-  const { http = {} } = service.options;
-  const gate = createGate(http.cors, options.hosts);
-  const groups = routeGroups(http);
   const base = (options.prefix ?? "").replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
-  const read = createBodyReader(environment, http);
-  const feedback = createFeedbackRoutes(service.feedback, environment, read);
-  const router = routeTable(service, { base, feedback, groups, page: options.page });
-
+  const { environment, access: accounts } = service;
+  const { http = {} } = service.options;
+  const cors = createCorsPolicy(http.cors, options.hosts);
+  const disabled = disabledGroups(http);
+  const table = createTable(options.page ? [...ROUTES, pageRoute(options.page)] : ROUTES, base, disabled);
+  const createContext = contextFactory(service, {
+    base,
+    bodies: { environment, open: 0 },
+    copyHeaders: parse.headerCopy(http.configurable_headers),
+    hides: (path) => table.at(`${base}${path}`).length === 0,
+    flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
+  });
+  const answerNotBuilt = notBuilt(service);
   const middleware = middlewareOf(options.app, (path) => {
-    const message = "a handler of http.app takes no next: it is a route, and does not run around those of the API";
+    const message = "http.app: a handler for all methods takes no next, so it is a route and not run as middleware";
     environment.log({ level: "warn", message, path });
   });
 
-  /** Who asks: at a route of the deployment at once, at one of the platform when it wants to know. */
-  interface Asking {
-    visit(request: Request): Promise<Principal>;
-    caller(request: Request): Promise<Caller>;
-  }
-
-  function asking(path: string, user: AuthUser | null): Asking {
-    return {
-      async visit(request) {
-        const local = options.open_metrics === true && !FORWARDED.some((name) => request.headers.has(name));
-        const open = OPEN.test(path) || (path === "/metrics" && local);
-        if (open || path.startsWith(PLATFORM)) return anybody;
-        return await access.principal(request, purposeOf(request, path), user);
-      },
-      caller: (request) => access.caller(request, user),
-    };
-  }
-
-  /** The same, asked now. */
-  async function asked(path: string, request: Request, who: Asking): Promise<Asking> {
-    const principal = await who.visit(request);
-    if (!path.startsWith(PLATFORM) || OPEN_PLATFORM.test(path)) return { ...who, visit: async () => principal };
-    const caller = await who.caller(request);
-    return { visit: async () => principal, caller: async () => caller };
-  }
-
-  /** The host's own answer, where the API has nothing. */
-  async function custom(app: App, request: Request, path: string, user: AuthUser | null): Promise<Response> {
-    if (http.enable_custom_route_auth) await access.principal(request, purposeOf(request, path), user);
-    const answer = await askApp(app, request);
-    if (!answer) throw nothing();
-    return answer;
-  }
-
-  async function answer(request: Request, request_id: string): Promise<Response> {
-    const { pathname } = new URL(request.url);
-    const inside = pathname === base || pathname.startsWith(`${base}/`);
-    const path = inside ? pathname.slice(base.length) : "";
-    const submission = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(path);
-    gate.admit(request, submission !== null);
-    const hidden = groups.hides(path);
-    const known = () => (hidden ? [] : router.routes.filter(([, pattern]) => pattern.test(pathname)));
-    const app = options.app && inside && !submission && known().length === 0 ? options.app : undefined;
-    const preflight = request.headers.has("access-control-request-method");
-    const asks = request.method === "OPTIONS" && (preflight || !app);
-    if (asks && !submission) return gate.preflight(request);
-    const user = options.acts_for?.(request) ?? null;
-    if (app) return await custom(app, request, path, user);
-    const who = asking(path, user);
-
-    async function own(request: Request, { visit, caller }: Asking): Promise<Response> {
-      if (submission) return await feedback.submission(request, submission[1] as string, request_id);
-      const method = request.method === "HEAD" ? "GET" : request.method;
-      const principal = await visit(request);
-      const may: RequestContext["authorize"] = (event, value) => access.authorize(principal, event, value);
-      const about = { method, url: request.url, request, params: {}, query: {}, request_id };
-      const reading = { bytes: () => read(request), turn: () => turnOf(environment) };
-      const call: RequestContext = { ...about, ...reading, principal, authorize: may, caller: () => caller(request) };
-      const found = hidden ? undefined : await router.fetch(call);
-      if (found) return found;
-      const methods = new Set(known().map(([allowed]) => allowed));
-      if (methods.size === 0) throw nothing();
-      if (methods.has("GET")) methods.add("HEAD");
-      const allow = [...methods].join(", ");
-      const refusal = new ServiceError("method_not_allowed", `${method} is not allowed here: ${allow}`);
-      return errorResponse(refusal, { allow });
-    }
-
-    if (!middleware || !inside) return await own(request, who);
-    const first = http.middleware_order === "auth_first" && !submission ? await asked(path, request, who) : who;
-    const inner = (request: Request): Promise<Response> => settle(request, request_id, own(request, first));
-    return ownResponse(await middleware(request, inner));
-  }
-
-  /** The answer, or what is said of an error; without its body where none is asked for. */
-  async function settle(request: Request, request_id: string, answer: Promise<Response>): Promise<Response> {
+  /** The response, or the answer to its error; to HEAD without the body. */
+  async function settle(
+    request: Request,
+    request_id: string,
+    answer: Promise<Response>,
+    route?: Route,
+  ): Promise<Response> {
     const response = await answer.catch((error: unknown) => {
       if (!(error instanceof ServiceError)) {
         environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
       }
-      // What the host's own authentication refuses, it answers.
+      // The host's own authentication chose the status, text and headers.
       if (error instanceof AuthRefusal) return json({ detail: error.message }, error.headers, error.status);
-      return failureResponse(error, request);
+      return failureResponse(error, request, {
+        keyed: route?.idempotency_key === true,
+        headers: route?.public_headers?.all ?? {},
+      });
     });
     if (request.method !== "HEAD" || response.status === 101) return response;
     await response.body?.cancel();
     return new Response(null, { status: response.status, headers: response.headers });
+  }
+
+  /** The caller of a request. Throws nothing: the credential is checked later. */
+  function callerOf(request: Request, route: Route | undefined, user: AuthUser | null): Authentication {
+    const { pathname } = new URL(request.url);
+    const place = { path: pathBelow(base, pathname) ?? "", route, routes: () => table.at(pathname) };
+    return authenticate(request, accounts, route, accessOf(request, place, options.open_metrics), user);
+  }
+
+  /** Answers by the route table. `checked`: the caller, where authentication came before the middleware. */
+  async function serve(
+    request: Request,
+    request_id: string,
+    user: AuthUser | null,
+    checked?: Authentication,
+  ): Promise<Response> {
+    const found = await table.match(request);
+    const route = found?.route;
+    // Middleware may send a request to another route than the one that was checked.
+    const auth = checked && checked.route === route ? checked : callerOf(request, route, user);
+
+    async function respond(): Promise<Response> {
+      if (!found) return await refuse(request, table.at(new URL(request.url).pathname), auth);
+      const { handle, public_headers } = found.route;
+      // A link that is only looked at must not be followed.
+      if (public_headers && request.method === "HEAD") {
+        return new Response(null, { status: 204, headers: public_headers.all });
+      }
+      const principal = await auth.principal();
+      if (!handle) return answerNotBuilt(found.route);
+      return await handle(createContext(request, request_id, found, principal, auth));
+    }
+
+    return await settle(request, request_id, respond(), route);
+  }
+
+  /** The host's own answer at a path without a route. */
+  async function custom(app: App, request: Request, user: AuthUser | null): Promise<Response> {
+    if (http.enable_custom_route_auth) await accounts.principal(request, defaultUse(request.method), user);
+    const response = await askApp(app, request);
+    if (!response) throw nothingHere();
+    return response;
+  }
+
+  async function answer(request: Request, request_id: string): Promise<Response> {
+    const { pathname } = new URL(request.url);
+    const inside = pathBelow(base, pathname) !== null;
+    const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
+    cors.check(request, isPublic);
+    const app = options.app && inside && table.at(pathname).length === 0 ? options.app : undefined;
+    const preflight = request.headers.has("access-control-request-method");
+    if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
+    const user = options.acts_for?.(request) ?? null;
+    if (app) return await custom(app, request, user);
+    if (!middleware || !inside) return await serve(request, request_id, user);
+    let checked: Authentication | undefined;
+    if (http.middleware_order === "auth_first") {
+      checked = callerOf(request, (await table.match(request))?.route, user);
+      await (checked.access === "account" ? checked.caller() : checked.principal());
+    }
+    return ownResponse(await middleware(request, (inner) => serve(inner, request_id, user, checked)));
   }
 
   return async (request) => {
@@ -202,161 +173,124 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
-    gate.expose(request, response.headers);
+    cors.expose(request, response.headers);
     return response;
   };
 }
 
-/** Its routes ask who calls by themselves. */
-const PLATFORM = "/api/v1/";
-const OPEN_PLATFORM = /^\/api\/v1\/info$/;
-const BILLING = "/api/v1/orgs/current/billing";
-/** Paths that ask nobody who they are. */
-const OPEN = /^(?:\/|\/ok|\/ready|\/info|\/openapi\.json)?$/;
+/** The path below the mount; null outside of it. */
+const pathBelow = (base: string, pathname: string): string | null =>
+  pathname === base || pathname.startsWith(`${base}/`) ? pathname.slice(base.length) : null;
 
-/** A request with one of these came through a proxy: that the proxy is on this machine says nothing of its client. */
-const FORWARDED = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];
+const nothingHere = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
-const nothing = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
+const pageRoute = (page: () => string): Route => ({
+  method: "get",
+  path: "/",
+  tag: "Server",
+  summary: "The host's page",
+  access: "open",
+  handle: () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }),
+});
 
-interface TableOptions {
-  readonly base: string;
-  readonly feedback: FeedbackRoutes;
-  readonly groups: Groups;
-  readonly page: (() => string) | undefined;
+/** The answer of a path that has no route, or none for the method. `routes`: those of the path. */
+async function refuse(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {
+  const { public_headers } = routes[0] ?? {};
+  if (public_headers && request.method === "OPTIONS") {
+    return new Response(null, { status: 204, headers: public_headers.preflight });
+  }
+  await auth.principal();
+  if (routes.length === 0) throw nothingHere();
+  const same = public_headers ? routes.filter((route) => route.public_headers === public_headers) : routes;
+  const methods = new Set(same.map(({ method }) => method.toUpperCase()));
+  if (methods.has("GET")) methods.add("HEAD");
+  if (public_headers) methods.add("OPTIONS");
+  const allow = [...methods].join(", ");
+  const refusal = new ServiceError("method_not_allowed", `${request.method} is not allowed here: ${allow}`);
+  return errorResponse(refusal, { ...public_headers?.all, allow });
 }
 
-/** The routes. The first that matches wins: fixed words come before the ids they could be taken for. */
-function routeTable(service: Service, { base, feedback, groups, page }: TableOptions): RouteTable {
-  const router = IttyRouter({ base }) as unknown as RouteTable;
-  const bodies: Bodies = { environment: service.environment, open: 0 };
-  const assistants = assistantRoutes(service.assistants);
-  const threads = threadRoutes(service.threads);
-  const runs = runRoutes(service, bodies, parse.headerCopy(service.options.http?.configurable_headers));
-  const crons = cronRoutes(service);
-  const store = storeRoutes(service.store);
-  const platform = async (call: RequestContext): Promise<PlatformCall> => {
-    const { id } = call.params;
-    const caller = await call.caller();
-    const may: RequestContext["authorize"] = (event, value) =>
-      service.access.authorize({ user: caller.user ?? null }, event, value);
-    return { request: call.request, caller, may, ...(id === undefined ? {} : { id }) };
+/** Answers 501. Logs each route once: clients that probe for it do so at every start. */
+function notBuilt({ environment }: Service): (route: Route) => Response {
+  const logged = new Set<Route>();
+  return (route) => {
+    const { path, summary: what } = route;
+    const message = "a route was called that is not built yet";
+    if (!logged.has(route)) environment.log({ level: "warn", message, path, what });
+    logged.add(route);
+    return errorResponse(new ServiceError("not_built", `${what}: not built yet`));
   };
-  const report = async (call: RequestContext): Promise<UsageReport> => {
-    const caller = await call.caller();
-    service.usage.admit(caller);
-    return await service.usage.report(caller, readUsageQuery(new URL(call.url).searchParams));
-  };
+}
 
-  for (const [method, path, what] of NOT_BUILT) {
-    let told = false;
-    router[method](path, () => {
-      // Once: clients that find it out try it at every start.
-      if (!told)
-        service.environment.log({ level: "warn", message: "a route was called that is not built yet", path, what });
-      told = true;
-      return errorResponse(new ServiceError("not_built", `${what}: not built yet`));
-    });
+interface Match {
+  readonly route: Route;
+  readonly params: RequestContext["params"];
+  readonly parameters: parse.Query;
+}
+
+interface RouteTable {
+  /** The route that serves a request, and what its path and query hold. */
+  match(request: Request): Promise<Match | undefined>;
+  /** The routes of a path, of any method. */
+  at(pathname: string): readonly Route[];
+}
+
+type IttyRequest = Pick<Request, "method" | "url"> & Pick<Match, "params"> & { readonly query: parse.Query };
+type Itty = Record<Method, (path: string, handle: (request: IttyRequest) => Match | "hidden") => void> & {
+  readonly routes: readonly (readonly [method: string, pattern: RegExp, ...rest: unknown[]])[];
+  readonly fetch: (request: Pick<Request, "method" | "url">) => Promise<Match | "hidden" | undefined>;
+};
+
+/** The table below the mount, without the rows of disabled groups. */
+function createTable(routes: readonly Route[], base: string, disabled: ReadonlySet<string>): RouteTable {
+  const itty = IttyRouter({ base }) as unknown as Itty;
+  const isHidden = ({ group }: Route): boolean => group !== undefined && disabled.has(group);
+  for (const route of routes) {
+    // A hidden row still takes its path: rows of other groups that match it must not answer.
+    if (isHidden(route)) itty.all(route.path, () => "hidden");
+    else itty[route.method](route.path, ({ params, query }) => ({ route, params, parameters: query }));
   }
-  if (page) router.get("/", () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }));
+  return {
+    async match({ method, url }) {
+      const found = await itty.fetch({ method: method === "HEAD" ? "GET" : method, url });
+      return found === "hidden" ? undefined : found;
+    },
+    at(pathname) {
+      const found = routes.filter((_, row) => itty.routes[row]?.[1].test(pathname));
+      return found[0] && isHidden(found[0]) ? [] : found.filter((route) => !isHidden(route));
+    },
+  };
+}
 
-  return router
-    .post("/runs/crons/search", crons.search)
-    .post("/runs/crons/count", crons.count)
-    .post("/runs/crons", crons.create)
-    .get("/runs/crons/:cron_id", crons.get)
-    .patch("/runs/crons/:cron_id", crons.update)
-    .delete("/runs/crons/:cron_id", crons.delete)
-    .post("/threads/:thread_id/runs/crons", crons.create)
+type CreateContext = (
+  request: Request,
+  request_id: string,
+  match: Match,
+  principal: RequestContext["principal"],
+  auth: Authentication,
+) => RequestContext;
 
-    .post("/runs/stream", runs.stream)
-    .post("/runs/wait", runs.wait)
-    .post("/runs/batch", runs.createBatch)
-    .post("/runs/cancel", runs.cancelMany)
-    .post("/runs", runs.create)
-    .get("/runs/:run_id/stream", runs.joinStream)
-    .post("/threads/:thread_id/runs/stream", runs.stream)
-    .post("/threads/:thread_id/runs/wait", runs.wait)
-    .post("/threads/:thread_id/runs", runs.create)
-    .get("/threads/:thread_id/runs", runs.list)
-    .get("/threads/:thread_id/runs/:run_id", runs.get)
-    .delete("/threads/:thread_id/runs/:run_id", runs.delete)
-    .post("/threads/:thread_id/runs/:run_id/cancel", runs.cancel)
-    .get("/threads/:thread_id/runs/:run_id/join", runs.join)
-    .get("/threads/:thread_id/runs/:run_id/stream", runs.joinStream)
-    .get("/threads/:thread_id/stream", runs.threadStream)
-
-    .post("/threads/search", threads.search)
-    .post("/threads/count", threads.count)
-    .post("/threads/prune", threads.prune)
-    .post("/threads", threads.create)
-    .post("/threads/:thread_id/copy", threads.copy)
-    .get("/threads/:thread_id/state", threads.state)
-    .post("/threads/:thread_id/state", threads.updateState)
-    .patch("/threads/:thread_id/state", threads.patchState)
-    .post("/threads/:thread_id/state/checkpoint", threads.stateAt)
-    .get("/threads/:thread_id/state/:checkpoint_id", threads.stateAtId)
-    .get("/threads/:thread_id/history", threads.history)
-    .post("/threads/:thread_id/history", threads.historySearch)
-    .get("/threads/:thread_id/storage", threads.storage)
-    .get("/threads/:thread_id", threads.get)
-    .patch("/threads/:thread_id", threads.update)
-    .delete("/threads/:thread_id", threads.delete)
-
-    .post("/assistants/search", assistants.search)
-    .post("/assistants/count", assistants.count)
-    .post("/assistants", assistants.create)
-    .post("/assistants/:assistant_id/versions", assistants.versions)
-    .post("/assistants/:assistant_id/latest", assistants.latest)
-    .get("/assistants/:assistant_id/graph", assistants.graph)
-    .get("/assistants/:assistant_id/schemas", assistants.schemas)
-    .get("/assistants/:assistant_id/subgraphs", assistants.subgraphs)
-    .get("/assistants/:assistant_id/subgraphs/:namespace", assistants.subgraphs)
-    .get("/assistants/:assistant_id", assistants.get)
-    .patch("/assistants/:assistant_id", assistants.update)
-    .delete("/assistants/:assistant_id", assistants.delete)
-
-    .put("/store/items", store.put)
-    .get("/store/items", store.get)
-    .delete("/store/items", store.delete)
-    .post("/store/items/search", store.search)
-    .post("/store/namespaces", store.namespaces)
-
-    .get("/ok", () => {
-      const services = service.services();
-      if (service.healthy()) return json({ ok: true, services });
-      return json({ ok: false, detail: "The worker can execute no run any more", services }, {}, 503);
-    })
-    .get("/ready", async () => {
-      const ready = await service.ready();
-      return json(ready, {}, ready.ok ? 200 : 503);
-    })
-    .get("/metrics", async (call) => {
-      const { format } = parse.readQuery(call.query, parse.metricsQuery);
-      const metrics = { ...(await service.metrics()), open_streams: bodies.open };
-      return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
-    })
-    .get("/info", async () => {
-      const info = await service.info();
-      return json({ ...info, flags: groups.flags(info.flags) });
-    })
-    .get("/api/v1/info", () => feedback.info(VERSION))
-    .get("/api/v1/workspaces", async (call) => {
-      const caller = await call.caller();
-      return json(await service.access.workspaces(caller, parse.readWorkspaceQuery(new URL(call.url).searchParams)));
-    })
-    .post("/api/v1/feedback/tokens", async (call) => feedback.createTokens(await platform(call)))
-    .get("/api/v1/feedback/tokens", async (call) => feedback.listTokens(await platform(call)))
-    .get("/api/v1/feedback/stats", async (call) => feedback.stats(await platform(call)))
-    .get("/api/v1/feedback", async (call) => feedback.list(await platform(call)))
-    .post("/api/v1/feedback", async (call) => feedback.create(await platform(call)))
-    .get("/api/v1/feedback/:id", async (call) => feedback.get(await platform(call)))
-    .patch("/api/v1/feedback/:id", async (call) => feedback.update(await platform(call)))
-    .delete("/api/v1/feedback/:id", async (call) => feedback.delete(await platform(call)))
-    .get(`${BILLING}/granular-usage`, async (call) => usageJson(await report(call)))
-    .get(`${BILLING}/granular-usage/export`, async (call) => {
-      const quotes = readCsvQuotes(new URL(call.url).searchParams);
-      return usageCsv(await report(call), quotes);
-    })
-    .get("/openapi.json", () => json({ ...groups.described(openapi), servers: [{ url: base || "/" }] }));
+function contextFactory(service: Service, handler: HandlerState): CreateContext {
+  const { environment, access } = service;
+  const read = createBodyReader(environment, service.options.http);
+  return (request, request_id, { route, params, parameters }, principal, auth) => {
+    const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
+    const turn = (): Promise<void> => turnOf(environment);
+    return {
+      ...{ request, service, handler, params, parameters, principal, request_id, bytes, turn },
+      caller: auth.caller,
+      async body() {
+        const sent = await bytes();
+        const value = parse.readObject(sent, route.body ?? parse.nothing);
+        await yieldAfter({ turn }, sent);
+        return value;
+      },
+      query: () => parse.readQuery(parameters, route.query ?? parse.nothing),
+      async authorize(value, event = route.events?.[0]) {
+        if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
+        const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;
+        return await access.authorize({ user }, event, value);
+      },
+    };
+  };
 }

@@ -1,5 +1,5 @@
 /** The middleware of a host's Hono application, run around the answers of the API. Of Hono only what its instances show is used. */
-import type { App } from "./custom.ts";
+import type { App } from "./custom-routes.ts";
 
 /** Answers a request; `inner` is what the middleware stands around. It may be called with a request of their own making. */
 export type Around = (request: Request, inner: Inner) => Promise<Response>;

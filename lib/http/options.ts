@@ -1,5 +1,5 @@
 /** What a host may choose of the HTTP side, and the checks of it. */
-import { type CorsOptions, originPattern } from "./gate.ts";
+import { type CorsOptions, originPattern } from "./cors.ts";
 import { type DisabledGroups, GROUP_OPTIONS } from "./groups.ts";
 import type { HeaderChoice } from "./parse/headers.ts";
 

@@ -59,6 +59,9 @@ export function accepted(): Response {
   return new Response(null, { status: 202 });
 }
 
+/** The headers of `paged`. */
+export const PAGE_HEADERS: readonly string[] = ["X-Pagination-Total", "X-Pagination-Next"];
+
 /** One page of a search, of each item only the fields in `select`. */
 export function paged<Item extends object>(page: PageOf<Item>, select?: readonly string[]): Response {
   return json(selected(page.items, select), {
@@ -90,20 +93,22 @@ export function errorResponse(error: unknown, headers: HeaderValues = {}): Respo
   return json({ detail: known instanceof InputError ? known.issues : known.message }, headers, STATUS[known.code]);
 }
 
-/** Making them again has the effect of making them once. */
+/** Methods for which a repeated request has no second effect. */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
-/** Where a repeated call is known by its Idempotency-Key. */
-const KEYED = /\/runs(?:\/(?:stream|wait|batch))?$|\/feedback\/tokens\/[^/]+$/;
 const SOON: HeaderValues = { "retry-after": "1" };
 
-/** The answer to a request that has failed. While the store cannot be reached, calls that may be made again are told when. */
-export function failureResponse(error: unknown, request: Request, headers: HeaderValues = {}): Response {
+/**
+ * The answer to a failed request. While the database cannot be reached, requests that are safe to repeat get `Retry-After`. `keyed`:
+ * the route knows a repeated request by its Idempotency-Key.
+ */
+export function failureResponse(
+  error: unknown,
+  request: Request,
+  { keyed = false, headers = {} }: { readonly keyed?: boolean; readonly headers?: HeaderValues } = {},
+): Response {
   if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers);
-  const idempotent = IDEMPOTENT.has(request.method);
-  const keyed = request.headers.has("idempotency-key");
-  if (error.code === "storage_unavailable") {
-    return errorResponse(error, idempotent || keyed ? { ...headers, ...SOON } : headers);
-  }
-  if (!idempotent && !(keyed && KEYED.test(new URL(request.url).pathname))) return errorResponse(error, headers);
+  const has_key = request.headers.has("idempotency-key");
+  const unknown = error.code === "outcome_unknown";
+  if (!IDEMPOTENT.has(request.method) && !(has_key && (keyed || !unknown))) return errorResponse(error, headers);
   return errorResponse(new ServiceError("storage_unavailable", error.message), { ...headers, ...SOON });
 }

@@ -15,7 +15,7 @@ const encoder = new TextEncoder();
 export type Still = () => Promise<boolean>;
 
 /** What bodies use of their handler, which counts those that are open. */
-export interface Bodies {
+export interface OpenBodies {
   readonly environment: Environment;
   open: number;
 }
@@ -31,7 +31,7 @@ function headOf({ id, event }: Frame): string {
  */
 export function sseBody(
   reader: FrameReader,
-  bodies: Bodies,
+  bodies: OpenBodies,
   of: Readonly<Record<string, string>>,
   still: Still,
 ): ReadableStream<Uint8Array> {
@@ -80,7 +80,7 @@ export function sseBody(
 /** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs look for keys in it. */
 export function waitBody(
   wait: RunWait,
-  bodies: Bodies,
+  bodies: OpenBodies,
   of: Readonly<Record<string, string>>,
   still: Still,
 ): ReadableStream<Uint8Array> {
@@ -121,7 +121,7 @@ interface Source {
  * first request on, busy or not: clients measure the gaps. Beats that nobody asked for become one; one more comes early where nothing
  * was sent.
  */
-function openBody(bodies: Bodies, still: Still, source: Source): ReadableStream<Uint8Array> {
+function openBody(bodies: OpenBodies, still: Still, source: Source): ReadableStream<Uint8Array> {
   // Taken, and not out yet.
   let rest: string[] = [];
   let last = false;

@@ -1,12 +1,14 @@
-/** Writes lib/http/openapi.json: the built routes, their request schemas as the server checks them, and their answers. */
+/** Writes lib/http/openapi.json from the route table, the schemas that check requests, and the schemas of the answers. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
 import * as parse from "../../lib/http/parse/mod.ts";
+import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
-import { OPERATIONS, type Operation, type Schema } from "./operations.ts";
-import { platformSchemas } from "./platform.ts";
-import { ERRORS, HEADERS, list, nullable, object, ref, schemas, string, uuid } from "./schemas.ts";
+import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
+import { contentOf, ERRORS, HEADERS, list, nullable, ref, schemas, string, uuid } from "./schemas.ts";
+
+type Schema = parse.Fields<unknown>;
 
 /** The JSON Schema of what a client may send. In a body, null stands for an absent field. */
 function requestSchema(schema: Schema, place: "body" | "query"): JsonObject {
@@ -32,66 +34,85 @@ function withoutEmpty(key: string, value: unknown): unknown {
   return empty && (key === "required" || key === "properties") ? undefined : value;
 }
 
-/** Parts of paths that are UUIDs. */
+/** Path parameters that are UUIDs. */
 const IDS = new Set(["thread_id", "run_id", "cron_id", "token", "id"]);
 
-function parameters(path: string, operation: Operation): JsonObject[] {
-  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
-    name: name as string,
+const keyOf = ({ method, path }: Route): string => `${method} ${path}`;
+const handRead = (route: Route): HandRead => HAND_READ[keyOf(route)] ?? {};
+/** The path as OpenAPI writes it. */
+const templateOf = ({ path }: Route): string => path.replace(/:(\w+)\+?/g, "{$1}");
+const namesIn = (path: string): string[] => [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string);
+const isAccountPath = ({ path }: Route): boolean => path.startsWith("/api/v1/");
+
+/** Of a submission the path names the link, so no key has two meanings. */
+const keyHeader = ({ public_headers }: Route): string =>
+  `1 to 255 visible ASCII characters; the same ${public_headers ? "submission again is recorded once" : "request again gives the same run"}`;
+
+function parameters(route: Route): JsonObject[] {
+  const inPath = namesIn(templateOf(route)).map((name) => ({
+    name,
     in: "path",
     required: true,
-    schema: IDS.has(name as string) ? uuid : string,
+    schema: IDS.has(name) ? uuid : string,
     ...(name === "assistant_id" ? { description: "A UUID, or a graph id for its default assistant" } : {}),
   }));
-  const query = operation.query ? (requestSchema(operation.query, "query").properties as JsonObject) : {};
+  const query = route.query ? (requestSchema(route.query, "query").properties as JsonObject) : {};
   const inQuery = Object.entries(query).map(([name, schema]) => ({ name, in: "query", required: false, schema }));
-  inQuery.push(...((operation.asks ?? []) as typeof inQuery));
-  const inHeader = Object.entries(operation.header ?? {}).map(([name, description]) => ({
+  const headers = {
+    ...(route.idempotency_key ? { "Idempotency-Key": keyHeader(route) } : {}),
+    ...route.request_headers,
+  };
+  const inHeader = Object.entries(headers).map(([name, description]) => ({
     name,
     in: "header",
     required: false,
     description,
     schema: string,
   }));
-  return [...inPath, ...inQuery, ...inHeader];
+  return [...inPath, ...inQuery, ...(handRead(route).query ?? []), ...inHeader];
 }
 
-function responses(path: string, operation: Operation): JsonObject {
-  const headers = Object.fromEntries((operation.answers ?? []).map((name) => [name, HEADERS[name] as JsonObject]));
-  const { ok } = operation;
+/** What follows from the route's access, body, query and ids, and what it says itself. */
+function errorsOf(route: Route): number[] {
+  const read = handRead(route);
+  const hasBody = route.body !== undefined || read.body !== undefined;
+  const ids = namesIn(templateOf(route)).filter((name) => name.endsWith("_id"));
+  const checked = hasBody || route.query !== undefined || read.query !== undefined || ids.length > 0;
+  return [
+    ...(route.access === "open" ? [] : [401, 403]),
+    // The platform answers 422 to a body that is not JSON.
+    ...(hasBody && !isAccountPath(route) ? [400] : []),
+    ...(hasBody ? [408, 413] : []),
+    ...(checked ? [422] : []),
+    ...(route.errors ?? []),
+  ];
+}
+
+function responses(route: Route): JsonObject {
+  const { answer, accepted, no_content, answer_headers } = route;
+  const headers = Object.fromEntries((answer_headers ?? []).map((name) => [name, HEADERS[name] as JsonObject]));
   const success: JsonObject = {};
-  if (ok === undefined && !operation.also204) success["204"] = { description: "Done" };
-  else if (ok !== undefined) {
-    const frames = { schema: { type: "string", description: "Frames of `id`, `event` and `data`" } };
-    const content: JsonObject =
-      ok === "stream"
-        ? { "text/event-stream": frames }
-        : ok === "text"
-          ? { "text/plain": { schema: string }, "application/json": { schema: object } }
-          : ok === "csv"
-            ? { "text/csv": { schema: string } }
-            : { "application/json": { schema: ok } };
-    success["200"] = { description: "Success", ...(operation.answers ? { headers } : {}), content };
+  if (answer !== undefined) {
+    success["200"] = { description: "Success", ...(answer_headers ? { headers } : {}), content: contentOf(answer) };
   }
-  if (operation.also202) success["202"] = { description: operation.also202 };
-  if (operation.also204) success["204"] = { description: operation.also204 };
-  const listed = path.startsWith("/api/v1/");
-  // A body that may be too large may be too slow as well.
-  const errors = operation.errors.flatMap((status) => (status === 413 ? [408, 413] : [status]));
-  const failures = [...(operation.open ? [] : GUARDED), ...errors].map((status) => {
-    const schema = ref(listed && status === 422 ? "InputError" : "Error");
+  if (accepted) success["202"] = { description: accepted };
+  if (no_content || answer === undefined) success["204"] = { description: no_content ?? "Done" };
+  const failures = errorsOf(route).map((status) => {
+    const schema = ref(isAccountPath(route) && status === 422 ? "InputError" : "Error");
     return [String(status), { description: ERRORS[status] as string, content: { "application/json": { schema } } }];
   });
   return { ...success, ...Object.fromEntries(failures) };
 }
 
-/** What a route with a key answers to those who do not have the right one. */
-const GUARDED = [401, 403];
-
-function requestBody(schema: Schema, names: Map<Schema, string>, asList: boolean): JsonObject {
-  const one = ref(names.get(schema) as string);
-  const required = asList || Object.values(schema.entries).some((entry) => entry.type !== "optional");
-  return { required, content: { "application/json": { schema: asList ? { ...list(one), minItems: 1 } : one } } };
+function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
+  const { body, list: asList = false } = route;
+  const byHand = handRead(route).body;
+  if (byHand) return { requestBody: { required: true, content: { "application/json": { schema: byHand } } } };
+  if (!body) return {};
+  const one = ref(names.get(body) as string);
+  const required = asList || Object.values(body.entries).some((entry) => entry.type !== "optional");
+  const schema = asList ? { ...list(one), minItems: 1 } : one;
+  return { requestBody: { required, content: { "application/json": { schema } } } };
 }
 
 const feedbackKey: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
@@ -130,20 +151,17 @@ export function openapi(version: string): JsonObject {
     ...cronAndStoreRequests,
   ] as [Schema, string][]);
   const paths: Record<string, JsonObject> = {};
-  for (const [key, operation] of Object.entries(OPERATIONS)) {
-    const [method, path] = key.split(" ") as [string, string];
+  for (const route of ROUTES.filter(({ handle }) => handle)) {
+    const path = templateOf(route);
     const described: JsonObject = {
-      tags: [operation.tag],
-      summary: operation.summary,
-      parameters: parameters(path, operation),
-      ...(operation.body ? { requestBody: requestBody(operation.body, names, operation.list === true) } : {}),
-      ...(operation.sends
-        ? { requestBody: { required: true, content: { "application/json": { schema: operation.sends } } } }
-        : {}),
-      responses: responses(path, operation),
-      ...(operation.open ? { security: [] } : {}),
+      tags: [route.tag],
+      summary: route.summary,
+      parameters: parameters(route),
+      ...requestBody(route, names),
+      responses: responses(route),
+      ...(route.access === "open" ? { security: [] } : {}),
     };
-    paths[path] = { ...paths[path], [method]: described };
+    paths[path] = { ...paths[path], [route.method]: described };
   }
   const requests = [...names].map(([schema, name]) => {
     const request = requestSchema(schema, "body");

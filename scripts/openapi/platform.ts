@@ -1,8 +1,7 @@
-/** The routes under `/api/v1`, which read their requests by hand: what each takes, answers and refuses. */
+/** Schemas of the routes under `/api/v1`, and the requests that routes read by hand. */
 import * as parse from "../../lib/http/parse/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Operation } from "./operations.ts";
-import { any, list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
+import { list, nullable, object, record, ref, string, time, uuid } from "./schemas.ts";
 
 const key: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
 const number: JsonObject = { type: "number" };
@@ -161,126 +160,54 @@ const filter = [
   query("max_created_at", moment),
   query("level", oneOf("run", "session")),
 ];
-const report = {
-  tag: "Usage",
-  asks: [
-    query("start_time", moment, true),
-    query("end_time", moment, true),
-    {
-      ...query("workspace_ids", { ...list(uuid), minItems: 1, maxItems: 1000 }, true),
-      description: "Repeated; a single one may be a list with commas",
-    },
-    query("group_by", { ...oneOf("workspace", "project", "user", "api_key"), default: "workspace" }),
-  ],
-  errors: [404, 422],
-};
-const once = { "Idempotency-Key": "1 to 255 visible ASCII characters; the same submission again is recorded once" };
-const submission = {
-  tag: "Feedback",
-  open: true,
-  header: once,
-  ok: ref("Submitted"),
-  errors: [404, 409, 410, 422, 429],
-} as const;
+const report = [
+  query("start_time", moment, true),
+  query("end_time", moment, true),
+  {
+    ...query("workspace_ids", { ...list(uuid), minItems: 1, maxItems: 1000 }, true),
+    description: "Repeated; a single one may be a list with commas",
+  },
+  query("group_by", { ...oneOf("workspace", "project", "user", "api_key"), default: "workspace" }),
+];
 
-/** The routes under `/api/v1`. */
-export const PLATFORM: Readonly<Record<string, Operation>> = {
-  "get /api/v1/info": {
-    tag: "Platform",
-    summary: "What clients of the platform ask first",
-    open: true,
-    ok: record({
-      version: string,
-      license_expiration_time: { type: "null" },
-      instance_flags: object,
-      batch_ingest_config: record({
-        use_multipart_endpoint: { type: "boolean", const: false },
-        size_limit: count,
-        size_limit_bytes: count,
-        scale_up_nthreads_limit: count,
-        scale_up_qsize_trigger: count,
-        scale_down_nempty_trigger: count,
-      }),
-    }),
-    errors: [],
+/** A query and a body that a route reads by hand: without a schema of its own. */
+export interface HandRead {
+  readonly query?: readonly JsonObject[];
+  readonly body?: JsonObject;
+}
+
+/** By method and path of the route. */
+export const HAND_READ: Readonly<Record<string, HandRead>> = {
+  "patch /runs/crons/:cron_id": { body: ref("CronPatch") },
+  "get /store/items": {
+    query: [
+      { ...query("namespace", string, true), description: "Labels, joined by dots" },
+      query("key", string, true),
+      query("refresh_ttl", boolean),
+    ],
   },
   "get /api/v1/workspaces": {
-    tag: "Platform",
-    summary: "List the workspaces that the caller may read, by name",
-    asks: [query("limit", { type: "integer", minimum: 1, maximum: parse.WORKSPACES, default: 100 }), ...page.slice(1)],
-    ok: list(ref("Workspace")),
-    errors: [422],
+    query: [query("limit", { type: "integer", minimum: 1, maximum: parse.WORKSPACES, default: 100 }), ...page.slice(1)],
   },
-  "post /api/v1/feedback/tokens": {
-    tag: "Feedback",
-    summary: "Make links to which feedback on a run can be submitted without a key; of a list, all or none",
-    sends: { anyOf: [ref("FeedbackTokenCreate"), { ...list(ref("FeedbackTokenCreate")), maxItems: 100 }] },
-    ok: { anyOf: [ref("FeedbackToken"), list(ref("FeedbackToken"))] },
-    errors: [404, 413, 422],
-  },
-  "get /api/v1/feedback/tokens": {
-    tag: "Feedback",
-    summary: "List the links of a run, oldest first, expired ones too",
-    asks: [query("run_id", uuid, true), ...page],
-    ok: list(ref("FeedbackToken")),
-    errors: [422],
-  },
-  "post /api/v1/feedback/tokens/{token}": {
-    ...submission,
-    summary: "Submit feedback to a link, as JSON whatever the content type says",
-    sends: ref("Submission"),
-    errors: [404, 409, 410, 413, 422, 429],
-  },
-  "get /api/v1/feedback/tokens/{token}": {
-    ...submission,
-    summary: "Submit feedback by following a link; an HTML page answers those who prefer one",
-    asks: [
+  "post /api/v1/feedback/tokens/:token+": { body: ref("Submission") },
+  "get /api/v1/feedback/tokens/:token+": {
+    query: [
       query("score", string),
       query("value", string),
       query("comment", string),
       { ...query("correction", string), description: "JSON: an object or a string" },
     ],
-    also204: "A browser's prefetch: nothing was recorded",
   },
-  "get /api/v1/feedback/stats": {
-    tag: "Feedback",
-    summary: "Get numbers about feedback, by key",
-    asks: filter,
-    ok: { type: "object", additionalProperties: ref("FeedbackNumbers") },
-    errors: [422],
+  "post /api/v1/feedback/tokens": {
+    body: { anyOf: [ref("FeedbackTokenCreate"), { ...list(ref("FeedbackTokenCreate")), maxItems: 100 }] },
   },
-  "get /api/v1/feedback": {
-    tag: "Feedback",
-    summary: "List feedback, newest first",
-    asks: [...filter, ...page],
-    ok: list(ref("Feedback")),
-    errors: [422],
-  },
-  "post /api/v1/feedback": {
-    tag: "Feedback",
-    summary: "Record feedback on a run or a project",
-    sends: ref("FeedbackCreate"),
-    ok: ref("Feedback"),
-    errors: [404, 409, 413, 422],
-  },
-  "get /api/v1/feedback/{id}": { tag: "Feedback", summary: "Get feedback", ok: ref("Feedback"), errors: [404] },
-  "patch /api/v1/feedback/{id}": {
-    tag: "Feedback",
-    summary: "Change feedback",
-    sends: ref("FeedbackPatch"),
-    ok: ref("Feedback"),
-    errors: [404, 413, 422],
-  },
-  "delete /api/v1/feedback/{id}": { tag: "Feedback", summary: "Delete feedback", ok: any, errors: [404] },
-  "get /api/v1/orgs/current/billing/granular-usage": {
-    ...report,
-    summary: "Count traces in buckets of time, by workspace, project, user or API key",
-    ok: ref("Usage"),
-  },
+  "get /api/v1/feedback/tokens": { query: [query("run_id", uuid, true), ...page] },
+  "get /api/v1/feedback/stats": { query: filter },
+  "get /api/v1/feedback": { query: [...filter, ...page] },
+  "post /api/v1/feedback": { body: ref("FeedbackCreate") },
+  "patch /api/v1/feedback/:id": { body: ref("FeedbackPatch") },
+  "get /api/v1/orgs/current/billing/granular-usage": { query: report },
   "get /api/v1/orgs/current/billing/granular-usage/export": {
-    ...report,
-    summary: "The same as a CSV file",
-    asks: [...report.asks, query("quote", { ...oneOf("needed", "text"), default: "needed" })],
-    ok: "csv",
+    query: [...report, query("quote", { ...oneOf("needed", "text"), default: "needed" })],
   },
 };

@@ -1,4 +1,4 @@
-/** What the routes answer. */
+/** Schemas of the answers. */
 import type { JsonObject } from "../../lib/json.ts";
 
 export const ref = (name: string): JsonObject => ({ $ref: `#/components/schemas/${name}` });
@@ -129,6 +129,59 @@ export const schemas: JsonObject = {
   Error: record({ detail: string }),
 };
 
+/** Answers that are no component of their own, by the name that the route table gives them. */
+const INLINE: Readonly<Record<string, JsonObject>> = {
+  any,
+  count,
+  object,
+  SubgraphSchemas: { type: "object", additionalProperties: ref("GraphSchemas") },
+  PrunedThreads: record({ pruned_count: count }),
+  UpdatedState: record({ checkpoint: ref("Checkpoint") }),
+  OptionalStoreItem: nullable(ref("StoreItem")),
+  StoreItems: record({ items: list(ref("StoreItem")) }),
+  StoreNamespaces: record({ namespaces: list(list(string)) }),
+  FeedbackTokens: { anyOf: [ref("FeedbackToken"), list(ref("FeedbackToken"))] },
+  FeedbackStats: { type: "object", additionalProperties: ref("FeedbackNumbers") },
+  Health: record({
+    ok: { type: "boolean", const: true },
+    services: record({ worker: record({ ok: { type: "boolean" } }), database: record({ ok: { type: "boolean" } }) }),
+  }),
+  Readiness: record({ ok: { type: "boolean", const: true } }),
+  Info: record(
+    {
+      version: string,
+      api_version: string,
+      langgraph_js_version: string,
+      flags: { type: "object", additionalProperties: { type: "boolean" } },
+    },
+    ["langgraph_js_version"],
+  ),
+  PlatformInfo: record({
+    version: string,
+    license_expiration_time: { type: "null" },
+    instance_flags: object,
+    batch_ingest_config: record({
+      use_multipart_endpoint: { type: "boolean", const: false },
+      size_limit: count,
+      size_limit_bytes: count,
+      scale_up_nthreads_limit: count,
+      scale_up_qsize_trigger: count,
+      scale_down_nempty_trigger: count,
+    }),
+  }),
+};
+
+/** The content of a 200 answer, by the name that the route table gives it; `Name[]` is a list. */
+export function contentOf(answer: string): JsonObject {
+  const frames = { type: "string", description: "Frames of `id`, `event` and `data`" };
+  if (answer === "stream") return { "text/event-stream": { schema: frames } };
+  if (answer === "text") return { "text/plain": { schema: string }, "application/json": { schema: object } };
+  if (answer === "csv") return { "text/csv": { schema: string } };
+  const name = answer.replace(/\[\]$/, "");
+  const schema = INLINE[name] ?? ref(name);
+  return { "application/json": { schema: name === answer ? schema : list(schema) } };
+}
+
 export const ERRORS: Readonly<Record<number, string>> = {
   400: "The body is not valid JSON, or its fields contradict each other",
   401: "A key is needed, and none that is good was sent",
@@ -150,4 +203,3 @@ export const HEADERS: Readonly<Record<string, JsonObject>> = {
   "X-Pagination-Total": { description: "How many match in all", schema: count },
   "X-Pagination-Next": { description: "The next offset; absent on the last page", schema: count },
 };
-export const PAGES: readonly string[] = ["X-Pagination-Total", "X-Pagination-Next"];

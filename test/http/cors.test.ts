@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { originPattern } from "../../lib/http/gate.ts";
+import { originPattern } from "../../lib/http/cors.ts";
 import { httpChecks } from "../../lib/http/options.ts";
 import type { HttpOptions } from "../../lib/mod.ts";
 import { type FakeOptions, fake, notFound, THREAD } from "./fake.ts";

@@ -113,6 +113,8 @@ export interface FakeOptions extends HandlerOptions {
   readonly ready?: Readiness;
   /** Who asks. Default: nobody in particular. */
   readonly principal?: Principal;
+  /** Other verbs of `service.access`. */
+  readonly access?: Partial<Service["access"]>;
   /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
@@ -176,6 +178,7 @@ export function fake(options: FakeOptions = {}): Fake {
       authorize: async (_visitor: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
       caller: async () => ({}) as Caller,
       workspaces: async () => [],
+      ...options.access,
     },
     options: {
       http: options.http ?? (options.cors ? { cors: { allow_origins: options.cors } } : {}),

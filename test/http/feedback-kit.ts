@@ -2,9 +2,8 @@
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback/mod.ts";
-import { createBodyReader } from "../../lib/http/body.ts";
-import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "../../lib/http/feedback.ts";
-import { errorResponse } from "../../lib/http/respond.ts";
+import { createHandler, type Handler } from "../../lib/http/handler.ts";
+import type { Service } from "../../lib/service.ts";
 import type { Caller, Permission } from "../../lib/storage/identity.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { FeedbackConfig } from "../../lib/storage/platform-storage.ts";
@@ -69,7 +68,7 @@ export interface Sent {
 export interface FeedbackKit extends AsyncDisposable {
   readonly storage: Storage;
   readonly feedback: Feedback;
-  readonly routes: FeedbackRoutes;
+  readonly handler: Handler;
   readonly clock: ReturnType<typeof testClock>;
   readonly log: readonly Parameters<Environment["log"]>[0][];
   /** The path of a token by its name. */
@@ -106,7 +105,18 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     external_runs: false,
     ...options,
   });
-  const routes = createFeedbackRoutes(feedback, environment, createBodyReader(environment));
+  let sender = reader;
+  const service = {
+    environment,
+    feedback,
+    options: {},
+    access: {
+      caller: async () => sender,
+      authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
+    },
+  };
+  // The routes of feedback use no more of a service than this.
+  const handler = createHandler(service as unknown as Service);
   const ids = new Map<string, string>();
   for (const [name, config] of Object.entries(CONFIGS)) {
     const token_id = crypto.randomUUID();
@@ -133,33 +143,18 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
       headers: { ...length, ...headers },
       ...(text === undefined ? {} : { body: text }),
     });
-    const { pathname } = new URL(request.url);
-    const [, segment] = /^\/api\/v1\/feedback\/tokens\/(.*)$/s.exec(pathname) ?? [];
-    if (segment !== undefined) return await routes.submission(request, segment);
-    const [, id] = /^\/api\/v1\/feedback\/([^/]+)$/.exec(pathname) ?? [];
-    const may: PlatformCall["may"] = async (_event, value) => ({ value, visibility: EVERYTHING });
-    const call = { request, caller: by, may, ...(id === undefined ? {} : { id }) };
-    const keyed: Readonly<Record<string, (of: typeof call) => Promise<Response>>> =
-      id === "tokens"
-        ? { POST: routes.createTokens, GET: routes.listTokens }
-        : id === "stats"
-          ? { GET: routes.stats }
-          : id === undefined
-            ? { GET: routes.list, POST: routes.create }
-            : { GET: routes.get, PATCH: routes.update, DELETE: routes.delete };
-    const route = keyed[method];
-    if (!route) throw new TypeError(`There is no ${method} ${pathname}`);
-    return await route(call);
+    sender = by;
+    return await handler(request);
   }
 
   return {
     storage,
     feedback,
-    routes,
+    handler,
     clock,
     log,
     token: (name) => filled(`/api/v1/feedback/tokens/{${name}}`),
-    send: (method, path, sent = {}) => answer(method, path, sent).catch(errorResponse),
+    send: (method, path, sent = {}) => answer(method, path, sent),
     [Symbol.asyncDispose]: () => storage.close(),
   };
 }

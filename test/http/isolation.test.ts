@@ -3,10 +3,9 @@
  * byte for byte. A route without a row fails.
  */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { AuthContext } from "../../lib/auth/custom.ts";
+import { ROUTES } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { customWorld, owning, type World } from "./custom-world.ts";
 
@@ -159,17 +158,12 @@ function usageOf({ workspace_id }: Things): string {
   return `?${range}&workspace_ids=${workspace_id}&group_by=workspace`;
 }
 
-/** The routes as the server's own text has them; the root, where hosts may show a page of theirs, is not one of them. */
-function routes(): string[] {
-  const text = readFileSync(join(resolve(import.meta.dirname, "../.."), "lib/http/handler.ts"), "utf8");
-  const billing = /const BILLING = "([^"]+)"/.exec(text)?.[1] as string;
-  const served = [...text.matchAll(/\.(get|post|put|patch|delete|all)\(\s*["`](\/[^"`]+|\$\{BILLING\}[^"`]*)["`]/g)];
-  const refused = [...text.matchAll(/\["(get|post|put|patch|delete|all)", "(\/[^"]+)",/g)];
-  return [...served, ...refused].map(([, method = "", path = ""]) => {
-    const whole = path.replace(`\${BILLING}`, billing);
-    return `${method.toUpperCase()} ${whole.replace("/runs/:run_id/stream", (its) => (path === its ? "/runs/:stateless_run_id/stream" : its))}`;
+/** The routes that a caller's identity decides, and those that answer 501: all but the links of feedback. */
+const routes = (): string[] =>
+  ROUTES.filter(({ public_headers }) => !public_headers).map(({ method, path }) => {
+    const named = path === "/runs/:run_id/stream" ? "/runs/:stateless_run_id/stream" : path;
+    return `${method.toUpperCase()} ${named}`;
   });
-}
 
 const PERMISSIONS = ["organization:read", "workspaces:read", "feedback:create", "feedback:read", "feedback:delete"];
 

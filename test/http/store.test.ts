@@ -1,8 +1,8 @@
 /** The store's routes, from the request to what the store is asked, and what comes of it. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { RequestContext } from "../../lib/http/call.ts";
-import { storeRoutes } from "../../lib/http/store.ts";
+import type { RequestContext } from "../../lib/http/context.ts";
+import { STORE_ROUTES } from "../../lib/http/routes/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
 import type { Visibility } from "../../lib/storage/visibility.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
@@ -235,21 +235,30 @@ describe("authorization of the store's routes", () => {
   /** Sends requests to the routes of a real store, past a handler. */
   async function guarded(may: May) {
     const kit = await testService({ agents: { idle: async () => ({}) } });
-    const routes = storeRoutes(kit.service.store);
-    const send = (name: keyof typeof routes, query: RequestContext["query"], body?: JsonObject): Promise<Response> =>
-      routes[name]({
-        method: "POST",
-        url: "http://greenroom/",
-        request: new Request("http://greenroom/", { method: "POST", ...(body ? { body: JSON.stringify(body) } : {}) }),
-        turn: async () => {},
-        params: {},
-        query,
-        principal: {} as RequestContext["principal"],
+    const routes = {
+      put: `put ${I}`,
+      get: `get ${I}`,
+      delete: `delete ${I}`,
+      search: `post ${S}`,
+      namespaces: `post ${N}`,
+    };
+    const send = async (
+      name: keyof typeof routes,
+      parameters: RequestContext["parameters"],
+      body?: JsonObject,
+    ): Promise<Response> => {
+      const route = STORE_ROUTES.find(({ method, path }) => `${method} ${path}` === routes[name]);
+      const context: Partial<RequestContext> = {
+        service: kit.service,
+        parameters,
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
-        caller: () => Promise.reject(new Error("No route of the store asks")),
-        request_id: "r",
-        authorize: async (event, value) => ({ visibility: may(event, value as Record<string, unknown>), value }),
-      });
+        authorize: async (value, event = route?.events?.[0]) => ({
+          visibility: may(String(event), value as Record<string, unknown>),
+          value,
+        }),
+      };
+      return (await route?.handle?.(context as RequestContext)) as Response;
+    };
     return { store: kit.service.store, send, [Symbol.asyncDispose]: () => kit[Symbol.asyncDispose]() };
   }
 

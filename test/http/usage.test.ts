@@ -6,7 +6,7 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { csvRow } from "../../lib/http/csv.ts";
 import { readUsageQuery } from "../../lib/http/parse/usage.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
-import { usageCsv, usageJson } from "../../lib/http/usage.ts";
+import { usageCsv, usageJson } from "../../lib/http/usage-report.ts";
 import { parseRfc3339 } from "../../lib/rfc3339.ts";
 import type { Caller, IdentityStore, Permission } from "../../lib/storage/identity.ts";
 import type { Storage } from "../../lib/storage/mod.ts";

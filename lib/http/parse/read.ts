@@ -7,6 +7,9 @@ import { type Fields, UUID } from "./pieces.ts";
 /** Bodies that were scanned as they came: they nest no deeper than MAX_DEPTH. */
 export const shallow: WeakSet<Uint8Array> = new WeakSet();
 
+/** The schema of a route that reads no fields. */
+export const nothing: Fields<unknown> = v.object({});
+
 /** Bodies whose arrays and objects nest deeper are refused. */
 export const MAX_DEPTH = 64;
 

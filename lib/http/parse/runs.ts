@@ -169,13 +169,16 @@ export function readNamespaces(url: string): { readonly namespaces?: readonly st
 /** POST …/runs/stream, its query: `readNamespaces` reads it. */
 export const streamQuery: Fields<{ readonly namespace?: readonly string[] }> = v.object({ namespace });
 
-/** GET …/runs/{run_id}/stream. `checkpoint_id` may narrow what is replayed: here the whole run is. */
-export const joinStreamQuery: Fields<{
+export interface JoinStreamQuery {
   readonly stream_mode?: readonly StreamMode[];
   readonly namespace?: readonly string[];
+  /** Accepted and ignored: the whole run is replayed. */
   readonly checkpoint_id?: string;
   readonly cancel_on_disconnect?: boolean;
-}> = v.object({
+}
+
+/** GET …/runs/{run_id}/stream */
+export const joinStreamQuery: Fields<JoinStreamQuery> = v.object({
   stream_mode: v.optional(listOf(mode)),
   namespace,
   checkpoint_id: v.optional(name),

@@ -1,16 +1,19 @@
-/** What authorization is told of a run that is to be made, and what it may change of it. */
-import type { Assistants } from "../assistants/mod.ts";
+/** Run authorization: what the host's handlers see of a run before it is created, and may change of it. */
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
 import { EVERYTHING, refuseForOthers, type Visibility } from "../storage/visibility.ts";
-import type { RequestContext } from "./call.ts";
+import type { RequestContext } from "./context.ts";
 import * as parse from "./parse/mod.ts";
 
-/** The value of `threads:create_run`. Changes of `metadata` and of `input`, `command`, `config` and `context` in `kwargs` count. */
-interface AskedRun {
+/**
+ * The value of `threads:create_run`. Handlers may change `metadata`, and `input`, `command`, `config` and `context` in `kwargs`;
+ * other changes are ignored.
+ */
+interface RunValue {
+  /** Null: a stateless run. */
   readonly thread_id: string | null;
   readonly assistant_id: string;
-  /** The one that the run gets, unless an earlier call with the same idempotency key has made it. Null: a cron's, none is made now. */
+  /** The id of the new run, unless its idempotency key is known already. Null: a cron creates the run later. */
   readonly run_id: string | null;
   readonly status: "pending";
   readonly metadata: JsonObject;
@@ -21,8 +24,7 @@ interface AskedRun {
   readonly kwargs: Readonly<Record<string, unknown>>;
 }
 
-/** `thread_id` null: a stateless run. */
-function askedRun(thread_id: string | null, run_id: string | null, request: RunCreate): AskedRun {
+function runValue(thread_id: string | null, run_id: string | null, request: RunCreate): RunValue {
   const { assistant_id, metadata, multitask_strategy, if_not_exists, after_seconds, config, ...rest } = request;
   const { on_completion, on_disconnect: _, stream_subgraphs, stream_resumable, ...kwargs } = rest;
   const strategy = multitask_strategy ?? "enqueue";
@@ -49,31 +51,27 @@ function askedRun(thread_id: string | null, run_id: string | null, request: RunC
   };
 }
 
-/** Among which assistants a run's is looked for. Whether its default assistant may be used, a graph's runs say alone. */
-export async function assistantVisibility(
-  call: RequestContext,
-  assistants: Assistants,
-  assistant_id: string,
-): Promise<Visibility> {
-  if (!call.principal.user || (await assistants.isDefault(assistant_id))) return EVERYTHING;
-  return (await call.authorize("assistants:read", { assistant_id })).visibility;
+/** The assistants that a run's caller may use. A graph's default assistant needs no permission but that of the run. */
+export async function assistantVisibility(context: RequestContext, assistant_id: string): Promise<Visibility> {
+  if (!context.principal.user || (await context.service.assistants.isDefault(assistant_id))) return EVERYTHING;
+  return (await context.authorize({ assistant_id }, "assistants:read")).visibility;
 }
 
-/** The run as authorization leaves it: it sees what the run is made of, and may change it. And which threads it may be on. */
-export async function mayRun<Request extends RunCreate>(
-  call: RequestContext,
+/** The run as the handlers leave it, and the threads it may be created on. */
+export async function authorizeRun<Request extends RunCreate>(
+  context: RequestContext,
   thread_id: string | null,
   run_id: string | null,
   request: Request,
 ): Promise<{ readonly request: Request | RunCreate; readonly threads: Visibility }> {
-  const run = askedRun(thread_id, run_id, request);
-  const { value, visibility } = await call.authorize("threads:create_run", run);
-  // The thread that it makes has its metadata.
+  const run = runValue(thread_id, run_id, request);
+  const { value, visibility } = await context.authorize(run, "threads:create_run");
+  // A stateless run's hidden thread gets the metadata of the run.
   if (thread_id === null) refuseForOthers(visibility, value.metadata);
   return { request: value === run ? request : changedRun(request, value), threads: visibility };
 }
 
-/** How far a run's origin reaches, where anything bounds it. */
+/** Those visibilities that have a filter. */
 export const visibilitiesOf = (
   threads: Visibility,
   assistants: Visibility,
@@ -82,13 +80,15 @@ export const visibilitiesOf = (
   ...(assistants.filter ? { assistants } : {}),
 });
 
-/** The request as authorization leaves it. Throws where that is no request any more. */
-function changedRun(request: RunCreate, { metadata, kwargs }: AskedRun): RunCreate {
+/** The request with the handlers' changes. Throws where these are no valid request. */
+function changedRun(request: RunCreate, { metadata, kwargs }: RunValue): RunCreate {
   const { input, command, config, context } = kwargs;
   const changed = { ...request, metadata, input, command, config, context };
   try {
     return parse.readObject(new TextEncoder().encode(JSON.stringify(changed)), parse.runCreate);
   } catch (error) {
-    throw new Error("A handler of custom authentication left a run that cannot be made", { cause: error });
+    throw new Error("The threads:create_run handler of custom authentication changed the run to an invalid request", {
+      cause: error,
+    });
   }
 }

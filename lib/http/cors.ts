@@ -1,16 +1,13 @@
-/** Which hosts a handler answers as, and which web pages may call it. */
+/** CORS and the host check: the host names a handler answers under, and the origins of web pages that may call it. */
 import { ServiceError } from "../errors.ts";
 
-/** Both checks, made from one configuration. */
-export interface Gate {
-  /**
-   * Throws when the request came under a foreign host name, or would change something for a foreign web page. `from_anywhere`:
-   * any page may call.
-   */
-  admit(request: Request, from_anywhere?: boolean): void;
-  /** The answer to a browser's question before its request. */
+/** CORS and the host check, made from one configuration. */
+export interface CorsPolicy {
+  /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). `isPublic`: every page may call this path. */
+  check(request: Request, isPublic: () => boolean): void;
+  /** The answer to a preflight request. */
   preflight(request: Request): Response;
-  /** Adds what lets an admitted web page read the answer. */
+  /** Adds the headers that let a permitted web page read the answer. */
   expose(request: Request, headers: Headers): void;
 }
 
@@ -53,7 +50,7 @@ const isAny = (list: readonly string[] | undefined): boolean => list === undefin
  * Without `hosts` every host name is answered and `cors` (default: all) names the web pages. With `hosts` only those names are
  * answered, and the pages are those of loopback origins, of these hosts and of `cors` (default: none).
  */
-export function createGate(cors: CorsOptions = {}, hosts?: readonly string[]): Gate {
+export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string[]): CorsPolicy {
   const pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
   const origins = cors.allow_origins ?? (hosts || pattern ? [] : ["*"]);
   const any = origins.includes("*");
@@ -72,7 +69,7 @@ export function createGate(cors: CorsOptions = {}, hosts?: readonly string[]): G
   };
 
   return {
-    admit(request, from_anywhere = false) {
+    check(request, isPublic) {
       if (!names) return;
       const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
       if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
@@ -81,7 +78,7 @@ export function createGate(cors: CorsOptions = {}, hosts?: readonly string[]): G
       // Simple cross-site requests come without a preflight: hiding the answer would not stop what they do.
       const origin = request.headers.get("origin");
       const changes = !["GET", "HEAD", "OPTIONS"].includes(request.method);
-      if (origin !== null && changes && !from_anywhere && !permits(origin)) {
+      if (origin !== null && changes && !permits(origin) && !isPublic()) {
         throw new ServiceError("forbidden", "This origin may not call this server; see http.cors.allow_origins");
       }
     },

@@ -1,0 +1,72 @@
+/** The context of one request: what its route's handler reads, and the service it calls. */
+import type { AuthEvent } from "../auth/custom.ts";
+import type { Principal } from "../auth/principal.ts";
+import type { Service } from "../service.ts";
+import type { Caller } from "../storage/identity.ts";
+import type { Visibility } from "../storage/visibility.ts";
+import * as parse from "./parse/mod.ts";
+import type { OpenBodies } from "./sse.ts";
+
+/** What all requests to one handler share. */
+export interface HandlerState {
+  /** The path of the mount, without a slash at the end. */
+  readonly base: string;
+  readonly bodies: OpenBodies;
+  readonly copyHeaders: parse.HeaderCopy;
+  /** True for a path of the table whose route group is disabled. */
+  hides(path: string): boolean;
+  /** The flags of `/info` without the disabled route groups. */
+  flags(flags: Readonly<Record<string, boolean>>): Readonly<Record<string, boolean>>;
+}
+
+/** `Body` and `Query` are what the schemas of the route give. */
+export interface RequestContext<Body = unknown, Query = unknown> {
+  readonly request: Request;
+  readonly service: Service;
+  readonly handler: HandlerState;
+  readonly params: Readonly<Record<string, string | undefined>>;
+  /** The query as it was sent, by name. */
+  readonly parameters: parse.Query;
+  /** The caller of a deployment route. Of open and account routes: nobody in particular. */
+  readonly principal: Principal;
+  /** Part of every log record of the request. */
+  readonly request_id: string;
+  /** The caller of an account route. Errors: as `Access.caller`. */
+  caller(): Promise<Caller>;
+  /** The body, which can be read once. Errors: too_large, too_slow. */
+  bytes(): Promise<Uint8Array>;
+  /** The body, checked by the route's schema. Errors: as above, bad_request, invalid. */
+  body(): Promise<Body>;
+  /** The query, checked by the route's schema. Errors: invalid. */
+  query(): Query;
+  /** Resolves when the event loop has turned. */
+  turn(): Promise<void>;
+  /**
+   * Calls the host's authorization handler before anything is read or changed. Returns `value` as the handler leaves it, and what
+   * the caller may see. Default event: the first of the route. Errors: forbidden, unavailable, internal.
+   */
+  authorize<Value extends object>(
+    value: Value,
+    event?: AuthEvent,
+  ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
+}
+
+/** Lets other requests run between reading a large body and using it. */
+export async function yieldAfter(context: Pick<RequestContext, "turn">, bytes: Uint8Array): Promise<void> {
+  if (bytes.length > LARGE_BYTES) await context.turn();
+}
+
+const LARGE_BYTES = 128 * 1024;
+
+type Params = Pick<RequestContext, "params">;
+
+export const assistantId = ({ params }: Params): string => parse.readAssistantId(params.assistant_id);
+export const threadId = ({ params }: Params): string => parse.readId(params.thread_id, "thread_id");
+export const runId = ({ params }: Params): string => parse.readId(params.run_id, "run_id");
+export const cronId = ({ params }: Params): string => parse.readId(params.cron_id, "cron_id");
+/** Null on the routes of stateless runs. */
+export const optionalThreadId = (context: Params): string | null =>
+  context.params.thread_id === undefined ? null : threadId(context);
+export const segment = ({ params }: Params, field: string): string => parse.readSegment(params[field], field);
+export const searchParams = ({ request }: Pick<RequestContext, "request">): URLSearchParams =>
+  new URL(request.url).searchParams;

@@ -1,0 +1,47 @@
+/** The route table: every path the handler serves, with all that routing, authorization and the OpenAPI document need. */
+import { ASSISTANT_ROUTES } from "./assistants.ts";
+import { CRON_ROUTES } from "./crons.ts";
+import { FEEDBACK_ROUTES } from "./feedback.ts";
+import { PLATFORM_ROUTES } from "./platform.ts";
+import type { Route } from "./route.ts";
+import { RUN_ROUTES } from "./runs.ts";
+import { SERVER_ROUTES } from "./server.ts";
+import { STORE_ROUTES } from "./store.ts";
+import { THREAD_ROUTES } from "./threads.ts";
+
+export type { Access, Method, PublicHeaders, Route } from "./route.ts";
+
+/** Routes of the API that this version does not serve. */
+const NOT_BUILT: readonly Route[] = [
+  {
+    method: "all",
+    path: "/threads/:thread_id/stream/events",
+    tag: "Threads",
+    group: "threads",
+    summary: "Event protocol v2",
+  },
+  {
+    method: "post",
+    path: "/threads/:thread_id/commands",
+    tag: "Threads",
+    group: "threads",
+    summary: "Event protocol v2",
+  },
+  { method: "get", path: "/docs", tag: "Server", group: "meta", summary: "A page of documentation" },
+  { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
+  { method: "all", path: "/mcp/*", tag: "Server", group: "mcp", summary: "MCP" },
+  { method: "all", path: "/a2a/*", tag: "Server", group: "a2a", summary: "A2A" },
+];
+
+/** The first row that matches wins, so fixed words come before the ids they could be taken for. */
+export const ROUTES: readonly Route[] = [
+  ...NOT_BUILT,
+  ...ASSISTANT_ROUTES,
+  ...THREAD_ROUTES,
+  ...CRON_ROUTES,
+  ...RUN_ROUTES,
+  ...STORE_ROUTES,
+  ...SERVER_ROUTES,
+  ...PLATFORM_ROUTES,
+  ...FEEDBACK_ROUTES,
+];

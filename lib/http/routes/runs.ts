@@ -1,0 +1,311 @@
+/** The routes of runs, on a thread and stateless. */
+import type { Use } from "../../auth/principal.ts";
+import { ServiceError } from "../../errors.ts";
+import type { RunCreate, RunOrigin } from "../../runs/mod.ts";
+import { both as intersection, type Visibility } from "../../storage/visibility.ts";
+import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } from "../context.ts";
+import * as parse from "../parse/mod.ts";
+import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
+import { assistantVisibility, authorizeRun, visibilitiesOf } from "../run-authorization.ts";
+import { requireCreator } from "../shared-access.ts";
+import { eventStream, waitResponse } from "../stream-response.ts";
+import { type Route, routesOf } from "./route.ts";
+
+const route = routesOf({ tag: "Runs", group: "runs" });
+
+/** All runs of a batch are created in one transaction, which delays other requests. */
+const MAX_BATCH = 100;
+
+/** The path of a run, relative to the mount: clients append it to the URL they know. */
+const pathOf = (thread_id: string | null, run_id: string): string =>
+  thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
+
+/** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
+async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+  const { headers } = context.request;
+  const { user_id, api_key, user } = context.principal;
+  const scope = user ? `${route} ${JSON.stringify(user.identity)}` : route;
+  const idempotency = await parse.readIdempotency(headers, scope, bytes);
+  return {
+    configurable: context.handler.copyHeaders(headers),
+    user_id,
+    api_key,
+    webhook_depth: parse.readWebhookDepth(headers),
+    ...(user ? { user } : {}),
+    ...(idempotency ? { idempotency } : {}),
+  };
+}
+
+/** The run as authorization leaves it. Its id is chosen here where a handler is to see it. */
+async function authorizeNewRun(
+  context: RequestContext,
+  thread_id: string | null,
+  request: RunCreate,
+): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
+  const assistants = await assistantVisibility(context, request.assistant_id);
+  const run_id = context.principal.user ? context.service.environment.uuid() : null;
+  const run = await authorizeRun(context, thread_id, run_id, request);
+  return [
+    run.request,
+    { ...visibilitiesOf(run.threads, assistants), ...(run_id === null ? {} : { run_ids: [run_id] }) },
+  ];
+}
+
+/** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
+async function readNewRun(context: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
+  const thread_id = optionalThreadId(context);
+  if (thread_id !== null) await requireCreator(context, thread_id);
+  const bytes = await context.bytes();
+  const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
+  const sent = parse.readObject(bytes, parse.runCreate);
+  await yieldAfter(context, bytes);
+  const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
+  return [thread_id, request, { ...(await originOf(context, bytes, route)), ...authorized }];
+}
+
+async function createRun(context: RequestContext): Promise<Response> {
+  const [thread_id, request, origin] = await readNewRun(context, "");
+  const run = await context.service.runs.create(thread_id, request, origin);
+  return json(run, { "content-location": pathOf(thread_id, run.run_id) });
+}
+
+async function streamRun(context: RequestContext): Promise<Response> {
+  context.query();
+  const { namespaces } = parse.readNamespaces(context.request.url);
+  const options = namespaces === undefined ? [] : ([{ namespaces }] as const);
+  const [thread_id, request, origin] = await readNewRun(context, "/stream");
+  const { run, frames } = await context.service.runs.stream(thread_id, request, origin, ...options);
+  const path = pathOf(thread_id, run.run_id);
+  const ids = { run_id: run.run_id, thread_id: run.thread_id };
+  return eventStream(context, frames, ids, { "content-location": path, location: `${path}/stream` });
+}
+
+async function waitForRun(context: RequestContext): Promise<Response> {
+  const [thread_id, request, origin] = await readNewRun(context, "/wait");
+  const wait = await context.service.runs.wait(thread_id, request, origin);
+  const path = pathOf(thread_id, wait.run.run_id);
+  // Stateless runs have no route to join.
+  const location: HeaderValues = thread_id === null ? {} : { location: `${path}/join` };
+  return waitResponse(context, wait, { "content-location": path, ...location });
+}
+
+async function createBatch(context: RequestContext): Promise<Response> {
+  const bytes = await context.bytes();
+  const sent = parse.readList(bytes, parse.runCreate);
+  if (sent.length > MAX_BATCH) {
+    throw new ServiceError("invalid", `body: must hold at most ${MAX_BATCH} runs. Send the others in another request`);
+  }
+  await yieldAfter(context, bytes);
+  const requests: RunCreate[] = [];
+  const run_ids: string[] = [];
+  let assistants: Visibility | undefined;
+  for (const item of sent) {
+    const [request, authorized] = await authorizeNewRun(context, null, item);
+    requests.push(request);
+    run_ids.push(...(authorized.run_ids ?? []));
+    // The filters of all runs apply to each of them.
+    if (authorized.assistants) assistants = intersection(assistants ?? {}, authorized.assistants);
+  }
+  const origin = { ...(await originOf(context, bytes, "/runs/batch")), ...(assistants ? { assistants } : {}) };
+  return json(await context.service.runs.createBatch(requests, run_ids.length > 0 ? { ...origin, run_ids } : origin));
+}
+
+/** The run of the path, and whether the caller may read or delete it. */
+async function authorized(
+  context: RequestContext,
+): Promise<{ thread_id: string; run_id: string; visibility: Visibility }> {
+  const [thread_id, run_id] = [threadId(context), runId(context)];
+  return { thread_id, run_id, visibility: (await context.authorize({ thread_id, run_id })).visibility };
+}
+
+/** Joining a run with `cancel_on_disconnect` also needs the permission to cancel it. */
+async function authorizeJoin(
+  context: RequestContext,
+  thread_id: string | null,
+  run_id: string,
+  cancels = false,
+): Promise<Visibility> {
+  const { visibility } = await context.authorize({ thread_id, run_id });
+  if (!cancels) return visibility;
+  if (thread_id !== null) await requireCreator(context, thread_id);
+  else if (context.principal.guest) {
+    throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner of the agent may set it");
+  }
+  const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
+  return intersection(visibility, (await context.authorize(cancel, "threads:update")).visibility);
+}
+
+/** A HEAD request disconnects at once and must change nothing. */
+const joinOptions = <Options extends { readonly cancel_on_disconnect?: boolean }>(
+  context: RequestContext,
+  options: Options,
+): Options => (context.request.method === "HEAD" ? { ...options, cancel_on_disconnect: false } : options);
+
+/** A request with `cancel_on_disconnect` may cancel the run. */
+function joinUse({ method, url }: Pick<Request, "method" | "url">): Use {
+  if (method === "HEAD") return "read";
+  const values = new URL(url).searchParams.getAll("cancel_on_disconnect").filter((value) => value !== "");
+  return values.every((value) => /^(?:false|0|no)$/i.test(value)) ? "read" : "run";
+}
+
+async function joinStream(context: RequestContext<unknown, parse.JoinStreamQuery>): Promise<Response> {
+  const [thread_id, run_id] = [optionalThreadId(context), runId(context)];
+  // The whole run is replayed, whichever checkpoint of it the caller knows.
+  const { checkpoint_id: _, namespace: _read, ...query } = joinOptions(context, context.query());
+  const { stream_mode: modes, ...rest } = query;
+  const options = { ...rest, ...parse.readNamespaces(context.request.url) };
+  const after = parse.readLastEventId(context.request.headers);
+  const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
+  const { frames } = await context.service.runs.joinStream(thread_id, run_id, { after, modes, ...options }, visibility);
+  const ids = { run_id, ...(thread_id === null ? {} : { thread_id }) };
+  return eventStream(context, frames, ids, { location: `${pathOf(thread_id, run_id)}/stream` });
+}
+
+const newRun = {
+  access: "run",
+  events: ["threads:create_run", "assistants:read"],
+  body: parse.runCreate,
+  idempotency_key: true,
+  errors: [404, 409, 503, 507],
+} as const;
+const newStream = {
+  ...newRun,
+  query: parse.streamQuery,
+  answer: "stream",
+  answer_headers: ["Content-Location", "Location"],
+  handle: streamRun,
+} as const;
+const newWait = { ...newRun, answer: "Result", handle: waitForRun } as const;
+const join = { access: joinUse, events: ["threads:read", "threads:update"], errors: [404] } as const;
+const joinedStream = {
+  ...join,
+  query: parse.joinStreamQuery,
+  request_headers: { "Last-Event-ID": "The last event seen; `-1` for all that are kept" },
+  answer: "stream",
+  answer_headers: ["Location"],
+  handle: joinStream,
+} as const;
+
+export const RUN_ROUTES: readonly Route[] = [
+  route("post", "/threads/:thread_id/runs", {
+    ...newRun,
+    summary: "Create a run on a thread",
+    answer: "Run",
+    answer_headers: ["Content-Location"],
+    handle: createRun,
+  }),
+  route("post", "/threads/:thread_id/runs/stream", {
+    ...newStream,
+    summary: "Create a run on a thread and stream its events",
+  }),
+  route("post", "/threads/:thread_id/runs/wait", {
+    ...newWait,
+    summary: "Create a run on a thread and wait for its result",
+    answer_headers: ["Content-Location", "Location"],
+  }),
+  route("get", "/threads/:thread_id/runs", {
+    summary: "List the runs of a thread, newest first",
+    events: ["threads:read"],
+    query: parse.runSearch,
+    answer: "Run[]",
+    errors: [404],
+    async handle(context) {
+      const thread_id = threadId(context);
+      const { select, ...search } = context.query();
+      const { visibility } = await context.authorize({ thread_id });
+      return json(selected(await context.service.runs.list(thread_id, search, visibility), select));
+    },
+  }),
+  route("get", "/threads/:thread_id/runs/:run_id", {
+    summary: "Get a run",
+    events: ["threads:read"],
+    answer: "Run",
+    errors: [404],
+    async handle(context) {
+      const { thread_id, run_id, visibility } = await authorized(context);
+      return json(await context.service.runs.get(thread_id, run_id, visibility));
+    },
+  }),
+  route("delete", "/threads/:thread_id/runs/:run_id", {
+    summary: "Delete a run that is not running",
+    events: ["threads:delete"],
+    errors: [404, 409],
+    async handle(context) {
+      const { thread_id, run_id, visibility } = await authorized(context);
+      await context.service.runs.delete(thread_id, run_id, visibility);
+      return empty();
+    },
+  }),
+  route("get", "/threads/:thread_id/runs/:run_id/join", {
+    ...join,
+    summary: "Wait for the result of a run",
+    query: parse.joinQuery,
+    answer: "Result",
+    async handle(context) {
+      const options = joinOptions(context, context.query());
+      const [thread_id, run_id] = [threadId(context), runId(context)];
+      const visibility = await authorizeJoin(context, thread_id, run_id, options.cancel_on_disconnect);
+      return waitResponse(context, await context.service.runs.join(thread_id, run_id, options, visibility), {});
+    },
+  }),
+  route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),
+  route("post", "/threads/:thread_id/runs/:run_id/cancel", {
+    summary: "Stop a run: it ends as interrupted, or is rolled back",
+    access: "run",
+    events: ["threads:update"],
+    query: parse.cancelQuery,
+    accepted: "It will stop",
+    no_content: "It has stopped, as `wait` asked",
+    errors: [404, 507],
+    async handle(context) {
+      const [thread_id, run_id] = [threadId(context), runId(context)];
+      const { wait = false, action = "interrupt", reason } = context.query();
+      await requireCreator(context, thread_id);
+      const { visibility } = await context.authorize({ thread_id, action, metadata: { run_ids: [run_id] } });
+      const options = { action, wait, ...(reason === undefined ? {} : { reason }) };
+      await context.service.runs.cancel(thread_id, run_id, options, visibility);
+      return wait ? empty() : accepted();
+    },
+  }),
+  route("post", "/runs/batch", {
+    ...newRun,
+    summary: "Create stateless runs: all of them, or none",
+    list: true,
+    answer: "Run[]",
+    handle: createBatch,
+  }),
+  route("post", "/runs/cancel", {
+    summary: "Stop the runs of a status, or some of a thread",
+    access: "run",
+    events: ["threads:update"],
+    body: parse.cancelMany,
+    query: parse.cancelManyQuery,
+    errors: [404, 507],
+    async handle(context) {
+      const { action = "interrupt" } = context.query();
+      const target = parse.readTarget(await context.body());
+      if ("thread_id" in target) await requireCreator(context, target.thread_id);
+      else if (context.principal.guest) {
+        throw new ServiceError("forbidden", "status: only the owner of the agent may cancel all runs");
+      }
+      const { thread_id, ...metadata } = { thread_id: null, ...target };
+      const { visibility } = await context.authorize({ thread_id, action, metadata });
+      await context.service.runs.cancelMany(target, action, visibility);
+      return empty();
+    },
+  }),
+  route("post", "/runs", {
+    ...newRun,
+    summary: "Create a stateless run",
+    answer: "Run",
+    answer_headers: ["Content-Location"],
+    handle: createRun,
+  }),
+  route("post", "/runs/stream", { ...newStream, summary: "Create a stateless run and stream its events" }),
+  route("post", "/runs/wait", {
+    ...newWait,
+    summary: "Create a stateless run and wait for its result",
+    answer_headers: ["Content-Location"],
+  }),
+  route("get", "/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a stateless run" }),
+];

@@ -1,0 +1,62 @@
+/** The routes about the server itself. */
+import { metricsText, PROMETHEUS } from "../metrics.ts";
+import openapi from "../openapi.json" with { type: "json" };
+import * as parse from "../parse/mod.ts";
+import { json } from "../respond.ts";
+import { type Route, routesOf } from "./route.ts";
+
+const route = routesOf({ tag: "Server", access: "open" });
+
+export const SERVER_ROUTES: readonly Route[] = [
+  route("get", "/ok", {
+    summary: "Whether runs can be executed",
+    answer: "Health",
+    errors: [503],
+    handle({ service }) {
+      const services = service.services();
+      if (service.healthy()) return json({ ok: true, services });
+      const detail = "The worker has stopped and executes no runs. Restart the server";
+      return json({ ok: false, detail, services }, {}, 503);
+    },
+  }),
+  route("get", "/ready", {
+    summary: "Whether requests should be sent here",
+    answer: "Readiness",
+    errors: [503],
+    async handle({ service }) {
+      const ready = await service.ready();
+      return json(ready, {}, ready.ok ? 200 : 503);
+    },
+  }),
+  route("get", "/metrics", {
+    summary: "Measurements, as text for Prometheus or as JSON",
+    group: "meta",
+    access: "read",
+    open_locally: true,
+    query: parse.metricsQuery,
+    answer: "text",
+    async handle({ service, handler, query }) {
+      const { format } = query();
+      const metrics = { ...(await service.metrics()), open_streams: handler.bodies.open };
+      return format === "json" ? json(metrics) : new Response(metricsText(metrics), { headers: PROMETHEUS });
+    },
+  }),
+  route("get", "/info", {
+    summary: "Versions and what is offered",
+    group: "meta",
+    answer: "Info",
+    async handle({ service, handler }) {
+      const info = await service.info();
+      return json({ ...info, flags: handler.flags(info.flags) });
+    },
+  }),
+  route("get", "/openapi.json", {
+    summary: "This description",
+    group: "meta",
+    answer: "object",
+    handle({ handler }) {
+      const paths = Object.entries(openapi.paths).filter(([path]) => !handler.hides(path));
+      return json({ ...openapi, paths: Object.fromEntries(paths), servers: [{ url: handler.base || "/" }] });
+    },
+  }),
+];

@@ -1,0 +1,107 @@
+/** The route table agrees with itself, and with what its handlers do. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { anybody } from "../../lib/auth/principal.ts";
+import { GROUP_OPTIONS } from "../../lib/http/groups.ts";
+import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
+import type { Service } from "../../lib/service.ts";
+import { EVERYTHING } from "../../lib/storage/visibility.ts";
+import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";
+
+const keyOf = ({ method, path }: Route): string => `${method} ${path}`;
+/** A path of the route, and everything that its row matches. */
+const sampleOf = ({ path }: Route): string => path.replace(/:\w+\+?/g, RUN).replace("*", "x");
+const patternOf = ({ path }: Route): RegExp =>
+  new RegExp(
+    `^${path
+      .replace(/:\w+\+|\*/g, "#")
+      .replace(/:\w+/g, "[^/]+")
+      .replace("#", ".*")}/*$`,
+  );
+
+/** Of routes that need one. Those with a list of calls ask for more events on some. */
+const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly body?: unknown }[]>> = {
+  "post /assistants": [{ body: { graph_id: "g" } }],
+  "delete /assistants/:assistant_id": [{ query: "?delete_threads=true" }],
+  "post /assistants/:assistant_id/latest": [{ body: { version: 1 } }],
+  "post /threads/prune": [{ body: { thread_ids: [] } }],
+  "post /threads/:thread_id/state/checkpoint": [{ body: { checkpoint: {} } }],
+  "post /runs/batch": [{ body: [{ assistant_id: "g" }] }],
+  "post /runs/cancel": [{ body: { status: "all" } }],
+  "get /threads/:thread_id/runs/:run_id/join": [{ query: "?cancel_on_disconnect=1" }],
+  "get /threads/:thread_id/runs/:run_id/stream": [{ query: "?cancel_on_disconnect=1" }],
+  "get /runs/:run_id/stream": [{ query: "?cancel_on_disconnect=1" }],
+  "put /store/items": [{ body: { namespace: ["a"], key: "k", value: {} } }],
+  "get /store/items": [{ query: "?namespace=a&key=k" }],
+  "delete /store/items": [{ body: { namespace: ["a"], key: "k" } }],
+  "post /store/items/search": [{ body: { namespace_prefix: ["a"] } }],
+  "post /api/v1/feedback/tokens": [{ body: { run_id: RUN, feedback_key: "k" } }],
+  "get /api/v1/feedback/tokens": [{ query: `?run_id=${RUN}` }],
+  "post /api/v1/feedback": [{ body: { run_id: RUN, key: "k" } }],
+};
+const CRON = { assistant_id: "g", schedule: "0 0 * * *" };
+function bodyOf({ path, method }: Route): unknown {
+  if (method === "get") return undefined;
+  if (path.endsWith("/runs/crons")) return CRON;
+  return /\/runs(?:\/(?:stream|wait))?$/.test(path) ? { assistant_id: "g" } : {};
+}
+
+describe("the route table", () => {
+  it("has each method of a path once, and no row that another one hides", () => {
+    for (const [at, route] of ROUTES.entries()) {
+      for (const earlier of ROUTES.slice(0, at)) {
+        if (earlier.method !== route.method && earlier.method !== "all") continue;
+        assert.ok(!patternOf(earlier).test(sampleOf(route)), `${keyOf(earlier)} comes before ${keyOf(route)}`);
+      }
+    }
+  });
+
+  it("puts every path under one group, which an option disables", () => {
+    const groups = new Map<string, string | undefined>();
+    for (const { path, group } of ROUTES) {
+      assert.ok(!groups.has(path) || groups.get(path) === group, path);
+      groups.set(path, group);
+      assert.ok(group === undefined || GROUP_OPTIONS.includes(`disable_${group}`), path);
+    }
+  });
+
+  it("says which routes are not built, and gives everything else a handler", async () => {
+    const { send } = fake();
+    for (const route of ROUTES) {
+      const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
+      const { status } = await send(method, sampleOf(route), method === "GET" ? undefined : {});
+      assert.equal(status === 501, route.handle === undefined, keyOf(route));
+    }
+  });
+
+  for (const route of ROUTES.filter(({ handle, access }) => handle && access !== "open")) {
+    it(`names the events that authorization is asked: ${keyOf(route)}`, async () => {
+      const events = new Set<string>();
+      const access: Partial<Service["access"]> = {
+        async authorize(_caller, event, value) {
+          events.add(event);
+          return { value, visibility: EVERYTHING };
+        },
+      };
+      const user = { identity: "ann", is_authenticated: true, display_name: "ann", permissions: [] };
+      const answers = {
+        "assistants.isDefault": () => false,
+        "threads.copy": (_id: unknown, authorize: unknown) =>
+          (authorize as (copy: object) => unknown)({ metadata: {} }),
+        "feedback.mintTokens": () => [{}],
+        "feedback.stats": () => [],
+      };
+      const { send, runEvents, result } = fake({ access, answers, principal: { ...anybody, user } });
+      runEvents.stop();
+      result.resolve({});
+      for (const { query = "", body = bodyOf(route) } of SENT[keyOf(route)] ?? [{}]) {
+        const path = route.path.replace(":thread_id", THREAD).replace(":assistant_id", ASSISTANT).replace(/:\w+/, RUN);
+        const response = await send(route.method.toUpperCase(), `${path}${query}`, body);
+        await response.body?.cancel();
+        const free = route.events === undefined;
+        assert.ok(free || response.status < 300, `${response.status}`);
+      }
+      assert.deepEqual([...events].sort(), [...(route.events ?? [])].sort());
+    });
+  }
+});
