@@ -25,6 +25,7 @@ declare global {
   const agent: core.AgentFunction;
   const echo: core.AgentFunction;
   const graph: CompiledGraph;
+  function buildGraph(model: unknown): CompiledGraph;
   const model: LanguageModel;
   function toModelMessage(message: unknown): ModelMessage;
   const embeddings: { embedDocuments(texts: readonly string[]): Promise<number[][]> };
