@@ -1,5 +1,5 @@
 // The same calls without HTTP: npm run build && npx bun examples/in-process.ts; on Deno npx deno run -A, on Node npx node.
-// See docs/in-process.md.
+// See docs/guides/in-process.md.
 import { createService, fromFunctions, type JsonObject, ServiceError } from "greenroom";
 import { nodeSqlite } from "greenroom/node-sqlite";
 

@@ -1,10 +1,13 @@
 /**
  * Runs every command of the ```sh blocks of README.md and docs/, in order, with one shell for each page, and fails when one fails.
- * A page that calls http://127.0.0.1:2024 gets a server: the one its `sh server` block starts, otherwise the demo. What the
- * page shows as the answer (a ```json block right after) must have the keys of what was printed. Run after a build.
+ * A page that calls http://127.0.0.1:2024 gets a server: the one its `sh server` block starts, otherwise the demo. Run after a build.
  *
- *   ```sh server      starts a server, which runs until the page's end
+ *   ```sh server      starts a server, which runs until the page's end, or until another block starts the same file
  *   ```sh elsewhere   is run by another test, named in ELSEWHERE
+ *   ```ts             with a file name as its first line (`// agent.ts`) writes that file; port 2024 becomes the test's port
+ *
+ * The block right after a command shows what it prints: ```json must have the same keys, ```text the same lines. In text, ids and
+ * times may differ, and `…` stands for anything.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, globSync, readFileSync, writeFileSync } from "node:fs";
@@ -17,6 +20,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "npm start": "test/runtime/examples.test.ts",
   "npx bun ": "test/runtime/examples.test.ts",
   "bunx --bun greenroom": "scripts/check-package.ts",
+  "npm install greenroom": "scripts/check-package.ts",
   "npm install && npm run build": "scripts/check.ts",
   "node scripts/release.ts ": "test/runtime/release.node.test.ts",
   "docker ": "test/runtime/docker.node.test.ts",
@@ -26,8 +30,10 @@ interface Block {
   readonly line: number;
   readonly info: string;
   readonly code: string;
-  /** The JSON that the page shows as the answer. */
-  readonly shown: string | undefined;
+  /** What the page shows as the output. */
+  readonly shown: { readonly format: "json" | "text"; readonly text: string } | undefined;
+  /** The file that the block's code is written to. */
+  readonly file: string | undefined;
 }
 
 const _root = resolve(".");
@@ -35,9 +41,12 @@ const DEMO = "http://127.0.0.1:2024";
 const LIMIT_S = 30;
 
 function blocksOf(text: string): Block[] {
-  const found = text.matchAll(/^```(sh\b[^\n]*)\n(.*?)^```(?:\s*```json\n(.*?)^```)?/gms);
-  return [...found].map(({ index, 1: info = "", 2: code = "", 3: shown }) => {
-    return { line: text.slice(0, index).split("\n").length, info, code, shown };
+  const found = text.matchAll(/^```((?:sh|ts)\b[^\n]*)\n(.*?)^```(?:\s*```(json|text)\n(.*?)^```)?/gms);
+  return [...found].flatMap(({ index, 1: info = "", 2: code = "", 3: format, 4: shown = "" }) => {
+    const file = info.startsWith("ts") ? /^\/\/ ([\w./-]+\.ts)\n/.exec(code)?.[1] : undefined;
+    if (info.startsWith("ts") && file === undefined) return [];
+    const line = text.slice(0, index).split("\n").length;
+    return [{ line, info, code, shown: format ? { format: format as "json" | "text", text: shown } : undefined, file }];
   });
 }
 
@@ -59,6 +68,36 @@ const keysOf = (json: string): string => {
   return JSON.stringify(typeof value === "object" && value !== null ? Object.keys(value).sort() : value);
 };
 
+/** Ids and times, which differ at each run. */
+const VARIES = /[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z/g;
+
+/** A line as the page shows it, as a pattern of what is printed. */
+function patternOf(line: string): RegExp {
+  const plain = line.replaceAll(DEMO, "http://HOST").replace(VARIES, "ID");
+  return new RegExp(
+    `^${plain
+      .split("…")
+      .map((part) => part.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"))
+      .join(".*")}$`,
+  );
+}
+
+/** Whether what was printed is what the page shows. */
+function prints(printed: string, { format, text }: NonNullable<Block["shown"]>): boolean {
+  if (format === "json") {
+    const answers = printed.split("\n").filter((line) => /^[[{]/.test(line));
+    return answers.some((line) => keysOf(line) === keysOf(text));
+  }
+  const lines = printed
+    .replace(/http:\/\/127\.0\.0\.1:\d+/g, "http://HOST")
+    .replace(VARIES, "ID")
+    .split("\n");
+  const shown = text.trim().split("\n");
+  return (
+    shown.length === lines.length && shown.every((line, i) => patternOf(line).test((lines[i] as string).trimEnd()))
+  );
+}
+
 /** The examples of the checkout, and a configuration of the demo's agents. */
 function addExamples({ at }: UserFolder): void {
   cpSync("examples", at("examples"), { recursive: true });
@@ -67,10 +106,19 @@ function addExamples({ at }: UserFolder): void {
   writeFileSync(at("greenroom.json"), config.replaceAll('"./', '"./examples/demo/'));
 }
 
+async function stop(child: ChildProcess): Promise<void> {
+  if (!child.pid || child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((done) => child.once("exit", done));
+  process.kill(-child.pid, "SIGKILL");
+  await ended;
+}
+
 class Page {
   readonly #user = userFolder();
   readonly #folder = this.#user.path;
   readonly #servers: ChildProcess[] = [];
+  /** The servers that the page starts from a file of its own. */
+  readonly #own = new Map<string, ChildProcess>();
   #url: string | undefined;
 
   readonly #env = {
@@ -86,14 +134,29 @@ class Page {
     addExamples(this.#user);
   }
 
+  /** Writes a file that the page shows. Servers in it listen on a free port; clients in it find the server that runs. */
+  async write(file: string, code: string): Promise<void> {
+    if (code.includes(DEMO)) await this.#startDemo();
+    const text = code.replaceAll(DEMO, this.#url ?? DEMO).replaceAll(/\bport: 2024\b/g, "port: 0");
+    writeFileSync(this.#user.at(file), text);
+  }
+
+  async #startDemo(): Promise<void> {
+    if (this.#url === undefined) await this.serve("greenroom");
+  }
+
   /** Starts a server and waits for its address. */
   async serve(code: string): Promise<void> {
+    const file = /\S+\.ts\b/.exec(code)?.[0] ?? "";
+    const before = this.#own.get(file);
+    if (before) await stop(before);
     const child = spawn("bash", ["-c", code], {
       cwd: this.#folder,
       env: this.#env,
       detached: true,
     });
     this.#servers.push(child);
+    if (file !== "") this.#own.set(file, child);
     const url = await new Promise<string>((found, failed) => {
       let output = "";
       const read = (bytes: Uint8Array): void => {
@@ -115,9 +178,7 @@ ${output}`),
 
   /** Runs a block; its variables stay for the next one. */
   async run(code: string): Promise<string> {
-    if (this.#url === undefined && (code.includes(DEMO) || code.includes("greenroom backup"))) {
-      await this.serve("greenroom");
-    }
+    if (code.includes(DEMO) || code.includes("greenroom backup")) await this.#startDemo();
     const names = [...code.matchAll(/^(?:export )?([A-Z_]+)=/gm)].map(([, name]) => name);
     const keep = names.map((name) => `declare -p ${name} >> variables`).join("\n");
     const commands = code.replaceAll(DEMO, this.#url ?? DEMO);
@@ -140,7 +201,7 @@ ${output}`),
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { pid, exitCode } of this.#servers) if (pid && exitCode === null) process.kill(-pid, "SIGKILL");
+    await Promise.all(this.#servers.map(stop));
     this.#user[Symbol.dispose]();
   }
 }
@@ -154,13 +215,12 @@ async function problemsOf(page: string): Promise<string[]> {
     try {
       if (block.info.includes("elsewhere"))
         problems.push(...problemsElsewhere(block).map((text) => `${page}:${block.line} ${text}`));
+      else if (block.file) await session.write(block.file, block.code);
       else if (block.info.includes("server")) await session.serve(block.code);
       else {
         const printed = await session.run(block.code);
-        const { shown } = block;
-        const answers = printed.split("\n").filter((line) => /^[[{]/.test(line));
-        if (shown !== undefined && !answers.some((line) => keysOf(line) === keysOf(shown))) {
-          problems.push(`${page}:${block.line} printed other members than the page shows:\n${printed}`);
+        if (block.shown && !prints(printed, block.shown)) {
+          problems.push(`${page}:${block.line} printed something else than the page shows:\n${printed}`);
         }
       }
     } catch (error) {

@@ -1,4 +1,4 @@
-/** The snippets of docs/in-process.md, run as the one program that they are. */
+/** The snippets of docs/guides/in-process.md, run as the one program that they are. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -75,11 +75,11 @@ function programOf(page: string): string {
   });
 }
 
-describe("docs/in-process.md", () => {
+describe("docs/guides/in-process.md", () => {
   it("says what happens", async () => {
     using folder = temporaryFolder();
     const file = join(folder.path, "page.ts");
-    const program = programOf(readFileSync(join(root, "docs/in-process.md"), "utf8"));
+    const program = programOf(readFileSync(join(root, "docs/guides/in-process.md"), "utf8"));
     writeFileSync(file, `${program}\nexport { ${NAMES.join(", ")} };\n`);
     const told = (await import(pathToFileURL(file).href)) as Told;
 

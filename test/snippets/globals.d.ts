@@ -1,6 +1,6 @@
 /** What the snippets of README.md and docs/ may use without declaring it: the application around them. */
 import type { Client as SdkClient } from "@langchain/langgraph-sdk";
-import type { LanguageModel, ModelMessage } from "ai";
+import type { LanguageModel } from "ai";
 import type * as core from "greenroom";
 import type { CompiledGraph } from "greenroom/langgraph";
 import type * as server from "greenroom/server";
@@ -25,13 +25,11 @@ declare global {
   const agent: core.AgentFunction;
   const echo: core.AgentFunction;
   const graph: CompiledGraph;
+  function buildGraph(model: unknown): CompiledGraph;
   const model: LanguageModel;
-  function toModelMessage(message: unknown): ModelMessage;
   const embeddings: { embedDocuments(texts: readonly string[]): Promise<number[][]> };
 
   // The host
-  function allowed(request: Request): boolean;
-  function whoHas(token: string | null): Promise<{ id: string; roles: string[]; email: string; token: string } | null>;
   function open(): Promise<server.Handler>;
   function clientDriver(client: unknown): SqlDriver;
   function openNewDatabase(): Promise<unknown>;
