@@ -21,6 +21,11 @@ describe("openapi.json", () => {
     assert.equal(read("lib/http/openapi.json"), made, "run: node scripts/openapi/mod.ts");
   });
 
+  it("is the source of docs/reference/http-routes.md", () => {
+    const made = routesPage(JSON.parse(read("lib/http/openapi.json")));
+    assert.equal(read("docs/reference/http-routes.md"), made, "run: node scripts/openapi/mod.ts");
+  });
+
   it("describes the routes of the handler, all and no others", () => {
     const { paths } = JSON.parse(read("lib/http/openapi.json")) as Description;
     const described = Object.entries(paths).flatMap(([path, methods]) =>
