@@ -184,16 +184,16 @@ export function contentOf(answer: string): JsonObject {
 
 export const ERRORS: Readonly<Record<number, string>> = {
   400: "The body is not valid JSON, or its fields contradict each other",
-  401: "A key is needed, and none that is good was sent",
-  403: "The key does not reach this, or may not do it",
+  401: "No valid credential was sent",
+  403: "The credential does not permit this request",
   404: "Not found",
   408: "The body did not arrive in time (`http.body_timeout_ms`)",
-  409: "Conflict: the id exists, the thread is busy, too many runs wait, or an Idempotency-Key was used for something else or for a run that is gone",
+  409: "Conflict: the id exists, the thread is busy, too many runs are pending, or an Idempotency-Key was used for something else or for a run that is gone",
   410: "The link has expired",
-  413: "The body is larger than 10 MiB; than 256 KiB where no key is needed",
-  422: "A field is not what it must be; `detail` names it",
-  429: "Too much was submitted to one link",
-  503: "The server is stopping, or can execute no run any more",
+  413: "The body is larger than `http.max_body_bytes` or holds more values than `http.max_body_values`; without a key the limit is 256 KiB",
+  422: "A field is invalid; `detail` names it",
+  429: "Too many submissions to one link",
+  503: "The server is stopping, its worker hangs, or the database cannot be reached",
   507: "The disk is full; nothing was stored",
 };
 
