@@ -1,0 +1,85 @@
+/** Facts of the reference and maintainer pages, held against the code. */
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { COMMANDS, usageOf } from "../../adapters/standalone/commands.ts";
+import { usage } from "../../adapters/standalone/config.ts";
+import { type ErrorCode, ServiceError } from "../../lib/errors.ts";
+import { errorResponse } from "../../lib/http/respond.ts";
+import { UPWARD } from "./source-rules.ts";
+
+const ROOT = new URL("../../", import.meta.url);
+const read = (path: string): string => readFileSync(new URL(path, ROOT), "utf8");
+const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, part = ""]) => part);
+
+describe("docs/reference/errors.md", () => {
+  it("has a section for each code, with its status", () => {
+    const [, list = ""] = /export type ErrorCode =([^;]*);/.exec(read("lib/errors.ts")) ?? [];
+    const codes = matches(list, /"(\w+)"/g) as ErrorCode[];
+    assert.ok(codes.length > 15);
+    const expected = codes.map((code) => `${code}: ${errorResponse(new ServiceError(code, "")).status}`);
+    assert.deepEqual(matches(read("docs/reference/errors.md"), /^### (\w+: \d+)$/gm).sort(), expected.sort());
+  });
+});
+
+describe("docs/reference/cli.md", () => {
+  const page = read("docs/reference/cli.md");
+  it("names every flag and every command", () => {
+    const helps = [usage, ...[...COMMANDS].map(usageOf)];
+    for (const flag of helps.flatMap((help) => help.match(/(?<!\w)--[a-z-]+/g) ?? []))
+      assert.ok(page.includes(flag), flag);
+    const commands = helps.slice(1).flatMap((help) => matches(help, /^greenroom (\w+(?: [a-z]+)?)/gm));
+    assert.ok(commands.length > 15);
+    for (const command of commands) assert.ok(page.includes(`\`${command}`), command);
+  });
+
+  it("leaves no environment variable out of docs/reference/configuration.md", () => {
+    const sources = globSync("adapters/standalone/*.ts", { cwd: ROOT }).map(read).join("\n");
+    const configuration = read("docs/reference/configuration.md");
+    const names = sources.match(/GREENROOM_[A-Z_]+[A-Z]/g) ?? [];
+    assert.ok(names.length > 10);
+    for (const name of names) assert.ok(configuration.includes(`\`${name}\``), name);
+  });
+});
+
+describe("docs/architecture.md", () => {
+  const page = read("docs/architecture.md");
+  it("has every storage verb", () => {
+    const section = page.split(/^## /m).find((part) => part.startsWith("Storage verbs\n")) ?? "";
+    const named = new Set(matches(section, /\*\*(\w+)\*\*/g));
+    const interfaces = ["mod", "cron-storage", "item-storage", "platform-storage", "identity"].flatMap((file) =>
+      matches(read(`lib/storage/${file}.ts`), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[^]*?^\})/gm),
+    );
+    const verbs = interfaces.flatMap((text) => matches(text, /^ {2}(\w+)\??\(/gm));
+    assert.ok(verbs.length > 90);
+    // These belong to the driver, and are passed on.
+    const passed = new Set(["refresh", "now"]);
+    assert.deepEqual(
+      verbs.filter((verb) => !named.has(verb) && !passed.has(verb)),
+      [],
+    );
+  });
+
+  it("lists the imports that point upward, and no others", () => {
+    const [, section = ""] = /\*\*Upward exceptions\*\*(.*?)\n\n\*\*Packages/s.exec(page) ?? [];
+    const listed = section
+      .split(/^- /m)
+      .slice(1)
+      .flatMap((item) => {
+        const [from = "", rest = ""] = item.split("→");
+        const [target = ""] = matches(rest, /`([\w/-]+\.ts)`/g);
+        return matches(from, /`([\w/-]+\.ts)`/g).map((file) => `lib/${file} → lib/${target}`);
+      });
+    assert.deepEqual(listed.sort(), UPWARD.map(([from, to]) => `${from} → ${to}`).sort());
+  });
+});
+
+describe("maintainer pages", () => {
+  for (const name of ["docs/architecture.md", "docs/contributing.md"]) {
+    it(`${name} names only files that exist`, () => {
+      const paths = matches(read(name), /`((?:lib|adapters|test|scripts|examples|bench|docs)(?:\/[\w.*-]+)+)`/g);
+      assert.ok(paths.length > 10);
+      for (const path of paths) assert.ok(globSync(path, { cwd: ROOT }).length > 0, path);
+    });
+  }
+});
