@@ -28,10 +28,12 @@ describes its routes, with all request and response schemas, at \`GET /openapi.j
 
 `;
 
+type Paths = Readonly<Record<string, Readonly<Record<string, Described>>>>;
+
 /** The page: one table for each tag, in the order of the document. */
 export function routesPage(document: JsonObject): string {
   const byTag = new Map<string, string[]>();
-  for (const [path, methods] of Object.entries(document.paths as Record<string, Record<string, Described>>)) {
+  for (const [path, methods] of Object.entries(document.paths as unknown as Paths)) {
     for (const [method, { tags, summary, security }] of Object.entries(methods)) {
       const [tag = ""] = tags;
       const open = security === undefined ? "" : " *(open)*";
