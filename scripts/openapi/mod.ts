@@ -116,15 +116,15 @@ function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
 }
 
 const feedbackKey: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
-/** Fields of a run that the service judges, not the schema. */
-const RUN_TOLD: JsonObject = {
+/** Fields of a run that the service checks, not the schema. */
+const RUN_NOTIFICATIONS: JsonObject = {
   webhook: {
     ...nullable({ type: "string", minLength: 1, maxLength: 65_536 }),
-    description: "Where the end of the run is told, by a POST: an absolute URL, or a path of the host application",
+    description: "Receives a POST when the run ends: an absolute URL, or a path of the host application",
   },
   feedback_keys: {
     anyOf: [feedbackKey, { ...list(feedbackKey), maxItems: 50 }, { type: "null" }],
-    description: "For each a link is made to which feedback can be submitted; the `feedback` event tells them",
+    description: "Creates a feedback link for each key; the `feedback` event contains the links",
   },
 };
 
@@ -165,14 +165,14 @@ export function openapi(version: string): JsonObject {
   }
   const requests = [...names].map(([schema, name]) => {
     const request = requestSchema(schema, "body");
-    const told = schema === (parse.runCreate as Schema) ? RUN_TOLD : {};
-    return [name, { ...request, properties: { ...(request.properties as JsonObject), ...told } }];
+    const added = schema === (parse.runCreate as Schema) ? RUN_NOTIFICATIONS : {};
+    return [name, { ...request, properties: { ...(request.properties as JsonObject), ...added } }];
   });
   return {
     openapi: "3.1.0",
     info: { title: "Greenroom", version, description: "Agents, threads and runs behind one handler." },
     paths,
-    // The empty one: a server without keys asks nobody.
+    // The empty one: a server without keys requires none.
     security: [{ "X-API-Key": [] }, {}],
     components: {
       schemas: { ...schemas, ...cronAndStoreSchemas, ...platformSchemas, ...Object.fromEntries(requests) },

@@ -17,12 +17,15 @@ curl -s http://127.0.0.1:2024/ok
 { "ok": true, "services": { "worker": { "ok": true }, "database": { "ok": true } } }
 \`\`\`
 
-Paths are relative to the mount: with \`createHandler(service, { prefix: "/agents" })\` the first one is \`/agents/ok\`. A running server
-describes its routes, with all request and response schemas, at \`GET /openapi.json\`.
+Paths are relative to the mount: with \`createHandler(service, { prefix: "/agents" })\`, \`/ok\` becomes \`/agents/ok\`.
+\`GET /openapi.json\` describes all routes with their request and response schemas.
 
 - Request bodies are JSON, whatever \`Content-Type\` says. \`HEAD\` works wherever \`GET\` does.
-- Routes marked *open* never require a key. The others require one when the service has [authentication](../guides/auth.md) or
+- Routes marked *open* never require a key. The others require one if the service has [authentication](../guides/auth.md) or
   [API keys](../guides/accounts.md).
+- A key needs the permission \`runs:read\` for \`GET\`, and for \`POST\` to \`…/search\`, \`…/count\`, \`…/history\`, \`…/versions\`,
+  \`…/namespaces\` and \`…/state/checkpoint\`. Other routes need \`runs:create\`. Routes under \`/api/v1\` have
+  [permissions](../guides/accounts.md#permissions) of their area.
 - An \`assistant_id\` is a UUID, or a graph id, which names the default assistant of that graph.
 - [Errors](errors.md) lists statuses and bodies. [SDK methods](sdk.md) lists the routes that answer 501.
 
