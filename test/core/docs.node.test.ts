@@ -67,6 +67,23 @@ describe("docs/architecture.md", () => {
   });
 });
 
+describe("docs/contributing.md", () => {
+  const page = read("docs/contributing.md").replace(/\s+/g, " ");
+  it("names functions and constants that their files have", () => {
+    const named = [...page.matchAll(/`(\w+)` (?:in|of) `((?:lib|adapters|test|scripts)\/[\w/.-]+\.ts)`/g)];
+    assert.ok(named.length >= 10);
+    for (const [what, name = "", file = ""] of named) assert.match(read(file), new RegExp(`\\b${name}\\b`), what);
+  });
+
+  it("names log records of the engine", () => {
+    const [, section = ""] = /### Find out why a run was retried(.*?)###/.exec(page) ?? [];
+    const records = matches(section, / - `([^`]+)`:/g);
+    assert.equal(records.length, 3);
+    const engine = globSync("lib/engine/*.ts", { cwd: ROOT }).map(read).join("\n");
+    for (const record of records) assert.ok(engine.includes(`"${record}"`), record);
+  });
+});
+
 describe("maintainer pages", () => {
   for (const name of ["docs/architecture.md", "docs/contributing.md"]) {
     it(`${name} names only files that exist`, () => {
