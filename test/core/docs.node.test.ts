@@ -48,7 +48,7 @@ describe("docs/architecture.md", () => {
     const section = page.split(/^## /m).find((part) => part.startsWith("Storage verbs\n")) ?? "";
     const named = new Set(matches(section, /\*\*(\w+)\*\*/g));
     const interfaces = ["mod", "cron-storage", "item-storage", "platform-storage", "identity"].flatMap((file) =>
-      matches(read(`lib/storage/${file}.ts`), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[^]*?^\})/gm),
+      matches(read(`lib/storage/${file}.ts`), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[\s\S]*?^\})/gm),
     );
     const verbs = interfaces.flatMap((text) => matches(text, /^ {2}(\w+)\??\(/gm));
     assert.ok(verbs.length > 90);
