@@ -1,4 +1,7 @@
-/** Writes lib/http/openapi.json from the route table, the schemas that check requests, and the schemas of the answers. */
+/**
+ * Writes lib/http/openapi.json from the route table, the schemas that check requests, and the schemas of the answers; and the
+ * list of routes in docs/reference/http-routes.md.
+ */
 import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
 import * as parse from "../../lib/http/parse/mod.ts";
@@ -6,6 +9,7 @@ import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
 import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
+import { routesPage } from "./routes-page.ts";
 import { contentOf, ERRORS, HEADERS, list, nullable, ref, schemas, string, uuid } from "./schemas.ts";
 
 type Schema = parse.Fields<unknown>;
@@ -184,7 +188,6 @@ export function openapi(version: string): JsonObject {
 if (import.meta.main) {
   const root = new URL("../../", import.meta.url);
   const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as { version: string };
-  const document = openapi(version);
-  writeFileSync(new URL("lib/http/openapi.json", root), `${JSON.stringify(document, null, 1)}\n`);
-  writeFileSync(new URL("docs/reference/http-routes.md", root), routesPage(document));
+  writeFileSync(new URL("lib/http/openapi.json", root), `${JSON.stringify(openapi(version), null, 1)}\n`);
+  writeFileSync(new URL("docs/reference/http-routes.md", root), routesPage(ROUTES));
 }

@@ -1,11 +1,6 @@
-/** Writes the list of routes for docs/reference/http-routes.md from the OpenAPI document. */
-import type { JsonObject } from "../../lib/json.ts";
-
-interface Described {
-  readonly tags: readonly string[];
-  readonly summary: string;
-  readonly security?: readonly [];
-}
+/** Writes the list of routes for docs/reference/http-routes.md from the route table. */
+import { defaultUse } from "../../lib/http/authentication.ts";
+import type { Route } from "../../lib/http/routes/mod.ts";
 
 const INTRO = `# HTTP routes
 
@@ -21,32 +16,39 @@ Paths are relative to the mount: with \`createHandler(service, { prefix: "/agent
 \`GET /openapi.json\` describes all routes with their request and response schemas.
 
 - Request bodies are JSON, whatever \`Content-Type\` says. \`HEAD\` works wherever \`GET\` does.
-- Routes marked *open* never require a key. The others require one if the service has [authentication](../guides/auth.md) or
-  [API keys](../guides/accounts.md).
-- A key needs the permission \`runs:read\` for \`GET\`, and for \`POST\` to \`…/search\`, \`…/count\`, \`…/history\`, \`…/versions\`,
-  \`…/namespaces\` and \`…/state/checkpoint\`. Other routes need \`runs:create\`. Routes under \`/api/v1\` have
-  [permissions](../guides/accounts.md#permissions) of their area.
+- **Permission** is what an [API key](../guides/accounts.md#permissions) needs. Routes with "none" never require a key. The
+  handler of a route with "account" checks the permissions of its area, such as \`feedback:create\`. \`join\` and \`stream\` need
+  \`runs:create\` with \`cancel_on_disconnect\`. With [custom authentication](../guides/auth.md) your handlers decide instead.
+- Without keys and custom authentication, no route requires a credential.
 - An \`assistant_id\` is a UUID, or a graph id, which names the default assistant of that graph.
 - [Errors](errors.md) lists statuses and bodies. [SDK methods](sdk.md) lists the routes that answer 501.
 
 `;
 
-type Paths = Readonly<Record<string, Readonly<Record<string, Described>>>>;
+const PERMISSIONS = {
+  read: "`runs:read`",
+  run: "`runs:create`",
+  change: "`runs:create`",
+  open: "none",
+  account: "account",
+} as const;
 
-/** The page: one table for each tag, in the order of the document. */
-export function routesPage(document: JsonObject): string {
-  const byTag = new Map<string, string[]>();
-  for (const [path, methods] of Object.entries(document.paths as unknown as Paths)) {
-    for (const [method, { tags, summary, security }] of Object.entries(methods)) {
-      const [tag = ""] = tags;
-      const open = security === undefined ? "" : " *(open)*";
-      const row = `| \`${method.toUpperCase()}\` | \`${path}\` | ${summary}${open} |`;
-      byTag.set(tag, [...(byTag.get(tag) ?? []), row]);
-    }
-  }
-  const tables = [...byTag].map(([tag, rows]) =>
-    [`## ${tag}`, "", "| Method | Path | Summary |", "|---|---|---|", ...rows].join("\n"),
-  );
+function permissionOf({ method, access = defaultUse(method.toUpperCase()) }: Route): string {
+  // It depends on the query: a subscriber that can stop the run needs more.
+  if (typeof access === "function") return `${PERMISSIONS.read}, ${PERMISSIONS.run}`;
+  return PERMISSIONS[access];
+}
+
+/** The page: one table for each tag, in the order of the route table. */
+export function routesPage(routes: readonly Route[]): string {
+  const built = routes.filter(({ handle }) => handle);
+  const tables = [...Map.groupBy(built, ({ tag }) => tag)].map(([tag, rows]) => {
+    const lines = rows.map((route) => {
+      const path = route.path.replace(/:(\w+)\+?/g, "{$1}");
+      return `| \`${route.method.toUpperCase()}\` | \`${path}\` | ${route.summary} | ${permissionOf(route)} |`;
+    });
+    return [`## ${tag}`, "", "| Method | Path | Summary | Permission |", "|---|---|---|---|", ...lines].join("\n");
+  });
   const note = "<!-- Written by `node scripts/openapi/mod.ts`. Do not edit. -->";
   return `${note}\n\n${INTRO}${tables.join("\n\n")}\n`;
 }
