@@ -1,7 +1,7 @@
 # The stand-alone server on Node. Agents and their configuration are mounted at /app/agents, the database is in /data:
 #   docker build -t greenroom .
 #   docker run -p 2024:2024 -v greenroom:/data -v ./agents:/app/agents:ro -e GREENROOM_API_KEYS=… greenroom
-# docs/operations.md says more.
+# docs/operations/deployment.md says more.
 FROM node:24-slim AS package
 WORKDIR /package
 COPY package.json package-lock.json .npmrc ./

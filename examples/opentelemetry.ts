@@ -1,4 +1,4 @@
-// A span for every run that ends, by any tracer of the shape of @opentelemetry/api's: see docs/operations.md.
+// A span for every run that ends, by any tracer of the shape of @opentelemetry/api's: see docs/operations/running.md.
 import type { FinishedRun } from "greenroom";
 
 /** What is used of a tracer: `trace.getTracer("greenroom")` is one. */

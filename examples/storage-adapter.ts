@@ -1,7 +1,7 @@
 // A driver over any client that runs SQL on one connection to a SQLite database: see docs/storage-adapter.md.
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "greenroom/sql";
 
-/** What is used of the client. Text, numbers, bytes and null come back as they were sent. */
+/** The part of the client that the driver uses. Text, numbers, bytes and null come back as they were sent. */
 export interface Client {
   execute(sql: string, args: readonly SqlValue[]): Promise<SqlRow[]>;
   close(): Promise<void>;
@@ -9,14 +9,14 @@ export interface Client {
 
 export function clientDriver(client: Client): SqlDriver {
   let last: Promise<unknown> = Promise.resolve();
-  // Whatever came between the statements of a batch would be a part of it.
+  // One at a time: a statement between those of a batch would become part of its transaction.
   function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
     const turn = last.then(work);
     last = turn.catch(() => {});
     return turn;
   }
   async function transaction(statements: readonly SqlStatement[]): Promise<SqlRow[][]> {
-    // A client may have connected anew, and this is a setting of the connection.
+    // Every time: the client may have reconnected, and this is a setting of the connection.
     await client.execute("pragma foreign_keys = on", []);
     await client.execute("begin immediate", []);
     try {
@@ -25,7 +25,7 @@ export function clientDriver(client: Client): SqlDriver {
       await client.execute("commit", []);
       return results;
     } catch (error) {
-      // SQLite may have ended the transaction by itself: then there is nothing to undo.
+      // Fails if SQLite has already ended the transaction.
       await client.execute("rollback", []).catch(() => {});
       throw error;
     }

@@ -54,8 +54,8 @@ function compile(compiler: string, resolution: (typeof RESOLUTIONS)[number]): bo
 }
 
 cpSync("test/snippets", folder, { recursive: true });
-mkdirSync(join(folder, "docs"));
-cpSync("examples/opentelemetry.ts", join(folder, "docs/opentelemetry.ts"));
+// The page on running imports the example as a file beside it.
+cpSync("examples/opentelemetry.ts", join(folder, "docs/operations/opentelemetry.ts"));
 const count = writeBlocks();
 if (count === 0) throw new Error("README.md and docs/ hold no ```ts block");
 const passed = COMPILERS.flatMap((compiler) => RESOLUTIONS.map((resolution) => compile(compiler, resolution)));

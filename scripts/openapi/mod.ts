@@ -1,4 +1,7 @@
-/** Writes lib/http/openapi.json from the route table, the schemas that check requests, and the schemas of the answers. */
+/**
+ * Writes lib/http/openapi.json from the route table, the schemas that check requests, and the schemas of the answers; and the
+ * list of routes in docs/reference/http-routes.md.
+ */
 import { readFileSync, writeFileSync } from "node:fs";
 import { toJsonSchema } from "@valibot/to-json-schema";
 import * as parse from "../../lib/http/parse/mod.ts";
@@ -6,6 +9,7 @@ import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
 import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
+import { routesPage } from "./routes-page.ts";
 import { contentOf, ERRORS, HEADERS, list, nullable, ref, schemas, string, uuid } from "./schemas.ts";
 
 type Schema = parse.Fields<unknown>;
@@ -116,15 +120,15 @@ function requestBody(route: Route, names: Map<Schema, string>): JsonObject {
 }
 
 const feedbackKey: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
-/** Fields of a run that the service judges, not the schema. */
-const RUN_TOLD: JsonObject = {
+/** Fields of a run that the service checks, not the schema. */
+const RUN_NOTIFICATIONS: JsonObject = {
   webhook: {
     ...nullable({ type: "string", minLength: 1, maxLength: 65_536 }),
-    description: "Where the end of the run is told, by a POST: an absolute URL, or a path of the host application",
+    description: "Receives a POST when the run ends: an absolute URL, or a path of the host application",
   },
   feedback_keys: {
     anyOf: [feedbackKey, { ...list(feedbackKey), maxItems: 50 }, { type: "null" }],
-    description: "For each a link is made to which feedback can be submitted; the `feedback` event tells them",
+    description: "Creates a feedback link for each key; the `feedback` event contains the links",
   },
 };
 
@@ -165,14 +169,14 @@ export function openapi(version: string): JsonObject {
   }
   const requests = [...names].map(([schema, name]) => {
     const request = requestSchema(schema, "body");
-    const told = schema === (parse.runCreate as Schema) ? RUN_TOLD : {};
-    return [name, { ...request, properties: { ...(request.properties as JsonObject), ...told } }];
+    const added = schema === (parse.runCreate as Schema) ? RUN_NOTIFICATIONS : {};
+    return [name, { ...request, properties: { ...(request.properties as JsonObject), ...added } }];
   });
   return {
     openapi: "3.1.0",
     info: { title: "Greenroom", version, description: "Agents, threads and runs behind one handler." },
     paths,
-    // The empty one: a server without keys asks nobody.
+    // The empty one: a server without keys requires none.
     security: [{ "X-API-Key": [] }, {}],
     components: {
       schemas: { ...schemas, ...cronAndStoreSchemas, ...platformSchemas, ...Object.fromEntries(requests) },
@@ -185,4 +189,5 @@ if (import.meta.main) {
   const root = new URL("../../", import.meta.url);
   const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as { version: string };
   writeFileSync(new URL("lib/http/openapi.json", root), `${JSON.stringify(openapi(version), null, 1)}\n`);
+  writeFileSync(new URL("docs/reference/http-routes.md", root), routesPage(ROUTES));
 }

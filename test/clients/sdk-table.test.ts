@@ -1,4 +1,4 @@
-/** Every method of the SDKs is answered, and stands in the README's table. */
+/** Every method of the SDKs is answered, and stands in the table of docs/reference/sdk.md. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
@@ -144,12 +144,10 @@ function methodsOf(Sdk: typeof Client): string[] {
     .sort();
 }
 
-/** The README's table: which families have a method, by its name. */
+/** The table of the docs: which families have a method, by its name. */
 async function readTable(): Promise<Map<string, readonly boolean[]>> {
-  const readme = await readFile(new URL("../../README.md", import.meta.url), "utf8");
-  const section = readme.split(/^## /m).find((part) => part.startsWith("The SDKs' methods\n"));
-  assert.ok(section, "the README has a section for the SDKs' methods");
-  const rows = section.matchAll(/^\| `(\w+\.\w+)` \| (yes|no) \| (yes|no) \| (yes|no) \|/gm);
+  const page = await readFile(new URL("../../docs/reference/sdk.md", import.meta.url), "utf8");
+  const rows = page.matchAll(/^\| `(\w+\.\w+)` \| (yes|no) \| (yes|no) \| (yes|no) \|/gm);
   return new Map([...rows].map(([, name, ...marks]) => [name as string, marks.map((mark) => mark === "yes")]));
 }
 
@@ -204,7 +202,7 @@ for (const [name, Sdk] of Object.entries(SDKS)) {
   });
 }
 
-describe("the README's table of methods", () => {
+describe("the table of methods in docs/reference/sdk.md", () => {
   it("has a row for each, with the families that have it, and no other", async () => {
     const families = Object.values(SDKS).map((Sdk) => new Set(methodsOf(Sdk)));
     const expected = [...new Set(families.flatMap((names) => [...names]))].map((name): [string, boolean[]] => [

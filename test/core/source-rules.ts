@@ -82,7 +82,7 @@ export function importsOf(source: string): string[] {
  * The rooms of lib/, from top to bottom. A file imports from its own room and from the floors below: never upward, and no other
  * room of its own floor.
  */
-const FLOORS: readonly (readonly string[])[] = [
+export const FLOORS: readonly (readonly string[])[] = [
   ["mod"],
   ["http"],
   ["service"],

@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
 import { openapi } from "../../scripts/openapi/mod.ts";
 import { HAND_READ } from "../../scripts/openapi/platform.ts";
+import { routesPage } from "../../scripts/openapi/routes-page.ts";
 import { fake } from "./fake.ts";
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
@@ -19,6 +20,10 @@ describe("openapi.json", () => {
     const { version } = JSON.parse(read("package.json")) as { version: string };
     const made = `${JSON.stringify(openapi(version), null, 1)}\n`;
     assert.equal(read("lib/http/openapi.json"), made, "run: node scripts/openapi/mod.ts");
+  });
+
+  it("has its routes in docs/reference/http-routes.md", () => {
+    assert.equal(read("docs/reference/http-routes.md"), routesPage(ROUTES), "run: node scripts/openapi/mod.ts");
   });
 
   it("describes the routes of the handler, all and no others", () => {

@@ -480,9 +480,9 @@ describe("the page at the mount", () => {
   });
 });
 
-describe("docs/configuration.md", () => {
+describe("docs/reference/configuration.md", () => {
   it("names every option that there is", async () => {
-    const text = readFileSync(join(root, "docs/configuration.md"), "utf8");
+    const text = readFileSync(join(root, "docs/reference/configuration.md"), "utf8");
     const { optionKeys } = await import("../../lib/options.ts");
     for (const key of optionKeys()) assert.ok(text.includes(`\`${key}\``), key);
     for (const key of ["auth.path", "http.app", "onRunFinished"]) assert.ok(text.includes(`\`${key}\``), key);

@@ -75,7 +75,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     },
   }),
   route("patch", "/assistants/:assistant_id", {
-    summary: "Make a new version of an assistant and activate it",
+    summary: "Create a new version of an assistant and activate it",
     events: ["assistants:update"],
     body: parse.assistantPatch,
     answer: "Assistant",
@@ -120,7 +120,7 @@ export const ASSISTANT_ROUTES: readonly Route[] = [
     },
   }),
   route("post", "/assistants/:assistant_id/latest", {
-    summary: "Activate a version, named in the body or in the query",
+    summary: "Activate a version, given in the body or the query",
     events: ["assistants:update"],
     body: parse.latest,
     query: parse.latest,

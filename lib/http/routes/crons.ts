@@ -44,8 +44,8 @@ const newCron = {
 } as const;
 
 export const CRON_ROUTES: readonly Route[] = [
-  route("post", "/runs/crons", { ...newCron, summary: "Create a cron whose runs have threads of their own" }),
-  route("post", "/threads/:thread_id/runs/crons", { ...newCron, summary: "Create a cron whose runs are on a thread" }),
+  route("post", "/runs/crons", { ...newCron, summary: "Create a cron; each of its runs gets a new thread" }),
+  route("post", "/threads/:thread_id/runs/crons", { ...newCron, summary: "Create a cron whose runs use one thread" }),
   route("post", "/runs/crons/search", {
     summary: "Search crons",
     access: "read",
@@ -82,7 +82,7 @@ export const CRON_ROUTES: readonly Route[] = [
     },
   }),
   route("patch", "/runs/crons/:cron_id", {
-    summary: "Change a cron: what is absent stays, null clears; metadata is merged",
+    summary: "Update a cron: absent fields stay, null clears a field, metadata is merged",
     events: ["crons:update"],
     answer: "Cron",
     errors: [404],

@@ -91,16 +91,16 @@ const changing = { events: ["threads:update"] } as const;
 export const FEEDBACK_ROUTES: readonly Route[] = [
   route("get", "/api/v1/feedback/tokens/:token+", {
     ...submission,
-    summary: "Submit feedback by following a link; an HTML page answers those who prefer one",
+    summary: "Submit feedback by following a link; browsers get an HTML page",
     no_content: "A browser's prefetch: nothing was recorded",
   }),
   route("post", "/api/v1/feedback/tokens/:token+", {
     ...submission,
-    summary: "Submit feedback to a link, as JSON whatever the content type says",
+    summary: "Submit feedback to a link; the body is read as JSON",
   }),
   route("post", "/api/v1/feedback/tokens", {
     ...changing,
-    summary: "Make links to which feedback on a run can be submitted without a key; of a list, all or none",
+    summary: "Create links that accept feedback on a run without a key; a list is created whole or not at all",
     answer: "FeedbackTokens",
     errors: [404],
     async handle(context) {
@@ -114,7 +114,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
   }),
   route("get", "/api/v1/feedback/tokens", {
     ...reading,
-    summary: "List the links of a run, oldest first, expired ones too",
+    summary: "List the links of a run, oldest first, including expired ones",
     answer: "FeedbackToken[]",
     async handle(context) {
       const caller = await context.caller();
@@ -125,7 +125,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
   }),
   route("get", "/api/v1/feedback/stats", {
     ...reading,
-    summary: "Get numbers about feedback, by key",
+    summary: "Get feedback statistics by key",
     answer: "FeedbackStats",
     async handle(context) {
       const caller = await context.caller();

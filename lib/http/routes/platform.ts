@@ -20,7 +20,7 @@ async function report(context: RequestContext): Promise<UsageReport> {
 
 export const PLATFORM_ROUTES: readonly Route[] = [
   route("get", "/api/v1/info", {
-    summary: "What clients of the platform ask first",
+    summary: "Get the version and the features of the platform API",
     access: "open",
     answer: "PlatformInfo",
     // Without `use_multipart_endpoint: false` clients send some feedback to a route for traces.

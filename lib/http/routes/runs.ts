@@ -250,7 +250,7 @@ export const RUN_ROUTES: readonly Route[] = [
   }),
   route("get", "/threads/:thread_id/runs/:run_id/stream", { ...joinedStream, summary: "Stream the events of a run" }),
   route("post", "/threads/:thread_id/runs/:run_id/cancel", {
-    summary: "Stop a run: it ends as interrupted, or is rolled back",
+    summary: "Cancel a run: it ends as `interrupted`, or is rolled back",
     access: "run",
     events: ["threads:update"],
     query: parse.cancelQuery,
@@ -269,13 +269,13 @@ export const RUN_ROUTES: readonly Route[] = [
   }),
   route("post", "/runs/batch", {
     ...newRun,
-    summary: "Create stateless runs: all of them, or none",
+    summary: "Create several stateless runs, all or none",
     list: true,
     answer: "Run[]",
     handle: createBatch,
   }),
   route("post", "/runs/cancel", {
-    summary: "Stop the runs of a status, or some of a thread",
+    summary: "Cancel all runs of a status, or given runs of a thread",
     access: "run",
     events: ["threads:update"],
     body: parse.cancelMany,

@@ -9,7 +9,7 @@ const route = routesOf({ tag: "Server", access: "open" });
 
 export const SERVER_ROUTES: readonly Route[] = [
   route("get", "/ok", {
-    summary: "Whether runs can be executed",
+    summary: "Health of the worker",
     answer: "Health",
     errors: [503],
     handle({ service }) {
@@ -20,7 +20,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/ready", {
-    summary: "Whether requests should be sent here",
+    summary: "Readiness: whether to send requests to this process",
     answer: "Readiness",
     errors: [503],
     async handle({ service }) {
@@ -29,7 +29,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/metrics", {
-    summary: "Measurements, as text for Prometheus or as JSON",
+    summary: "Metrics, as Prometheus text or as JSON",
     group: "meta",
     access: "read",
     open_locally: true,
@@ -42,7 +42,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/info", {
-    summary: "Versions and what is offered",
+    summary: "Get versions and features",
     group: "meta",
     answer: "Info",
     async handle({ service, handler }) {
@@ -51,7 +51,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/openapi.json", {
-    summary: "This description",
+    summary: "This API as an OpenAPI document",
     group: "meta",
     answer: "object",
     handle({ handler }) {

@@ -22,7 +22,7 @@ export const STORE_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/store/items", {
-    summary: "Get an item; null when there is none",
+    summary: "Get an item, or null",
     events: ["store:get"],
     answer: "OptionalStoreItem",
     errors: [400],
@@ -36,7 +36,7 @@ export const STORE_ROUTES: readonly Route[] = [
     },
   }),
   route("delete", "/store/items", {
-    summary: "Delete an item, if there is one",
+    summary: "Delete an item",
     events: ["store:delete"],
     body: parse.itemPlace,
     async handle(context) {

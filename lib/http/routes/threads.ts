@@ -67,8 +67,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     },
   }),
   route("post", "/threads/prune", {
-    summary:
-      "Delete threads, or all of their checkpoints but the newest state; those with an active run are left alone",
+    summary: "Delete threads, or all checkpoints except the newest state; threads with an active run are skipped",
     events: ["threads:delete"],
     body: parse.threadPrune,
     answer: "PrunedThreads",
@@ -144,7 +143,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     },
   }),
   route("post", "/threads/:thread_id/state", {
-    summary: "Change the state of a thread as a node would, or fork it from a checkpoint",
+    summary: "Update the state of a thread as a node would, or fork it from a checkpoint",
     events: ["threads:update"],
     body: parse.stateChange,
     answer: "UpdatedState",
@@ -188,7 +187,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     },
   }),
   route("post", "/threads/:thread_id/state/checkpoint", {
-    summary: "Get the state of a thread at a checkpoint, also one of a subgraph",
+    summary: "Get the state of a thread at a checkpoint, including checkpoints of subgraphs",
     access: "read",
     events: ["threads:read"],
     body: parse.stateAt,
@@ -219,7 +218,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     handle: async (context) => history(context, await context.body()),
   }),
   route("get", "/threads/:thread_id/storage", {
-    summary: "Measure what the checkpoints of a thread take, in bytes as they are stored",
+    summary: "Measure the stored size of a thread's checkpoints, in bytes",
     events: ["threads:read"],
     answer: "ThreadStorage",
     errors: [404],
@@ -229,7 +228,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/threads/:thread_id/stream", {
-    summary: "Stream the events of all runs of a thread, those to come too",
+    summary: "Stream the events of all runs of a thread, including later ones",
     events: ["threads:read"],
     query: parse.threadStreamQuery,
     request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are kept" },

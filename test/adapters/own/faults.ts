@@ -45,7 +45,7 @@ const isEnd = (sql: string): boolean => /^(?:begin|commit|rollback)\b/.test(sql)
 export const faults: Readonly<Record<string, () => SqlDriver>> = {
   "Each statement is committed by itself": () =>
     changed((client) => async (sql, args) => (isEnd(sql) ? [] : await client.execute(sql, args))),
-  "A statement that fails is left out, and the rest committed": () =>
+  "A failing statement is skipped and the rest committed": () =>
     changed((client) => async (sql, args) => await client.execute(sql, args).catch(() => [])),
   "Foreign keys are not enforced": () =>
     changed(
@@ -65,12 +65,12 @@ export const faults: Readonly<Record<string, () => SqlDriver>> = {
       },
     };
   },
-  "The rows of writes are not given": () =>
+  "Writes return no rows": () =>
     changed((client) => async (sql, args) => {
       const rows = await client.execute(sql, args);
       return /^\s*(?:insert|update|delete)/i.test(sql) ? [] : rows;
     }),
-  "A batch is run again though it took effect": () => {
+  "A batch that took effect is executed again": () => {
     const driver = opened();
     return {
       ...driver,
@@ -80,11 +80,11 @@ export const faults: Readonly<Record<string, () => SqlDriver>> = {
       },
     };
   },
-  "A batch that fails is answered like one that was empty": () => {
+  "A failed batch returns empty results": () => {
     const driver = opened();
     return { ...driver, batch: (statements) => driver.batch(statements).catch(() => statements.map(() => [])) };
   },
-  "A read is answered by what it gave the last time": () => {
+  "A read returns a cached result": () => {
     const driver = opened();
     const known = new Map<string, Promise<SqlRow[]>>();
     return {

@@ -1,0 +1,95 @@
+/** Facts of the reference and maintainer pages, held against the code. */
+import assert from "node:assert/strict";
+import { globSync, readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { COMMANDS, usageOf } from "../../adapters/standalone/commands.ts";
+import { usage } from "../../adapters/standalone/config.ts";
+import { type ErrorCode, ServiceError } from "../../lib/errors.ts";
+import { errorResponse } from "../../lib/http/respond.ts";
+import { FLOORS } from "./source-rules.ts";
+
+const ROOT = new URL("../../", import.meta.url);
+const read = (path: string): string => readFileSync(new URL(path, ROOT), "utf8");
+const matches = (text: string, pattern: RegExp): string[] => [...text.matchAll(pattern)].map(([, part = ""]) => part);
+
+describe("docs/reference/errors.md", () => {
+  it("has a section for each code, with its status", () => {
+    const [, list = ""] = /export type ErrorCode =([^;]*);/.exec(read("lib/errors.ts")) ?? [];
+    const codes = matches(list, /"(\w+)"/g) as ErrorCode[];
+    assert.ok(codes.length > 15);
+    const expected = codes.map((code) => `${code}: ${errorResponse(new ServiceError(code, "")).status}`);
+    assert.deepEqual(matches(read("docs/reference/errors.md"), /^### (\w+: \d+)$/gm).sort(), expected.sort());
+  });
+});
+
+describe("docs/reference/cli.md", () => {
+  const page = read("docs/reference/cli.md");
+  it("names every flag and every command", () => {
+    const helps = [usage, ...[...COMMANDS].map(usageOf)];
+    for (const flag of helps.flatMap((help) => help.match(/(?<!\w)--[a-z-]+/g) ?? []))
+      assert.ok(page.includes(flag), flag);
+    const commands = helps.slice(1).flatMap((help) => matches(help, /^greenroom (\w+(?: [a-z]+)?)/gm));
+    assert.ok(commands.length > 15);
+    for (const command of commands) assert.ok(page.includes(`\`${command}`), command);
+  });
+
+  it("leaves no environment variable out of docs/reference/configuration.md", () => {
+    const sources = globSync("adapters/standalone/*.ts", { cwd: ROOT }).map(read).join("\n");
+    const configuration = read("docs/reference/configuration.md");
+    const names = sources.match(/GREENROOM_[A-Z_]+[A-Z]/g) ?? [];
+    assert.ok(names.length > 10);
+    for (const name of names) assert.ok(configuration.includes(`\`${name}\``), name);
+  });
+});
+
+describe("docs/architecture.md", () => {
+  const page = read("docs/architecture.md");
+  it("has every storage verb", () => {
+    const section = page.split(/^## /m).find((part) => part.startsWith("Storage verbs\n")) ?? "";
+    const named = new Set(matches(section, /\*\*(\w+)\*\*/g));
+    const interfaces = ["mod", "cron-storage", "item-storage", "platform-storage", "identity"].flatMap((file) =>
+      matches(read(`lib/storage/${file}.ts`), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[\s\S]*?^\})/gm),
+    );
+    const verbs = interfaces.flatMap((text) => matches(text, /^ {2}(\w+)\??\(/gm));
+    assert.ok(verbs.length > 90);
+    // These belong to the driver, and are passed on.
+    const passed = new Set(["refresh", "now"]);
+    assert.deepEqual(
+      verbs.filter((verb) => !named.has(verb) && !passed.has(verb)),
+      [],
+    );
+  });
+
+  it("lists the layers of lib/ in their order", () => {
+    const [, section = ""] = /^### Import rules$(.*?)^## /ms.exec(page) ?? [];
+    const layers = matches(section, /^\d+\. (.*)$/gm).map((line) => matches(line, /`([\w-]+)(?:\.ts)?`/g));
+    assert.deepEqual(layers, FLOORS);
+  });
+});
+
+describe("docs/contributing.md", () => {
+  const page = read("docs/contributing.md").replace(/\s+/g, " ");
+  it("names functions and constants that their files have", () => {
+    const named = [...page.matchAll(/`(\w+)` (?:in|of) `((?:lib|adapters|test|scripts)\/[\w/.-]+\.ts)`/g)];
+    assert.ok(named.length >= 10);
+    for (const [what, name = "", file = ""] of named) assert.match(read(file), new RegExp(`\\b${name}\\b`), what);
+  });
+
+  it("names log records of the engine", () => {
+    const [, section = ""] = /### Find out why a run was retried(.*?)###/.exec(page) ?? [];
+    const records = matches(section, / - `([^`]+)`:/g);
+    assert.equal(records.length, 3);
+    const engine = globSync("lib/engine/*.ts", { cwd: ROOT }).map(read).join("\n");
+    for (const record of records) assert.ok(engine.includes(`"${record}"`), record);
+  });
+});
+
+describe("maintainer pages", () => {
+  for (const name of ["docs/architecture.md", "docs/contributing.md"]) {
+    it(`${name} names only files that exist`, () => {
+      const paths = matches(read(name), /`((?:lib|adapters|test|scripts|examples|bench|docs)(?:\/[\w.*-]+)+)`/g);
+      assert.ok(paths.length > 10);
+      for (const path of paths) assert.ok(globSync(path, { cwd: ROOT }).length > 0, path);
+    });
+  }
+});
