@@ -16,5 +16,5 @@ export const GOALS: Readonly<Record<Row | "core_bundle", Goal>> = {
   files_in_circles: { title: "Files in these circles", goal: 0 },
   exports: { title: "Exported names of greenroom", goal: 70 },
   readme_lines: { title: "Lines of README.md", goal: 150 },
-  core_bundle: { title: "Bytes of the core, minified, with createService and fromFunctions", goal: 215_000 },
+  core_bundle: { title: "Bytes of the core, minified, with createService and fromFunctions", goal: 218_000 },
 };
