@@ -12,6 +12,7 @@ import {
   type StoredCheckpoint,
 } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 import { advanceUntil, faulty, kill } from "./faulty.ts";
 
 const ask = (content: string, more: Partial<RunCreate> = {}): RunCreate => ({
@@ -22,11 +23,6 @@ const ask = (content: string, more: Partial<RunCreate> = {}): RunCreate => ({
 
 const contents = (values: Json): unknown[] =>
   ((values as { messages?: { content: unknown }[] } | null)?.messages ?? []).map((message) => message.content);
-
-/** Waits for a fact that no event tells, turn by turn of the event loop. */
-async function until(fact: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await fact())) await new Promise((resolve) => setTimeout(resolve, 1));
-}
 
 async function framesOf(frames: AsyncIterable<Frame>): Promise<Frame[]> {
   const all: Frame[] = [];
