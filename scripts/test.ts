@@ -66,9 +66,9 @@ if (!/^[1-9]\d{0,8}$/.test(seed)) {
 
 /** A runtime's files in parts that take about as long, and run beside each other; what none of these names is one more. */
 const LANES: Readonly<Record<Runtime, readonly RegExp[]>> = {
-  bun: [/^test\/simulation\//, /^test\/adapters\//],
+  bun: [/^test\/simulation\//, /^test\/adapters\//, /^test\/runtime\//],
   deno: [/^test\/adapters\//],
-  node: [/^test\/adapters\//, /^test\/clients\//],
+  node: [/^test\/adapters\//, /^test\/clients\//, /^test\/runtime\//],
 };
 const lanesOf = (runtime: Runtime): string[][] => {
   const lanes = [...LANES[runtime], /^/];

@@ -17,7 +17,7 @@ const folder = fileURLToPath(new URL(".", import.meta.url));
 const PART = 50;
 const all = process.env.GREENROOM_TEST_ALL === "1";
 /** Seeds of their own for each runtime, most of them where they take least. `npm run test:all` runs 2,000. */
-const PARTS = all ? { bun: 28, deno: 6, node: 6 }[runtime] : { bun: 8, deno: 2, node: 2 }[runtime];
+const PARTS = all ? { bun: 28, deno: 6, node: 6 }[runtime] : { bun: 6, deno: 1, node: 1 }[runtime];
 /** `npm test` gives every commit other seeds, and prints the first. */
 const FIRST = Number(process.env.GREENROOM_TEST_SEED ?? 1) + { bun: 0, deno: 1_400, node: 1_700 }[runtime];
 
