@@ -1,6 +1,8 @@
 /**
  * Packs the package, installs it in an empty folder beside LangGraph, as its users do, and serves projects from there: by
  * `npm exec greenroom`, on Node 22, and by `bunx --bun greenroom`. Also imports every export. Prints what failed; exit code 1 then.
+ *
+ *   node scripts/check-package.ts [TARBALL]     without one it packs the package itself
  */
 import { spawn, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -20,6 +22,13 @@ function run(command: string, args: readonly string[], cwd: string): string {
   const { status, stdout, stderr } = spawnSync(command, args, { cwd, env, encoding: "utf8" });
   if (status !== 0) throw new Error(`${command} ${args.join(" ")} ended with ${status}:\n${stdout}${stderr}`);
   return stdout;
+}
+
+function pack(): string {
+  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], ".")) as [
+    { filename: string },
+  ];
+  return join(folder, filename);
 }
 
 async function post(url: string, body: unknown): Promise<Record<string, unknown>> {
@@ -75,15 +84,13 @@ const PROJECTS: Readonly<Record<string, Expected>> = {
 };
 
 try {
-  const [{ filename }] = JSON.parse(run("npm", ["pack", "--json", "--pack-destination", folder], ".")) as [
-    { filename: string },
-  ];
+  const tarball = process.argv[2] ? resolve(process.argv[2]) : pack();
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,
   );
   const install = ["install", "--prefer-offline", "--no-audit", "--no-fund"];
-  run("npm", [...install, `./${filename}`, ...beside], folder);
+  run("npm", [...install, tarball, ...beside], folder);
   mkdirSync(join(folder, "old"));
   writeFileSync(join(folder, "old/package.json"), '{ "private": true }\n');
   run("npm", [...install, "node@22"], join(folder, "old"));

@@ -1,7 +1,17 @@
-/** Everything that can be said about the tree without running it. Ends with `N passed, N failed`. */
+/**
+ * Checks the tree and what is built from it. Ends with `N passed, N failed`.
+ *
+ *   node scripts/check.ts [tree | build]     one half: CI runs the first beside the tests
+ */
 import { exec } from "node:child_process";
-import { rmSync } from "node:fs";
-import { delimiter, resolve } from "node:path";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join, resolve } from "node:path";
+
+/** The package as npm packs it: packed once, for all that look into it. */
+const folder = mkdtempSync(join(tmpdir(), "greenroom-check-"));
+const { name, version } = JSON.parse(readFileSync("package.json", "utf8")) as { name: string; version: string };
+const tarball = join(folder, `${name}-${version}.tgz`);
 
 const env = {
   ...process.env,
@@ -12,41 +22,59 @@ const env = {
 };
 
 type Check = readonly [name: string, command: string];
-/** Those of the tree, and those of what is built of it: side by side, and within each list one after the other. */
+/** Each list runs in order, and beside the others where it needs nothing of them. */
 const ofTree: readonly Check[] = [
   ["format and lint", "biome ci --colors=off --diagnostic-level=warn --error-on-warnings ."],
   ["types", "tsc -p tsconfig.json"],
   ["types of the core, without any runtime's globals", "tsc -p tsconfig.lib.json"],
   ["types of the examples", "tsc -p examples"],
   ["types on Deno", "deno check lib adapters server.ts test/suite examples/deno.ts"],
+  ["size, import circles, retired names and phrases", "node scripts/check-house.ts"],
   ["links of README and docs", "node scripts/check-links.ts"],
   ["import rules and exports", "node --test test/core/imports.test.ts test/core/exports.test.ts"],
 ];
-const ofBuild: readonly Check[] = [
+const build: readonly Check[] = [
   ["build", "node scripts/build.ts"],
-  ["what a release would publish to npm and JSR", "node scripts/release.ts --dry-run"],
-  ["manifest", "publint --strict"],
-  ["types as an importer sees them", "attw --pack --profile esm-only --quiet"],
-  ["snippets of README and docs, TypeScript 5 and 7", "node scripts/check-snippets.ts"],
-  ["commands of README and docs", "node scripts/check-commands.ts"],
-  ["bundles of a program that embeds it", "node scripts/check-bundles.ts"],
-  ["the packed package in a folder of its own", "node scripts/check-package.ts"],
+  ["package", `npm pack --ignore-scripts --pack-destination ${folder}`],
 ];
+const ofBuild: readonly Check[] = [
+  ["what a release would publish to npm and JSR", "node scripts/release.ts --dry-run"],
+  ["manifest", `publint run ${tarball} --strict`],
+  ["types as an importer sees them", `attw ${tarball} --profile esm-only --quiet`],
+  ["snippets of README and docs, TypeScript 5 and 7", "node scripts/check-snippets.ts"],
+  ["bundles of a program that embeds it", "node scripts/check-bundles.ts"],
+];
+/** These wait much: for a registry, and for servers to start. */
+const ofPackage: readonly Check[] = [
+  ["the packed package in a folder of its own", `node scripts/check-package.ts ${tarball}`],
+  ["commands of README and docs", "node scripts/check-commands.ts"],
+];
+/** A table to read even when nothing failed. */
+const SHOWN: ReadonlySet<string> = new Set(["size, import circles, retired names and phrases"]);
 
 let passed = 0;
 let failed = 0;
 async function runAll(checks: readonly Check[]): Promise<void> {
   for (const [name, command] of checks) {
+    const started = performance.now();
     const [error, output] = await new Promise<[error: unknown, output: string]>((resolve) => {
       exec(command, { env, maxBuffer: 1 << 28 }, (error, stdout, stderr) => resolve([error, stdout + stderr]));
     });
-    console.log(`${error ? "FAILED" : "ok    "} ${name}: ${command}`);
-    if (error) console.log(output);
+    const seconds = ((performance.now() - started) / 1000).toFixed(0);
+    console.log(`${error ? "FAILED" : "ok    "} ${name} (${seconds} s): ${command}`);
+    if (error || SHOWN.has(name)) console.log(output);
     if (error) failed += 1;
     else passed += 1;
   }
 }
-await Promise.all([runAll(ofTree), runAll(ofBuild)]);
-rmSync("dist", { recursive: true, force: true });
+const part = process.argv[2];
+if (part !== undefined && part !== "tree" && part !== "build")
+  throw new Error(`Unknown part ${part}: use tree or build`);
+await Promise.all([
+  part !== "build" && runAll(ofTree),
+  part !== "tree" && runAll(build).then(() => Promise.all([runAll(ofBuild), runAll(ofPackage)])),
+]);
+if (part !== "tree") rmSync("dist", { recursive: true, force: true });
+rmSync(folder, { recursive: true, force: true });
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed > 0 ? 1 : 0;

@@ -1,17 +1,24 @@
 /**
- * Runs the same test files on Bun, Deno and Node and ends with one line, `N passed, N failed`, for all of them.
+ * Runs test files on Bun, Deno and Node and ends with one line, `N passed, N failed`, for all of them.
  *
- *   npm test -- [--runtime bun,deno,node] [--file PART]...     PART: any piece of a test file's path
+ *   npm test -- [--runtime bun,deno,node] [--file PART]... [--seed N]
  *
- * What hosts LangGraph, and what clients rely on, runs once more on Node with the lowest versions of the peer range. `--versions
- * FOLDER` runs nothing but that, with the packages that are installed in the folder (scripts/compat.ts).
+ *   --runtime    only these
+ *   --file       every test file whose path has this part, on each of the runtimes
+ *   --seed       the first seed of the simulation, to repeat an earlier run's; each commit has others
+ *   --all        every file on every runtime, and more random tests: `npm run test:all`
+ *   --versions   a folder. Runs nothing but the tests of LangGraph and its clients, with the packages of that folder
+ *
+ * Without --file and --all, scripts/test-matrix.ts says what runs where. The tests of LangGraph and of its clients run once more on
+ * Node, with the lowest versions of the peer range.
  */
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
+import { canRun, RUNTIMES, type Runtime, runtimesOf } from "./test-matrix.ts";
 
 interface Outcome {
   readonly passed: number;
@@ -24,6 +31,8 @@ const { values } = parseArgs({
     runtime: { type: "string", default: "bun,deno,node" },
     file: { type: "string", multiple: true },
     versions: { type: "string" },
+    seed: { type: "string" },
+    all: { type: "boolean", default: false },
   },
 });
 const files = globSync("test/**/*.test.ts")
@@ -41,18 +50,28 @@ function node(): string[] {
   return ["bun", "x", "--package", `node-${process.platform}-${process.arch}@${version}`, "node"];
 }
 
-/** `x.node.test.ts` runs on Node alone: what each driver needs once, not on each runtime. */
-const filesOf = (runtime: string): string[] =>
-  files.filter((file) => file.endsWith(`.${runtime}.test.ts`) || !/\.(?:bun|deno|node)\.test\.ts$/.test(file));
+const filesOf = (runtime: Runtime): string[] =>
+  files.filter((file) => canRun(file, runtime) && (values.all || values.file || runtimesOf(file).includes(runtime)));
+
+/** A commit has seeds of its own. Outside a checkout they start at 1. */
+function seedOfCommit(): number {
+  const { stdout } = spawnSync("git", ["rev-parse", "HEAD"], { encoding: "utf8" });
+  return /^[0-9a-f]{40}/.test(stdout ?? "") ? Number.parseInt(stdout.slice(0, 6), 16) + 1 : 1;
+}
+const seed = values.seed ?? process.env.GREENROOM_TEST_SEED ?? String(seedOfCommit());
+if (!/^[1-9]\d{0,8}$/.test(seed)) {
+  console.error(`Seed ${seed} is not a whole number from 1 to 999999999`);
+  process.exit(2);
+}
 
 /** A runtime's files in parts that take about as long, and run beside each other; what none of these names is one more. */
-const LANES: Readonly<Record<string, readonly RegExp[]>> = {
-  bun: [/^test\/simulation\//, /^test\/adapters\//],
+const LANES: Readonly<Record<Runtime, readonly RegExp[]>> = {
+  bun: [/^test\/simulation\//, /^test\/adapters\//, /^test\/runtime\//],
   deno: [/^test\/adapters\//],
-  node: [/^test\/adapters\//, /^test\/clients\//],
+  node: [/^test\/adapters\//, /^test\/clients\//, /^test\/runtime\//],
 };
-const lanesOf = (runtime: string): string[][] => {
-  const lanes = [...(LANES[runtime] ?? []), /^/];
+const lanesOf = (runtime: Runtime): string[][] => {
+  const lanes = [...LANES[runtime], /^/];
   const byLane = Map.groupBy(filesOf(runtime), (file) => lanes.findIndex((lane) => lane.test(file)));
   return [...byLane.values()];
 };
@@ -61,7 +80,7 @@ const lanesOf = (runtime: string): string[][] => {
 const VERSIONED = /^test\/(?:adapters\/langgraph|clients\/(?:sdk|remote-graph)\.test)/;
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */
-const commands: Readonly<Record<string, (report: string, lane: readonly string[]) => string[]>> = {
+const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[]) => string[]>> = {
   bun: (report, lane) => [
     "bun",
     "test",
@@ -123,7 +142,7 @@ function slowest(report: string): string {
 }
 
 interface Lane {
-  readonly runtime: string;
+  readonly runtime: Runtime;
   readonly files: readonly string[];
   /** Where packages are imported from that are not to be the usual ones. */
   readonly versions?: string;
@@ -131,8 +150,7 @@ interface Lane {
 
 function run({ runtime, files: lane, versions }: Lane, index: number): Promise<Outcome> {
   const report = join(folder, `${runtime}-${index}.xml`);
-  const command = commands[runtime] as (typeof commands)[string];
-  const [program = "", ...args] = command(report, lane);
+  const [program = "", ...args] = commands[runtime](report, lane);
   const named = versions ? `${runtime} with ${versionsIn(versions)}` : runtime;
   const started = performance.now();
   return new Promise((done) => {
@@ -176,8 +194,8 @@ function versionsIn(versions: string): string {
     .join(", ");
 }
 
-/** Everything on each runtime, and what depends on versions with the lowest; or with given versions that alone. */
-function lanes(runtimes: readonly string[]): Lane[] {
+/** Each runtime's files, and what depends on versions with the lowest; or with given versions that alone. */
+function lanes(runtimes: readonly Runtime[]): Lane[] {
   const versioned = files.filter((file) => VERSIONED.test(file));
   const lane = (versions: string): Lane => ({ runtime: "node", files: versioned, versions });
   if (values.versions) return [lane(values.versions)];
@@ -185,9 +203,10 @@ function lanes(runtimes: readonly string[]): Lane[] {
   return runtimes.includes("node") && versioned.length > 0 ? [...usual, lane("node_modules/.lowest")] : usual;
 }
 
-const runtimes = values.runtime.split(",").filter((runtime) => !(runtime in commands) || filesOf(runtime).length > 0);
-const unknown = runtimes.filter((runtime) => !(runtime in commands));
-if (unknown.length > 0 || runtimes.length === 0) {
+const named = values.runtime.split(",");
+const unknown = named.filter((name) => !RUNTIMES.some((runtime) => runtime === name));
+const runtimes = RUNTIMES.filter((runtime) => named.includes(runtime) && filesOf(runtime).length > 0);
+if (unknown.length > 0 || (runtimes.length === 0 && !values.versions)) {
   console.error(
     unknown.length > 0 ? `Unknown runtime ${unknown.join(", ")}: use bun, deno, node` : "No test file matches",
   );
@@ -201,9 +220,12 @@ const env = {
   DENO_NO_UPDATE_CHECK: "1",
   // For what each process of a run would make again for itself.
   GREENROOM_TEST_SHARED: folder,
+  GREENROOM_TEST_SEED: seed,
+  GREENROOM_TEST_ALL: values.all ? "1" : "0",
   // Tests start many processes of Node: what one has compiled the next need not.
   NODE_COMPILE_CACHE: join(folder, "compiled"),
 };
+console.log(`Seeds from ${seed}; again with --seed ${seed}`);
 try {
   // Side by side: much of it is waiting.
   const outcomes = await Promise.all(lanes(runtimes).map(run));

@@ -1,11 +1,14 @@
-/** How much of the storage suite's random tests each driver gets: what differs only below a driver's own tests needs less. */
+/** How much of the storage suite's random tests each driver gets. Every other test of the suite runs in full. */
+import process from "node:process";
 import { describe, it } from "node:test";
 import type { SuiteApi } from "../suite/storage.ts";
+
+/** `npm run test:all`. */
+const all = process.env.GREENROOM_TEST_ALL === "1";
+const onNode = !("Bun" in globalThis || "Deno" in globalThis);
 
 export const whole: SuiteApi = { describe, it };
 /** Where each statement costs much, and again on another runtime: above the driver nothing differs there. */
 export const least: SuiteApi = { describe, it, effort: 0.1 };
-
-const onNode = !("Bun" in globalThis || "Deno" in globalThis);
-export const brief: SuiteApi = onNode ? { describe, it, effort: 0.3 } : least;
-export const wholeOnNode: SuiteApi = onNode ? whole : least;
+export const brief: SuiteApi = onNode && all ? { describe, it, effort: 0.3 } : least;
+export const wholeOnNode: SuiteApi = !onNode ? least : all ? whole : { describe, it, effort: 0.3 };

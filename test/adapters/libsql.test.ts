@@ -8,10 +8,7 @@ import { createClient } from "@libsql/client";
 import { type LibsqlOptions, libsql, libsqlDriver } from "../../adapters/libsql/mod.ts";
 import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
-import { type SuiteApi, storageSuite } from "../suite/storage.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
-import { brief, least } from "./efforts.ts";
-import { Emptied } from "./emptied.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
 const secret = "s3cret-t0ken";
@@ -73,18 +70,6 @@ function driverTests(fresh: () => Promise<LibsqlOptions>, traits: Pick<Subject, 
     }));
 }
 
-/** The storage suite on the database of this URL. */
-function storageTests(api: SuiteApi, url: () => string): void {
-  describe("with a storage", () => {
-    let database: Emptied;
-    before(() => {
-      database = new Emptied(libsqlDriver(url()));
-    });
-    after(() => database.close());
-    storageSuite(api, () => database.open());
-  });
-}
-
 /** Libsql's too: two SQLite libraries in one process do not see each other's locks. */
 async function rivalOf(url: string): Promise<Rival> {
   const client = createClient({ url });
@@ -118,7 +103,6 @@ describe("libSQL in a file", () => {
   });
   after(() => rm(folder, { recursive: true }));
 
-  storageTests(brief, fresh);
   driverTests(async () => ({ url: fresh() }), { file: true, exclusive: true });
 
   it("stays as durable as promised, after errors too", () =>
@@ -228,8 +212,6 @@ function remoteTests(program: string): void {
       });
       after(() => server.stop());
 
-      // Above the driver there is no difference.
-      if (scheme === "http") storageTests(least, url);
       driverTests(
         async () => {
           await empty(server.url);

@@ -7,6 +7,7 @@ import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../a
 import { defining } from "../../adapters/sql/dialect.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { newSchema, schemaSteps } from "../../adapters/sql/schema.ts";
+import { until } from "../support/until.ts";
 import { pgliteOptions } from "./pglite.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 import {
@@ -68,10 +69,6 @@ async function withRival(url: string, test: (rival: pg.Client) => Promise<void>)
   } finally {
     await rival.end();
   }
-}
-
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 describe("Postgres by URL", () => {

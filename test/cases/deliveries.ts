@@ -4,6 +4,7 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { DeliveryAttempt, DeliveryRow } from "../../lib/storage/platform-storage.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import type { Resolve } from "../../lib/webhooks/send.ts";
+import { until } from "../support/until.ts";
 import { type Answer, expectStatus } from "./expect.ts";
 import { type Host, type HostOptions, startHost } from "./host.ts";
 
@@ -45,22 +46,13 @@ export function outbox(resolve: Resolve): Outbox {
       },
     },
     async first() {
-      await until("something is sent", async () => all.length > 0);
+      await until(async () => all.length > 0, "something is sent", PATIENCE_MS);
       return all;
     },
   };
 }
 
 const PATIENCE_MS = 10_000;
-
-/** Looks again and again until it holds. */
-async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-  const end = performance.now() + PATIENCE_MS;
-  while (!(await holds())) {
-    assert.ok(performance.now() < end, `waited in vain: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
-}
 
 /** A run on a thread of its own, which is made with it. */
 export async function createRun(
@@ -96,12 +88,16 @@ export async function deliver(
   await using _after = await startHost({ ...options, storage });
   const scope = { deployment: "default" };
   let found: { readonly row: DeliveryRow; readonly attempt: DeliveryAttempt } | null = null;
-  await until("a delivery was attempted", async () => {
-    const [row] = await storage.listDeliveries(scope, { limit: 1, offset: 0 });
-    const [attempt] = row ? await storage.listAttempts(scope, row.delivery_id) : [];
-    if (row && attempt) found = { row: (await storage.getDelivery(scope, row.delivery_id)) ?? row, attempt };
-    return found !== null;
-  });
+  await until(
+    async () => {
+      const [row] = await storage.listDeliveries(scope, { limit: 1, offset: 0 });
+      const [attempt] = row ? await storage.listAttempts(scope, row.delivery_id) : [];
+      if (row && attempt) found = { row: (await storage.getDelivery(scope, row.delivery_id)) ?? row, attempt };
+      return found !== null;
+    },
+    "a delivery was attempted",
+    PATIENCE_MS,
+  );
   return found as unknown as { readonly row: DeliveryRow; readonly attempt: DeliveryAttempt };
 }
 

@@ -14,7 +14,7 @@ if ("Bun" in globalThis) {
 describe("SQLite in memory", () => {
   const { place, close } = sharedStorage(open);
   after(close);
-  // On Node prefix.node.test.ts has the other two in process.
+  // On Node the files prefix*.node.test.ts have the other two in process.
   const first = "Bun" in globalThis || "Deno" in globalThis ? "SDK 1.12.4" : "SDK 1.15.0";
   sdkSuite({ describe, it }, `${first} in process`, { Sdk: SDKS[first], open: inProcess, place });
   sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });

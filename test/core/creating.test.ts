@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { createService, type Frame, fromFunctions, type RunOrigin } from "../../lib/mod.ts";
+import { createService, fromFunctions, type RunOrigin } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { advanceUntil, faulty } from "./faulty.ts";
 
@@ -17,12 +17,6 @@ const keyed = (key: string, body_hash = "one", route = "/runs"): RunOrigin => ({
   idempotency: { route, key, body_hash },
 });
 
-async function framesOf(frames: AsyncIterable<Frame>): Promise<Frame[]> {
-  const all: Frame[] = [];
-  for await (const frame of frames) all.push(frame);
-  return all;
-}
-
 /** Agents that answer at once, and one that waits until it is stopped. */
 const agents = {
   ok: async () => ({ ok: true }),
@@ -37,10 +31,10 @@ describe("a run with an idempotency key", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const first = await runs.stream(thread_id, say, keyed("k"));
-    const frames = await framesOf(first.frames);
+    const frames = await Array.fromAsync(first.frames);
     const again = await runs.stream(thread_id, say, keyed("k"));
     assert.equal(again.run.run_id, first.run.run_id);
-    assert.deepEqual(await framesOf(again.frames), frames);
+    assert.deepEqual(await Array.fromAsync(again.frames), frames);
     const waited = await runs.wait(thread_id, say, keyed("k"));
     assert.deepEqual([waited.run.run_id, await waited.result], [first.run.run_id, { a: 1, ok: true }]);
     const created = await runs.create(thread_id, say, keyed("k"));
@@ -300,7 +294,7 @@ describe("a store that fails after it has made a run", () => {
     };
     const streamed = await runs.stream(null, say);
     const waited = await runs.wait(null, say);
-    assert.equal((await framesOf(streamed.frames)).at(-1)?.event, "end");
+    assert.equal((await Array.fromAsync(streamed.frames)).at(-1)?.event, "end");
     assert.deepEqual(await waited.result, { a: 1, ok: true });
   });
 });

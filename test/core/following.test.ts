@@ -25,12 +25,6 @@ const ask = (more: Partial<RunCreate> = {}): RunCreate => ({
   ...more,
 });
 
-async function framesOf(frames: AsyncIterable<Frame>): Promise<Frame[]> {
-  const all: Frame[] = [];
-  for await (const frame of frames) all.push(frame);
-  return all;
-}
-
 const idsOf = (frames: readonly Frame[]): unknown[] => frames.map(({ id }) => id);
 const upTo = (last: number, first = 1): number[] => Array.from({ length: last + 1 - first }, (_, i) => first + i);
 
@@ -128,7 +122,9 @@ describe("a resumable run", () => {
     const first: Frame[] = [];
     while (first.length < 6) first.push((await live.next()).value);
     const join = async (after?: number): Promise<Frame[]> =>
-      await framesOf((await runs.joinStream(thread_id, run.run_id, after === undefined ? {} : { after })).frames);
+      await Array.fromAsync(
+        (await runs.joinStream(thread_id, run.run_id, after === undefined ? {} : { after })).frames,
+      );
     const joins = [join(), join(-1), join(3), join(1_000), join(6), ...Array.from({ length: 20 }, () => join(0))];
     say(5, "end");
     const all = [...first];
@@ -145,7 +141,7 @@ describe("a resumable run", () => {
     assert.deepEqual([end?.event, more.length], ["end", 0]);
     const some = await runs.joinStream(thread_id, run.run_id, { modes: ["updates"] });
     assert.deepEqual(
-      (await framesOf(some.frames)).map(({ event }) => event),
+      (await Array.fromAsync(some.frames)).map(({ event }) => event),
       ["metadata", "end"],
     );
   });
@@ -163,7 +159,9 @@ describe("a resumable run", () => {
       await advanceUntil(clock, read.ended, 10);
       assert.deepEqual(idsOf(read.list), upTo(word === "end" ? 5 : 6));
       const join = async (after?: number): Promise<Frame[]> =>
-        await framesOf((await two.runs.joinStream(thread_id, run.run_id, after === undefined ? {} : { after })).frames);
+        await Array.fromAsync(
+          (await two.runs.joinStream(thread_id, run.run_id, after === undefined ? {} : { after })).frames,
+        );
       assert.deepEqual(await join(), read.list);
       assert.deepEqual(await join(2), read.list.slice(2));
       assert.deepEqual(await join(4), read.list.slice(4));
@@ -263,7 +261,7 @@ describe("a resumable run", () => {
     await advanceUntil(clock, () => stale.list.length === 2, 10);
     store.faults.renewLease = () => new Promise(() => {});
     await advanceUntil(clock, async () => (await two.runs.get(thread_id, run.run_id)).status === "success");
-    const all = await framesOf((await two.runs.joinStream(thread_id, run.run_id)).frames);
+    const all = await Array.fromAsync((await two.runs.joinStream(thread_id, run.run_id)).frames);
     const end = all.at(-1)?.id as number;
     assert.deepEqual([all.at(-1)?.event, end > 2, stale.ended()], ["end", true, false]);
     const join = async (after: number): Promise<ReturnType<typeof collect>> =>
@@ -292,7 +290,7 @@ describe("a resumable run", () => {
     const other = collect((await runs.stream(null, ask())).frames);
     say("end");
     await advanceUntil(clock, other.ended, 10);
-    const [gap, ...rest] = await framesOf((await runs.joinStream(thread_id, run.run_id, { after: 2 })).frames);
+    const [gap, ...rest] = await Array.fromAsync((await runs.joinStream(thread_id, run.run_id, { after: 2 })).frames);
     assert.deepEqual([gap?.id, gap?.event], [null, "metadata"]);
     assert.deepEqual(JSON.parse(gap?.data ?? ""), { run_id: run.run_id, attempt: 1, missing_before: 5 });
     assert.deepEqual(rest, read.list.slice(-2));
@@ -371,7 +369,7 @@ describe("a reader of a run that is rolled back as it comes", () => {
       clock,
       store: stores[1],
       open: async (after) => collect(await open(after)),
-      join: async (after) => await framesOf(await open(after)),
+      join: async (after) => await Array.fromAsync(await open(after)),
       rollback: async (by = two) => await by.runs.cancel(thread_id, run_id, { action: "rollback" }),
       one,
       stop,
@@ -545,7 +543,9 @@ describe("a run that is not resumable", () => {
     const end = here.list.at(-1) as Frame;
     assert.deepEqual(there.list, [end]);
     const join = async (service: Service, after?: number): Promise<Frame[]> =>
-      await framesOf((await service.runs.joinStream(null, run.run_id, after === undefined ? {} : { after })).frames);
+      await Array.fromAsync(
+        (await service.runs.joinStream(null, run.run_id, after === undefined ? {} : { after })).frames,
+      );
     assert.deepEqual(await join(one), here.list);
     assert.deepEqual(await join(one, 2), here.list.slice(2));
     assert.deepEqual(await join(two), [end]);

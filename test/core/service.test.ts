@@ -21,6 +21,7 @@ import {
 } from "../../lib/mod.ts";
 import { testClock, testIds, testService } from "../suite/kit.ts";
 import { checkpoint } from "../suite/storage/material.ts";
+import { until } from "../support/until.ts";
 import { faulty } from "./faulty.ts";
 
 const say = (content: string): JsonObject => ({ messages: [{ role: "user", content }] });
@@ -48,11 +49,6 @@ async function waited(
   request: Parameters<Service["runs"]["wait"]>[1],
 ): Promise<Json> {
   return await (await service.runs.wait(thread_id, request)).result;
-}
-
-/** Waits for a fact that no event tells, turn by turn of the event loop. */
-async function until(fact: () => Promise<boolean>): Promise<void> {
-  while (!(await fact())) await new Promise((resolve) => setTimeout(resolve, 1));
 }
 
 describe("createService", () => {

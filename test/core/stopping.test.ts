@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
   createService,
-  type Frame,
   type FunctionJob,
   fromFunctions,
   type Json,
@@ -12,6 +11,7 @@ import {
   type StoredCheckpoint,
 } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 import { advanceUntil, faulty, kill } from "./faulty.ts";
 
 const ask = (content: string, more: Partial<RunCreate> = {}): RunCreate => ({
@@ -22,17 +22,6 @@ const ask = (content: string, more: Partial<RunCreate> = {}): RunCreate => ({
 
 const contents = (values: Json): unknown[] =>
   ((values as { messages?: { content: unknown }[] } | null)?.messages ?? []).map((message) => message.content);
-
-/** Waits for a fact that no event tells, turn by turn of the event loop. */
-async function until(fact: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await fact())) await new Promise((resolve) => setTimeout(resolve, 1));
-}
-
-async function framesOf(frames: AsyncIterable<Frame>): Promise<Frame[]> {
-  const all: Frame[] = [];
-  for await (const frame of frames) all.push(frame);
-  return all;
-}
 
 /**
  * An agent that answers `re: <content>`; for `slow …` it shows a step first and then waits until it is stopped, and for
@@ -114,12 +103,12 @@ describe("a run on a busy thread", () => {
     assert.deepEqual(agent.reasons, ["cancelled"]);
     assert.equal((await runs.get(thread_id, first.run_id)).status, "interrupted");
     assert.equal((await runs.get(thread_id, waiting.run.run_id)).status, "interrupted");
-    const frames = await framesOf(waiting.frames);
+    const frames = await Array.fromAsync(waiting.frames);
     assert.deepEqual(
       frames.map(({ event, data }) => [event, JSON.parse(data)]),
       [["end", { run_id: waiting.run.run_id, status: "interrupted" }]],
     );
-    assert.deepEqual(await framesOf((await runs.joinStream(thread_id, waiting.run.run_id)).frames), frames);
+    assert.deepEqual(await Array.fromAsync((await runs.joinStream(thread_id, waiting.run.run_id)).frames), frames);
     assert.equal((await threads.get(thread_id)).status, "idle");
     assert.ok(!agent.log.includes("begin never"));
   });
@@ -141,7 +130,7 @@ describe("a run on a busy thread", () => {
     assert.deepEqual(agent.reasons, ["rolled_back"]);
     const error = { error: "RunRolledBack", message: "The run was rolled back" };
     assert.deepEqual(
-      (await framesOf(first.frames)).slice(-2).map(({ event, data }) => [event, JSON.parse(data)]),
+      (await Array.fromAsync(first.frames)).slice(-2).map(({ event, data }) => [event, JSON.parse(data)]),
       [
         ["error", error],
         ["end", { run_id: first.run.run_id, status: "rollback" }],
@@ -258,7 +247,7 @@ describe("a cancel", () => {
     assert.deepEqual(agent.reasons, ["cancelled"]);
     assert.equal((await runs.get(thread_id, run.run_id)).status, "interrupted");
     assert.deepEqual(contents((await threads.get(thread_id)).values), ["slow 1", "step of slow 1"]);
-    const last = (await framesOf(frames)).at(-1);
+    const last = (await Array.fromAsync(frames)).at(-1);
     assert.deepEqual(JSON.parse(last?.data ?? ""), { run_id: run.run_id, status: "interrupted" });
     // It has ended: no effect, whatever is asked.
     await runs.cancel(thread_id, run.run_id, { wait: true });
@@ -310,12 +299,12 @@ describe("a cancel", () => {
     assert.equal((await runs.get(thread_id, waits.run.run_id)).status, "interrupted");
     await waits.result;
     await runs.cancel(thread_id, streams.run.run_id);
-    const frames = await framesOf(streams.frames);
+    const frames = await Array.fromAsync(streams.frames);
     assert.deepEqual(
       frames.map(({ id, event }) => [id, event]),
       [[1, "end"]],
     );
-    assert.deepEqual(await framesOf((await runs.joinStream(thread_id, streams.run.run_id)).frames), frames);
+    assert.deepEqual(await Array.fromAsync((await runs.joinStream(thread_id, streams.run.run_id)).frames), frames);
     const removed = await runs.wait(thread_id, ask("4"));
     await runs.cancel(thread_id, removed.run.run_id, { action: "rollback", wait: true });
     assert.equal(((await removed.result) as { __error__: JsonObject }).__error__["error"], "RunRolledBack");
@@ -473,7 +462,7 @@ describe("deleting a thread", () => {
     const waits = await runs.wait(thread_id, ask("2"));
     await threads.delete(thread_id);
     const error = { error: "RunDeleted", message: "The run was deleted" };
-    const [last, end] = (await framesOf(frames)).slice(-2);
+    const [last, end] = (await Array.fromAsync(frames)).slice(-2);
     assert.deepEqual([last?.event, JSON.parse(last?.data ?? ""), end?.event], ["error", error, "end"]);
     assert.deepEqual(await waits.result, { __error__: error });
     await until(() => agent.reasons.length > 0);

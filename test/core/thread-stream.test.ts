@@ -9,6 +9,7 @@ import {
   type ThreadPosition,
 } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 import { advanceUntil, clockedService, collect, faulty } from "./faulty.ts";
 
 // The service's own timers keep no process alive, and some tests wait for nothing else.
@@ -45,14 +46,6 @@ function shower(): { readonly executor: Executor; readonly go: () => void } {
       },
     },
   };
-}
-
-/** Waits for a fact that no event tells, turn by turn of the event loop; bounded, so that a test fails instead of hanging. */
-async function until(fact: () => boolean | Promise<boolean>): Promise<void> {
-  for (let turns = 0; !(await fact()); turns++) {
-    assert.ok(turns < 20_000, "it never came");
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
 }
 
 /** Two services on one database and one clock; only the first executes. */

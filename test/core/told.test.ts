@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Frame, FrameReader, RunCreate, ServiceOptions, Storage } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 
 const BASE = "https://agents.example";
 const here = { deployment: "default" };
@@ -65,11 +66,6 @@ const asked = (assistant_id: string, more: Partial<RunCreate> = {}): RunCreate =
   ...more,
 });
 const names = (frames: readonly Frame[]): string[] => frames.map(({ event }) => event);
-
-/** Waits for what will come for certain. */
-async function until(fact: () => Promise<boolean> | boolean): Promise<void> {
-  while (!(await fact())) await new Promise((resolve) => setTimeout(resolve, 5));
-}
 
 describe("the feedback event", () => {
   for (const [agent, tail] of [

@@ -9,6 +9,9 @@ import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../li
 import { policyOf } from "../../lib/webhooks/policy.ts";
 import type { OutboundAnswer, OutboundRequest, Resolve } from "../../lib/webhooks/send.ts";
 import { anAssistant, finish, here, stateless } from "../suite/storage/material.ts";
+import { until } from "../support/until.ts";
+
+export { until };
 
 /** A public address: that of every name, unless the test resolves them. */
 export const PUBLIC = "93.184.215.14";
@@ -47,14 +50,6 @@ export interface WorldOptions {
   readonly resolve?: Resolve;
   readonly loopback?: Loopback;
   readonly transport?: null;
-}
-
-export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!(await condition())) {
-    if (Date.now() > deadline) assert.fail(`this never came true: ${condition}`);
-    await turn();
-  }
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));

@@ -1,6 +1,9 @@
 /** What every host of the examples is asked by a stock client. */
 import assert from "node:assert/strict";
 import { Client } from "langgraph-sdk-2";
+import { until } from "../support/until.ts";
+
+export { until };
 
 /** Where a host serves agents, and the one that is asked. */
 export interface Hosted {
@@ -16,11 +19,6 @@ export const human = (content: string): Hosted["input"] => ({ messages: [{ role:
 
 type Message = { readonly content: unknown };
 export const last = (values: unknown): string => String((values as { messages: Message[] }).messages.at(-1)?.content);
-
-/** Waits until it is so, however long that takes. */
-export async function until(check: () => Promise<boolean>): Promise<void> {
-  while (!(await check())) await new Promise<void>((resolve) => setTimeout(resolve, 10));
-}
 
 export function clientOf({ apiUrl, headers }: Pick<Hosted, "apiUrl" | "headers">): Client {
   return new Client({

@@ -6,6 +6,7 @@ import { postgres } from "../../adapters/postgres/mod.ts";
 import type { FunctionJob, Service } from "../../lib/mod.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
 import { type TestService, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 import { follow, resumable, whole } from "./outage-world.ts";
 
 let server: TestPostgres;
@@ -66,13 +67,6 @@ async function door(url: string): Promise<Door> {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-async function until(what: string, fact: () => boolean | Promise<boolean>, ms = 60_000): Promise<void> {
-  for (const deadline = Date.now() + ms; !(await fact()); ) {
-    if (Date.now() > deadline) assert.fail(`not in ${ms} ms: ${what}`);
-    await sleep(20);
-  }
-}
-
 /** Ten steps of a tenth of a second; counts how many go on at once on one thread at the most, and each run's attempts. */
 function stepping(): {
   readonly steps: (job: FunctionJob) => AsyncGenerator<unknown>;
@@ -132,7 +126,7 @@ async function startLoad(making: TestService, reading: TestService, attempts: Ma
     async proven(service) {
       for (const { thread_id, runs } of made) {
         for (const { run_id, readers } of runs) {
-          await until(`run ${run_id} has ended for its readers`, () => readers.every((reader) => reader.ended()));
+          await until(() => readers.every((reader) => reader.ended()), `run ${run_id} has ended for its readers`);
           assert.equal((await service.runs.get(thread_id, run_id)).status, "success");
           const count = attempts.get(run_id) as number;
           for (const { list } of readers) {
@@ -195,7 +189,7 @@ describe("Postgres", () => {
     await sleep(Math.max(0, shut_at + 8_000 - Date.now()));
     at.open();
     for (const kit of [one, other])
-      await until("it is ready again", async () => (await kit.service.ready()).ok, 15_000);
+      await until(async () => (await kit.service.ready()).ok, "it is ready again", 15_000);
     await load.proven(one.service);
     assert.equal(most(), 1, "two executions at once on one thread");
     for (const [i, kit] of [one, other].entries()) {

@@ -10,6 +10,7 @@ import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { ConfigError, createService, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { startPostgres, type TestPostgres } from "../adapters/postgres-server.ts";
 import { type TestService, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
 import { runtime, temporaryFolder } from "./programs.ts";
 
 let server: Promise<TestPostgres> | undefined;
@@ -57,13 +58,6 @@ async function addEverywhere(driver: SqlDriver): Promise<void> {
   await driver.batch(steps.map((sql) => ({ sql, args: [] })));
 }
 
-async function until(what: string, fact: () => Promise<boolean>): Promise<void> {
-  for (const deadline = Date.now() + 30_000; !(await fact()); ) {
-    if (Date.now() > deadline) assert.fail(`not in 30 s: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
-
 /** Most of what the service does; `mark` tells what it makes from what was there. */
 async function use(kit: TestService, mark: string): Promise<void> {
   const { assistants, threads, runs, crons, store, feedback } = kit.service;
@@ -79,7 +73,7 @@ async function use(kit: TestService, mark: string): Promise<void> {
       feedback_keys: ["score"],
     });
     await wait.result;
-    await until("a run succeeds", async () => (await runs.get(thread_id, wait.run.run_id)).status === "success");
+    await until(async () => (await runs.get(thread_id, wait.run.run_id)).status === "success", "a run succeeds");
   }
   assert.equal((await threads.history(thread_id)).length > 3, true);
   await threads.updateState(thread_id, { values: { messages: [{ role: "user", content: "by hand" }] } });
@@ -87,7 +81,7 @@ async function use(kit: TestService, mark: string): Promise<void> {
   assert.deepEqual((await threads.state(copy.thread_id)).values, (await threads.state(thread_id)).values);
   assert.equal((await threads.search({ metadata: { mark } })).total, 2);
   const held = await runs.create(thread_id, { assistant_id: "held", input: {} });
-  await until("it runs", async () => (await runs.get(thread_id, held.run_id)).status === "running");
+  await until(async () => (await runs.get(thread_id, held.run_id)).status === "running", "it runs");
   await runs.cancel(thread_id, held.run_id, { action: "rollback", wait: true });
   await assert.rejects(runs.get(thread_id, held.run_id), { code: "not_found" });
   await threads.prune([copy.thread_id], "delete");
@@ -151,7 +145,7 @@ for (const [name, place] of places) {
         await reading;
         assert.deepEqual(events, ["metadata", "custom", "custom", "end"]);
         for (const { run_id } of [run, waiting]) {
-          await until("it succeeds", async () => (await runs.get(thread_id, run_id)).status === "success");
+          await until(async () => (await runs.get(thread_id, run_id)).status === "success", "it succeeds");
         }
         await use(kit, "after");
         const rows = await rowsOf(newer, "select count(*) as n from runs where future is null and future_count = 0");

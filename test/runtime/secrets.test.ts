@@ -14,6 +14,7 @@ import { combine, type FunctionJob, fromFunctions } from "../../lib/mod.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import type { OutboundRequest } from "../../lib/webhooks/send.ts";
+import { until } from "../support/until.ts";
 import { temporaryFolder } from "./programs.ts";
 
 /** Texts that occur nowhere else. */
@@ -187,14 +188,6 @@ function request(assistant_id: string, hook: string, more: object = {}): object 
     stream_resumable: true,
     ...more,
   };
-}
-
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 40_000;
-  while (!(await condition())) {
-    if (Date.now() > deadline) assert.fail(`this never came true: ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 /** One of everything that a client of a deployment with this key can do, and everything that can go wrong. */

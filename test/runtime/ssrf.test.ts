@@ -12,6 +12,7 @@ import { policyOf, type WebhookUrlOptions } from "../../lib/webhooks/policy.ts";
 import { SendError, systemTransport } from "../../lib/webhooks/send.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { anAssistant, finish, here, stateless } from "../suite/storage/material.ts";
+import { until } from "../support/until.ts";
 import { ANSWERS, PRIVATE_NAMES, PRIVATE_V4, PRIVATE_V6, SHAPES, spellings, ZONES } from "./ssrf-forms.ts";
 
 /** Stands for all of the internet: what goes there is noted and answered here. */
@@ -101,14 +102,6 @@ async function created(kit: TestService, webhook: string): Promise<{ status: num
   const body = JSON.stringify({ assistant_id: "echo", input: {}, webhook });
   const response = await kit.fetch("http://greenroom/runs", { ...init, body });
   return { status: response.status, text: await response.text() };
-}
-
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 40_000;
-  while (!(await condition())) {
-    if (Date.now() > deadline) assert.fail(`this never came true: ${condition}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 /** The attempts of a delivery once there are no more to come. */

@@ -39,16 +39,16 @@ export interface PostgresOptions {
 }
 
 export const SHORT: PostgresOptions = {
-  faults: 30,
-  runs: 200,
-  most_ms: 60_000,
+  faults: 20,
+  runs: 150,
+  most_ms: 45_000,
   least_share: 0.5,
-  most_between_ms: 5_000,
+  most_between_ms: 3_500,
   creators: 8,
   followers: 4,
   think_ms: 40,
   cut_ms: 2_000,
-  restart_ms: 25_000,
+  restart_ms: 20_000,
   most_takeover_ms: 6_000,
   most_wait_ms: 5_000,
   hurried: true,

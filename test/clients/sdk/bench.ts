@@ -7,6 +7,8 @@ import type { ServiceOptions } from "../../../lib/service.ts";
 import { testService } from "../../suite/kit.ts";
 import { createGates, type Gates, testExecutor } from "../graphs.ts";
 
+export { until } from "../../support/until.ts";
+
 /** Some of the graphs fail, or name what is not there. */
 const EXPECTED: ReadonlySet<string> = new Set(["a run failed", "a route was called that is not built yet"]);
 
@@ -99,11 +101,6 @@ export async function collect(stream: AsyncIterable<unknown>, each?: (frame: Fra
     await each?.(frame);
   }
   return frames;
-}
-
-/** Waits until it is so, however long that takes. */
-export async function until(check: () => Promise<boolean>): Promise<void> {
-  while (!(await check())) await new Promise<void>((resolve) => setTimeout(resolve, 2));
 }
 
 /** The SDK's HTTPError: its status, and the detail in its text. */

@@ -1,0 +1,122 @@
+/**
+ * Prints how large the tree is, against its goals, and which retired names and phrases it still has. Exit code 1 when a limit of
+ * scripts/house-limits.json is exceeded.
+ *
+ *   node scripts/check-house.ts [--list] [--lower | --write]
+ *
+ *   --list     shows everything that is counted, such as files and lines
+ *   --lower    lowers the limits to today's figures
+ *   --write    raises limits too. A commit that raises one says what for.
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { build } from "esbuild";
+import { type Figure, measure, sourcesOf } from "./house.ts";
+import { GOALS } from "./house-goals.ts";
+import { countNames, countPhrases } from "./house-words.ts";
+import { PLACES, RETIRED_NAMES } from "./retired-names.ts";
+
+/** A figure may not exceed its limit. Without a limit it must be 0. */
+export type Limits = Readonly<Record<string, Readonly<Record<string, number>>>>;
+
+export interface Limited {
+  readonly key: string;
+  readonly title: string;
+  /** Folders have a budget and no goal. */
+  readonly goal?: number;
+  readonly figure: Figure;
+}
+
+export interface Verdict {
+  readonly lines: readonly string[];
+  readonly failed: number;
+  /** The limits, lowered to the figures, and those that the figures need. */
+  readonly lowered: Readonly<Record<string, number>>;
+  readonly needed: Readonly<Record<string, number>>;
+}
+
+const number = (value: number): string => value.toLocaleString("en");
+
+/** One line of the table for each figure, problems and hints below it. `list` shows what is counted even where nothing failed. */
+export function judge(rows: readonly Limited[], limits: Readonly<Record<string, number>>, list = false): Verdict {
+  const lines: string[] = [];
+  const lowered: Record<string, number> = {};
+  const needed: Record<string, number> = {};
+  let failed = 0;
+  for (const { key, title, goal, figure } of rows) {
+    const limit = limits[key] ?? 0;
+    const over = figure.value > limit;
+    if (over) failed += 1;
+    // What is better than its goal may grow up to it again.
+    const need = Math.max(goal ?? 0, figure.value);
+    const lowest = Math.min(limit, need);
+    if (lowest > 0) lowered[key] = lowest;
+    if (need > 0) needed[key] = need;
+    // A name that is gone needs no line.
+    if (!list && goal === 0 && limit === 0 && figure.value === 0) continue;
+    const state = over ? "FAILED" : goal === undefined ? "" : figure.value <= goal ? "reached" : "open";
+    lines.push(
+      `| ${title} | ${number(figure.value)} | ${number(limit)} | ${goal === undefined ? "" : number(goal)} | ${state} |`,
+    );
+    if (over || list) lines.push(...figure.found.map((text) => `    ${text}`));
+    if (lowest < limit) lines.push(`    Lower the limit to ${lowest}: node scripts/check-house.ts --lower`);
+  }
+  return { lines, failed, lowered, needed };
+}
+
+/** Size of the core in the bundle of a program that embeds it. */
+export async function coreBundle(root: string): Promise<number> {
+  const entry = JSON.stringify(join(root, "lib/mod.ts"));
+  const { outputFiles } = await build({
+    stdin: {
+      contents: `import { createService, fromFunctions } from ${entry};\nconsole.log(createService, fromFunctions);`,
+      resolveDir: root,
+    },
+    bundle: true,
+    format: "esm",
+    minify: true,
+    platform: "neutral",
+    external: ["node:*"],
+    mainFields: ["module", "main"],
+    logLevel: "silent",
+    write: false,
+  });
+  return outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);
+}
+
+/** The figures of a tree: the house's, one for each folder, and one for each retired name and for the phrases of each place. */
+export async function figuresOf(root: string): Promise<Record<"house" | "folders" | "names" | "phrases", Limited[]>> {
+  const { rows, folders } = measure(root);
+  const sources = sourcesOf(root);
+  const measured: Record<string, Figure> = { ...rows, core_bundle: { value: await coreBundle(root), found: [] } };
+  const names = countNames(sources);
+  const phrases = countPhrases(root, sources);
+  return {
+    house: Object.entries(GOALS).map(([key, row]) => ({ ...row, key, figure: measured[key] as Figure })),
+    folders: [...folders].sort().map(([key, value]) => ({ key, title: key, figure: { value, found: [] } })),
+    names: RETIRED_NAMES.map(({ name, use }) => {
+      return { key: name, title: `${name} (use ${use})`, goal: 0, figure: names.get(name) as Figure };
+    }),
+    phrases: PLACES.map((key) => ({ key, title: key, goal: 0, figure: phrases[key] })),
+  };
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({
+    options: { list: { type: "boolean" }, lower: { type: "boolean" }, write: { type: "boolean" } },
+  });
+  const file = resolve("scripts/house-limits.json");
+  const limits = JSON.parse(readFileSync(file, "utf8")) as Limits;
+  const written: Record<string, Verdict["lowered"]> = {};
+  let failed = 0;
+  for (const [kind, rows] of Object.entries(await figuresOf(resolve(".")))) {
+    const verdict = judge(rows, limits[kind] ?? {}, values.list);
+    failed += verdict.failed;
+    written[kind] = values.write ? verdict.needed : verdict.lowered;
+    console.log([`| ${kind} | now | limit | goal | |`, "|---|---|---|---|---|", ...verdict.lines, ""].join("\n"));
+  }
+  if (values.lower || values.write) writeFileSync(file, `${JSON.stringify(written, null, 2)}\n`);
+  console.log(`${failed} limits exceeded`);
+  process.exitCode = failed > 0 ? 1 : 0;
+}

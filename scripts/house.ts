@@ -1,0 +1,191 @@
+/** Measures a tree: the figures of the table that `scripts/check-house.ts` prints. Reads the sources with TypeScript's compiler API. */
+import { globSync, readFileSync } from "node:fs";
+import { join, posix } from "node:path";
+import ts from "typescript-5";
+
+export type Row =
+  | "lines"
+  | "files_in_lib"
+  | "long_files"
+  | "long_functions"
+  | "long_classes"
+  | "circles"
+  | "files_in_circles"
+  | "exports"
+  | "readme_lines";
+
+export interface Figure {
+  readonly value: number;
+  /** What is counted, where a list says more than its length. */
+  readonly found: readonly string[];
+}
+
+export interface House {
+  readonly rows: Readonly<Record<Row, Figure>>;
+  /** Lines for each folder. */
+  readonly folders: ReadonlyMap<string, number>;
+}
+
+export const LONGEST_FILE = 450;
+export const LONGEST_FUNCTION = 120;
+export const LONGEST_CLASS = 250;
+
+export interface Source {
+  readonly path: string;
+  readonly text: string;
+  readonly tree: ts.SourceFile;
+}
+
+/** Every TypeScript file of `lib`, `adapters` and `server.ts`, parsed. */
+export function sourcesOf(root: string): Source[] {
+  return globSync(["lib/**/*.ts", "adapters/**/*.ts", "server.ts"], { cwd: root })
+    .map((path) => path.replaceAll("\\", "/"))
+    .sort()
+    .map((path) => {
+      const text = readFileSync(join(root, path), "utf8");
+      return { path, text, tree: ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true) };
+    });
+}
+
+/** Calls `visit` with a node and everything below it. */
+export function walk(node: ts.Node, visit: (node: ts.Node) => void): void {
+  visit(node);
+  ts.forEachChild(node, (child) => walk(child, visit));
+}
+
+const linesIn = (text: string): number => text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+
+/** `lib/http`, `adapters/sql`, or `lib` for a file that lies directly in it. */
+function folderOf(path: string): string {
+  const parts = path.split("/").slice(0, -1);
+  return parts.length === 0 ? path : parts.slice(0, 2).join("/");
+}
+
+interface Piece {
+  readonly where: string;
+  readonly lines: number;
+}
+
+/** Functions with a body, and classes, with the lines from their first token to their last. */
+function piecesOf({ path, tree }: Source): { readonly functions: Piece[]; readonly classes: Piece[] } {
+  const functions: Piece[] = [];
+  const classes: Piece[] = [];
+  const lineOf = (at: number): number => tree.getLineAndCharacterOfPosition(at).line + 1;
+  walk(tree, (node) => {
+    const isFunction = ts.isFunctionLike(node) && "body" in node && node.body !== undefined;
+    if (!isFunction && !ts.isClassLike(node)) return;
+    const from = lineOf(node.getStart(tree));
+    const named = ts.getNameOfDeclaration(node as ts.Declaration) ?? ("name" in node.parent && node.parent.name);
+    const name = named ? (named as ts.Node).getText(tree) : "(anonymous)";
+    const piece = { where: `${path}:${from} ${name}`, lines: lineOf(node.getEnd()) - from + 1 };
+    (isFunction ? functions : classes).push(piece);
+  });
+  return { functions, classes };
+}
+
+/** Every module that a file names: imports, types of imports, re-exports and dynamic imports. */
+export function modulesNamedIn(tree: ts.SourceFile): string[] {
+  const names: string[] = [];
+  const add = (node: ts.Node | undefined): void => {
+    if (node && ts.isStringLiteralLike(node)) names.push(node.text);
+  };
+  walk(tree, (node) => {
+    if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) add(node.moduleSpecifier);
+    else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) add(node.arguments[0]);
+    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) add(node.argument.literal);
+  });
+  return names;
+}
+
+/** Groups of files that import each other, directly or by way of others (strongly connected components). */
+export function circlesOf(imports: ReadonlyMap<string, readonly string[]>): string[][] {
+  const order = new Map<string, number>();
+  const lowest = new Map<string, number>();
+  const open: string[] = [];
+  const circles: string[][] = [];
+  const visit = (file: string): number => {
+    const index = order.size;
+    let low = index;
+    order.set(file, index);
+    open.push(file);
+    for (const target of imports.get(file) ?? []) {
+      if (!imports.has(target)) continue;
+      if (!order.has(target)) low = Math.min(low, visit(target));
+      else if (open.includes(target)) low = Math.min(low, order.get(target) as number);
+    }
+    lowest.set(file, low);
+    if (low === index) {
+      const circle = open.splice(open.indexOf(file));
+      if (circle.length > 1 || imports.get(file)?.includes(file)) circles.push(circle.sort());
+    }
+    return low;
+  };
+  for (const file of imports.keys()) if (!order.has(file)) visit(file);
+  return circles;
+}
+
+/** The names that `import … from "greenroom"` can use, types included. */
+function exportsOf(root: string): string[] {
+  const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+    readonly exports: { readonly ".": { readonly "greenroom-source": string } };
+  };
+  const entry = join(root, manifest.exports["."]["greenroom-source"]);
+  const options: ts.CompilerOptions = {
+    allowImportingTsExtensions: true,
+    module: ts.ModuleKind.NodeNext,
+    moduleResolution: ts.ModuleResolutionKind.NodeNext,
+    noEmit: true,
+    noLib: true,
+    types: [],
+  };
+  const program = ts.createProgram([entry], options);
+  const file = program.getSourceFile(entry);
+  const checker = program.getTypeChecker();
+  const module = file && checker.getSymbolAtLocation(file);
+  return module ? checker.getExportsOfModule(module).map(({ name }) => name) : [];
+}
+
+const longest = (pieces: readonly Piece[], limit: number): Figure => {
+  const long = pieces.filter(({ lines }) => lines > limit).sort((a, b) => b.lines - a.lines);
+  return { value: long.length, found: long.map(({ where, lines }) => `${where}: ${lines} lines`) };
+};
+
+/** Measures the tree in this folder. */
+export function measure(root: string): House {
+  const sources = sourcesOf(root);
+  const files = sources.map(({ path, text }) => ({ where: path, lines: linesIn(text) }));
+  const folders = new Map<string, number>();
+  for (const { where, lines } of files) folders.set(folderOf(where), (folders.get(folderOf(where)) ?? 0) + lines);
+  const pieces = sources.map(piecesOf);
+  const imports = new Map(
+    sources.map(({ path, tree }) => [
+      path,
+      modulesNamedIn(tree)
+        .filter((name) => name.startsWith("."))
+        .map((name) => posix.join(posix.dirname(path), name)),
+    ]),
+  );
+  const circles = circlesOf(imports);
+  const inLib = files.filter(({ where }) => /^lib\/[^/]+$/.test(where)).map(({ where }) => where);
+  const names = exportsOf(root);
+  return {
+    folders,
+    rows: {
+      lines: { value: files.reduce((sum, { lines }) => sum + lines, 0), found: [] },
+      files_in_lib: { value: inLib.length, found: inLib },
+      long_files: longest(files, LONGEST_FILE),
+      long_functions: longest(
+        pieces.flatMap(({ functions }) => functions),
+        LONGEST_FUNCTION,
+      ),
+      long_classes: longest(
+        pieces.flatMap(({ classes }) => classes),
+        LONGEST_CLASS,
+      ),
+      circles: { value: circles.length, found: circles.map((circle) => circle.join(" - ")) },
+      files_in_circles: { value: circles.flat().length, found: [] },
+      exports: { value: names.length, found: [] },
+      readme_lines: { value: linesIn(readFileSync(join(root, "README.md"), "utf8")), found: [] },
+    },
+  };
+}

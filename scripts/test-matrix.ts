@@ -1,0 +1,53 @@
+/**
+ * Which test files `npm test` runs on which runtime. What depends on a runtime runs on each: its drivers, and a smoke set of streams,
+ * timers, crypto, bodies, sockets, processes, modules and clients. The rest runs once. `npm run test:all` runs every file on every
+ * runtime. A file named `x.node.test.ts` runs on Node alone in both.
+ */
+export type Runtime = "bun" | "deno" | "node";
+
+export const RUNTIMES: readonly Runtime[] = ["bun", "deno", "node"];
+
+export interface Rule {
+  readonly files: RegExp;
+  readonly on: readonly Runtime[];
+}
+
+/** The first rule whose `files` match decides. */
+export const RULES: readonly Rule[] = [
+  // Further combinations of what other files prove: SDKs with drivers, a second prefix, PGlite, the build of a Next.js project.
+  { files: /^test\/clients\/(?:sdk-postgres|sdk-libsql|prefix-slash)\./, on: [] },
+  { files: /^test\/adapters\/pglite-storage\./, on: [] },
+  { files: /^test\/runtime\/hosts-next\./, on: [] },
+  { files: /\.node\.test\.ts$/, on: ["node"] },
+  // They read the tree, and run none of it.
+  { files: /^test\/(?:core\/imports|core\/exports|http\/openapi)\./, on: ["node"] },
+
+  // Drivers, and the clients of database servers over a runtime's sockets.
+  { files: /^test\/adapters\/(?:storage|drivers|exclusive|file-watch|faults|libsql|postgres)\./, on: RUNTIMES },
+  { files: /^test\/adapters\/langgraph(?:-streams|-stops)?\.test/, on: RUNTIMES },
+  { files: /^test\/adapters\//, on: ["node"] },
+  { files: /^test\/clients\/sdk\./, on: RUNTIMES },
+  { files: /^test\/simulation\//, on: RUNTIMES },
+
+  // Streams and their readers; timers; keys and signatures; bodies; processes.
+  { files: /^test\/core\/(?:events|following|thread-stream|clock|accounts|webhook-headers)\./, on: RUNTIMES },
+  { files: /^test\/core\/(?:webhook-delivery|large-requests|functions)\./, on: RUNTIMES },
+  { files: /^test\/http\/(?:sse|bodies|wire|auth)\./, on: RUNTIMES },
+  // Sockets, hosts, signals, and how a runtime loads the modules of a project.
+  { files: /^test\/runtime\/(?:listen|webhooks|local|app|hosts|hosts-node|hosts-in-process)\./, on: RUNTIMES },
+  { files: /^test\/runtime\/(?:operations|projects)\./, on: RUNTIMES },
+
+  // Bun takes the least time for the same.
+  { files: /^test\//, on: ["bun"] },
+];
+
+/** Where `npm test` runs this file; nowhere when only `npm run test:all` does. */
+export function runtimesOf(file: string): readonly Runtime[] {
+  return RULES.find(({ files }) => files.test(file))?.on ?? [];
+}
+
+/** Whether a runtime can run the file at all. */
+export function canRun(file: string, runtime: Runtime): boolean {
+  const only = RUNTIMES.find((name) => file.endsWith(`.${name}.test.ts`));
+  return only === undefined || only === runtime;
+}

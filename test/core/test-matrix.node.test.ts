@@ -1,0 +1,42 @@
+/** What `npm test` leaves to `npm run test:all`, so that nothing is left out by mistake. */
+import assert from "node:assert/strict";
+import { globSync } from "node:fs";
+import { describe, it } from "node:test";
+import { canRun, RULES, RUNTIMES, runtimesOf } from "../../scripts/test-matrix.ts";
+
+const files = globSync("test/**/*.test.ts")
+  .map((file) => file.replaceAll("\\", "/"))
+  .filter((file) => !file.startsWith("test/browser/"));
+
+describe("the test matrix", () => {
+  it("runs every file somewhere, but for those that only test:all runs", () => {
+    const left = files.filter((file) => !runtimesOf(file).some((runtime) => canRun(file, runtime)));
+    assert.deepEqual(left.sort(), [
+      "test/adapters/pglite-storage.test.ts",
+      "test/clients/prefix-slash.node.test.ts",
+      "test/clients/sdk-libsql.node.test.ts",
+      "test/clients/sdk-postgres.node.test.ts",
+      "test/runtime/hosts-next.node.test.ts",
+    ]);
+  });
+
+  it("runs the drivers, the streams and the clients on every runtime", () => {
+    for (const file of ["adapters/storage", "adapters/drivers", "clients/sdk", "core/thread-stream", "http/sse"])
+      assert.deepEqual(runtimesOf(`test/${file}.test.ts`), RUNTIMES, file);
+  });
+
+  it("has no rule that decides nothing", () => {
+    const first = files.map((file) => RULES.findIndex((rule) => rule.files.test(file)));
+    assert.deepEqual(
+      RULES.filter((_, index) => !first.includes(index)),
+      [],
+    );
+    // Names in a rule that no file has any more.
+    for (const { files: pattern } of RULES)
+      for (const name of /\(\?:([\w|-]+)\)/.exec(pattern.source)?.[1]?.split("|") ?? [])
+        assert.ok(
+          files.some((file) => pattern.test(file) && file.includes(name)),
+          `${pattern}: ${name}`,
+        );
+  });
+});
