@@ -1,17 +1,17 @@
-/** Reads request bodies: up to a size, and within a time. */
+/** Reads request bodies, within limits of size and time. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { MAX_DEPTH, shallow } from "./parse/read.ts";
 
-/** Larger bodies are refused: to store one of this size takes nearly the 100 ms that others may have to wait. */
+/** Storing a body of this size takes nearly 100 ms, the longest that other requests may wait. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const BODY_TIMEOUT_MS = 30_000;
-/** A large body may take longer than the timeout, while it arrives at this rate on average. */
+/** A body that arrives at this average rate may take longer than the timeout. */
 const MIN_BYTES_PER_SECOND = 1024;
-/** Bodies that say that they are no larger are read at once, which is cheaper on every runtime. */
+/** Bodies with a smaller content-length are read in one piece, which is cheaper on every runtime. */
 const SMALL_BYTES = 16 * 1024;
 
-/** More members and items than this, at any depth, are refused: to read them keeps other requests waiting. */
+/** More members and items than this, at any depth, would delay other requests. */
 const MAX_BODY_VALUES = 20_000;
 
 export interface BodyBounds {
@@ -20,7 +20,7 @@ export interface BodyBounds {
   readonly max_body_values?: number;
 }
 
-/** The body as it was sent. Errors: too_large (more than `limit` bytes; default `max_body_bytes`), too_slow. */
+/** The bytes of a body. Errors: too_large (more than `limit` bytes; default `max_body_bytes`), too_slow. */
 export type ReadBody = (request: Request, limit?: number) => Promise<Uint8Array>;
 
 export function createBodyReader(
@@ -70,7 +70,7 @@ function receiver(
           chunks.push(value);
         }
       } catch (error) {
-        // Not waited for: a body that does not come may not be cancelled in time either.
+        // Not awaited: a body that does not arrive may not be cancelled in time either.
         reader.cancel().catch(() => {});
         throw error;
       }
@@ -81,10 +81,10 @@ function receiver(
   };
 }
 
-/** How many bytes are looked at before the event loop turns. */
+/** How many bytes are scanned before the event loop turns. */
 const SLICE = 512 * 1024;
 
-/** Refuses too many values before JSON.parse makes them. All but the outermost come behind a bracket or a comma. */
+/** Refuses too many values before JSON.parse creates them. Each but the outermost follows a bracket or a comma. */
 async function countValues(bytes: Uint8Array, values: number, turn: () => Promise<void>): Promise<void> {
   let count = 0;
   let depth = 0;
@@ -101,16 +101,16 @@ async function countValues(bytes: Uint8Array, values: number, turn: () => Promis
       } else if (byte === 0x2c) count++;
       else if (byte === 0x5b || byte === 0x7b) {
         count++;
-        // Who reads it refuses that in words of its own.
+        // The JSON reader refuses this depth with its own error.
         if (++depth > MAX_DEPTH) return;
       } else if (byte === 0x5d || byte === 0x7d) depth--;
     }
-    // An escape may reach into the next slice.
+    // An escape may end in the next slice.
     skipped = i - end;
     if (count > values) {
       throw new ServiceError(
         "too_large",
-        `The body holds more than ${values} values: send less at once, or raise http.max_body_values`,
+        `The body holds more than ${values} values. Send less at once, or raise http.max_body_values`,
       );
     }
     if (bytes.length > SLICE) await turn();
@@ -118,7 +118,7 @@ async function countValues(bytes: Uint8Array, values: number, turn: () => Promis
   shallow.add(bytes);
 }
 
-/** `passed` rejects once the timeout is over, and the time too that `length()` bytes may take. */
+/** `passed` rejects after the timeout plus the time that `length()` bytes may take. */
 function startDeadline(
   environment: Pick<Environment, "timer">,
   timeout_ms: number,
@@ -152,9 +152,9 @@ function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
 }
 
 export const tooLarge = (limit: number): ServiceError =>
-  new ServiceError("too_large", `The body is larger than ${limit} bytes`);
+  new ServiceError("too_large", `The body is larger than ${limit} bytes. Send less at once`);
 const tooSlow = (timeout_ms: number): ServiceError =>
   new ServiceError(
     "too_slow",
-    `The body did not arrive within ${timeout_ms} ms. Send the request again; the server's http.body_timeout_ms sets the time`,
+    `The body did not arrive within ${timeout_ms} ms. Send the request again, or raise http.body_timeout_ms`,
   );

@@ -15,17 +15,17 @@ export interface CorsPolicy {
 export interface CorsOptions {
   /** Origins that browsers may call from; `*` for any. Default `["*"]`; none beside `allow_origin_regex`. */
   readonly allow_origins?: readonly string[];
-  /** A regular expression for more origins: it has to fit the whole origin. */
+  /** A regular expression for more origins. It must match the whole origin. */
   readonly allow_origin_regex?: string;
-  /** Default, and `*`: all that the server has. */
+  /** Default, and `*`: all methods of the server. */
   readonly allow_methods?: readonly string[];
-  /** Default, and `*`: all that a page asks for. */
+  /** Default, and `*`: every header that a page requests. */
   readonly allow_headers?: readonly string[];
-  /** Pages may send cookies and the like. Default false. */
+  /** Whether pages may send cookies and other credentials. Default false. */
   readonly allow_credentials?: boolean;
-  /** Response headers that pages may read, beside those that clients of this API need. */
+  /** More response headers that pages may read. Those that clients of this API need are always included. */
   readonly expose_headers?: readonly string[];
-  /** For how many seconds browsers remember what was allowed. Default 600. */
+  /** How many seconds browsers cache the answer to a preflight request. Default 600. */
   readonly max_age?: number;
 }
 
@@ -34,21 +34,21 @@ const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
 const EXPOSED = ["Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"];
 const MAX_AGE_S = 600;
 
-/** The expression of `allow_origin_regex`, which has to fit whole origins. Throws a SyntaxError. */
+/** `allow_origin_regex` as an expression that matches whole origins. Throws a SyntaxError. */
 export const originPattern = (source: string): RegExp => {
-  // Alone, so that nothing can close the group around it.
+  // Compiled alone first, so that the source cannot close the group around it.
   new RegExp(source);
   return new RegExp(`^(?:${source})$`);
 };
 
 const isExposed = (name: string): boolean => EXPOSED.some((ours) => ours.toLowerCase() === name.toLowerCase());
 
-/** Whether the list names all there are. */
+/** Whether the list includes everything. */
 const isAny = (list: readonly string[] | undefined): boolean => list === undefined || list.includes("*");
 
 /**
- * Without `hosts` every host name is answered and `cors` (default: all) names the web pages. With `hosts` only those names are
- * answered, and the pages are those of loopback origins, of these hosts and of `cors` (default: none).
+ * Without `hosts`, every host name is answered, and `cors` (default: every origin) says which pages may call. With `hosts`, only
+ * those names are answered, and pages may call from loopback origins, from these hosts, and from `cors` (default: none).
  */
 export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string[]): CorsPolicy {
   const pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
@@ -73,13 +73,19 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       if (!names) return;
       const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
       if (!names.has(host) && !names.has(host.replace(/:\d+$/, ""))) {
-        throw new ServiceError("wrong_host", "This server does not answer under this host name");
+        throw new ServiceError(
+          "wrong_host",
+          `Host ${host} is not one of this server's names. Add it to the handler's hosts`,
+        );
       }
-      // Simple cross-site requests come without a preflight: hiding the answer would not stop what they do.
+      // Simple cross-site requests come without a preflight, so hiding the answer would not prevent their effect.
       const origin = request.headers.get("origin");
       const changes = !["GET", "HEAD", "OPTIONS"].includes(request.method);
       if (origin !== null && changes && !permits(origin) && !isPublic()) {
-        throw new ServiceError("forbidden", "This origin may not call this server; see http.cors.allow_origins");
+        throw new ServiceError(
+          "forbidden",
+          `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
+        );
       }
     },
     preflight(request) {
@@ -95,15 +101,15 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       });
     },
     expose(request, headers) {
-      // Some answers are for any page, and an application's own routes may decide for themselves.
+      // Set already for public routes, and perhaps by the host's own routes.
       if (headers.has("access-control-allow-origin")) return;
-      // Browsers refuse `*` for requests with credentials: they want the origin's name.
+      // Browsers refuse `*` for requests with credentials.
       const named = !any || credentials;
       if (named) headers.append("vary", "Origin");
       const origin = request.headers.get("origin");
-      const admitted = !named ? "*" : origin !== null && permits(origin) ? origin : null;
-      if (admitted === null) return;
-      headers.set("access-control-allow-origin", admitted);
+      const permitted = !named ? "*" : origin !== null && permits(origin) ? origin : null;
+      if (permitted === null) return;
+      headers.set("access-control-allow-origin", permitted);
       if (credentials) headers.set("access-control-allow-credentials", "true");
       headers.set("access-control-expose-headers", exposed);
     },

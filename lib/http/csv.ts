@@ -1,12 +1,12 @@
-/** Rows of a CSV file, as RFC 4180 has them. */
+/** Rows of a CSV file (RFC 4180). */
 
-/** What a spreadsheet would take for a formula, or would drop. */
+/** The start of text that spreadsheets run as a formula, or drop. */
 const ACTIVE = /^[=+\-@\t\r\n]/;
 
-/** Which cells are quoted: those that RFC 4180 asks for, or all that are text. */
+/** Which cells are quoted: those for which RFC 4180 requires it, or all text. */
 export type CsvQuotes = "needed" | "text";
 
-/** One row with its line end. Null is an empty cell; text that begins like a formula gets a tab in front, numbers do not. */
+/** One row with its line end. Null is an empty cell. Text that starts like a formula gets a tab in front. */
 export function csvRow(cells: readonly (string | number | null)[], quotes: CsvQuotes = "needed"): string {
   return `${cells.map((cell) => csvCell(cell, quotes)).join(",")}\r\n`;
 }

@@ -1,6 +1,6 @@
-/** Routes of the host's own, beside those of the API. */
+/** The host's own routes, beside those of the API. */
 
-/** What serves them: an object with `fetch`, such as a Hono application, or a function. Without an answer there is nothing at the path. */
+/** An object with `fetch`, such as a Hono application, or a function. No answer means 404. */
 export type App =
   | ((request: Request) => AppAnswer)
   // biome-ignore lint/suspicious/noExplicitAny: applications take more than the request.
@@ -8,25 +8,25 @@ export type App =
 
 export type AppAnswer = Response | null | undefined | Promise<Response | null | undefined>;
 
-/** Asks the application, with the request as it came. Rejects when it fails, or answers with something else. */
+/** Calls the application. Rejects when it fails, or returns something that is no Response. */
 export async function askApp(app: App, request: Request): Promise<Response | null> {
   const answer = ("fetch" in app ? await app.fetch(request) : await app(request)) ?? null;
   return answer === null ? null : ownResponse(answer);
 }
 
-/** What an application answers, with headers that can be set. Throws for something else. */
+/** The application's response, with headers that can be set. Throws a TypeError for anything else. */
 export function ownResponse(answer: unknown): Response {
   if (isResponse(answer)) return withOwnHeaders(answer);
-  throw new TypeError("The application answered with something that is no Response");
+  throw new TypeError("http.app returned a value that is no Response: return a Response, or nothing for 404");
 }
 
-/** Frameworks bring classes of their own, which pass for those of the runtime. */
+/** By shape, because frameworks bring Response classes that are not the runtime's. */
 const isResponse = (value: unknown): value is Response =>
   typeof value === "object" && value !== null && "headers" in value && "status" in value && "body" in value;
 
 /**
- * The response with headers that can be set: those of redirects and of fetched responses cannot. One that takes over the
- * connection is left alone.
+ * The response with headers that can be set: those of redirects and of fetched responses are immutable. A 101 stays as it is,
+ * because it takes over the connection.
  */
 function withOwnHeaders(response: Response): Response {
   if (response.status === 101) return response;

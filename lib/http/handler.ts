@@ -17,29 +17,29 @@ import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
 /** How a service is mounted. */
 export interface HandlerOptions {
-  /** The path it is mounted under, such as `/agents`. Paths outside answer 404. Default: the root. */
+  /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
   readonly prefix?: string;
   /**
-   * The host names (or name:port) answered; others get 421, and web pages may only call from loopback origins, from these
-   * hosts and from `http.cors.allow_origins`. For servers without keys, which any web page could reach otherwise.
+   * The host names (or name:port) to answer; others get 421. Web pages may call only from loopback origins, from these hosts and
+   * from `http.cors.allow_origins`. Set it for servers without authentication, which any web page could reach otherwise.
    */
   readonly hosts?: readonly string[];
   /**
-   * `/metrics` asks for no key, but of requests that a proxy has passed on. For servers that only their own machine reaches.
-   * Default: false.
+   * `/metrics` needs no key, except for requests that a proxy passed on. For servers that listen on a loopback address. Default:
+   * false.
    */
   readonly open_metrics?: boolean;
-  /** The HTML page at the mount itself. Default: none, 404. */
+  /** The HTML page at the mount itself. Default: none, which answers 404. */
   readonly page?: () => string;
   /**
-   * The host's own routes: asked for paths below the mount where the API has nothing, with the request as it came. It guards
-   * them itself, unless the service has `http.enable_custom_route_auth`. The middleware of a Hono application runs around the
-   * routes of the API too; see `http.middleware_order`.
+   * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
+   * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
+   * the API; see `http.middleware_order`.
    */
   readonly app?: App;
   /**
-   * Whom the host's own code acts for with this request, such as the user of a run: with custom authentication they are asked for no
-   * credential, and may what that user may. Null: whoever the request says.
+   * The user that the host's own code acts for with this request, such as the user of a run. With custom authentication the request
+   * then needs no credential and has that user's permissions. Null: the credential of the request decides.
    */
   readonly acts_for?: (request: Request) => AuthUser | null;
 }
@@ -63,7 +63,8 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
   const unknown = unknownKey(options, OPTIONS);
   if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
   const base = (options.prefix ?? "").replace(/\/$/, "");
-  if (!/^(\/[\w.~-]+)*$/.test(base)) throw new TypeError(`prefix: ${base} is not a plain path such as /agents`);
+  if (!/^(\/[\w.~-]+)*$/.test(base))
+    throw new TypeError(`prefix: ${base} is not a plain path. Use one such as /agents`);
   const { environment, access: accounts } = service;
   const { http = {} } = service.options;
   const cors = createCorsPolicy(http.cors, options.hosts);
@@ -127,7 +128,7 @@ export function createHandler(service: Service, options: HandlerOptions = {}): H
     async function respond(): Promise<Response> {
       if (!found) return await refuse(request, table.at(new URL(request.url).pathname), auth);
       const { handle, public_headers } = found.route;
-      // A link that is only looked at must not be followed.
+      // Mail scanners look at links with HEAD, which must not submit feedback.
       if (public_headers && request.method === "HEAD") {
         return new Response(null, { status: 204, headers: public_headers.all });
       }

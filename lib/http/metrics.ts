@@ -1,13 +1,13 @@
-/** Measurements as the text that Prometheus reads. */
+/** Metrics in the text format of Prometheus. */
 import type { Metrics } from "../service.ts";
 import type { HeaderValues } from "./respond.ts";
 
-/** What a handler tells: its service's measurements, and its own. */
+/** The metrics of the service and of the handler. */
 export interface ServerMetrics extends Metrics {
   readonly open_streams: number;
 }
 
-/** How the text is labelled. */
+/** The content type of the text. */
 export const PROMETHEUS: HeaderValues = { "content-type": "text/plain; version=0.0.4; charset=utf-8" };
 
 /** One family of samples; `by` names the label of a family that has several. */
@@ -23,33 +23,27 @@ type Family = readonly [
 export function metricsText(metrics: ServerMetrics): string {
   const { worker, webhooks, crons } = metrics;
   const families: readonly Family[] = [
-    [
-      "runs",
-      "gauge",
-      "Runs that are due, to be started later, and executing, in the deployment",
-      metrics.runs,
-      "status",
-    ],
-    [
-      "oldest_pending_seconds",
-      "gauge",
-      "How long the run that waits longest has been due",
-      metrics.oldest_pending_seconds,
-    ],
-    ["runs_started_total", "counter", "Attempts that this process has started", worker.started],
-    ["runs_ended_total", "counter", "Runs that this process has executed to their end", worker.ended, "status"],
+    ["runs", "gauge", "Runs of the deployment that are pending, scheduled or running", metrics.runs, "status"],
+    ["oldest_pending_seconds", "gauge", "Age of the pending run that waits longest", metrics.oldest_pending_seconds],
+    ["runs_started_total", "counter", "Attempts that this process started", worker.started],
+    ["runs_ended_total", "counter", "Runs that this process finished", worker.ended, "status"],
     ["runs_retried_total", "counter", "Attempts after the first of their run", worker.retried],
-    ["leases_lost_total", "counter", "Attempts whose run was taken over, rolled back or deleted", worker.leases_lost],
-    ["frames_shown_total", "counter", "Frames shown to readers", worker.frames_shown],
-    ["frames_stored_total", "counter", "Frames written to the storage", worker.frames_stored],
+    [
+      "leases_lost_total",
+      "counter",
+      "Attempts that lost their lease: taken over, rolled back or deleted",
+      worker.leases_lost,
+    ],
+    ["frames_shown_total", "counter", "Frames sent to subscribers", worker.frames_shown],
+    ["frames_stored_total", "counter", "Frames written to storage", worker.frames_stored],
     ["webhook_attempts_total", "counter", "Attempts to deliver a webhook", webhooks.attempts],
-    ["webhooks_delivered_total", "counter", "Webhooks that their receivers took", webhooks.delivered],
-    ["webhooks_failed_total", "counter", "Webhooks that were given up", webhooks.failed],
-    ["webhooks_sending", "gauge", "Webhooks that are being sent", webhooks.sending],
-    ["crons_fired_total", "counter", "Runs that crons have started by this process", crons.fired],
-    ["crons_skipped_total", "counter", "Ticks of crons without a run", crons.skipped, "reason"],
-    ["open_streams", "gauge", "Streams and waits that clients have open here", metrics.open_streams],
-    ["standby", "gauge", "1 while another process executes the runs", Number(metrics.standby)],
+    ["webhooks_delivered_total", "counter", "Webhooks that were delivered", webhooks.delivered],
+    ["webhooks_failed_total", "counter", "Webhooks that failed for good", webhooks.failed],
+    ["webhooks_sending", "gauge", "Webhook deliveries in progress", webhooks.sending],
+    ["crons_fired_total", "counter", "Runs that this process started for crons", crons.fired],
+    ["crons_skipped_total", "counter", "Cron ticks that started no run", crons.skipped, "reason"],
+    ["open_streams", "gauge", "Open streams and waits of clients", metrics.open_streams],
+    ["standby", "gauge", "1 while another process holds the worker lock", Number(metrics.standby)],
     ["draining", "gauge", "1 while this process stops", Number(metrics.draining)],
     ["uptime_seconds", "gauge", "Time since this process started", metrics.uptime_seconds],
   ];

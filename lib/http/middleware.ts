@@ -1,7 +1,7 @@
-/** The middleware of a host's Hono application, run around the answers of the API. Of Hono only what its instances show is used. */
+/** The middleware of a host's Hono application, run around the routes of the API. Uses only the public members of Hono instances. */
 import type { App } from "./custom-routes.ts";
 
-/** Answers a request; `inner` is what the middleware stands around. It may be called with a request of their own making. */
+/** Answers a request; `inner` is what the middleware wraps. Middleware may pass it a new request. */
 export type Around = (request: Request, inner: Inner) => Promise<Response>;
 type Inner = (request: Request) => Promise<Response>;
 
@@ -30,23 +30,23 @@ interface Hono {
 }
 
 const INNER: unique symbol = Symbol("greenroom.inner");
-/** Where Hono keeps a handler that it has wrapped for an error handler of a part. */
+/** Hono keeps a wrapped handler here, where a sub-application has an error handler. */
 const COMPOSED = "__COMPOSED_HANDLER";
 
 /**
- * Null for an application of another kind. Middleware may be added until the first request. `passedOver` is told the paths of what
- * may have been meant as middleware, and takes no `next`.
+ * Null for other applications. Middleware may be added until the first request. `onRoute` gets the path of each handler for all
+ * methods that takes no `next`: it is a route, though it may have been meant as middleware.
  */
-export function middlewareOf(app: App | undefined, passedOver: (path: string) => void): Around | null {
+export function middlewareOf(app: App | undefined, onRoute: (path: string) => void): Around | null {
   if (typeof app !== "object" || !isHono(app)) return null;
   let layers: Hono | undefined;
   return async (request, inner) => {
-    layers ??= layersOf(app, passedOver);
+    layers ??= layersOf(app, onRoute);
     return await layers.fetch(request, { [INNER]: inner });
   };
 }
 
-// Other frameworks have routes and `use` as well.
+// Several members, because other frameworks have `routes` and `use` as well.
 const isHono = (app: object): app is Hono => {
   const { routes, router, use, onError } = app as Partial<Hono> & { readonly router?: { readonly match?: unknown } };
   return (
@@ -57,25 +57,25 @@ const isHono = (app: object): app is Hono => {
   );
 };
 
-function layersOf(app: Hono, passedOver: (path: string) => void): Hono {
+function layersOf(app: Hono, onRoute: (path: string) => void): Hono {
   const layers = new app.constructor({ getPath: app.getPath });
   for (const { path, handler } of app.routes.filter(({ method }) => method === "ALL")) {
     if (takesNext(handler)) layers.use(path, handler);
-    else passedOver(path);
+    else onRoute(path);
   }
   layers.all("*", async (context) => {
     const answer = await context.env[INNER](await unread(context.req));
-    // So it gets the headers that middleware has set before.
+    // `newResponse` adds the headers that middleware has set before.
     return answer.status === 101 ? answer : context.newResponse(answer.body, answer);
   });
   if (typeof app.errorHandler === "function") layers.onError(app.errorHandler);
   return layers;
 }
 
-/** Whatever else is there for all methods is a route, as Hono sees it too: the API has the path. */
+/** As Hono decides it: a handler for all methods that takes no `next` is a route. */
 const takesNext = (handler: Route["handler"]): boolean => (handler[COMPOSED] ?? handler).length > 1;
 
-/** The request with its body, also where middleware has read that through Hono. */
+/** The request with its body, even if middleware has read the body through Hono. */
 async function unread(req: Context["req"]): Promise<Request> {
   if (!req.raw.bodyUsed) return req.raw;
   const { url, method, headers, signal } = req.raw;

@@ -1,39 +1,38 @@
-/** What a host may choose of the HTTP side, and the checks of it. */
+/** The options of the HTTP side, and their checks. */
 import { type CorsOptions, originPattern } from "./cors.ts";
 import { type DisabledGroups, GROUP_OPTIONS } from "./groups.ts";
 import type { HeaderChoice } from "./parse/headers.ts";
 
 export interface HttpOptions extends DisabledGroups {
-  /** True: webhooks of runs are accepted unchecked, and none is sent. */
+  /** True: webhooks of runs are accepted unchecked and never sent. */
   readonly disable_webhooks?: boolean;
   readonly cors?: CorsOptions;
-  /** Request headers that runs see in `config.configurable`; never those that carry credentials. Default: `x-*` and `user-agent`. */
+  /** Request headers that runs see in `config.configurable`. Credentials are never included. Default: `x-*` and `user-agent`. */
   readonly configurable_headers?: HeaderChoice;
   /**
-   * How long a request's body may take to arrive, before the request is answered with 408. Large bodies get a second more for each
-   * KiB that has come. Default 30000.
+   * How long a request's body may take to arrive before the request gets 408. Each KiB that has arrived adds a second. Default
+   * 30000.
    */
   readonly body_timeout_ms?: number;
-  /** The host's own routes ask who calls as those of the API do. Default: they are the host's to guard. */
+  /** True: the host's own routes need the authentication of the API. Default false: they check it themselves. */
   readonly enable_custom_route_auth?: boolean;
   /**
-   * Larger bodies are refused with 413. While a body is stored, other requests wait: on a file about 12 ms for each MiB. Default
-   * 8,388,608 (8 MiB).
+   * Larger bodies get 413. Other requests wait while a body is stored: on a file about 12 ms per MiB. Default 8,388,608 (8 MiB).
    */
   readonly max_body_bytes?: number;
   /**
-   * Bodies with more values than this are refused: all members of objects and items of lists, at any depth. Larger ones keep other
-   * requests waiting. Default 20,000.
+   * Bodies with more values (members of objects and items of lists, at any depth) get 413, because reading them delays other
+   * requests. Default 20,000.
    */
   readonly max_body_values?: number;
   /**
-   * What comes first at the routes of the API: the middleware of the host's application (`middleware_first`, the default), or the
-   * question who calls (`auth_first`).
+   * What runs first at the routes of the API: the middleware of the host's application (`middleware_first`, the default), or
+   * authentication (`auth_first`).
    */
   readonly middleware_order?: "middleware_first" | "auth_first";
 }
 
-/** What is wrong with a value, in words; false when nothing is. */
+/** The problem with a value, as text; false when there is none. */
 type Check = (value: unknown) => string | false;
 
 const flag: Check = (value) => typeof value !== "boolean" && "must be true or false";
@@ -44,16 +43,16 @@ const listOf =
     `must be a list of ${what}`;
 
 const isToken = (text: string): boolean => /^[\w!#$%&'*+.^`|~-]+$/.test(text);
-// Not by URL.origin: of the schemes of browser extensions and apps that is "null".
+// Not by URL.origin, which is "null" for the schemes of browser extensions and apps.
 const isOrigin = (text: string): boolean => /^(?:\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#*@,]+)$/i.test(text);
 
 const pattern: Check = (value) => {
-  if (typeof value !== "string") return "must be a regular expression, as text";
+  if (typeof value !== "string") return "must be a regular expression, as a string";
   try {
     originPattern(value);
     return false;
   } catch {
-    return "is no regular expression";
+    return "is not a valid regular expression";
   }
 };
 
@@ -62,7 +61,7 @@ const count: Check = (value) =>
 
 /** One check for each of the options. */
 export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string, Check>>>> = {
-  // Proven with the webhooks.
+  // Checked with the webhooks.
   disable_webhooks: () => false,
   ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
   enable_custom_route_auth: flag,

@@ -1,4 +1,4 @@
-/** Values to wire: JSON answers, errors, pagination headers. */
+/** Responses: JSON, errors, pagination headers. */
 import type { PageOf } from "../assistants/mod.ts";
 import { type ErrorCode, InputError, isOutage, ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
@@ -23,7 +23,7 @@ const STATUS: Readonly<Record<ErrorCode, number>> = {
   unavailable: 503,
   storage_full: 507,
   storage_unavailable: 503,
-  // No 5xx: clients make a call that was answered so once more, and then it may have taken effect twice.
+  // Not 5xx: clients repeat a call after 5xx, and it could take effect twice.
   outcome_unknown: 409,
 };
 
@@ -35,7 +35,7 @@ export function json(value: unknown, headers: HeaderValues = {}, status = 200): 
   return new Response(JSON.stringify(value), { status, headers: { "content-type": "application/json", ...headers } });
 }
 
-/** A JSON list whose items may be large: the event loop turns between those that are. */
+/** A JSON list. The event loop turns after each large item. */
 export async function jsonList(items: readonly object[], turn: () => Promise<void>): Promise<Response> {
   const parts: string[] = [];
   for (const item of items) {
@@ -46,15 +46,15 @@ export async function jsonList(items: readonly object[], turn: () => Promise<voi
   return new Response(`[${parts.join(",")}]`, { headers: { "content-type": "application/json" } });
 }
 
-/** Characters of an item that take a while to write. */
+/** Items with more characters than this delay other requests. */
 const LARGE = 256 * 1024;
 
-/** Success with nothing to say: clients parse the body of every other success. */
+/** Success without a body. Not 200: clients parse the body of every other success. */
 export function empty(): Response {
   return new Response(null, { status: 204 });
 }
 
-/** What was asked for will be done: clients parse no body of it either. */
+/** Accepted, to be done later. Clients parse no body of it either. */
 export function accepted(): Response {
   return new Response(null, { status: 202 });
 }
@@ -62,7 +62,7 @@ export function accepted(): Response {
 /** The headers of `paged`. */
 export const PAGE_HEADERS: readonly string[] = ["X-Pagination-Total", "X-Pagination-Next"];
 
-/** One page of a search, of each item only the fields in `select`. */
+/** One page of a search; of each item only the fields in `select`. */
 export function paged<Item extends object>(page: PageOf<Item>, select?: readonly string[]): Response {
   return json(selected(page.items, select), {
     "x-pagination-total": String(page.total),
@@ -77,7 +77,7 @@ export function selected(items: readonly object[], select?: readonly string[]): 
   return items.map((item) => Object.fromEntries(Object.entries(item).filter(([key]) => names.has(key))));
 }
 
-/** A state with only the fields in `select`, which may also name single values, as `values.messages`. */
+/** A state with only the fields in `select`, which may name single values, such as `values.messages`. */
 export function selectedState(state: ThreadState, select?: readonly string[]): object {
   if (!select) return state;
   const values = isObject(state.values) ? Object.entries(state.values) : [];
@@ -87,7 +87,7 @@ export function selectedState(state: ThreadState, select?: readonly string[]): o
   return { ...named, ...selected([state], select)[0] };
 }
 
-/** The answer to an error. Only the text of a ServiceError is meant for callers. */
+/** The answer to an error. Clients see only the text of a ServiceError. */
 export function errorResponse(error: unknown, headers: HeaderValues = {}): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
   return json({ detail: known instanceof InputError ? known.issues : known.message }, headers, STATUS[known.code]);

@@ -1,45 +1,45 @@
-/** Bodies that stay open while a run goes on: event streams, and JSON kept alive with white space. */
+/** Bodies that stay open while a run goes on: event streams, and JSON kept alive by white space. */
 import type { Environment } from "../environment.ts";
 import type { Frame, FrameReader, RunWait } from "../runs/mod.ts";
 
 const HEARTBEAT_MS = 5_000;
-/** A body that has nothing to send for so long begins with a beat: some hosts send no headers before. */
+/** A body with nothing to send for this long starts with a heartbeat: some servers send no headers before the first byte. */
 const FIRST_BEAT_MS = 1_000;
-/** A reader that has not asked for more for so many beats is dead, or as good as. */
+/** A reader that takes nothing during this many heartbeats is disconnected. */
 const STALLED_BEATS = 6;
-/** About how many characters a chunk has at the most: a reader that does not read costs a chunk or two. */
+/** The size of a chunk in characters, about. It bounds the memory that a stalled reader costs. */
 const CHUNK_SIZE = 4 * 1024;
 const encoder = new TextEncoder();
 
-/** Whether the caller may still read; asked at every beat. */
-export type Still = () => Promise<boolean>;
+/** Whether the caller's credential is still valid; checked at every heartbeat. */
+export type IsStillValid = () => Promise<boolean>;
 
-/** What bodies use of their handler, which counts those that are open. */
+/** What all bodies of one handler share; `open` counts them. */
 export interface OpenBodies {
   readonly environment: Environment;
   open: number;
 }
 
-/** What stands before a frame's data on the wire. The data is one line, and the event's name has no line break. */
+/** The lines before a frame's data. The data itself is one line. */
 function headOf({ id, event }: Frame): string {
   return `${id === null ? "" : `id: ${id}\n`}event: ${event.replace(/[\r\n\0]/g, "")}\ndata: `;
 }
 
 /**
- * Frames as server-sent events. The body closes after `end` alone: where the frames stop before it (the server stops, a store
- * fails, the reader takes nothing for 30 s) it breaks off, because clients come back with Last-Event-ID only then.
+ * Frames as server-sent events. The body closes normally only after an `end` frame. If the frames stop earlier (server stop,
+ * storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
  */
 export function sseBody(
   reader: FrameReader,
   bodies: OpenBodies,
-  of: Readonly<Record<string, string>>,
-  still: Still,
+  ids: Readonly<Record<string, string>>,
+  isStillValid: IsStillValid,
 ): ReadableStream<Uint8Array> {
   const frames = reader[Symbol.asyncIterator]();
-  // What is not out yet, newest first: the frames themselves, which all readers of the run have in common.
+  // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
-  return openBody(bodies, still, {
-    // After a blank line SDKs would show an event without data.
+  return openBody(bodies, isStillValid, {
+    // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
     take() {
       const pieces: string[] = [];
@@ -54,7 +54,7 @@ export function sseBody(
         if (frame.data.length < CHUNK_SIZE / 4) {
           text += frame.data;
         } else {
-          // Not joined: cutting it copies nothing then.
+          // A piece of its own, because cutting a long string copies nothing.
           pieces.push(text, frame.data);
           text = "";
         }
@@ -71,28 +71,28 @@ export function sseBody(
       return true;
     },
     fail(error) {
-      bodies.environment.log({ level: "error", message: "A stream broke off", ...of, error });
+      bodies.environment.log({ level: "error", message: "Reading a stream failed", ...ids, error });
     },
     leave: () => frames.return?.(),
   });
 }
 
-/** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs look for keys in it. */
+/** The result of a run as JSON, with line feeds before it while the run goes on. Never `null`: SDKs read keys of it. */
 export function waitBody(
   wait: RunWait,
   bodies: OpenBodies,
-  of: Readonly<Record<string, string>>,
-  still: Still,
+  ids: Readonly<Record<string, string>>,
+  isStillValid: IsStillValid,
 ): ReadableStream<Uint8Array> {
   let text: string | undefined;
-  return openBody(bodies, still, {
+  return openBody(bodies, isStillValid, {
     heartbeat: "\n",
     take: () => ({ pieces: text === undefined ? [] : [text], last: text !== undefined }),
     async wait() {
       try {
         text = JSON.stringify((await wait.result) ?? {});
       } catch (error) {
-        bodies.environment.log({ level: "error", message: "A result could not be had", ...of, error });
+        bodies.environment.log({ level: "error", message: "Waiting for a result failed", ...ids, error });
         text = JSON.stringify({ __error__: { error: "InternalServerError", message: "Internal server error" } });
       }
       return true;
@@ -102,32 +102,31 @@ export function waitBody(
   });
 }
 
-/** Where an open body gets its text. */
+/** The text of an open body. */
 interface Source {
-  /** Sent when there was a regular beat to send and nothing else is. */
+  /** Sent at every heartbeat, before the text that is ready. */
   readonly heartbeat: string;
-  /** Some of what is ready now, as pieces of one text; a beat may stand before it. `last`: nothing follows it. */
+  /** Some of the text that is ready now, in pieces. `last`: nothing follows it. */
   take(): { readonly pieces: readonly string[]; readonly last: boolean };
-  /** True when `take` has more, false when nothing follows. Called only when it has nothing, and then first. */
+  /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
   wait(): Promise<boolean>;
-  /** The body cannot go on. */
+  /** Called when the body cannot continue. */
   fail(error: unknown): void;
-  /** The reader is gone before the last text. */
+  /** Called when the reader disconnects before the last text. */
   leave(): unknown;
 }
 
 /**
- * Sends what is ready in chunks of some size, and takes nothing before it is asked for. Beats in a regular rhythm from the
- * first request on, busy or not: clients measure the gaps. Beats that nobody asked for become one; one more comes early where nothing
- * was sent.
+ * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
+ * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
-function openBody(bodies: OpenBodies, still: Still, source: Source): ReadableStream<Uint8Array> {
-  // Taken, and not out yet.
-  let rest: string[] = [];
+function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source): ReadableStream<Uint8Array> {
+  // Taken from the source, and not sent yet.
+  let unsent: string[] = [];
   let last = false;
-  let asked = false;
+  let pulled = false;
   let waiting = false;
-  let beaten = false;
+  let beat_due = false;
   let missed = 0;
   let closed = false;
   let cancelTimer: (() => void) | undefined;
@@ -137,7 +136,7 @@ function openBody(bodies: OpenBodies, still: Still, source: Source): ReadableStr
   function close(): void {
     if (!closed) bodies.open--;
     closed = true;
-    rest = [];
+    unsent = [];
     cancelTimer?.();
     cancelFirst?.();
   }
@@ -151,58 +150,58 @@ function openBody(bodies: OpenBodies, still: Still, source: Source): ReadableStr
     }
   }
 
-  /** Ends the body so that the client sees it was not the end. */
-  function breakOff(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  /** Ends the body with an error, so that the client sees it is incomplete. */
+  function fail(controller: ReadableStreamDefaultController<Uint8Array>): void {
     void leave();
-    controller.error(new Error("The stream broke off"));
+    controller.error(new Error("The body ended before it was complete"));
   }
 
-  /** What is to be sent now, up to the size of a chunk. */
+  /** The next chunk. */
   function cut(): string {
-    if (rest.length === 0) {
-      // While it is waited for more there is none, but perhaps a frame that is on its way and comes before those that `take` has.
+    if (unsent.length === 0) {
+      // While `wait` is pending its frame comes first, so `take` must not be called.
       const taken = waiting ? undefined : source.take();
-      rest = [...(beaten ? [source.heartbeat] : []), ...(taken?.pieces ?? [])];
+      unsent = [...(beat_due ? [source.heartbeat] : []), ...(taken?.pieces ?? [])];
       last = taken?.last ?? false;
-      beaten = false;
+      beat_due = false;
     }
     let chunk = "";
     let count = 0;
-    for (const piece of rest) {
+    for (const piece of unsent) {
       let room = Math.max(0, CHUNK_SIZE - chunk.length);
-      // Never between the two halves of a character.
+      // Never between the two halves of a surrogate pair.
       if ((piece.charCodeAt(room) & 0xfc00) === 0xdc00) room++;
       if (piece.length > room) {
         chunk += piece.slice(0, room);
-        rest[count] = piece.slice(room);
+        unsent[count] = piece.slice(room);
         break;
       }
       chunk += piece;
       count++;
     }
-    rest = rest.slice(count);
+    unsent = unsent.slice(count);
     return chunk;
   }
 
-  /** Whatever fails in here ends this body at the most: nobody hears of it in a timer or a promise. */
+  /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
   function answer(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    if (!asked || closed) return;
+    if (!pulled || closed) return;
     try {
       const chunk = cut();
-      const done = last && rest.length === 0;
+      const done = last && unsent.length === 0;
       if (done) close();
       if (chunk) {
-        asked = false;
+        pulled = false;
         cancelFirst?.();
         controller.enqueue(encoder.encode(chunk));
       }
       if (done) controller.close();
-      else if (asked && !waiting) wait(controller);
+      else if (pulled && !waiting) wait(controller);
     } catch (error) {
-      // A server may cancel the body while it is given a chunk: what is left to be told then throws, and is not needed.
+      // A server may cancel the body inside `enqueue`; later calls of the controller then throw.
       if (closed) return;
       source.fail(error);
-      breakOff(controller);
+      fail(controller);
     }
   }
 
@@ -214,32 +213,32 @@ function openBody(bodies: OpenBodies, still: Still, source: Source): ReadableStr
         (more) => {
           waiting = false;
           if (more) answer(controller);
-          else if (!closed) breakOff(controller);
+          else if (!closed) fail(controller);
         },
         (error: unknown) => {
           if (closed) return;
           source.fail(error);
-          breakOff(controller);
+          fail(controller);
         },
       )
-      // One reader must not end the process, whatever its stream or its log does.
+      // An error of one reader, or of the log, must not end the process.
       .catch(() => {});
   }
 
   function beat(controller: ReadableStreamDefaultController<Uint8Array>): void {
     cancelTimer = bodies.environment.timer(HEARTBEAT_MS, () => {
-      if (!asked && ++missed === STALLED_BEATS) {
-        breakOff(controller);
+      if (!pulled && ++missed === STALLED_BEATS) {
+        fail(controller);
         return;
       }
-      beaten = true;
+      beat_due = true;
       beat(controller);
       answer(controller);
-      still().then(
+      isStillValid().then(
         (good) => {
-          if (!good && !closed) breakOff(controller);
+          if (!good && !closed) fail(controller);
         },
-        // A store that fails says nothing about the caller.
+        // A storage failure says nothing about the credential.
         () => {},
       );
     });
@@ -248,12 +247,12 @@ function openBody(bodies: OpenBodies, still: Still, source: Source): ReadableStr
   return new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        asked = true;
+        pulled = true;
         missed = 0;
         if (!cancelTimer) {
           beat(controller);
           cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
-            beaten = true;
+            beat_due = true;
             answer(controller);
           });
         }

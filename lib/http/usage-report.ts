@@ -1,9 +1,9 @@
-/** Usage reports on the wire: JSON and CSV, written as they are read. */
+/** Usage reports as JSON and CSV bodies, written in chunks as they are read. */
 import { formatRfc3339 } from "../rfc3339.ts";
 import { strideMs, type UsageRecord, type UsageReport } from "../usage/mod.ts";
 import { type CsvQuotes, csvRow } from "./csv.ts";
 
-/** How many records go into one chunk of a body. */
+/** Records per chunk of a body. */
 const RECORDS = 500;
 
 /** `{stride, usage}` as JSON. */
@@ -27,7 +27,7 @@ const COLUMNS = [
   ["API Key Short Key", "api_key_short_key"],
 ] as const;
 
-/** The same as a CSV file to save: all columns always, those of other groupings empty. */
+/** The same as a CSV file. It always has all columns; those of other groupings are empty. */
 export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQuotes): Response {
   const width = strideMs(stride);
   const head = csvRow(["Time Bucket Start", "Time Bucket End", ...COLUMNS.map(([title]) => title), "Traces"], quotes);
@@ -44,7 +44,7 @@ export function usageCsv({ stride, usage, request }: UsageReport, quotes?: CsvQu
   );
 }
 
-/** `head`, the records in chunks of text, and `tail`; each chunk is written when it is asked for. */
+/** `head`, the records in chunks of text, and `tail`; each chunk is written when the reader pulls. */
 function body(
   head: string,
   records: readonly UsageRecord[],

@@ -37,13 +37,13 @@ const CRON_FIELDS = [
   "enabled",
 ] as const;
 
-/** What its runs take, as every call that creates a run takes it. */
+/** The options of its runs, validated as by the routes that create runs. */
 const run = Object.fromEntries(CRON_RUN_OPTIONS.map((option) => [option, runCreate.entries[option]])) as Record<
   keyof CronRun,
   v.GenericSchema
 >;
 
-// The service says which schedules, zones and times are good.
+// The service validates schedules, time zones and times.
 const timing = {
   timezone: v.optional(name),
   end_time: v.optional(text),
@@ -63,7 +63,7 @@ export const cronCreate: Fields<CronCreate> = v.object({
 
 const cronPatch = v.object({ schedule: v.optional(name), ...timing, ...run }) as unknown as Fields<CronPatch>;
 
-/** What null takes away from a cron. Anywhere else it counts as absent. */
+/** Fields that null clears. In other fields null counts as absent. */
 const CLEARED = ["timezone", "end_time", ...CRON_RUN_OPTIONS] as const;
 
 /** PATCH /runs/crons/{cron_id} */

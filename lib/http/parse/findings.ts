@@ -1,4 +1,4 @@
-/** What the readers of feedback requests have in common: JSON bodies, ids and pages, and what is wrong with them. */
+/** Validation that collects all findings, for the routes under /api/v1: JSON bodies, ids, pages. */
 import { InputError, type InputIssue } from "../../errors.ts";
 import { keyProblem } from "../../feedback/keys.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
@@ -6,12 +6,12 @@ import type { Page } from "../../storage/mod.ts";
 import { UUID } from "./pieces.ts";
 import { MAX_DEPTH, deeperThan as nestsDeeper } from "./read.ts";
 
-/** Where something is: `body` or `query`, then member names and indexes. */
+/** The place of a finding: `body` or `query`, then member names and indexes. */
 export type Loc = readonly (string | number)[];
-/** Takes what is wrong; the type is `value_error` where none is given. */
+/** Adds a finding. Default type: `value_error`. */
 export type Report = (loc: Loc, msg: string, type?: string) => void;
 
-/** What `read` gives, unless it reports something. */
+/** The result of `read`. Throws an InputError with everything it reports. */
 export function checked<Output>(read: (report: Report) => Output): Output {
   const issues: InputIssue[] = [];
   const output = read((loc, msg, type = "value_error") => void issues.push({ loc, msg, type }));
@@ -19,10 +19,10 @@ export function checked<Output>(read: (report: Report) => Output): Output {
   return output;
 }
 
-/** Null is as good as nothing. */
+/** Null counts as absent. */
 export const absent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
-/** A body as JSON; a refusal is at `body`. */
+/** A body as JSON. Findings are at `body`. */
 export function readJson(bytes: Uint8Array): Json {
   return checked((report) => {
     try {
@@ -54,7 +54,7 @@ export const deeperThan = (value: Json, levels: number): boolean =>
   value !== null &&
   (levels === 0 || Object.values(value).some((item) => deeperThan(item as Json, levels - 1)));
 
-/** A UUID in lower case. */
+/** A required UUID, in lower case. */
 export function requiredId(sent: Json | undefined, loc: Loc, report: Report): string {
   if (absent(sent)) report(loc, "is required", "missing");
   return absent(sent) ? "" : readUuid(sent, loc, report);
@@ -67,7 +67,7 @@ export function readUuid(sent: Json, loc: Loc, report: Report): string {
   return "";
 }
 
-/** A feedback key, which must be there. */
+/** A required feedback key. */
 export function readKey(sent: Json | undefined, loc: Loc, report: Report): string {
   const problem = absent(sent) ? "is required" : keyProblem(sent);
   if (problem !== null) report(loc, problem, absent(sent) ? "missing" : "value_error");
@@ -81,7 +81,7 @@ export function single(params: URLSearchParams, name: string, report: Report): s
   return sent[0] || undefined;
 }
 
-/** The same for one of a few words: an empty one is none of them. */
+/** The same for one of a few words. An empty value is an error. */
 export function oneOfQuery<Word extends string>(
   params: URLSearchParams,
   name: string,

@@ -1,11 +1,11 @@
-/** Reads what requests say in headers. */
+/** Reads and validates request headers. */
 import { ServiceError } from "../../errors.ts";
 import { carriesCredential } from "../../executor/kwargs.ts";
 import type { Json, JsonObject } from "../../json.ts";
 import type { IdempotencyKey } from "../../storage/mod.ts";
 import type { ThreadPosition } from "../../streams/thread-subscription.ts";
 
-/** The frame number a reader has seen last; undefined asks for everything (`-1`, `-` or no header). */
+/** The number of the last frame that the reader has seen. Undefined (`-1`, `-` or no header): everything is replayed. */
 export function readLastEventId(headers: Headers): number | undefined {
   const sent = headers.get("last-event-id")?.trim();
   if (!sent || sent === "-1" || sent === "-") return undefined;
@@ -14,7 +14,7 @@ export function readLastEventId(headers: Headers): number | undefined {
   return id;
 }
 
-/** The frame of a thread's stream that a reader has seen last; undefined asks for what comes from now on. */
+/** The last frame of a thread's stream that the reader has seen. Undefined: only new frames are sent. */
 export function readThreadEventId(headers: Headers): ThreadPosition | undefined {
   const sent = headers.get("last-event-id")?.trim();
   if (!sent) return undefined;
@@ -25,7 +25,7 @@ export function readThreadEventId(headers: Headers): ThreadPosition | undefined 
   throw new ServiceError("invalid", "Last-Event-ID: must be an id of this stream, - or -1");
 }
 
-/** How many relative webhooks led to a request. */
+/** The number of relative webhooks that led to this request. */
 export function readWebhookDepth(headers: Headers): number {
   const sent = headers.get("x-webhook-depth");
   if (sent === null) return 0;
@@ -33,7 +33,7 @@ export function readWebhookDepth(headers: Headers): number {
   return Number(sent);
 }
 
-/** The key under which a request may be sent again, and a hash that tells it from others. */
+/** The idempotency key, and a hash of the body that tells a repeated request from another one. */
 export async function readIdempotency(
   headers: Headers,
   route: string,
@@ -48,15 +48,15 @@ export async function readIdempotency(
   return { route, key, body_hash: [...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("") };
 }
 
-/** Which request headers runs see. Names and patterns with `*`, in any case. */
+/** Which request headers runs see: names and patterns with `*`, case-insensitive. */
 export interface HeaderChoice {
-  /** Those that are copied. Default: `x-*` and `user-agent`. */
+  /** Headers to copy. Default: `x-*` and `user-agent`. */
   readonly includes?: readonly string[];
-  /** Those of them that are not. */
+  /** Headers to leave out of these. */
   readonly excludes?: readonly string[];
 }
 
-/** The headers of a request that a run sees in `config.configurable`, by their lower-case names. */
+/** Copies the request headers that a run sees in `config.configurable`, by lower-case name. */
 export type HeaderCopy = (headers: Headers) => JsonObject;
 
 const NEVER = new Set([
@@ -71,8 +71,8 @@ const NEVER = new Set([
 ]);
 
 /**
- * Credentials and what is the server's own are never copied. What else looks like a credential, or carries an identity, is copied
- * only where `includes` has its whole name: no pattern brings it along.
+ * Never copies credentials and the server's own headers. Other headers that look like a credential, or carry an identity, are
+ * copied only if `includes` has the whole name: patterns do not match them.
  */
 export function headerCopy({ includes, excludes = [] }: HeaderChoice = {}): HeaderCopy {
   const named = new Set(includes?.map((name) => name.toLowerCase()));
@@ -92,13 +92,13 @@ export function headerCopy({ includes, excludes = [] }: HeaderChoice = {}): Head
   };
 }
 
-/** Whether a name is one of these, where `*` stands for any characters. */
+/** Whether a name matches one of these patterns, where `*` stands for any characters. */
 function matcher(patterns: readonly string[]): (name: string) => boolean {
   const parts = patterns.map((pattern) => pattern.toLowerCase().split("*"));
   return (name) => parts.some((pattern) => fits(name, pattern));
 }
 
-/** Each part after the last, where it first stands: never looks twice, however many stars there are. */
+/** Finds each part after the one before, in linear time however many stars there are. */
 function fits(name: string, [first = "", ...rest]: readonly string[]): boolean {
   const last = rest.pop();
   if (last === undefined) return name === first;

@@ -1,4 +1,4 @@
-/** Wire to values: bodies, queries, ids and headers of the deployment routes. Every refusal names its field. */
+/** Validates bodies, queries, ids and headers of the deployment routes. Every error names its field. */
 export * from "./assistants.ts";
 export * from "./crons.ts";
 export * from "./headers.ts";

@@ -1,20 +1,20 @@
-/** The schemas that requests of several nouns are made of. */
+/** Schemas that several routes share. */
 import * as v from "valibot";
 import type { StreamMode } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { CheckpointSelector } from "../../threads/mod.ts";
 
-/** A schema of named fields, each of which may be absent or null. */
+/** A schema of named fields. Null counts as absent. */
 export type Fields<Output> = v.GenericSchema<unknown, Output> & {
   readonly entries: Readonly<Record<string, v.GenericSchema>>;
 };
 
-/** Text for plain columns: what every database stores and finds again. */
+/** True for text that every database stores unchanged in a plain column. */
 export const isPlain = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
 export const PLAIN = "must not contain U+0000 or lone surrogates";
 export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-/** Of names of anything: nodes, graphs, checkpoints, headers. */
+/** The longest name of a node, graph, checkpoint or the like. */
 const MOST_CHARACTERS = 1_024;
 export const text: v.GenericSchema<string> = v.pipe(v.string("must be a string"), v.check(isPlain, PLAIN));
 export const name: v.GenericSchema<string> = v.pipe(
@@ -56,8 +56,8 @@ export const page: {
 export const order: v.OptionalSchema<v.GenericSchema<"asc" | "desc">, undefined> = v.optional(oneOf(["asc", "desc"]));
 
 /**
- * An object the user owns: checked against `entries` but handed on as it was sent, so keys such as `__proto__` survive.
- * An entry that is null counts as absent.
+ * An object of the user: checked against `entries` but passed on unchanged, so that keys such as `__proto__` survive. An entry that
+ * is null counts as absent.
  */
 export function owned<Output extends object = JsonObject>(
   entries: Readonly<Record<string, v.GenericSchema>> = {},
@@ -84,10 +84,10 @@ function withoutNulls(sent: JsonObject, entries: Readonly<Record<string, unknown
 export const json = v.unknown() as v.GenericSchema<Json>;
 export const anyObject: v.GenericSchema<JsonObject> = owned();
 
-/** The operators of the filters that authorization gives. */
+/** The operators of authorization filters. */
 const OPERATORS: ReadonlySet<string> = new Set(["$eq", "$contains"]);
 
-/** The operator in a filter that has none, where there is one. Any other name is a key of the user's own, with a dollar sign too. */
+/** The first operator in a filter, where operators are not allowed. Other keys are the user's, even with a dollar sign. */
 function operatorIn(value: Json): string | undefined {
   if (Array.isArray(value)) return firstOperator(value);
   if (!isObject(value)) return undefined;
@@ -102,10 +102,10 @@ function firstOperator(values: readonly Json[]): string | undefined {
   return undefined;
 }
 
-/** How many values a filter may ask for: each row that may match is held against all of them. */
+/** The most values of a filter, because each row is compared with all of them. */
 const MOST_ASKED = 100;
 
-/** How many values there are, counted a little beyond `most`. */
+/** The number of values; counting stops a little beyond `most`. */
 function valuesIn(value: Json, most: number): number {
   if (typeof value !== "object" || value === null) return 1;
   let count = 0;

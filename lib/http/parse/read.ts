@@ -1,19 +1,19 @@
-/** Reads bodies, queries and path segments, and checks them once. Every refusal names its field. */
+/** Reads and validates bodies, queries and path segments. Every error names its field. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import { isObject, type JsonObject } from "../../json.ts";
 import { type Fields, UUID } from "./pieces.ts";
 
-/** Bodies that were scanned as they came: they nest no deeper than MAX_DEPTH. */
+/** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
 export const shallow: WeakSet<Uint8Array> = new WeakSet();
 
 /** The schema of a route that reads no fields. */
 export const nothing: Fields<unknown> = v.object({});
 
-/** Bodies whose arrays and objects nest deeper are refused. */
+/** The deepest nesting of arrays and objects in a body. */
 export const MAX_DEPTH = 64;
 
-/** Reads a body as JSON, whatever its content type, and checks it. No body counts as `{}`; unknown fields are left out. */
+/** Reads a body as JSON, whatever its content type, and validates it. No body counts as `{}`; unknown fields are dropped. */
 export function readObject<Output>(bytes: Uint8Array, schema: Fields<Output>): Output {
   const body = bytes.length === 0 ? {} : readJson(bytes);
   if (!isObject(body)) throw new ServiceError("invalid", "body: must be an object");
@@ -42,10 +42,10 @@ function readJson(bytes: Uint8Array): unknown {
   }
 }
 
-/** Values of a query by name, as the router gives them. */
+/** The values of a query by name, as the router parses them. */
 export type Query = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** Reads a query: lists in any encoding the clients use, booleans in any spelling, empty values as absent. */
+/** Reads a query: lists in any encoding that clients use, booleans in any spelling, empty values as absent. */
 export function readQuery<Output>(query: Query, schema: Fields<Output>): Output {
   const given: Record<string, unknown> = {};
   for (const key of Object.keys(schema.entries)) {
@@ -68,7 +68,7 @@ export function readAssistantId(value: string | undefined): string {
   return UUID.test(id) ? id.toLowerCase() : id;
 }
 
-/** A path segment, decoded once. What could be read as more than one segment is refused. */
+/** A path segment, decoded once. Errors: invalid, where it could be read as more than one segment. */
 export function readSegment(value: string | undefined, field: string): string {
   let decoded: string;
   try {
@@ -100,16 +100,16 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Ou
   throw new ServiceError("invalid", `${place}${path}: ${missing ? "is required" : issue.message}`);
 }
 
-/** What is said of a value that is not `isFiniteJson`. */
+/** The error text of a value that is not `isFiniteJson`. */
 export const BEYOND = "must not contain numbers beyond the range of a double";
 
-/** False for what JSON can write, as 1e999, but is read as Infinity and would be written as null. */
+/** False for numbers such as 1e999: JSON.parse reads Infinity, which JSON.stringify would write as null. */
 export function isFiniteJson(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return typeof value !== "number" || Number.isFinite(value);
   return (Array.isArray(value) ? value : Object.values(value)).every(isFiniteJson);
 }
 
-/** Counts brackets outside strings, before JSON.parse recurses into them. */
+/** Counts brackets outside strings, because JSON.parse would recurse into them. */
 export function deeperThan(bytes: Uint8Array, limit: number): boolean {
   let depth = 0;
   let quoted = false;
@@ -125,7 +125,7 @@ export function deeperThan(bytes: Uint8Array, limit: number): boolean {
   return false;
 }
 
-/** Turns query text into what the schema of its field expects; text that is nothing of the kind stays, and is refused. */
+/** Converts query text to the type that the schema of its field expects. Other text stays, and fails the validation. */
 function fromQuery(schema: v.GenericSchema, sent: readonly string[]): unknown {
   const { type, wrapped, options } = schema as { type: string; wrapped?: v.GenericSchema; options?: unknown };
   const last = sent.at(-1) as string;

@@ -25,12 +25,12 @@ import {
 import { listItems } from "./read.ts";
 
 const send = owned({ node: name });
-/** Null too. A list that is too short has undefined instead. */
+/** Any value, null included. Undefined means that the list is too short. */
 const some = v.pipe(
   json,
   v.check((value) => value !== undefined),
 );
-/** Each is a task of one step, which begins with all of them. */
+/** The most tasks of one step. */
 const MOST_TARGETS = 100;
 const STEP = `must be a node name, a Send or a list of at most ${MOST_TARGETS} of these`;
 const step = v.union([name, send], STEP);
@@ -52,7 +52,7 @@ const RUN_FIELDS = [
   "cancel_reason",
 ] as const;
 
-/** What a run, or an update of a state, does instead of taking values. */
+/** The command of a run or of a state update. */
 export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned<NonNullable<RunCreate["command"]>>({
   update: v.optional(
     v.union([anyObject, v.array(v.strictTuple([name, some]))], "must be an object or a list of [channel, value] pairs"),
@@ -60,7 +60,7 @@ export const command: v.GenericSchema<NonNullable<RunCreate["command"]>> = owned
   goto: v.optional(v.union([name, send, v.pipe(v.array(step), v.maxLength(MOST_TARGETS, STEP))], STEP)),
 });
 
-/** Every call that creates a run */
+/** The body of every route that creates a run */
 export const runCreate: Fields<RunCreate> = v.object({
   assistant_id: assistantId,
   input: v.optional(json),
@@ -80,7 +80,7 @@ export const runCreate: Fields<RunCreate> = v.object({
   multitask_strategy: v.optional(oneOf(["reject", "enqueue", "interrupt", "rollback"])),
   if_not_exists: v.optional(oneOf(["reject", "create"])),
   on_disconnect: v.optional(oneOf(["continue", "cancel"])),
-  // Some SDK types name other values here than servers know: they are ignored.
+  // Some SDK types have values that no server knows. They are ignored.
   on_completion: v.fallback(v.optional(oneOf(["delete", "keep"])), undefined),
   after_seconds: v.optional(
     v.pipe(v.number("must be a number"), v.finite("must be finite"), v.minValue(0, "must be at least 0")),
@@ -90,7 +90,7 @@ export const runCreate: Fields<RunCreate> = v.object({
   strict_resume: v.optional(flag),
   durability: v.optional(oneOf(["sync", "async", "exit"])),
   checkpoint_during: v.optional(flag),
-  // The service's policy says which are good.
+  // The webhook policy of the service decides which URLs are valid.
   webhook: v.optional(v.string("must be a string")),
   feedback_keys: v.optional(v.union([v.string(), v.array(v.string())], "must be a list of strings")),
 });
@@ -104,10 +104,10 @@ export const cancelQuery: Fields<{
   readonly reason?: string;
 }> = v.object({ wait: v.optional(flag), action: stopAction, reason: v.optional(text) });
 
-/** POST /runs/cancel, its query */
+/** POST /runs/cancel, the query */
 export const cancelManyQuery: Fields<{ readonly action?: StopAction }> = v.object({ action: stopAction });
 
-/** POST /runs/cancel, its body: `readTarget` makes one target of it */
+/** POST /runs/cancel, the body; `readTarget` turns it into one target */
 export const cancelMany: Fields<{
   readonly status?: "pending" | "running" | "all";
   readonly thread_id?: string;
@@ -120,7 +120,7 @@ export const cancelMany: Fields<{
   ),
 });
 
-/** The runs that a bulk cancel is about: those of a status, or named ones of a thread. */
+/** The runs that a bulk cancel stops: those of a status, or some of a thread. */
 export function readTarget({
   status,
   thread_id,
@@ -131,7 +131,7 @@ export function readTarget({
   readonly run_ids?: readonly string[];
 }): StopTarget {
   if (status !== undefined && (thread_id !== undefined || run_ids !== undefined)) {
-    throw new ServiceError("invalid", "status: not together with thread_id and run_ids");
+    throw new ServiceError("invalid", "status: not together with thread_id and run_ids. Send one or the other");
   }
   if (status !== undefined) return { status };
   if (thread_id !== undefined && run_ids !== undefined) return { thread_id, run_ids };
@@ -159,14 +159,14 @@ export const joinQuery: Fields<{ readonly cancel_on_disconnect?: boolean }> = v.
 
 const namespace = v.optional(listOf(text));
 
-/** The namespaces that a stream is to show, once `namespace` was checked. An empty one is the root graph: no list of a router holds it. */
+/** The namespaces that a stream shows; `namespace` must be validated before. An empty one means the root graph, so it is read here. */
 export function readNamespaces(url: string): { readonly namespaces?: readonly string[] } {
   const sent = new URL(url).searchParams.getAll("namespace");
   const namespaces = sent.flatMap((value) => (value === "" ? [value] : (listItems(value) as string[])));
   return namespaces.length === 0 ? {} : { namespaces };
 }
 
-/** POST …/runs/stream, its query: `readNamespaces` reads it. */
+/** POST …/runs/stream, the query; `readNamespaces` reads it */
 export const streamQuery: Fields<{ readonly namespace?: readonly string[] }> = v.object({ namespace });
 
 export interface JoinStreamQuery {

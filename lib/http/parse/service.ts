@@ -1,4 +1,4 @@
-/** Requests about the server itself. */
+/** Requests of the routes about the server and its accounts. */
 import * as v from "valibot";
 import type { Page } from "../../storage/mod.ts";
 import { checked, page } from "./findings.ts";
@@ -9,7 +9,7 @@ export const metricsQuery: Fields<{ readonly format?: "prometheus" | "json" }> =
   format: v.optional(oneOf(["prometheus", "json"])),
 });
 
-/** Most workspaces in one answer. */
+/** The most workspaces in one answer. */
 export const WORKSPACES = 1000;
 
 /** The query of GET /api/v1/workspaces. Throws an InputError. */

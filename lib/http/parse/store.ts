@@ -1,4 +1,4 @@
-/** Requests of the store's routes. What an item may be is said in lib/store/bounds.ts. */
+/** Requests of the store's routes. The limits of items are in lib/store/bounds.ts. */
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import type { Json, JsonObject } from "../../json.ts";
@@ -17,9 +17,9 @@ export interface ItemPlace {
 
 export interface ItemPut extends ItemPlace {
   readonly value: JsonObject;
-  /** Null: what the store says. */
+  /** Null: the default of the store. */
   readonly index: false | readonly string[] | null;
-  /** Minutes; null for good. Absent: what the store says. */
+  /** Minutes; null: never expires. Absent: the default of the store. */
   readonly ttl?: number | null;
 }
 
@@ -94,16 +94,16 @@ export function readItemPut(bytes: Uint8Array): ItemPut {
   const item = { namespace: checkHome(namespace), key: checkKey(key), value, index: checkIndex(index) ?? null };
   checkValue(value);
   if (ttl !== undefined) return { ...item, ttl };
-  return saysForGood(bytes) ? { ...item, ttl: null } : item;
+  return hasNullTtl(bytes) ? { ...item, ttl: null } : item;
 }
 
-/** A `ttl` of null is not the same as none. */
-function saysForGood(bytes: Uint8Array): boolean {
+/** True for a `ttl` of null, which differs from an absent one. */
+function hasNullTtl(bytes: Uint8Array): boolean {
   const text = new TextDecoder().decode(bytes);
   return /"ttl"\s*:\s*null/.test(text) && (JSON.parse(text) as JsonObject).ttl === null;
 }
 
-/** The place that a query names: labels joined by dots, as several values, or as a JSON array. */
+/** The item that a query names: labels joined by dots, as several values, or as a JSON array. */
 export function readItemQuery(query: Query): ItemPlace & { readonly refresh_ttl?: boolean } {
   const sent = [query.namespace ?? []].flat().filter((text, _at, all) => text !== "" || all.length > 1);
   if (sent.length === 0) throw noNamespace();
@@ -119,13 +119,13 @@ function labelsIn(sent: string): readonly unknown[] {
       const list: unknown = JSON.parse(sent);
       if (Array.isArray(list)) return list;
     } catch {
-      // A label that starts with a bracket.
+      // Not a JSON array: a label that starts with a bracket.
     }
   }
   return sent.split(".");
 }
 
-/** The place of an item to delete: in the body, or in the query where there is none. */
+/** The item to delete, from the body, or from the query if there is no body. */
 export function readItemPlace(bytes: Uint8Array, query: Query): ItemPlace {
   if (bytes.length === 0 && (query.namespace !== undefined || query.key !== undefined)) {
     const { namespace, key } = readItemQuery(query);

@@ -110,7 +110,7 @@ const threadFilter = {
 /** POST /threads/count */
 export const threadCount: Fields<ThreadFilter> = v.object(threadFilter);
 
-/** POST /threads/search. The paths of `extract` are read by what follows them. */
+/** POST /threads/search. The thread search validates the paths of `extract`. */
 export const threadSearch: Fields<ThreadSearch> = v.object({
   ...threadFilter,
   ids: v.optional(listOf(uuid)),
@@ -150,7 +150,7 @@ export const stateChange: Fields<StateChange> = v.object({
 /** PATCH /threads/{thread_id}/state */
 export const stateNote: Fields<{ readonly metadata?: JsonObject }> = v.object({ metadata: v.optional(anyObject) });
 
-/** How a state is read, and which of its fields are answered; of values also single ones. */
+/** How a state is read, and which of its fields are in the answer; `values.<key>` selects one value. */
 interface StateOptions {
   readonly subgraphs?: boolean;
   readonly select?: readonly string[];
@@ -163,7 +163,7 @@ export const stateAt: Fields<{ readonly checkpoint: CheckpointSelector } & State
   select: stateSelect,
 });
 
-/** `before` comes as a checkpoint id, as a checkpoint, or as a config that names one. */
+/** `before` is a checkpoint id, a checkpoint, or a config with one. */
 const before = v.pipe(
   v.union(
     [name, owned({ checkpoint_id: name }), owned({ configurable: owned({ checkpoint_id: name }) })],
@@ -199,7 +199,7 @@ export const historyQuery: Fields<
 
 const threadMode = oneOf(["run_modes", "lifecycle", "state_update"]);
 
-/** GET /threads/{thread_id}/stream. Clients say `stream_mode`, the published description `stream_modes`. */
+/** GET /threads/{thread_id}/stream. Clients send `stream_mode`; the published description has `stream_modes`. */
 export const threadStreamQuery: Fields<{
   readonly stream_mode?: readonly ThreadStreamMode[];
   readonly stream_modes?: readonly ThreadStreamMode[];

@@ -1,4 +1,4 @@
-/** Reads requests for feedback tokens. */
+/** Validates requests for feedback tokens. */
 import type { TokenRequest } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";

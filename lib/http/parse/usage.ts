@@ -11,7 +11,7 @@ const MAX_DAYS = 3660;
 const MAX_WORKSPACES = 1000;
 const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"];
 
-/** `quote` of the CSV file. Throws an InputError when it is neither `needed` (the default) nor `text`, or given twice. */
+/** `quote` of the CSV file: `needed` (the default) or `text`. Throws an InputError. */
 export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
   return checked((refuse) => {
     const [quotes = "needed", ...more] = params.getAll("quote");
@@ -23,8 +23,8 @@ export function readCsvQuotes(params: URLSearchParams): CsvQuotes {
 }
 
 /**
- * The query of a usage report. Throws an InputError that lists everything that is wrong, in the order start_time, end_time,
- * workspace_ids, group_by. An empty time or id counts as absent. Types: `missing`, `datetime_parsing`, `uuid_parsing` (with the
+ * The query of a usage report. Throws an InputError with all findings, in the order start_time, end_time, workspace_ids, group_by.
+ * An empty time or id counts as absent. Types: `missing`, `datetime_parsing`, `uuid_parsing` (with the
  * index of the id), `value_error` (order and length of the range; a time or group_by given twice), `too_long` (too many ids),
  * `enum` (unknown or empty group_by).
  */
