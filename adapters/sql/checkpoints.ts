@@ -6,7 +6,7 @@ import { constant, db, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
-import type { PayloadColumns, Tables } from "./schema.ts";
+import type { PayloadColumns, Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
 /** How many rows a filtered listing looks at before it asks for more. */

@@ -19,7 +19,7 @@ import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
 import { isOpen, isSeen, making, refusal, type Tick } from "./runs/create.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { type Pipe, prepared } from "./statement.ts";
 

@@ -13,7 +13,7 @@ import type {
 import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { ofKey, type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;

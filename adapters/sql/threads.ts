@@ -16,7 +16,7 @@ import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
 import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
 import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
 
@@ -68,6 +68,7 @@ const insertThread = prepared<Columns>((p) =>
       slot_until: null,
       last_run: null,
       run_count: p.run_count,
+      turn: 0,
       ttl_strategy: p.ttl_strategy,
       ttl_ms: p.ttl_ms,
       pruned_at: null,

@@ -31,7 +31,7 @@ type Claimed = { deployment: string; token: string; workspace_id: string; projec
 
 const firstAttempt = (p: Claimed): RawBuilder<unknown> =>
   sql`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token} and r.attempt = 1
-    and r.charged = 1`;
+    and r.counts_as_attempt = 1`;
 
 const addClaimed = prepared<Claimed>(
   (p) =>

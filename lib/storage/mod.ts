@@ -186,6 +186,8 @@ export interface RunRow {
   readonly attempt: number;
   /** How often it was claimed: attempts, and those that a shut-down took back. */
   readonly claims: number;
+  /** The turn that its latest claim took: each claim takes the next one of its thread. 0 before the first claim. */
+  readonly turn: number;
   /** A stateless run whose checkpoints go when it ends. */
   readonly temporary: boolean;
   readonly started_at: number | null;

@@ -159,7 +159,7 @@ export interface DeliveryRow {
   /** Attempts that have begun, in all series. */
   readonly attempts: number;
   /** Attempts since it was made or sent again: those that have begun, without those that were said not to count. */
-  readonly series: number;
+  readonly series_attempts: number;
   readonly due_at: number;
   /** When the first attempt began; null before. */
   readonly sent_at: number | null;

@@ -292,7 +292,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   function restOf(row: DeliveryRow, outcome: Outcome, now: number): DeliveryRest {
     if (outcome.error === null) return { state: "delivered" };
     if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
-    const wait = settings.schedule_ms[row.series - 1];
+    const wait = settings.schedule_ms[row.series_attempts - 1];
     if (outcome.final || wait === undefined) return { state: "failed" };
     const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * environment.random()));
     const asked = outcome.status === 429 || outcome.status === 503 ? retryAfter(outcome.retry_after, now) : 0;

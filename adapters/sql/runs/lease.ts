@@ -50,7 +50,7 @@ const freeHeldSlot = prepared<Held>(
 
 const requeue = prepared<Held & { now: number }>(
   (p) =>
-    sql`update runs set attempt = attempt - charged, charged = 0, ${putBack(p.now)} where ${held(p)} returning run_id`,
+    sql`update runs set attempt = attempt - counts_as_attempt, counts_as_attempt = 0, ${putBack(p.now)} where ${held(p)} returning run_id`,
 );
 
 const holds = (p: Held): RawBuilder<unknown> =>
