@@ -1,13 +1,14 @@
 /** Webhook deliveries: the outbox that ends of runs write to, and the claims of those who send. */
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
-import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage/mod.ts";
 import type {
   DeliveryAttempt,
   DeliveryRow,
   DeliveryState,
-  PlatformStorage,
-} from "../../lib/storage/platform-storage.ts";
+  DeliveryStorage,
+  MultitaskStrategy,
+  TerminalStatus,
+} from "../../lib/storage/mod.ts";
 import { constant, db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/mod.ts";
@@ -148,19 +149,7 @@ const restart = prepared<Key & { now: number }>(
 );
 
 /** The verbs on webhook deliveries. `executes`: this process has become the one that executes, where there is only one. */
-export function deliveryVerbs(
-  driver: Pipe,
-  executes: () => boolean,
-): Pick<
-  PlatformStorage,
-  | "claimDeliveries"
-  | "finishDelivery"
-  | "nextDelivery"
-  | "getDelivery"
-  | "listDeliveries"
-  | "listAttempts"
-  | "redeliver"
-> {
+export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliveryStorage {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
       const claimant = executes() ? `worker ${token}` : token;

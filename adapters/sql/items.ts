@@ -10,7 +10,7 @@ import {
   type NewItem,
   nearness,
   type Vector,
-} from "../../lib/storage/item-storage.ts";
+} from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
 import { db, holds } from "./dialect.ts";

@@ -1,6 +1,6 @@
 /** Threads of which nothing, or the newest state alone, is kept. */
 import { type RawBuilder, sql } from "kysely";
-import type { PruneStrategy, Storage } from "../../lib/storage/mod.ts";
+import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
 import { constant, each, holds, membersOf, parentsIn } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, type Bound, scoped } from "./filter.ts";
@@ -185,7 +185,7 @@ const touchedOf = (deployment: string, thread_ids: readonly string[]): string[] 
   thread_ids.map((thread_id) => ofThread(deployment, thread_id));
 
 /** The verbs that prune threads. */
-export function pruningVerbs(driver: Pipe): Pick<Storage, "pruneThreads" | "expireThreads"> {
+export function pruningVerbs(driver: Pipe): Pick<StateStorage, "pruneThreads" | "expireThreads"> {
   return {
     async pruneThreads({ deployment, filter }, thread_ids, strategy, now) {
       if (thread_ids.length === 0) return [];

@@ -4,14 +4,15 @@
  */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import type { Page, Scope } from "../storage/mod.ts";
 import type {
   DeliveryAttempt,
-  DeliveryRest,
+  DeliveryResult,
   DeliveryRow,
   DeliveryState,
-  PlatformStorage,
-} from "../storage/platform-storage.ts";
+  DeliveryStorage,
+  Page,
+  Scope,
+} from "../storage/mod.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
 import { payload, shownKwargs } from "./payload.ts";
 import { checkAddresses, checkUrl, literalAddress, shownUrl } from "./policy.ts";
@@ -19,7 +20,7 @@ import { SendError } from "./send.ts";
 import { signature } from "./sign.ts";
 
 export interface DeliveriesOptions {
-  readonly storage: PlatformStorage;
+  readonly storage: DeliveryStorage;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly settings: WebhookSettings;
@@ -188,7 +189,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   }
 
   /** Writes it down, later when the store fails. After the claim is over the delivery is sent again. */
-  async function finished(token: string, attempt: DeliveryAttempt, rest: DeliveryRest): Promise<boolean> {
+  async function finished(token: string, attempt: DeliveryAttempt, rest: DeliveryResult): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
         return await storage.finishDelivery(scope, token, attempt, rest);
@@ -289,7 +290,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     ];
   }
 
-  function restOf(row: DeliveryRow, outcome: Outcome, now: number): DeliveryRest {
+  function restOf(row: DeliveryRow, outcome: Outcome, now: number): DeliveryResult {
     if (outcome.error === null) return { state: "delivered" };
     if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
     const wait = settings.schedule_ms[row.series_attempts - 1];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
-import type { DeliveredRun, DeliveryRow } from "../../lib/storage/platform-storage.ts";
+import type { DeliveredRun, DeliveryRow } from "../../lib/storage/mod.ts";
 import type { Loopback } from "../../lib/webhooks/options.ts";
 import { payload } from "../../lib/webhooks/payload.ts";
 import { policyOf, type WebhookUrlOptions } from "../../lib/webhooks/policy.ts";

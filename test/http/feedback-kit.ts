@@ -6,8 +6,7 @@ import { createBodyReader } from "../../lib/http/body.ts";
 import { createFeedbackRoutes, type FeedbackRoutes, type PlatformCall } from "../../lib/http/feedback.ts";
 import { errorResponse } from "../../lib/http/respond.ts";
 import type { Caller, Permission } from "../../lib/storage/identity.ts";
-import type { Storage } from "../../lib/storage/mod.ts";
-import type { FeedbackConfig } from "../../lib/storage/platform-storage.ts";
+import type { FeedbackConfig, Storage } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { testClock, testIds } from "../suite/kit.ts";
 

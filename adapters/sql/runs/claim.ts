@@ -1,6 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
-import type { TraceTerms } from "../../../lib/storage/platform-storage.ts";
+import type { ClaimOutcome, ClaimRequest, TraceTerms } from "../../../lib/storage/mod.ts";
 import { constant, each, isAmong, numberIn, rowByRow } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";

@@ -1,6 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
-import type { TraceUsage } from "../../../lib/storage/platform-storage.ts";
+import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage, TraceUsage } from "../../../lib/storage/mod.ts";
 import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";

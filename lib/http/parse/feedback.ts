@@ -6,8 +6,7 @@ import { InputError, ServiceError } from "../../errors.ts";
 import { type FeedbackCreate, type FeedbackFilter, longerThan, type Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
-import type { IdempotencyKey, Page } from "../../storage/mod.ts";
-import type { FeedbackPatch } from "../../storage/platform-storage.ts";
+import type { FeedbackPatch, IdempotencyKey, Page } from "../../storage/mod.ts";
 import {
   absent,
   checked,

@@ -1,7 +1,6 @@
 /** The outbox: what ends of runs leave in it, and the claims of those who send. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
-import type { DeliveryClaim, DeliveryRow, NewWebhook } from "../../../lib/storage/platform-storage.ts";
+import type { ClaimedRun, DeliveryClaim, DeliveryRow, NewWebhook, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aThread,
