@@ -103,11 +103,8 @@ export {
   type ServiceOptions,
   VERSION,
 } from "./service.ts";
-export type * from "./storage/cron-storage.ts";
 export type * from "./storage/identity.ts";
-export type * from "./storage/item-storage.ts";
 export type * from "./storage/mod.ts";
-export type * from "./storage/platform-storage.ts";
 export type { Condition, Filter, Scalar, Visibility } from "./storage/visibility.ts";
 export type { Store, StoreIndex, StoreTtl } from "./store/mod.ts";
 export type { ThreadPosition, ThreadStreamMode, ThreadStreamQuery } from "./streams/thread-subscription.ts";

@@ -10,7 +10,7 @@ import {
   SqliteQueryCompiler,
 } from "kysely";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
-import type { Tables } from "../sql/schema.ts";
+import type { Tables } from "../sql/schema/mod.ts";
 import { isLocked, LOCK_WAIT_MS } from "../sqlite/file.ts";
 import { lockDelay, lockedTooLong, systemTimer } from "../sqlite/writer.ts";
 

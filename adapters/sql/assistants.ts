@@ -4,17 +4,17 @@ import type {
   AssistantContent,
   AssistantQuery,
   AssistantRow,
+  AssistantStorage,
   AssistantVersionRow,
   NewAssistant,
   Scope,
-  Storage,
 } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
 import { db, includes } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { type Pipe, prepared, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
@@ -124,19 +124,7 @@ const deleteLabels = prepared<Key>(
 );
 
 /** The verbs on assistants and their versions. */
-export function assistantVerbs(
-  driver: Pipe,
-): Pick<
-  Storage,
-  | "createAssistant"
-  | "getAssistant"
-  | "searchAssistants"
-  | "countAssistants"
-  | "updateAssistant"
-  | "setLatest"
-  | "deleteAssistant"
-  | "listAssistantVersions"
-> {
+export function assistantVerbs(driver: Pipe): AssistantStorage {
   const get = async (scope: Scope, assistant_id: string): Promise<AssistantRow | null> => {
     const [row] = await driver.read(getAssistant({ deployment: scope.deployment, assistant_id }, scope.filter));
     return row ? toAssistant(row) : null;

@@ -1,12 +1,19 @@
 import { type RawBuilder, sql } from "kysely";
 import type { ChannelValue, Payload, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Lease, NewWrites, Progress, SavedCheckpoint, Storage, ThreadSize } from "../../lib/storage/mod.ts";
+import type {
+  CheckpointStorage,
+  Lease,
+  NewWrites,
+  Progress,
+  SavedCheckpoint,
+  ThreadSize,
+} from "../../lib/storage/mod.ts";
 import { constant, db, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import { isEmpty, matches } from "./labels.ts";
-import type { PayloadColumns, Tables } from "./schema.ts";
+import type { PayloadColumns, Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
 /** How many rows a filtered listing looks at before it asks for more. */
@@ -281,7 +288,7 @@ async function measureThread(driver: Pipe, key: ThreadKey): Promise<ThreadSize> 
 }
 
 /** The verbs that read checkpoints; runs write them. */
-export function checkpointVerbs(driver: Pipe): Pick<Storage, "getCheckpoint" | "listCheckpoints" | "measureThread"> {
+export function checkpointVerbs(driver: Pipe): CheckpointStorage {
   return {
     measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
 

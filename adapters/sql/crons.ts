@@ -2,6 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
+  CreateRun,
   CronContent,
   CronFiring,
   CronQuery,
@@ -11,15 +12,15 @@ import type {
   FireCron,
   FireOutcome,
   OnRunCompleted,
+  Scope,
   SkipReason,
-} from "../../lib/storage/cron-storage.ts";
-import type { CreateRun, Scope } from "../../lib/storage/mod.ts";
+} from "../../lib/storage/mod.ts";
 import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
 import { isOpen, isSeen, making, refusal, type Tick } from "./runs/create.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { type Pipe, prepared } from "./statement.ts";
 

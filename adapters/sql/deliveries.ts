@@ -1,16 +1,17 @@
 /** Webhook deliveries: the outbox that ends of runs write to, and the claims of those who send. */
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
-import type { MultitaskStrategy, TerminalStatus } from "../../lib/storage/mod.ts";
 import type {
   DeliveryAttempt,
   DeliveryRow,
   DeliveryState,
-  PlatformStorage,
-} from "../../lib/storage/platform-storage.ts";
+  DeliveryStorage,
+  MultitaskStrategy,
+  TerminalStatus,
+} from "../../lib/storage/mod.ts";
 import { constant, db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
 /** How runs end, as far as it is told. `error` and `values` are JSON. */
@@ -32,7 +33,7 @@ export type Told = {
 export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => Statement {
   return prepared<Of>(
     (p) =>
-      sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series, due_at,
+      sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series_attempts, due_at,
         created_at, thread_id, assistant_id, status, metadata, kwargs, multitask_strategy, attempt, temporary,
         run_created_at, started_at, ended_at, error, state_values, values_omitted, cancel_reason)
       select run_id, deployment, webhook, coalesce(webhook_host, ''), webhook_depth, 'pending', 0, 0, ${p.now},
@@ -51,7 +52,7 @@ type Claim = { deployment: string; token: string; until: number; now: number; li
 const takeDue = prepared<Claim>(
   (p) =>
     sql`update webhook_deliveries set claim_token = ${p.token}, claimed_until = ${p.until}, attempts = attempts + 1,
-      series = series + 1, sent_at = coalesce(sent_at, ${p.now})
+      series_attempts = series_attempts + 1, sent_at = coalesce(sent_at, ${p.now})
     where delivery_id in (
       with recursive hosts (host) as (
         select min(host) from webhook_deliveries where deployment = ${constant(p.deployment)} and state = 'pending'
@@ -106,7 +107,7 @@ const recordAttempt = prepared<Fence & Attempt>(
 const release = prepared<Fence & { state: string; due_at: number | null; uncounted: number }>(
   (p) =>
     sql`update webhook_deliveries set state = ${p.state}, due_at = coalesce(${p.due_at}, due_at), claim_token = null,
-      claimed_until = null, series = series - cast(${p.uncounted} as integer)
+      claimed_until = null, series_attempts = series_attempts - cast(${p.uncounted} as integer)
     where ${isClaimed(p)} returning delivery_id`,
 );
 
@@ -141,26 +142,14 @@ const listAttempts = prepared<Key>(
 
 const restart = prepared<Key & { now: number }>(
   (p) =>
-    sql`update webhook_deliveries set state = 'pending', series = 0, due_at = ${p.now}, claim_token = null,
+    sql`update webhook_deliveries set state = 'pending', series_attempts = 0, due_at = ${p.now}, claim_token = null,
       claimed_until = null
     where delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
       and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
 );
 
 /** The verbs on webhook deliveries. `executes`: this process has become the one that executes, where there is only one. */
-export function deliveryVerbs(
-  driver: Pipe,
-  executes: () => boolean,
-): Pick<
-  PlatformStorage,
-  | "claimDeliveries"
-  | "finishDelivery"
-  | "nextDelivery"
-  | "getDelivery"
-  | "listDeliveries"
-  | "listAttempts"
-  | "redeliver"
-> {
+export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliveryStorage {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
       const claimant = executes() ? `worker ${token}` : token;
@@ -230,7 +219,7 @@ function toDelivery(row: SqlRow): DeliveryRow {
     host: stored.host,
     state: stored.state as DeliveryState,
     attempts: stored.attempts,
-    series: stored.series,
+    series_attempts: stored.series_attempts,
     due_at: stored.due_at,
     sent_at: stored.sent_at,
     depth: stored.depth,

@@ -13,7 +13,7 @@ import {
   sql,
 } from "kysely";
 import type { SqlDriver } from "./driver.ts";
-import { columnTypes, type Tables } from "./schema.ts";
+import { argumentTypes, type Tables } from "./schema/mod.ts";
 
 export type Dialect = SqlDriver["dialect"];
 
@@ -43,7 +43,7 @@ const NUMBERS = `after assistant_revision before changes count end failed free h
 
 /** The types of arguments by their names: those of the columns they are named after. What is not here is text. */
 const types: ReadonlyMap<string, string> = new Map([
-  ...columnTypes(),
+  ...argumentTypes(),
   ...NUMBERS.split(/\s+/).map((name) => [name, "bigint"] as const),
 ]);
 
@@ -222,26 +222,11 @@ export function includes(column: RawBuilder<string>, text: string): RawBuilder<b
   );
 }
 
-/** The later of two moments. */
-export function later(one: RawBuilder<number>, other: RawBuilder<number>): RawBuilder<number> {
-  return byDialect(sql<number>`max(${one}, ${other})`, sql`greatest(${one}, ${other})`);
-}
-
 /** The names of all tables of the database; in Postgres, of the schema that is used. */
 export const tableNames: RawBuilder<{ name: string }> = byDialect(
   sql`select name from sqlite_master where type = 'table'`,
   sql`select tablename as name from pg_tables where schemaname = current_schema()`,
 );
-
-/** A statement of the schema, as it is written for SQLite. Texts are ordered by their bytes everywhere. */
-export function defining(statement: string, dialect: Dialect): string {
-  if (dialect === "sqlite") return statement;
-  return statement
-    .replace(/\btext\b/g, 'text collate "C"')
-    .replace(/\bblob\b/g, "bytea")
-    .replace(/\bmax\(/g, "greatest(")
-    .replace(/\) without rowid$/, ")");
-}
 
 /** True for the error of a file that is damaged or not a database at all. */
 export function isDamage(error: unknown): boolean {

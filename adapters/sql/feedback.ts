@@ -1,19 +1,19 @@
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type { Json, JsonObject } from "../../lib/json.ts";
-import type { Scope } from "../../lib/storage/mod.ts";
 import type {
   FeedbackConfig,
   FeedbackPatch,
   FeedbackQuery,
   FeedbackRow,
   FeedbackStats,
+  FeedbackStorage,
   FeedbackTokenRow,
-  PlatformStorage,
-} from "../../lib/storage/platform-storage.ts";
+  Scope,
+} from "../../lib/storage/mod.ts";
 import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { ofKey, type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;
@@ -173,21 +173,7 @@ const obstacles = prepared<Submission>(
 );
 
 /** The verbs on feedback tokens and on feedback. */
-export function feedbackVerbs(
-  driver: Pipe,
-): Pick<
-  PlatformStorage,
-  | "createFeedbackTokens"
-  | "getFeedbackToken"
-  | "listFeedbackTokens"
-  | "submitFeedback"
-  | "createFeedback"
-  | "getFeedback"
-  | "updateFeedback"
-  | "deleteFeedback"
-  | "listFeedback"
-  | "feedbackStats"
-> {
+export function feedbackVerbs(driver: Pipe): FeedbackStorage {
   return {
     async createFeedbackTokens({ deployment, filter }, tokens) {
       if (tokens.length === 0) return true;

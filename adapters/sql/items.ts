@@ -10,13 +10,13 @@ import {
   type NewItem,
   nearness,
   type Vector,
-} from "../../lib/storage/item-storage.ts";
+} from "../../lib/storage/items.ts";
 import type { Page, Scope } from "../../lib/storage/mod.ts";
 import { permits } from "../../lib/storage/visibility.ts";
 import { db, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { alive, namespaceLister, namespaceOf, past, pathOf } from "./namespaces.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
 type Place = { path: string; key: string };

@@ -1,57 +1,76 @@
-/** Brings a database to the schema of this code, step by step, and refuses what it cannot understand. */
+/** Brings a database to the newest schema version and refuses a database that it cannot serve. */
 import { sql } from "kysely";
 import { ConfigError } from "../../lib/errors.ts";
-import { defining, isDamage, tableNames } from "./dialect.ts";
+import { isDamage, tableNames } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { newSchema, type SchemaStep, schemaSteps } from "./schema.ts";
+import { createTable, schema as currentSchema, type Schema, type SchemaStep } from "./schema/mod.ts";
 import { type Pipe, plain, prepared, type Statement, statement } from "./statement.ts";
 
-const record = prepared<{ version: number }>((p) => sql`insert into greenroom_schema (version) values (${p.version})`);
+/** One row per schema version that was reached. */
+const VERSIONS = "greenroom_versions";
+/** The same in databases made before the first release. */
+const OLD_VERSIONS = "greenroom_schema";
+
+const recordVersion = prepared<{ version: number }>(
+  (p) => sql`insert into ${sql.table(VERSIONS)} (version) values (${p.version})`,
+);
 
 /**
- * See `Storage.migrate`. The version is read again after each step, also because a connection that reads knows the tables as they
- * were until its next read: Deno would leave out the new columns there.
+ * See `Storage.migrate`. Reads the version again after each step: a connection caches the tables until its next read, and Deno would
+ * omit columns that the step added.
  */
-export async function migrate(driver: Pipe): Promise<void> {
-  const newest = schemaSteps.length;
-  for (let version = await currentVersion(driver); version < newest; version = await currentVersion(driver)) {
-    // An empty database gets all steps at once.
-    const [to, statements] =
-      version === 0 ? [newest, newSchema()] : [version + 1, (schemaSteps[version] as SchemaStep).statements];
-    const versions = Array.from({ length: to - version }, (_, i) => record({ version: version + i + 1 }));
+export async function migrate(driver: Pipe, schema: Schema = currentSchema): Promise<void> {
+  const newest = newestVersion(schema);
+  for (let version = await currentVersion(driver, schema); version < newest; ) {
+    const statements =
+      version === 0
+        ? Object.entries(schema.tables).flatMap(([name, table]) => createTable(name, table, driver.dialect))
+        : (schema.steps[version - 1] as SchemaStep).statements(driver.dialect);
+    // An empty database gets the newest tables at once.
+    const reached = version === 0 ? newest : version + 1;
+    const versions = Array.from({ length: reached - version }, (_, i) => recordVersion({ version: version + i + 1 }));
     try {
       await driver.batch([
-        plain("create table if not exists greenroom_schema (version integer not null primary key)"),
-        // The primary key refuses them, and with them the batch, when another process was first.
+        plain(`create table if not exists ${VERSIONS} (version integer not null primary key)`),
+        // The primary key rejects the batch when another process made the same step first.
         ...versions,
-        ...statements.map((statement) => plain(defining(statement, driver.dialect))),
+        ...statements.map(plain),
       ]);
     } catch (error) {
-      if ((await currentVersion(driver)) <= version) throw error;
+      if ((await currentVersion(driver, schema)) <= version) throw error;
     }
+    version = await currentVersion(driver, schema);
   }
 }
 
-async function currentVersion(driver: Pipe): Promise<number> {
-  const names = new Set((await look(driver, statement(tableNames))).map((row) => String(row.name)));
-  if (!names.has("greenroom_schema")) {
-    const taken = schemaSteps.flatMap((step) => step.tables).filter((name) => names.has(name));
+const newestVersion = ({ steps }: Schema): number => 1 + steps.length;
+
+/** The schema version of the database; 0 when it has no tables of Greenroom. */
+async function currentVersion(driver: Pipe, schema: Schema): Promise<number> {
+  const newest = newestVersion(schema);
+  const found = new Set((await inspect(driver, statement(tableNames))).map((row) => String(row.name)));
+  if (found.has(OLD_VERSIONS)) {
+    throw new ConfigError([
+      "storage: this database was made before Greenroom 0.1 and cannot be upgraded; start with a new file or database",
+    ]);
+  }
+  if (!found.has(VERSIONS)) {
+    const taken = Object.keys(schema.tables).filter((name) => found.has(name));
     if (taken.length === 0) return 0;
     throw new ConfigError([
       `storage: the database has tables named ${taken.join(", ")} that Greenroom did not make; give it a database of its own`,
     ]);
   }
-  const rows = await look(driver, plain("select coalesce(max(version), 0) as version from greenroom_schema"));
+  const rows = await inspect(driver, plain(`select coalesce(max(version), 0) as version from ${VERSIONS}`));
   const version = Number(rows[0]?.version);
-  if (version > schemaSteps.length) {
+  if (version > newest) {
     throw new ConfigError([
-      `storage: the database has schema version ${version}, this Greenroom knows versions up to ${schemaSteps.length}; use a newer Greenroom`,
+      `storage: the database has schema version ${version}, this Greenroom knows versions up to ${newest}; use a newer Greenroom`,
     ]);
   }
-  const missing = schemaSteps
-    .slice(0, version)
-    .flatMap((step) => step.tables)
-    .filter((name) => !names.has(name));
+  if (version === 0) return 0;
+  const later = new Set(schema.steps.slice(version - 1).flatMap((step) => step.tables));
+  const missing = Object.keys(schema.tables).filter((name) => !found.has(name) && !later.has(name));
   if (missing.length > 0) {
     throw new ConfigError([
       `storage: the database has schema version ${version} but lacks the tables ${missing.join(", ")}; restore it from a backup`,
@@ -60,7 +79,7 @@ async function currentVersion(driver: Pipe): Promise<number> {
   return version;
 }
 
-async function look(driver: Pipe, read: Statement): Promise<SqlRow[]> {
+async function inspect(driver: Pipe, read: Statement): Promise<SqlRow[]> {
   try {
     return await driver.read(read);
   } catch (error) {

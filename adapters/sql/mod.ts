@@ -22,7 +22,7 @@ import { WriteHealth } from "./write-health.ts";
 
 export type { SignalKind, SignalListener, Signals, SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 export { DatabaseUnavailable } from "./driver.ts";
-export type { Tables } from "./schema.ts";
+export type { Tables } from "./schema/mod.ts";
 
 /** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
 export function sqlStorage(driver: SqlDriver): Storage {

@@ -1,6 +1,6 @@
 /** How namespaces are kept, and which of them hold something: each once, in order, read in steps. */
 import { type RawBuilder, sql } from "kysely";
-import type { ItemStorage, NamespaceQuery } from "../../lib/storage/item-storage.ts";
+import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
 import { db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";

@@ -1,7 +1,7 @@
 /** The verbs that change states without a run: updates, notes on checkpoints, copies. */
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Scope, Storage, ThreadRow } from "../../lib/storage/mod.ts";
+import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
 import { isMarked, marked, putState, unmark } from "./changing.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { constant } from "./dialect.ts";
@@ -43,7 +43,7 @@ const moveHead = scoped<ThreadKey & { head: string; seen_head: string | null; gr
 );
 
 const writeState =
-  (driver: Pipe): Storage["writeState"] =>
+  (driver: Pipe): StateStorage["writeState"] =>
   async (scope, thread_id, state, now) => {
     const { deployment, filter } = scope;
     const { head, seen_head, graph_id } = state;
@@ -86,7 +86,7 @@ const annotate = scoped<Place & { metadata: string; seen: string }>(
 );
 
 const annotateCheckpoint =
-  (driver: Pipe): Storage["annotateCheckpoint"] =>
+  (driver: Pipe): StateStorage["annotateCheckpoint"] =>
   async ({ deployment, filter }, thread_id, { ns, checkpoint_id }, added) => {
     const place = { deployment, thread_id, ns, checkpoint_id };
     for (;;) {
@@ -162,7 +162,7 @@ const copyValueLabels = prepared<Copy & { now: number }>(
 );
 
 const copyThread =
-  (driver: Pipe): Storage["copyThread"] =>
+  (driver: Pipe): StateStorage["copyThread"] =>
   async (scope, { from, seen_revision, thread_id, metadata }, now) => {
     const { deployment, filter } = scope;
     const copy = { deployment, thread_id, from, of_source: memberOf(from), of_copy: memberOf(thread_id) };
@@ -195,9 +195,7 @@ const isThere = async (driver: Pipe, key: ThreadKey): Promise<boolean> =>
   (await driver.read(anyThread(key))).length > 0;
 
 /** The verbs that change states without a run. */
-export function stateVerbs(
-  driver: Pipe,
-): Pick<Storage, "writeState" | "annotateCheckpoint" | "copyThread" | "pruneThreads" | "expireThreads"> {
+export function stateVerbs(driver: Pipe): StateStorage {
   return {
     writeState: writeState(driver),
     annotateCheckpoint: annotateCheckpoint(driver),

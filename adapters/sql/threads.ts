@@ -2,11 +2,11 @@ import { type RawBuilder, sql } from "kysely";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import type {
   PruneStrategy,
+  RestingStatus,
   Scope,
-  Storage,
   ThreadQuery,
-  ThreadRest,
   ThreadRow,
+  ThreadStorage,
   ThreadTtl,
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
@@ -16,7 +16,7 @@ import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
 import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
 import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
-import type { Tables } from "./schema.ts";
+import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
 
@@ -68,6 +68,7 @@ const insertThread = prepared<Columns>((p) =>
       slot_until: null,
       last_run: null,
       run_count: p.run_count,
+      turn: 0,
       ttl_strategy: p.ttl_strategy,
       ttl_ms: p.ttl_ms,
       pruned_at: null,
@@ -166,9 +167,7 @@ export function deleteThreadsOf(deployment: string, assistant_id: string, filter
 }
 
 /** The verbs on threads. */
-export function threadVerbs(
-  driver: Pipe,
-): Pick<Storage, "createThread" | "getThread" | "searchThreads" | "countThreads" | "updateThread" | "deleteThread"> {
+export function threadVerbs(driver: Pipe): ThreadStorage {
   const get = async (scope: Scope, thread_id: string): Promise<ThreadRow | null> => {
     const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }, scope.filter));
     return row ? toThread(row) : null;
@@ -271,7 +270,7 @@ export function toThread(row: SqlRow): ThreadRow {
     metadata: JSON.parse(stored.metadata) as JsonObject,
     config: JSON.parse(stored.config) as JsonObject,
     graph_id: stored.graph_id,
-    status: stored.running !== null || stored.waiting ? "busy" : (stored.status as ThreadRest),
+    status: stored.running !== null || stored.waiting ? "busy" : (stored.status as RestingStatus),
     head: stored.head,
     interrupts: JSON.parse(stored.interrupts) as JsonObject,
     error: stored.error === null ? null : (JSON.parse(stored.error) as Json),

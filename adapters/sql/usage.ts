@@ -3,7 +3,7 @@
  * writes a trace into such an hour adds it there in the same batch. '' stands for null in its key columns.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { PlatformStorage, TraceRow, UsageGroup, UsageQuery } from "../../lib/storage/platform-storage.ts";
+import type { TraceRow, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, prepared, type Statement } from "./statement.ts";
@@ -31,7 +31,7 @@ type Claimed = { deployment: string; token: string; workspace_id: string; projec
 
 const firstAttempt = (p: Claimed): RawBuilder<unknown> =>
   sql`r.deployment = ${p.deployment} and r.status = 'running' and r.lease_token = ${p.token} and r.attempt = 1
-    and r.charged = 1`;
+    and r.counts_as_attempt = 1`;
 
 const addClaimed = prepared<Claimed>(
   (p) =>
@@ -205,12 +205,7 @@ const firstCounted = prepared<Record<never, never>>(
 );
 
 /** The verbs on traces and on counting them. */
-export function usageVerbs(
-  driver: Pipe,
-): Pick<
-  PlatformStorage,
-  "getTrace" | "addTraces" | "addTraceUsage" | "getTraceUsage" | "countUsage" | "sealUsage" | "firstCounted"
-> {
+export function usageVerbs(driver: Pipe): UsageStorage {
   const read = async (trace_id: string): Promise<SqlRow | undefined> => (await driver.read(getTrace({ trace_id })))[0];
   return {
     async getTrace(run_id) {

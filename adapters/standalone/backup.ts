@@ -128,10 +128,10 @@ function use<Result>(database: DatabaseSync, work: (database: DatabaseSync) => R
 /** Throws for a database that Greenroom has not made: the wrong file was named. */
 function versionOf(database: DatabaseSync, shown: string): number {
   const named = database
-    .prepare("select 1 from sqlite_schema where type = 'table' and name = 'greenroom_schema'")
+    .prepare("select 1 from sqlite_schema where type = 'table' and name = 'greenroom_versions'")
     .get();
   if (!named) throw new ConfigError([`${shown} is no database of Greenroom`]);
-  return Number(database.prepare("select max(version) as version from greenroom_schema").get()?.version);
+  return Number(database.prepare("select max(version) as version from greenroom_versions").get()?.version);
 }
 
 function synced(path: string, flags: number): void {

@@ -1,5 +1,5 @@
 /** Looks for crons that are due. Every serving process does so; the database decides which of them fires a tick. */
-import type { SkipReason } from "../storage/cron-storage.ts";
+import type { SkipReason } from "../storage/mod.ts";
 import { createTickHandler, type FireOptions, KEPT_MS } from "./tick.ts";
 
 /** What became of ticks in this process since it started. */

@@ -4,8 +4,16 @@ import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
-import type { CronContent, CronRow, FireCron, FireOutcome, SkipReason } from "../storage/cron-storage.ts";
-import type { CreateRun, Scope, Storage } from "../storage/mod.ts";
+import type {
+  CreateRun,
+  CronContent,
+  CronRow,
+  FireCron,
+  FireOutcome,
+  Scope,
+  SkipReason,
+  Storage,
+} from "../storage/mod.ts";
 import { nextTick, ticksUntil } from "./schedule.ts";
 
 export interface FireOptions {

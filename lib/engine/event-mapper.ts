@@ -3,7 +3,7 @@ import type { Environment } from "../environment.ts";
 import { type JobCheckpoints, stateRecorder } from "../executor/checkpoints.ts";
 import type { ExecutorEvent, Job, StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { TraceUsage } from "../storage/platform-storage.ts";
+import type { TraceUsage } from "../storage/mod.ts";
 import { createMessageFrames, type MessageFrame } from "../streams/messages.ts";
 
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;

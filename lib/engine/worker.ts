@@ -5,8 +5,7 @@
 
 import { isOutage } from "../errors.ts";
 import type { GraphInfo } from "../executor/contract.ts";
-import type { ClaimedRun, ClaimRequest, ClaimTerms, RunRow, TerminalStatus } from "../storage/mod.ts";
-import type { TraceTerms } from "../storage/platform-storage.ts";
+import type { ClaimedRun, ClaimRequest, ClaimTerms, RunRow, TerminalStatus, TraceTerms } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import {
   type Execution,

@@ -4,6 +4,17 @@
  */
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
+import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
+
+export type {
+  AuthUser,
+  ChannelValue,
+  NewCheckpoint,
+  Payload,
+  PendingWrite,
+  StoredCheckpoint,
+  StoredWrite,
+} from "../storage/rows.ts";
 
 /**
  * What a run can stream. `messages-tuple` frames are named `messages` on the wire; `messages` is derived from them. An executor that
@@ -84,15 +95,6 @@ export interface Job {
   readonly checkpoints: CheckpointHandle;
   /** What is remembered beyond one thread. */
   readonly store: StoreHandle;
-}
-
-/** Somebody whom custom authentication has let in, with everything that it said of them. */
-export interface AuthUser {
-  readonly identity: string;
-  readonly permissions: readonly string[];
-  readonly display_name: string;
-  readonly is_authenticated: boolean;
-  readonly [extra: string]: Json | readonly string[];
 }
 
 /** One item of the store. Times are ISO 8601, UTC. */
@@ -337,63 +339,6 @@ export interface GraphState {
     recurse: boolean,
     config?: StateConfig,
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
-}
-
-/** Bytes or text as an executor encoded them. The store never looks inside, but may store a `json` array as its tail. */
-export interface Payload {
-  /** `json`: `data` is JSON text. Every other name is the executor's own. */
-  readonly type: string;
-  readonly data: string | Uint8Array;
-}
-
-export interface ChannelValue extends Payload {
-  readonly channel: string;
-  /** Names this value: two different values of a channel in one namespace of a thread never share a version. */
-  readonly version: string;
-  /** Of a value that was read: how much of `data` (in characters) is stored as tails behind its last whole copy. */
-  readonly tail_length?: number;
-}
-
-export interface NewCheckpoint {
-  readonly ns: string;
-  /** Sorts as text by age; a later checkpoint of a thread is never below an earlier one. */
-  readonly checkpoint_id: string;
-  readonly parent_id: string | null;
-  /** What the executor needs besides channel values. */
-  readonly payload: Payload;
-  /** `source`, `step`, `parents` and whatever the executor adds. Plain JSON, shown on the wire and filtered on. */
-  readonly metadata: JsonObject;
-  /** Every channel that has a value, with the version of that value. */
-  readonly versions: Readonly<Record<string, string>>;
-  /** The values whose version is new with this checkpoint; the others are stored already. */
-  readonly values: readonly ChannelValue[];
-}
-
-/** One pending write of a task. */
-export interface PendingWrite extends Payload {
-  readonly channel: string;
-  /** The position within the task; a later write of the same (task_id, idx) replaces it. Negative for reserved channels. */
-  readonly idx: number;
-}
-
-export interface StoredWrite extends PendingWrite {
-  readonly task_id: string;
-}
-
-export interface StoredCheckpoint {
-  readonly ns: string;
-  readonly checkpoint_id: string;
-  readonly parent_id: string | null;
-  readonly run_id: string | null;
-  readonly payload: Payload;
-  readonly metadata: JsonObject;
-  readonly versions: Readonly<Record<string, string>>;
-  /** One per entry of `versions` that is stored. */
-  readonly values: readonly ChannelValue[];
-  /** Sorted by task_id, then idx. */
-  readonly writes: readonly StoredWrite[];
-  /** Milliseconds since 1970. */
-  readonly created_at: number;
 }
 
 /** Reads checkpoints of one thread. A job's reader sees what the job has put but not yet stored. */

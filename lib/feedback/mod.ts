@@ -3,7 +3,6 @@ import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
 import { type Caller, type IdentityStore, type Permission, workspacesWith } from "../storage/identity.ts";
-import type { IdempotencyKey, Page, Scope, Storage } from "../storage/mod.ts";
 import type {
   FeedbackConfig,
   FeedbackPatch,
@@ -11,7 +10,11 @@ import type {
   FeedbackRow,
   FeedbackStats,
   FeedbackTokenRow,
-} from "../storage/platform-storage.ts";
+  IdempotencyKey,
+  Page,
+  Scope,
+  Storage,
+} from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { tokenUrlAt, uuidV7 } from "./keys.ts";
 

@@ -2,8 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { readFeedbackKeys, tokenUrlAt } from "../feedback/keys.ts";
-import type { NewRun, RunRow } from "../storage/mod.ts";
-import type { NewWebhook, TraceTerms } from "../storage/platform-storage.ts";
+import type { NewRun, NewWebhook, RunRow, TraceTerms } from "../storage/mod.ts";
 import { checkUrl, type WebhookPolicy } from "../webhooks/policy.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 

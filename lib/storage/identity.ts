@@ -1,6 +1,6 @@
 /** Accounts: organizations, workspaces, projects, deployments, users and API keys, and what a caller may do. */
 import { ServiceError } from "../errors.ts";
-import type { AuthUser } from "../executor/contract.ts";
+import type { AuthUser } from "./rows.ts";
 
 export const PERMISSIONS = [
   "organization:read",

@@ -2,10 +2,7 @@
  * What a storage implements, and the rows that it stores: for those who write one of their own.
  * @module
  */
-export type * from "./cron-storage.ts";
 export type * from "./identity.ts";
-export type * from "./item-storage.ts";
 export type * from "./mod.ts";
-export type * from "./platform-storage.ts";
 export type { SignalKind, SignalListener, Signals } from "./signals.ts";
 export type { Condition, Filter, Scalar, Visibility } from "./visibility.ts";

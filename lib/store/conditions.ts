@@ -1,6 +1,6 @@
 /** Filters of searches, read into conditions. */
 import { isObject, type Json } from "../json.ts";
-import type { ItemCondition } from "../storage/item-storage.ts";
+import type { ItemCondition } from "../storage/items.ts";
 import { deeperThan, invalid, MAX_FIELDS, MAX_LEVELS } from "./bounds.ts";
 
 const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([

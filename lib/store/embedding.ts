@@ -1,6 +1,6 @@
 /** What is embedded of a value, and the vectors that the host's embedder makes of it. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { Vector } from "../storage/item-storage.ts";
+import type { Vector } from "../storage/items.ts";
 
 /** What finds items by meaning. */
 export interface StoreIndex {

@@ -3,7 +3,7 @@ import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
-import type { ItemRow, NewItem, Vector } from "../storage/item-storage.ts";
+import type { ItemRow, NewItem, Vector } from "../storage/items.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
 import { permits, type Visibility, withVisibility } from "../storage/visibility.ts";
 import {

@@ -2,7 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type IdentityStore, type Names, requireOfOrganization } from "../storage/identity.ts";
-import type { PlatformStorage, TraceUsage, UsageGroup } from "../storage/platform-storage.ts";
+import type { TraceUsage, UsageGroup, UsageStorage } from "../storage/mod.ts";
 
 /** Width of the buckets; one of the two is 0. */
 export interface Stride {
@@ -56,7 +56,7 @@ export interface Usage {
 }
 
 export interface UsageOptions {
-  readonly storage: Pick<PlatformStorage, "countUsage" | "sealUsage" | "getTraceUsage">;
+  readonly storage: Pick<UsageStorage, "countUsage" | "sealUsage" | "getTraceUsage">;
   readonly identity: Pick<IdentityStore, "names">;
   readonly environment: Pick<Environment, "now">;
   readonly enabled: boolean;

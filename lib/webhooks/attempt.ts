@@ -1,6 +1,6 @@
 /** One attempt of a webhook delivery: checks its destination, signs and sends it, and says what came of it. */
 import type { Environment } from "../environment.ts";
-import type { DeliveryRow } from "../storage/platform-storage.ts";
+import type { DeliveryRow } from "../storage/mod.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
 import { payload } from "./payload.ts";
 import { checkAddresses, checkUrl, literalAddress } from "./policy.ts";

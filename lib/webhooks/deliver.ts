@@ -3,21 +3,22 @@
  * Several processes may send for one database. Each delivery is sent at least once. No failure here reaches a run.
  */
 import { ServiceError } from "../errors.ts";
-import type { Page, Scope } from "../storage/mod.ts";
 import type {
   DeliveryAttempt,
-  DeliveryRest,
+  DeliveryResult,
   DeliveryRow,
   DeliveryState,
-  PlatformStorage,
-} from "../storage/platform-storage.ts";
+  DeliveryStorage,
+  Page,
+  Scope,
+} from "../storage/mod.ts";
 import { type AttemptOptions, type AttemptOutcome, createAttempts } from "./attempt.ts";
 import type { WebhookSettings } from "./options.ts";
 import { shownKwargs } from "./payload.ts";
 import { shownUrl } from "./policy.ts";
 
 export interface DeliveriesOptions extends AttemptOptions {
-  readonly storage: PlatformStorage;
+  readonly storage: DeliveryStorage;
   readonly scope: Scope;
 }
 
@@ -158,7 +159,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   }
 
   /** Records the attempt, with retries while the storage fails. When the claim runs out first, the delivery is sent again. */
-  async function finished(token: string, attempt: DeliveryAttempt, rest: DeliveryRest): Promise<boolean> {
+  async function finished(token: string, attempt: DeliveryAttempt, rest: DeliveryResult): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
         return await storage.finishDelivery(scope, token, attempt, rest);
@@ -232,10 +233,10 @@ function nextState(
   now: number,
   settings: WebhookSettings,
   random: () => number,
-): DeliveryRest {
+): DeliveryResult {
   if (outcome.error === null) return { state: "delivered" };
   if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
-  const wait = settings.schedule_ms[row.series - 1];
+  const wait = settings.schedule_ms[row.series_attempts - 1];
   if (outcome.final || wait === undefined) return { state: "failed" };
   const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * random()));
   const asked = outcome.status === 429 || outcome.status === 503 ? retryAfter(outcome.retry_after, now) : 0;

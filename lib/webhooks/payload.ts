@@ -1,7 +1,7 @@
 /** What a delivery says: the body of its request. */
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
-import type { DeliveryRow } from "../storage/platform-storage.ts";
+import type { DeliveryRow } from "../storage/mod.ts";
 
 /** A larger payload goes without the final state. */
 const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;

@@ -429,7 +429,7 @@ for (const [name, open] of Object.entries(openers)) {
       inFolder(async (folder) => {
         const path = await filled(folder);
         const driver = open(path);
-        await driver.batch([statement("insert into greenroom_schema (version) values (99)")]);
+        await driver.batch([statement("insert into greenroom_versions (version) values (99)")]);
         await driver.close();
         await assert.rejects(
           started(path),

@@ -1,205 +1,319 @@
-/** Databases of earlier versions are brought up to date with everything in them. */
+/** A step of the schema keeps everything in the database, takes effect once and as a whole, and an empty database gets all steps at once. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
-import { labelsOf } from "../../adapters/sql/labels.ts";
-import { newSchema, schemaSteps } from "../../adapters/sql/schema.ts";
-import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { SqlDriver } from "../../adapters/sql/driver.ts";
+import { sqlStorage } from "../../adapters/sql/mod.ts";
+import { createTable, type Schema, schema } from "../../adapters/sql/schema/mod.ts";
+import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
+import { ConfigError } from "../../lib/errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { AssistantRow, Storage, ThreadRow } from "../../lib/storage/mod.ts";
+import type { AssistantRow, SavedCheckpoint, Storage, ThreadRow } from "../../lib/storage/mod.ts";
+import { migrateTo, planted } from "./planted-step.ts";
 
 const here = { deployment: "default" };
 
-/**
- * A database of an earlier version: an assistant, a thread with a state and one without, a run that has ended and one that
- * waits, and the labels of their metadata.
- */
-function earlier(path: string, version: number): void {
-  const database = new DatabaseSync(path);
-  database.exec("create table greenroom_schema (version integer not null primary key)");
-  for (const [i, step] of schemaSteps.slice(0, version).entries()) {
-    database.exec(`insert into greenroom_schema (version) values (${i + 1})`);
-    for (const statement of step.statements) database.exec(statement);
-  }
-  const label = (kind: string, row_id: string, metadata: JsonObject): void => {
-    for (const [path_hash, value_hash] of labelsOf(metadata)) {
-      const insert =
-        "insert into labels (deployment, kind, row_id, path_hash, value_hash) values ('default', ?, ?, ?, ?)";
-      database.prepare(insert).run(kind, row_id, path_hash, value_hash);
-    }
-  };
-  database.exec(`insert into assistants (deployment, assistant_id, graph_id, name, config, context, metadata, version,
-      created_at, updated_at, revision)
-    values ('default', 'a', 'g', 'A', '{}', '{}', '{"team":"blue"}', 1, 1, 1, 1)`);
-  database.exec(`insert into assistant_versions (deployment, assistant_id, version, graph_id, name, config, context,
-      metadata, created_at) values ('default', 'a', 1, 'g', 'A', '{}', '{}', '{"team":"blue"}', 1)`);
-  label("assistant", "a", { team: "blue" });
+/** An assistant, a thread with a state and one without, a run that has ended and one that waits. */
+async function fill(storage: Storage): Promise<void> {
+  const content = { graph_id: "g", name: "A", description: null, config: {}, context: {}, metadata: { team: "blue" } };
+  const { assistant } = await storage.createAssistant(here, { assistant_id: "a", ...content }, 1);
   const metadata = { owner: "ada", tags: ["x", "y"] };
-  const thread = (id: string, created_at: number, head: string | null, run_count: number): void => {
-    const insert = `insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config,
-      status, head, interrupts, hidden, revision, run_count) values ('default', ?, ?, 1, 1, ?, '{}', 'idle', ?, '{}', 0, 1, ?)`;
-    database.prepare(insert).run(id, created_at, JSON.stringify(metadata), head, run_count);
-    label("thread", id, metadata);
-  };
-  thread("t", 2, "c2", 2);
-  thread("new", 3, null, 0);
-  const checkpoint = (id: string, seq: number, parent: string | null): void => {
-    const insert = `insert into checkpoints (deployment, thread_id, ns, checkpoint_id, seq, run_id, parent_id, type, data,
-      metadata, versions, created_at) values ('default', 't', '', ?, ?, 'r1', ?, 'json', '{}', '{}', ?, 1)`;
-    database.prepare(insert).run(id, seq, parent, JSON.stringify({ n: id }));
-    database.exec(`insert into channel_values (deployment, thread_id, ns, channel, version, run_id, type, data)
-      values ('default', 't', '', 'n', '${id}', 'r1', 'json', '${seq}')`);
-  };
-  checkpoint("c1", 1, null);
-  checkpoint("c2", 2, "c1");
-  const run = (run_id: string, seq: number, rest: string): void =>
-    database.exec(`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, metadata, kwargs,
-        multitask_strategy, temporary, attempt, claims, charged, due_at, cancelled, saved, framed, keyed, created_at,
-        updated_at, status, ended_at, end_frame)
-      values ('${run_id}', 'default', 't', ${seq}, 'a', 'g', '{}', '{"config":{},"context":{}}', 'enqueue', 0, 0, 0, 0, 1,
-        0, 0, 0, 0, 1, 1, ${rest})`);
-  run("r1", 1, "'success', 2, 1");
-  run("r2", 2, "'pending', null, null");
-  database.close();
+  const checkpoint = (checkpoint_id: string, parent_id: string | null, n: string): SavedCheckpoint => ({
+    ns: "",
+    checkpoint_id,
+    parent_id,
+    payload: { type: "json", data: "{}" },
+    metadata: {},
+    versions: { n: checkpoint_id },
+    values: [{ channel: "n", version: checkpoint_id, type: "json", data: n }],
+    created_at: 1,
+  });
+  const progress = { checkpoints: [checkpoint("c1", null, "1"), checkpoint("c2", "c1", "2")], writes: [] };
+  const state = { graph_id: "g", progress, head: "c2", scalars: { n: 2 } };
+  await storage.createThread(here, { thread_id: "t", metadata, config: {}, hidden: false, state }, 2);
+  await storage.createThread(here, { thread_id: "new", metadata, config: {}, hidden: false }, 3);
+  for (const run_id of ["r1", "r2"]) {
+    const { revision } = (await storage.getThread(here, "t")) as ThreadRow;
+    const outcome = await storage.createRun(here, {
+      run: {
+        run_id,
+        thread_id: "t",
+        assistant_id: "a",
+        graph_id: "g",
+        metadata: {},
+        kwargs: { config: {}, context: {} },
+        multitask_strategy: "enqueue",
+        temporary: false,
+        framed: true,
+        created_at: 3,
+      },
+      seen: { assistant_revision: assistant.revision, thread_revision: revision },
+      now: 3,
+    });
+    assert.equal(outcome.kind, "created");
+  }
+  const trace = { workspace_id: "w", project_id: "p", counted: true };
+  const outcome = await storage.claimRun(here, { graph_ids: ["g"], now: 3, token: "k1", lease_until: 50, trace });
+  assert.ok(outcome.kind === "claimed" && outcome.claimed.run.run_id === "r1");
+  const finished = await storage.finishRun(here, outcome.claimed.lease, {
+    claims: 1,
+    status: "success",
+    error: null,
+    result: null,
+    progress: {
+      checkpoints: [],
+      writes: [],
+      frames: { first_id: 1, list: [{ event: "end", data: "{}" }] },
+    },
+    discard: false,
+    thread: { head: null, status: "idle", interrupts: {}, error: null },
+    end_frame: 1,
+    now: 4,
+  });
+  assert.ok(finished);
 }
 
-/** A storage on such a database, migrated. */
-async function migrated(version: number, body: (storage: Storage) => Promise<void>): Promise<void> {
+/** Calls `body` with the path of a database of the first version. */
+async function inFirst(body: (path: string) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "greenroom-migration-"));
   try {
-    const path = join(folder, "old.db");
-    earlier(path, version);
-    const storage = nodeSqlite(path);
+    const path = join(folder, "first.db");
+    const storage = sqlStorage(nodeSqliteDriver(path));
     await storage.migrate();
-    await storage.migrate();
-    await body(storage);
+    await fill(storage);
     await storage.close();
+    await body(path);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-describe("a database of the first version", () => {
-  it("keeps its runs, which tell nobody, and takes new ones", () =>
-    migrated(1, async (storage) => {
+/** Calls `body` with a storage on such a database after the planted step. */
+function inSecond(body: (storage: Storage) => Promise<void>): Promise<void> {
+  return inFirst(async (path) => {
+    const driver = nodeSqliteDriver(path);
+    const storage = sqlStorage(driver);
+    try {
+      await migrateTo(driver, planted);
+      await migrateTo(driver, planted);
+      await body(storage);
+    } finally {
+      await storage.close();
+    }
+  });
+}
+
+const versionsOf = async (driver: SqlDriver): Promise<unknown[]> =>
+  (await driver.read({ sql: "select version from greenroom_versions order by version", args: [] })).map(
+    ({ version }) => version,
+  );
+
+describe("a database that a second step has changed", () => {
+  const threads = async (storage: Storage, metadata: JsonObject, values?: JsonObject): Promise<string> => {
+    const query = { metadata, ...(values && { values }), sort_by: "created_at", sort_order: "asc" } as const;
+    const { rows, total } = await storage.searchThreads(here, { ...query, limit: 10, offset: 0 });
+    assert.equal(total, rows.length);
+    assert.equal(await storage.countThreads(here, query), total);
+    return rows.map((row) => row.thread_id).join();
+  };
+  const assistants = async (storage: Storage, metadata: JsonObject): Promise<string> => {
+    const page = { limit: 10, offset: 0, sort_by: "created_at", sort_order: "asc" } as const;
+    return (await storage.searchAssistants(here, { metadata, ...page })).rows.map((row) => row.assistant_id).join();
+  };
+
+  it("keeps its runs and their frames, and takes new ones", () =>
+    inSecond(async (storage) => {
       const runs = await storage.listRuns(here, "t", { limit: 10, offset: 0 });
       assert.deepEqual(
-        runs.map(({ run_id, status, feedback, webhook, user_id }) => [run_id, status, feedback, webhook, user_id]),
+        runs.map(({ run_id, status, turn }) => [run_id, status, turn]),
         [
-          ["r2", "pending", [], null, null],
-          ["r1", "success", [], null, null],
+          ["r2", "pending", 0],
+          ["r1", "success", 1],
         ],
       );
-      const trace = { workspace_id: "w", project_id: "p", counted: true };
-      const claim = { graph_ids: ["g"], now: 5, token: "k", lease_until: 50, trace };
-      assert.equal((await storage.claimRun(here, claim)).kind, "claimed");
-      assert.equal((await storage.getTrace("r2"))?.started_at, 5);
-      // A run that had started before has no trace, and none is made up.
-      assert.equal(await storage.getTrace("r1"), null);
-      const { workspace } = await storage.identity.ensureDefaults(6);
-      assert.equal((await storage.identity.ensureDefaults(7)).workspace.id, workspace.id);
+      assert.deepEqual(
+        (await storage.readFrames(here, "r1", 0)).map(({ id, event }) => [id, event]),
+        [[1, "end"]],
+      );
+      const claim = { graph_ids: ["g"], now: 5, token: "k2", lease_until: 50 };
+      const outcome = await storage.claimRun(here, claim);
+      assert.ok(outcome.kind === "claimed");
+      assert.deepEqual([outcome.claimed.run.run_id, outcome.claimed.run.turn], ["r2", 2]);
+      assert.equal((await storage.getTrace("r1"))?.started_at, 3);
+    }));
+
+  it("finds its threads and assistants by their metadata, as before", () =>
+    inSecond(async (storage) => {
+      assert.equal(await threads(storage, { owner: "ada" }), "t,new");
+      assert.equal(await threads(storage, { tags: ["y"] }), "t,new");
+      assert.equal(await threads(storage, { owner: "eve" }), "");
+      assert.deepEqual(
+        [await assistants(storage, { team: "blue" }), await assistants(storage, { team: "red" })],
+        ["a", ""],
+      );
+      const filter = [{ key: "owner", equals: "ada" }];
+      const page = { limit: 10, offset: 0, sort_by: "thread_id", sort_order: "asc" } as const;
+      assert.equal((await storage.searchThreads({ ...here, filter }, page)).total, 2);
+      // Rows written after the step are found beside those that the step has moved.
+      await storage.updateThread(here, "t", () => ({ metadata: { owner: "eve" } }), 9);
+      await storage.createThread(here, { thread_id: "u", metadata: { owner: "ada" }, config: {}, hidden: false }, 10);
+      assert.deepEqual(
+        [await threads(storage, { owner: "ada" }), await threads(storage, { owner: "eve" })],
+        ["new,u", "t"],
+      );
+      assert.equal(await threads(storage, { tags: ["y"] }), "new");
+      assert.equal(await storage.deleteThread(here, "new"), true);
+      assert.equal(await threads(storage, { owner: "ada" }), "u");
+    }));
+
+  it("may hold any values in states that the step could not label", () =>
+    inSecond(async (storage) => {
+      assert.equal(await threads(storage, {}, { n: 7 }), "t");
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 9);
+      const state = { graph_id: "g", progress: { checkpoints: [], writes: [] }, head: "c1", scalars: { n: 1 } };
+      assert.equal(await storage.writeState(here, "t", { ...state, seen_head: "c2" }, 10), "written");
+      assert.deepEqual([await threads(storage, {}, { n: 1 }), await threads(storage, {}, { n: 2 })], ["t", ""]);
+    }));
+
+  it("prunes and expires its threads", () =>
+    inSecond(async (storage) => {
+      assert.deepEqual(await storage.expireThreads(here, 9e12, 10), []);
+      const thread = (await storage.getThread(here, "t")) as ThreadRow;
+      assert.deepEqual([thread.ttl, thread.head, thread.status], [null, "c2", "busy"]);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "rollback", 9);
+      assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 10), ["t"]);
+      const kept = await storage.listCheckpoints(here, "t", { limit: 10 });
+      assert.deepEqual(
+        kept.map(({ checkpoint_id, parent_id, values }) => [checkpoint_id, parent_id, values[0]?.data]),
+        [["c2", null, "2"]],
+      );
+      const ttl = { strategy: "delete", ttl_ms: 5 } as const;
+      await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl }), 20);
+      assert.deepEqual(await storage.expireThreads(here, 24, 10), []);
+      assert.deepEqual(await storage.expireThreads(here, 25, 10), ["t"]);
+      assert.equal(await threads(storage, { owner: "ada" }), "new");
+    }));
+
+  it("takes crons and runs of users", () =>
+    inSecond(async (storage) => {
+      const options = { on_run_completed: null, timezone: null, end_time: null, enabled: true, next_run_date: 100 };
+      const mine = { payload: {}, metadata: { x: 1 }, user_id: null, auth_user: { identity: "ada" } };
+      const cron = { cron_id: "k", assistant_id: "a", thread_id: "t", schedule: "* * * * *", ...options, ...mine };
+      assert.equal((await storage.createCron(here, cron, 10)).kind, "created");
+      assert.equal(await storage.countCrons(here, { metadata: { x: 1 } }), 1);
+      const assistant = (await storage.getAssistant(here, "a")) as AssistantRow;
+      const thread = (await storage.getThread(here, "t")) as ThreadRow;
+      const run = {
+        run_id: "r3",
+        thread_id: "t",
+        assistant_id: "a",
+        graph_id: "g",
+        metadata: {},
+        kwargs: {},
+        multitask_strategy: "enqueue",
+        temporary: false,
+        framed: false,
+        created_at: 11,
+        auth_user: { identity: "ada" },
+      } as const;
+      const seen = { assistant_revision: assistant.revision, thread_revision: thread.revision };
+      assert.equal((await storage.createRun(here, { run, seen, now: 11 })).kind, "created");
+      assert.deepEqual((await storage.getRun(here, "r3"))?.auth_user, { identity: "ada" });
+    }));
+
+  it("has the new columns and rows, and is refused by the older version", () =>
+    inFirst(async (path) => {
+      const driver = nodeSqliteDriver(path);
+      try {
+        await migrateTo(driver, planted);
+        const read = (sql: string) => driver.read({ sql, args: [] });
+        assert.deepEqual(await read("select distinct priority from runs"), [{ priority: 0 }]);
+        assert.deepEqual(await read("select thread_id, tag, made_at from tags order by thread_id"), [
+          { thread_id: "new", tag: "idle", made_at: 3 },
+          { thread_id: "t", tag: "idle", made_at: 2 },
+        ]);
+        await assert.rejects(
+          migrateTo(driver, schema),
+          (error) => error instanceof ConfigError && /schema version 2, .* up to 1; use a newer/.test(error.message),
+        );
+      } finally {
+        await driver.close();
+      }
     }));
 });
 
-for (const version of [1, 2]) {
-  describe(`a database of version ${version}`, () => {
-    const threads = async (storage: Storage, metadata: JsonObject, values?: JsonObject): Promise<string> => {
-      const query = { metadata, ...(values && { values }), sort_by: "created_at", sort_order: "asc" } as const;
-      const { rows, total } = await storage.searchThreads(here, { ...query, limit: 10, offset: 0 });
-      assert.equal(total, rows.length);
-      return rows.map((row) => row.thread_id).join();
-    };
-    const assistants = async (storage: Storage, metadata: JsonObject): Promise<string> => {
-      const page = { limit: 10, offset: 0, sort_by: "created_at", sort_order: "asc" } as const;
-      return (await storage.searchAssistants(here, { metadata, ...page })).rows.map((row) => row.assistant_id).join();
-    };
+describe("a step", () => {
+  it("takes effect once when several processes start at the same time", () =>
+    inFirst(async (path) => {
+      const drivers = [nodeSqliteDriver(path), nodeSqliteDriver(path), nodeSqliteDriver(path)] as const;
+      try {
+        await Promise.all(drivers.map((driver) => migrateTo(driver, planted)));
+        for (const driver of drivers) assert.deepEqual(await versionsOf(driver), [1, 2]);
+        const [row] = await drivers[2].read({ sql: "select count(*) as n from tags", args: [] });
+        assert.equal(row?.n, 2);
+      } finally {
+        for (const driver of drivers) await driver.close();
+      }
+    }));
 
-    it("finds its threads and assistants by their metadata, as before", () =>
-      migrated(version, async (storage) => {
-        assert.equal(await threads(storage, { owner: "ada" }), "t,new");
-        assert.equal(await threads(storage, { tags: ["y"] }), "t,new");
-        assert.equal(await threads(storage, { owner: "eve" }), "");
-        assert.equal(await storage.countThreads(here, { metadata: { owner: "ada" } }), 2);
-        assert.deepEqual(
-          [await assistants(storage, { team: "blue" }), await assistants(storage, { team: "red" })],
-          ["a", ""],
-        );
-        const filter = [{ key: "owner", equals: "ada" }];
-        const page = { limit: 10, offset: 0, sort_by: "thread_id", sort_order: "asc" } as const;
-        assert.equal((await storage.searchThreads({ ...here, filter }, page)).total, 2);
-        // What is written now stands beside what was.
-        await storage.updateThread(here, "t", () => ({ metadata: { owner: "eve" } }), 9);
-        await storage.createThread(here, { thread_id: "u", metadata: { owner: "ada" }, config: {}, hidden: false }, 10);
-        assert.deepEqual(
-          [await threads(storage, { owner: "ada" }), await threads(storage, { owner: "eve" })],
-          ["new,u", "t"],
-        );
-        assert.equal(await threads(storage, { tags: ["y"] }), "new");
-        assert.equal(await storage.deleteThread(here, "new"), true);
-        assert.equal(await threads(storage, { owner: "ada" }), "u");
-      }));
+  it("that fails leaves the first version as it is", () =>
+    inFirst(async (path) => {
+      const failing: Schema = {
+        ...planted,
+        steps: planted.steps.map((step) => ({
+          ...step,
+          statements: (dialect) => [...step.statements(dialect), "insert into tags select * from no_such_table"],
+        })),
+      };
+      const driver = nodeSqliteDriver(path);
+      const storage = sqlStorage(driver);
+      try {
+        await assert.rejects(migrateTo(driver, failing), /no_such_table/);
+        assert.deepEqual(await versionsOf(driver), [1]);
+        await storage.migrate();
+        assert.equal((await storage.listRuns(here, "t", { limit: 10, offset: 0 })).length, 2);
+        await migrateTo(driver, planted);
+        assert.deepEqual(await versionsOf(driver), [1, 2]);
+      } finally {
+        await storage.close();
+      }
+    }));
 
-    it("may hold any values in the states that are there", () =>
-      migrated(version, async (storage) => {
-        // Those without a state hold none.
-        assert.equal(await threads(storage, {}, { n: 2 }), "t");
-        await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 9);
-        const state = { graph_id: "g", progress: { checkpoints: [], writes: [] }, head: "c1", scalars: { n: 1 } };
-        assert.equal(await storage.writeState(here, "t", { ...state, seen_head: "c2" }, 10), "written");
-        assert.deepEqual([await threads(storage, {}, { n: 1 }), await threads(storage, {}, { n: 2 })], ["t", ""]);
-      }));
+  it("starts again from the first version when its process was killed inside it", () =>
+    inFirst(async (path) => {
+      const statements = planted.steps[0]?.statements("sqlite") ?? [];
+      assert.ok(statements.length > 8);
+      for (const [done] of statements.entries()) {
+        const killed = `${path}.killed${done}`;
+        const writer = new DatabaseSync(path);
+        // Spills the pages of the open transaction into the log, where a killed process leaves them.
+        writer.exec("pragma cache_size = 1; begin immediate; insert into greenroom_versions (version) values (2)");
+        for (const statement of statements.slice(0, done + 1)) writer.exec(statement);
+        copyFileSync(path, killed);
+        copyFileSync(`${path}-wal`, `${killed}-wal`);
+        if (done > 3) assert.ok(statSync(`${killed}-wal`).size > 0, "the log holds a part of the step");
+        writer.exec("rollback");
+        writer.close();
 
-    it("keeps its threads for good, until they are given a time", () =>
-      migrated(version, async (storage) => {
-        assert.deepEqual(await storage.expireThreads(here, 9e12, 10), []);
-        const thread = (await storage.getThread(here, "t")) as ThreadRow;
-        assert.deepEqual([thread.ttl, thread.head, thread.status], [null, "c2", "busy"]);
-        await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "rollback", 9);
-        assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 10), ["t"]);
-        const kept = await storage.listCheckpoints(here, "t", { limit: 10 });
-        assert.deepEqual(
-          kept.map(({ checkpoint_id, parent_id, values }) => [checkpoint_id, parent_id, values[0]?.data]),
-          [["c2", null, "2"]],
-        );
-        const ttl = { strategy: "delete", ttl_ms: 5 } as const;
-        await storage.updateThread(here, "t", ({ metadata }) => ({ metadata, ttl }), 20);
-        assert.deepEqual(await storage.expireThreads(here, 24, 10), []);
-        assert.deepEqual(await storage.expireThreads(here, 25, 10), ["t"]);
-        assert.equal(await threads(storage, { owner: "ada" }), "new");
-      }));
-
-    it("takes crons and runs of users", () =>
-      migrated(version, async (storage) => {
-        const options = { on_run_completed: null, timezone: null, end_time: null, enabled: true, next_run_date: 100 };
-        const own = { payload: {}, metadata: { x: 1 }, user_id: null, auth_user: { identity: "ada" } };
-        const cron = { cron_id: "k", assistant_id: "a", thread_id: "t", schedule: "* * * * *", ...options, ...own };
-        assert.equal((await storage.createCron(here, cron, 10)).kind, "created");
-        assert.equal(await storage.countCrons(here, { metadata: { x: 1 } }), 1);
-        const assistant = (await storage.getAssistant(here, "a")) as AssistantRow;
-        const thread = (await storage.getThread(here, "t")) as ThreadRow;
-        const run = {
-          run_id: "r3",
-          thread_id: "t",
-          assistant_id: "a",
-          graph_id: "g",
-          metadata: {},
-          kwargs: {},
-          multitask_strategy: "enqueue",
-          temporary: false,
-          framed: false,
-          created_at: 11,
-          auth_user: { identity: "ada" },
-        } as const;
-        const seen = { assistant_revision: assistant.revision, thread_revision: thread.revision };
-        assert.equal((await storage.createRun(here, { run, seen, now: 11 })).kind, "created");
-        assert.deepEqual((await storage.getRun(here, "r3"))?.auth_user, { identity: "ada" });
-        assert.equal((await storage.getRun(here, "r1"))?.auth_user, null);
-      }));
-  });
-}
+        const driver = nodeSqliteDriver(killed);
+        const storage = sqlStorage(driver);
+        try {
+          assert.deepEqual(await versionsOf(driver), [1]);
+          await storage.migrate();
+          await migrateTo(driver, planted);
+          assert.deepEqual(await versionsOf(driver), [1, 2]);
+          assert.equal((await storage.listRuns(here, "t", { limit: 10, offset: 0 })).length, 2);
+          const [row] = await driver.read({ sql: "select count(*) as n from tags", args: [] });
+          assert.equal(row?.n, 2);
+        } finally {
+          await storage.close();
+        }
+      }
+    }));
+});
 
 it("an empty database gets at once what it would have got step by step", () => {
   const made = (statements: readonly string[]): Map<string, string> => {
@@ -207,13 +321,11 @@ it("an empty database gets at once what it would have got step by step", () => {
     for (const statement of statements) database.exec(statement);
     const rows = database.prepare("select name, sql from sqlite_master where sql is not null").all();
     database.close();
-    const plain = (sql: unknown): string =>
-      String(sql)
-        .replaceAll(/\s+/g, " ")
-        .replaceAll(/ (?=[,)])/g, "");
-    return new Map(rows.map(({ name, sql }) => [String(name), plain(sql)]));
+    return new Map(rows.map(({ name, sql }) => [String(name), String(sql).replaceAll(/\s+/g, " ")]));
   };
-  const steps = made(schemaSteps.flatMap(({ statements }) => statements));
+  const whole = ({ tables }: Schema): string[] =>
+    Object.entries(tables).flatMap(([name, table]) => createTable(name, table, "sqlite"));
+  const steps = made([...whole(schema), ...planted.steps.flatMap((step) => step.statements("sqlite"))]);
   assert.ok(steps.size > 60);
-  assert.deepEqual(made(newSchema()), steps);
+  assert.deepEqual(made(whole(planted)), steps);
 });

@@ -4,11 +4,11 @@ import { PGlite } from "@electric-sql/pglite";
 import pg from "pg";
 import { lockKey } from "../../adapters/postgres/locks.ts";
 import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../adapters/postgres/mod.ts";
-import { defining } from "../../adapters/sql/dialect.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
-import { newSchema, schemaSteps } from "../../adapters/sql/schema.ts";
+import { createTable, type Schema, schema } from "../../adapters/sql/schema/mod.ts";
 import { until } from "../support/until.ts";
 import { pgliteOptions } from "./pglite.ts";
+import { planted } from "./planted-step.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 import {
   allItems,
@@ -280,7 +280,7 @@ it("An empty Postgres database gets at once what it would have got step by step"
     const driver = postgresDriver({ url });
     const look = (sql: string) => driver.read({ sql, args: [] });
     try {
-      await driver.batch(statements.map((sql) => ({ sql: defining(sql, "postgres"), args: [] })));
+      await driver.batch(statements.map((sql) => ({ sql, args: [] })));
       return [
         await look(`select table_name, ordinal_position, column_name, data_type, collation_name, is_nullable, column_default
           from information_schema.columns where table_schema = current_schema() order by 1, 2`),
@@ -294,7 +294,9 @@ it("An empty Postgres database gets at once what it would have got step by step"
       await driver.close();
     }
   };
-  const steps = await made(schemaSteps.flatMap(({ statements }) => statements));
+  const whole = ({ tables }: Schema): string[] =>
+    Object.entries(tables).flatMap(([name, table]) => createTable(name, table, "postgres"));
+  const steps = await made([...whole(schema), ...planted.steps.flatMap((step) => step.statements("postgres"))]);
   assert.ok((steps[0] as unknown[]).length > 200);
-  assert.deepEqual(await made(newSchema()), steps);
+  assert.deepEqual(await made(whole(planted)), steps);
 });

@@ -4,8 +4,7 @@ import { describe, it } from "node:test";
 import { type SqlDriver, type SqlStatement, sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
 import { ServiceError } from "../../lib/errors.ts";
-import type { ClaimedRun, MultitaskStrategy, Storage } from "../../lib/storage/mod.ts";
-import type { NewWebhook } from "../../lib/storage/platform-storage.ts";
+import type { ClaimedRun, MultitaskStrategy, NewWebhook, Storage } from "../../lib/storage/mod.ts";
 import { finish } from "../suite/storage/material.ts";
 
 const now = 1000;

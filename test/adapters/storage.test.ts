@@ -91,9 +91,15 @@ describe("migrate refuses", () => {
   };
 
   it("a database of a newer version, naming both", () =>
-    refuses(/schema version 7, .* up to 6;/, async (path) => {
+    refuses(/schema version 7, .* up to 1;/, async (path) => {
       await migrated(path);
-      change(path, "insert into greenroom_schema (version) values (7)");
+      change(path, "insert into greenroom_versions (version) values (7)");
+    }));
+
+  it("a database made before the first release, which has the tables and another record of versions", () =>
+    refuses(/made before Greenroom 0\.1 and cannot be upgraded; start with a new file or database/, async (path) => {
+      await migrated(path);
+      change(path, "alter table greenroom_versions rename to greenroom_schema");
     }));
 
   it("tables of these names that others made", () =>

@@ -1,7 +1,7 @@
 /** Deliveries of webhooks for cases: runs that name one, and what leaves the process for it. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import type { DeliveryAttempt, DeliveryRow } from "../../lib/storage/platform-storage.ts";
+import type { DeliveryAttempt, DeliveryRow } from "../../lib/storage/mod.ts";
 import type { WebhookOptions } from "../../lib/webhooks/options.ts";
 import type { Resolve } from "../../lib/webhooks/send.ts";
 import { until } from "../support/until.ts";

@@ -99,9 +99,6 @@ export const FLOORS: readonly (readonly string[])[] = [
 
 /** Imports that point upward all the same. In each a piece lives in the wrong room; none may be added. */
 export const UPWARD: readonly (readonly [from: string, to: string])[] = [
-  // Rows of checkpoints and writes, and the user of a request: rows should define them, and the contract use the rows.
-  ["lib/storage/mod.ts", "lib/executor/contract.ts"],
-  ["lib/storage/identity.ts", "lib/executor/contract.ts"],
   // How a state changes is what the contract promises for every simple agent.
   ["lib/executor/recorded-state.ts", "lib/functions/update.ts"],
   // The worker only hands on what streams/terminal.ts exports.

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ConfigError, type Json, type JsonObject, ServiceError } from "../../lib/mod.ts";
-import { type ItemCondition, meets } from "../../lib/storage/item-storage.ts";
+import { type ItemCondition, meets } from "../../lib/storage/items.ts";
 import type { Filter, Visibility } from "../../lib/storage/visibility.ts";
 import { conditionsOf } from "../../lib/store/conditions.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { sqlStorage } from "../../adapters/sql/mod.ts";
 import { nodeSqliteDriver } from "../../adapters/sqlite/node.ts";
-import type { UsageQuery } from "../../lib/storage/platform-storage.ts";
+import type { UsageQuery } from "../../lib/storage/mod.ts";
 import { createUsage } from "../../lib/usage/mod.ts";
 
 const HOUR = 3_600_000;

@@ -207,7 +207,7 @@ describe("webhook deliveries", () => {
     await w.requests(1);
     const { body } = (w.sent[0] as Sent).request;
     assert.equal(JSON.parse(body).webhook_sent_at, new Date(claimed?.sent_at as number).toISOString());
-    assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series], [2, 2]);
+    assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series_attempts], [2, 2]);
     assert.equal(header(w.sent[0] as Sent, "webhook-id"), "msg_r1");
   });
 
@@ -258,7 +258,7 @@ describe("webhook deliveries", () => {
     await w.requests(6);
     (w.sent[5] as Sent).answer(503);
     await until(async () => (await w.row("r1")).state === "failed");
-    assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series], [6, 2]);
+    assert.deepEqual([(await w.row("r1")).attempts, (await w.row("r1")).series_attempts], [6, 2]);
   });
 
   it("are sent again when asked, under the same id", async () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import type { JsonObject } from "../../lib/json.ts";
-import type { DeliveredRun, DeliveryRow } from "../../lib/storage/platform-storage.ts";
+import type { DeliveredRun, DeliveryRow } from "../../lib/storage/mod.ts";
 import type { Loopback } from "../../lib/webhooks/options.ts";
 import { payload } from "../../lib/webhooks/payload.ts";
 import { policyOf, type WebhookUrlOptions } from "../../lib/webhooks/policy.ts";
@@ -18,7 +18,7 @@ function aRow(run: Partial<DeliveredRun> = {}): DeliveryRow {
     host: "hooks.example.com:443",
     state: "pending",
     attempts: 1,
-    series: 1,
+    series_attempts: 1,
     due_at: at(9),
     sent_at: at(10),
     depth: 0,
@@ -71,7 +71,7 @@ describe("the payload of a webhook", () => {
 
   it("is the same at every attempt", () => {
     const row = aRow();
-    const later = { ...row, attempts: 7, series: 3, due_at: at(50), state: "failed" as const };
+    const later = { ...row, attempts: 7, series_attempts: 3, due_at: at(50), state: "failed" as const };
     assert.equal(payload(later), payload(row));
   });
 

@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Environment, LogRecord } from "../../lib/environment.ts";
-import type { Storage } from "../../lib/storage/mod.ts";
-import type { DeliveryRow } from "../../lib/storage/platform-storage.ts";
+import type { DeliveryRow, Storage } from "../../lib/storage/mod.ts";
 import { createDeliveries, type Deliveries } from "../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../lib/webhooks/options.ts";
 import { policyOf } from "../../lib/webhooks/policy.ts";

@@ -5,8 +5,7 @@ import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/f
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import type { Service } from "../../lib/service.ts";
 import type { Caller, Permission } from "../../lib/storage/identity.ts";
-import type { Storage } from "../../lib/storage/mod.ts";
-import type { FeedbackConfig } from "../../lib/storage/platform-storage.ts";
+import type { FeedbackConfig, Storage } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { testClock, testIds } from "../suite/kit.ts";
 

@@ -382,7 +382,7 @@ describe("a database that cannot be used", () => {
   it("because it is newer is refused", async () => {
     using home = project();
     const database = new DatabaseSync(await used(home));
-    database.exec("insert into greenroom_schema (version) values (999)");
+    database.exec("insert into greenroom_versions (version) values (999)");
     database.close();
     await refused(home, /schema version 999, this Greenroom knows versions up to \d+; use a newer Greenroom/);
   });

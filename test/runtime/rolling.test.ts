@@ -42,18 +42,18 @@ async function addEverywhere(driver: SqlDriver): Promise<void> {
       ? "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
       : "select table_name as name from information_schema.tables where table_schema = current_schema()";
   const tables = (await rowsOf(driver, list)).map(({ name }) => String(name));
-  assert.ok(tables.includes("runs") && tables.includes("greenroom_schema"));
-  const [row] = await rowsOf(driver, "select max(version) as version from greenroom_schema");
+  assert.ok(tables.includes("runs") && tables.includes("greenroom_versions"));
+  const [row] = await rowsOf(driver, "select max(version) as version from greenroom_versions");
   const steps = [
     "create table from_the_future (id text not null primary key)",
     ...tables
-      .filter((table) => table !== "greenroom_schema")
+      .filter((table) => table !== "greenroom_versions")
       .flatMap((table) => [
         `alter table ${table} add column future text`,
         `alter table ${table} add column future_count integer not null default 0`,
         `create index ${table}_of_the_future on ${table} (future)`,
       ]),
-    `insert into greenroom_schema (version) values (${Number(row?.version) + 1})`,
+    `insert into greenroom_versions (version) values (${Number(row?.version) + 1})`,
   ];
   await driver.batch(steps.map((sql) => ({ sql, args: [] })));
 }

@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
-import type { DeliveryAttempt } from "../../lib/storage/platform-storage.ts";
+import type { DeliveryAttempt } from "../../lib/storage/mod.ts";
 import { createDeliveries } from "../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type WebhookTransport } from "../../lib/webhooks/options.ts";
 import { policyOf, type WebhookUrlOptions } from "../../lib/webhooks/policy.ts";

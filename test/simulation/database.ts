@@ -46,7 +46,7 @@ export class Database {
     database.#tables = database
       .query("select name from sqlite_master where type = 'table' order by rowid desc")
       .map((row) => String(row.name))
-      .filter((name) => name !== "greenroom_schema" && !name.startsWith("sqlite_"));
+      .filter((name) => name !== "greenroom_versions" && !name.startsWith("sqlite_"));
     return database;
   }
 

@@ -46,8 +46,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a delivery is tried once less than its schedule says",
     file: "lib/webhooks/deliver.ts",
-    find: "settings.schedule_ms[row.series - 1]",
-    replace: "settings.schedule_ms[row.series]",
+    find: "settings.schedule_ms[row.series_attempts - 1]",
+    replace: "settings.schedule_ms[row.series_attempts]",
   },
   {
     name: "each attempt says its own time in the body",
@@ -84,7 +84,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "a run that is claimed only to be ended is counted",
     file: "adapters/sql/usage.ts",
-    find: "and r.attempt = 1\n    and r.charged = 1`",
+    find: "and r.attempt = 1\n    and r.counts_as_attempt = 1`",
     replace: "and r.attempt < 2`",
     equivalent: "a pending run that a worker has to end had been started, and has its trace",
   },

@@ -37,7 +37,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a shut-down charges the attempt",
     file: "adapters/sql/runs/lease.ts",
-    find: "attempt = attempt - charged,",
+    find: "attempt = attempt - counts_as_attempt,",
     replace: "attempt = attempt,",
   },
   {

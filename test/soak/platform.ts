@@ -69,9 +69,11 @@ export function checkWebhooks(
       continue;
     }
     const tried = posts.length > 0 && posts.some(({ answer }) => answer === 200);
-    if (row?.state === "failed" && Number(row.series) >= receivers.attempts) failed += 1;
+    if (row?.state === "failed" && Number(row.series_attempts) >= receivers.attempts) failed += 1;
     else if (row?.state !== "delivered" || !tried) {
-      missed.push(`run ${run_id}: ${row?.state ?? "no"} delivery, ${posts.length} posts (${row?.series} attempts)`);
+      missed.push(
+        `run ${run_id}: ${row?.state ?? "no"} delivery, ${posts.length} posts (${row?.series_attempts} attempts)`,
+      );
     }
     for (const { ids, path, body, status, at } of posts) {
       const refuse = (text: string): void => void wrong.push(`run ${run_id}: ${text}`);

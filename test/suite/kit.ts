@@ -7,7 +7,7 @@ import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
 import type { IdentityStore } from "../../lib/storage/identity.ts";
-import type { FeedbackTokenRow, TraceRow } from "../../lib/storage/platform-storage.ts";
+import type { FeedbackTokenRow, TraceRow } from "../../lib/storage/mod.ts";
 
 /** How long a feedback token lives where nothing else is said. */
 const TOKEN_LIFE_MS = 10_800_000;

@@ -1,6 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimOutcome, ClaimRequest } from "../../../lib/storage/mod.ts";
-import type { TraceTerms } from "../../../lib/storage/platform-storage.ts";
+import type { ClaimOutcome, ClaimRequest, TraceTerms } from "../../../lib/storage/mod.ts";
 import { constant, each, isAmong, numberIn, rowByRow } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
@@ -100,8 +99,9 @@ const charge = (p: Due): RawBuilder<number> =>
 
 const lease = (p: Taken, among?: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
-      attempt = attempt + ${charge(p)}, claims = claims + 1, charged = ${charge(p)}, started_at = coalesce(started_at, ${p.now}),
-      updated_at = ${p.now}
+      attempt = attempt + ${charge(p)}, claims = claims + 1, counts_as_attempt = ${charge(p)}, started_at = coalesce(started_at, ${p.now}),
+      updated_at = ${p.now}, turn = (select t.turn + 1 from threads t
+        where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = ${nextRun(p, among)}`;
 
 const leaseNext = prepared<Taken & { thread_id: string }>(
@@ -126,7 +126,7 @@ const leaseAfter = prepared<Taken & Ended>(
 
 const takeSlot = prepared<{ deployment: string; token: string; lease_until: number }>(
   (p) =>
-    sql`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}
+    sql`update threads set slot_token = ${p.token}, slot_until = ${p.lease_until}, turn = turn + 1
     where deployment = ${p.deployment} and thread_id = (select thread_id from runs
       where deployment = ${p.deployment} and status = 'running' and lease_token = ${p.token}) returning *`,
 );

@@ -74,10 +74,10 @@ const insertThread = (allow: Allowed): ((args: Asked & Columns) => Statement) =>
   prepared<Asked & Columns>(
     (p) =>
       sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
-        status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, ttl_strategy, ttl_ms)
+        status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, turn, ttl_strategy, ttl_ms)
       select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
         'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
-        ${p.ttl_strategy}, ${p.ttl_ms}
+        case when ${p.token} is null then 0 else 1 end, ${p.ttl_strategy}, ${p.ttl_ms}
       where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(constant(p.deployment)))}
       on conflict do nothing returning *`,
   );
@@ -107,6 +107,7 @@ const takeThread = (
         revision = revision + ${p.changes},
         slot_token = case when ${claims} then ${p.token} else slot_token end,
         slot_until = case when ${claims} then ${p.lease_until} else slot_until end,
+        turn = case when ${claims} then turn + 1 else turn end,
         last_run = ${p.run_id}, run_count = run_count + 1
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
         and ${allow(p, itsDeployment)} and ${fits(p)}
@@ -184,18 +185,18 @@ const insertRun = prepared<{
     sql`case when own then ${then} else ${otherwise} end`;
   const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
   return sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
-      multitask_strategy, temporary, attempt, claims, charged, due_at, lease_token, lease_until, cancelled, saved, framed,
+      multitask_strategy, temporary, attempt, claims, counts_as_attempt, turn, due_at, lease_token, lease_until, cancelled, saved, framed,
       keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth,
       auth_user, cron_id)
     select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
       ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
-      ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${p.created_at},
+      ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(sql`turn`, zero)}, ${p.created_at},
       ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
       ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key}, ${p.feedback},
       ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}
     from (select *, slot_token = ${p.token} as own from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
-    returning seq, status, attempt, claims, started_at, lease_token`;
+    returning seq, status, attempt, claims, turn, started_at, lease_token`;
 });
 
 type Key = { deployment: string; route: string; key: string };
@@ -329,7 +330,7 @@ export function making(deployment: string, request: CreateRun, pending: number |
       const inserted = results[insertedAt]?.[0];
       if (!inserted) return null;
       const rest = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
-      const created = { ...columns, ...rest, ...inserted, cancelled: 0, charged: 1, saved: 0, last_frame: 0 };
+      const created = { ...columns, ...rest, ...inserted, cancelled: 0, counts_as_attempt: 1, saved: 0, last_frame: 0 };
       return {
         run: toRun(created),
         claimed: toClaim(created, results[0]?.[0] as SqlRow),

@@ -1,6 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage } from "../../../lib/storage/mod.ts";
-import type { TraceUsage } from "../../../lib/storage/platform-storage.ts";
+import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage, TraceUsage } from "../../../lib/storage/mod.ts";
 import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
@@ -50,7 +49,7 @@ const freeHeldSlot = prepared<Held>(
 
 const requeue = prepared<Held & { now: number }>(
   (p) =>
-    sql`update runs set attempt = attempt - charged, charged = 0, ${putBack(p.now)} where ${held(p)} returning run_id`,
+    sql`update runs set attempt = attempt - counts_as_attempt, counts_as_attempt = 0, ${putBack(p.now)} where ${held(p)} returning run_id`,
 );
 
 const holds = (p: Held): RawBuilder<unknown> =>

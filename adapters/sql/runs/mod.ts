@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from "kysely";
-import type { Activity, Storage } from "../../../lib/storage/mod.ts";
+import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { constant, db } from "../dialect.ts";
 import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.ts";
@@ -69,27 +69,7 @@ const activity = prepared<{ deployment: string; now: number }>((p) => {
 });
 
 /** The verbs on runs, from their creation to their end. */
-export function runVerbs(
-  driver: Pipe,
-): Pick<
-  Storage,
-  | "createRun"
-  | "createRuns"
-  | "claimRun"
-  | "renewLease"
-  | "saveProgress"
-  | "finishRun"
-  | "requeueRun"
-  | "releaseSlot"
-  | "stopRuns"
-  | "getRun"
-  | "listRuns"
-  | "deleteRun"
-  | "listRunsAfter"
-  | "readFrames"
-  | "activity"
-  | "sweep"
-> {
+export function runVerbs(driver: Pipe): RunStorage {
   const tally = new Tally((deployment) => countPending(driver, deployment));
   return {
     createRun({ deployment }, request) {

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { ClaimedRun, Lease, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage/mod.ts";
 import type { SqlRow } from "../driver.ts";
-import type { Tables } from "../schema.ts";
+import type { Tables } from "../schema/mod.ts";
 import { toThread } from "../threads.ts";
 
 export function nullable(value: Json): string | null {
@@ -24,6 +24,7 @@ export function toRun(row: SqlRow): RunRow {
     multitask_strategy: stored.multitask_strategy as MultitaskStrategy,
     attempt: stored.attempt,
     claims: stored.claims,
+    turn: stored.turn,
     temporary: stored.temporary === 1,
     started_at: stored.started_at,
     ended_at: stored.ended_at,
@@ -57,7 +58,7 @@ export function toClaim(run: SqlRow, thread: SqlRow): ClaimedRun | null {
     thread: toThread({ ...thread, running: run_id, waiting: 0 }),
     resumed: stored.saved === 1,
     cancelled: stored.cancelled === 1,
-    exhausted: stored.cancelled === 0 && stored.charged === 0,
+    exhausted: stored.cancelled === 0 && stored.counts_as_attempt === 0,
     last_frame,
   };
 }

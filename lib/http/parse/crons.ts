@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import { CRON_RUN_OPTIONS, type CronCreate, type CronPatch, type CronRun, type CronSearch } from "../../crons/mod.ts";
 import type { JsonObject } from "../../json.ts";
-import type { CronQuery, CronSort } from "../../storage/cron-storage.ts";
+import type { CronQuery, CronSort } from "../../storage/mod.ts";
 import {
   anyObject,
   assistantId,

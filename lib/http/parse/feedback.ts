@@ -7,8 +7,7 @@ import { longerThan } from "../../feedback/keys.ts";
 import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
-import type { IdempotencyKey, Page } from "../../storage/mod.ts";
-import type { FeedbackPatch } from "../../storage/platform-storage.ts";
+import type { FeedbackPatch, IdempotencyKey, Page } from "../../storage/mod.ts";
 import {
   absent,
   checked,

@@ -2,8 +2,7 @@
 import type { TokenRequest } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
-import type { Page } from "../../storage/mod.ts";
-import type { FeedbackConfig } from "../../storage/platform-storage.ts";
+import type { FeedbackConfig, Page } from "../../storage/mod.ts";
 import { absent, checked, type Loc, page, type Report, readJson, readKey, requiredId, single } from "./findings.ts";
 
 const MINUTE = 60_000;

@@ -1,6 +1,6 @@
 /** Reads the query of a usage report. */
 import { parseRfc3339 } from "../../rfc3339.ts";
-import type { UsageGroup } from "../../storage/platform-storage.ts";
+import type { UsageGroup } from "../../storage/mod.ts";
 import type { UsageRequest } from "../../usage/mod.ts";
 import type { CsvQuotes } from "../csv.ts";
 import { checked } from "./findings.ts";

@@ -64,8 +64,9 @@ export function checkDeliveries(world: World): void {
     if (row.status !== state.status) refuse(`it says ${row.status}, the run ended as ${state.status}`);
     if (Number(row.recorded) > attempts) refuse(`${row.recorded} attempts are recorded, ${attempts} were begun`);
     if (row.state === "delivered" && !receivers.taken.has(run_id)) refuse("nobody said that it was taken");
-    const all = Number(row.series) >= plan.hooks.schedule_ms.length + 1;
-    if (row.state === "failed" && !all && Number(row.answer) !== 410) refuse(`it has had ${row.series} attempts`);
+    const all = Number(row.series_attempts) >= plan.hooks.schedule_ms.length + 1;
+    if (row.state === "failed" && !all && Number(row.answer) !== 410)
+      refuse(`it has had ${row.series_attempts} attempts`);
     if (row.state === "pending") refuse("it waits");
   }
 }

@@ -1,6 +1,5 @@
 /** Hours of usage: traces of other servers come in while the service sums what has closed, and reports agree with the traces. */
-import type { Storage } from "../../../lib/storage/mod.ts";
-import type { TraceRow, UsageGroup } from "../../../lib/storage/platform-storage.ts";
+import type { Storage, TraceRow, UsageGroup } from "../../../lib/storage/mod.ts";
 import { Dice } from "../random.ts";
 import type { World } from "../world.ts";
 import { checkTraces } from "./final.ts";

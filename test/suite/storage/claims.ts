@@ -154,6 +154,39 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await claimNext(storage, here, claimTerms("more")), null);
     });
 
+    test("takes the next turn of its thread, also for a run that is taken again or only to be ended", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const id of ["t", "u"]) await aThread(storage, id);
+      const turns = async (...run_ids: readonly string[]) =>
+        Promise.all(run_ids.map(async (run_id) => (await storage.getRun(here, run_id))?.turn));
+      const first = await claimed(storage, assistant, "t", "t1");
+      assert.equal(first.run.turn, 1);
+      for (const id of ["t2", "t3"]) await aRun(storage, assistant, "t", id);
+      assert.deepEqual(await turns("t1", "t2", "t3"), [1, 0, 0]);
+      const next = (await storage.finishRun(here, first.lease, finish({ next: claimTerms("w2") })))?.next as ClaimedRun;
+      assert.deepEqual([next.run.run_id, next.run.turn], ["t2", 2]);
+      assert.equal(await storage.requeueRun(here, next.lease, 2000), true);
+      assert.deepEqual(await turns("t2"), [2]);
+      const again = (await claimNext(storage, here, claimTerms("w3"))) as ClaimedRun;
+      assert.deepEqual([again.run.run_id, again.run.attempt, again.run.turn], ["t2", 1, 3]);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["t2"] }, "interrupt", 2100);
+      const late = { ...claimTerms("w4"), now: 9e9, lease_until: 1e10 };
+      const stopped = (await claimNext(storage, here, late)) as ClaimedRun;
+      assert.deepEqual([stopped.cancelled, stopped.run.turn], [true, 4]);
+      assert.equal((await claimed(storage, assistant, "u", "u1")).run.turn, 1);
+      const made = await storage.createRun(here, {
+        run: newRun("v", "v1"),
+        seen: { assistant_revision: assistant.revision, thread_revision: null },
+        create_thread: { thread_id: "v", metadata: {}, config: {}, hidden: false },
+        claim: { token: "w5", lease_until: 5000 },
+        now: 1100,
+      });
+      assert.ok(made.kind === "created");
+      assert.deepEqual([made.run.turn, made.claimed?.run.turn], [1, 1]);
+      await storage.finishRun(here, (made.claimed as ClaimedRun).lease, finish());
+      assert.equal((await claimed(storage, assistant, "v", "v2")).run.turn, 2);
+    });
+
     test("takes only runs of the graphs asked for", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");

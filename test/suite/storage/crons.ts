@@ -1,7 +1,15 @@
 /** Crons, and what becomes of their ticks. */
 import assert from "node:assert/strict";
-import type { CronRow, FireCron, FireOutcome, NewCron } from "../../../lib/storage/cron-storage.ts";
-import type { AssistantRow, CreateRun, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
+import type {
+  AssistantRow,
+  CreateRun,
+  CronRow,
+  FireCron,
+  FireOutcome,
+  NewCron,
+  Storage,
+  ThreadRow,
+} from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aRun,

@@ -1,7 +1,6 @@
 /** The outbox: what ends of runs leave in it, and the claims of those who send. */
 import assert from "node:assert/strict";
-import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
-import type { DeliveryClaim, DeliveryRow, NewWebhook } from "../../../lib/storage/platform-storage.ts";
+import type { ClaimedRun, DeliveryClaim, DeliveryRow, NewWebhook, Storage } from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aThread,
@@ -69,7 +68,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
         host: "a.example:443",
         state: "pending",
         attempts: 0,
-        series: 0,
+        series_attempts: 0,
         due_at: 2000,
         sent_at: null,
         depth: 3,
@@ -147,7 +146,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
         [first, "r1"],
         [second, "r2"],
       ] as const) {
-        assert.deepEqual([row?.delivery_id, row?.attempts, row?.series, row?.sent_at], [id, 1, 1, 3000]);
+        assert.deepEqual([row?.delivery_id, row?.attempts, row?.series_attempts, row?.sent_at], [id, 1, 1, 3000]);
         assert.deepEqual(row, await storage.getDelivery(here, id));
       }
       assert.equal(ids(await storage.claimDeliveries(here, claim("d", 3001))), "r3");
@@ -173,7 +172,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.nextDelivery(here), null);
       assert.deepEqual(await storage.claimDeliveries(here, claim("c", 3999)), []);
       const [again] = await storage.claimDeliveries(here, claim("c", 4000));
-      assert.deepEqual([again?.attempts, again?.series, again?.sent_at], [2, 2, 3000]);
+      assert.deepEqual([again?.attempts, again?.series_attempts, again?.sent_at], [2, 2, 3000]);
       assert.equal(await storage.finishDelivery(here, "dead", attempt("r1", 1), { state: "failed" }), false);
       assert.deepEqual(await storage.getDelivery(here, "r1"), again);
       assert.deepEqual(await storage.listAttempts(here, "r1"), []);
@@ -219,10 +218,10 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       const rest = { state: "pending", due_at: 8000, uncounted: true } as const;
       assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), rest), true);
       assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), rest), false);
-      const { attempts, series } = (await storage.getDelivery(here, "r1")) ?? {};
-      assert.deepEqual([attempts, series], [1, 0]);
+      const { attempts, series_attempts } = (await storage.getDelivery(here, "r1")) ?? {};
+      assert.deepEqual([attempts, series_attempts], [1, 0]);
       const [again] = await storage.claimDeliveries(here, claim("d", 8000));
-      assert.deepEqual([again?.attempts, again?.series], [2, 1]);
+      assert.deepEqual([again?.attempts, again?.series_attempts], [2, 1]);
     });
 
     test("are listed newest first, by state and run", async (storage) => {
@@ -250,7 +249,10 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.redeliver(here, "r1", 3002), true);
       assert.equal(await storage.nextDelivery(here), 3002);
       const [again] = await storage.claimDeliveries(here, claim("d", 3002));
-      assert.deepEqual([again?.state, again?.attempts, again?.series, again?.sent_at], ["pending", 2, 1, 3000]);
+      assert.deepEqual(
+        [again?.state, again?.attempts, again?.series_attempts, again?.sent_at],
+        ["pending", 2, 1, 3000],
+      );
       await storage.finishDelivery(here, "d", attempt("r1", 2), { state: "pending", due_at: 9000 });
       assert.equal(await storage.redeliver(here, "r1", 4000), true, "one that waits need not wait");
       assert.equal(await storage.nextDelivery(here), 4000);

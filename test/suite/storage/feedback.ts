@@ -1,13 +1,15 @@
 /** Feedback tokens, submissions and records. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
-import type { NewRun, Scope, Storage } from "../../../lib/storage/mod.ts";
 import type {
   FeedbackQuery,
   FeedbackRow,
   FeedbackTokenRow,
+  NewRun,
+  Scope,
+  Storage,
   SubmitOutcome,
-} from "../../../lib/storage/platform-storage.ts";
+} from "../../../lib/storage/mod.ts";
 import {
   anAssistant,
   aThread,

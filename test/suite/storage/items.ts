@@ -7,7 +7,7 @@ import {
   meets,
   type NamespaceQuery,
   type NewItem,
-} from "../../../lib/storage/item-storage.ts";
+} from "../../../lib/storage/items.ts";
 import type { Scope, Storage } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
 import { here, type StorageTest, type SuiteApi, there } from "./material.ts";

@@ -1,7 +1,6 @@
 /** Traces and counting them: what is counted equals what is stored, whatever is sealed and whenever rows come. */
 import assert from "node:assert/strict";
-import type { Storage } from "../../../lib/storage/mod.ts";
-import type { TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageRow } from "../../../lib/storage/platform-storage.ts";
+import type { Storage, TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageRow } from "../../../lib/storage/mod.ts";
 import { dice } from "../workload.ts";
 import {
   anAssistant,

@@ -32,6 +32,7 @@ export async function checkAftermath(storage: Storage, aftermath: Aftermath): Pr
   assert.deepEqual(await storage.activity(scope, now), idle);
   history.checkExclusion();
   history.checkAttempts();
+  history.checkTurns();
   history.checkKeys();
   const runs = await history.checkRuns(storage, scope);
   const page = { limit: 1000, offset: 0 };

@@ -210,6 +210,22 @@ export class History {
     }
   }
 
+  /** No two claims of a thread have one turn, and a run that is claimed again has a later one. */
+  checkTurns(): void {
+    for (const [run_id, inOrder] of grouped(this.attempts, ({ lease }) => lease.run_id)) {
+      for (const [i, { claimed }] of inOrder.entries()) {
+        const before = inOrder[i - 1]?.claimed.run.turn ?? 0;
+        assert.ok(claimed.run.turn > before, `${run_id} had turn ${before}, and then ${claimed.run.turn}`);
+      }
+    }
+    for (const [thread_id, all] of grouped(this.attempts, ({ lease }) => lease.thread_id)) {
+      // A thread that is made again counts from the start.
+      if (this.#threadsDeleted.has(thread_id)) continue;
+      const turns = all.map(({ claimed }) => claimed.run.turn);
+      assert.equal(new Set(turns).size, turns.length, `turns of ${thread_id}: ${turns}`);
+    }
+  }
+
   /** A key makes one run, and never a second one. */
   checkKeys(): void {
     const runs = grouped(

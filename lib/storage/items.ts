@@ -1,6 +1,6 @@
-/** The storage verbs of the store's items. As those of `Storage`, each is atomic by itself; times are milliseconds since 1970. */
+/** The storage verbs of the store's items, and how their values and vectors are compared. */
 import { type Json, type JsonObject, sameJson } from "../json.ts";
-import type { Page, Scope } from "./mod.ts";
+import type { Page, Scope } from "./rows.ts";
 
 export interface ItemRow {
   readonly namespace: readonly string[];
@@ -49,14 +49,18 @@ export interface NamespaceQuery {
   readonly max_depth?: number;
 }
 
-/** A scope's filter is held against `{...value, namespace, key}`. Expired items are not there. */
+/** A scope's filter is applied to `{...value, namespace, key}`. Expired items do not exist for these verbs. */
 export interface ItemStorage {
-  /** In their order; `value` null deletes. All of them, or none. `hidden`: an item is there that the scope does not permit; nothing was written. */
+  /**
+   * Writes the items in order, all or none; `value` null deletes. Guard: the scope permits the items that exist; `hidden` says that it
+   * does not and nothing was written. Idempotent.
+   */
   putItems(
     scope: Scope,
     items: readonly (NewItem | (Pick<NewItem, "namespace" | "key"> & { readonly value: null }))[],
     now: number,
   ): Promise<"written" | "hidden">;
+  /** Reads an item, with `refresh` restarting its TTL. Null when it does not exist or is not visible. */
   getItem(
     scope: Scope,
     namespace: readonly string[],
@@ -64,15 +68,15 @@ export interface ItemStorage {
     options: { readonly refresh: boolean },
     now: number,
   ): Promise<ItemRow | null>;
-  /** Newest written first; with `near` the nearest first, each with its `score`. */
+  /** Reads matching items, most recently written first; with `near` the nearest first, each with its `score`. */
   searchItems(
     scope: Scope,
     query: ItemQuery & Page,
     now: number,
   ): Promise<readonly (ItemRow & { readonly score?: number })[]>;
-  /** In order. */
+  /** Reads matching namespaces, in order. */
   listNamespaces(scope: Scope, query: NamespaceQuery & Page, now: number): Promise<readonly (readonly string[])[]>;
-  /** Deletes what has expired. Gives the number of items: call again while it is not 0. */
+  /** Deletes expired items. Returns the number of items: call again until it is 0. */
   sweepItems(scope: Scope, now: number, limit: number): Promise<number>;
 }
 

@@ -1,39 +1,7 @@
-/** The storage verbs of crons. As those of `Storage`, each is atomic by itself, outcomes are values, times are milliseconds since 1970. */
+/** The storage verbs of crons. */
 import type { JsonObject } from "../json.ts";
-import type { CreatedRun, CreateRun, Found, Page, Scope, Sorted } from "./mod.ts";
-
-/** What becomes of the thread that a firing of a stateless cron has made. */
-export type OnRunCompleted = "delete" | "keep";
-
-export interface CronRow {
-  readonly cron_id: string;
-  readonly assistant_id: string;
-  /** Null for a stateless cron: each firing makes a thread of its own. */
-  readonly thread_id: string | null;
-  /** Null for a cron of a thread. */
-  readonly on_run_completed: OnRunCompleted | null;
-  readonly schedule: string;
-  /** An IANA name; null is UTC. */
-  readonly timezone: string | null;
-  /** It does not fire at this time or later. */
-  readonly end_time: number | null;
-  readonly enabled: boolean;
-  /** When it fires next; null when it does not. */
-  readonly next_run_date: number | null;
-  /** The options of its runs, as sent. */
-  readonly payload: JsonObject;
-  readonly metadata: JsonObject;
-  /** Who made it: its runs are billed to them. */
-  readonly user_id: string | null;
-  /** What custom authentication knew of them, without extras. Never shown. */
-  readonly auth_user: JsonObject | null;
-  /** Its runs in a row that ended as `error` or `timeout`. */
-  readonly failures: number;
-  readonly created_at: number;
-  readonly updated_at: number;
-  /** Moves with every change of the row but those that firing makes. */
-  readonly revision: number;
-}
+import type { CronRow, Found, Page, Scope, Sorted } from "./rows.ts";
+import type { CreatedRun, CreateRun } from "./runs.ts";
 
 export type NewCron = Omit<CronRow, "failures" | "created_at" | "updated_at" | "revision">;
 
@@ -91,7 +59,7 @@ export type FireOutcome =
   | { readonly kind: "skipped" | "lost" | "stale" };
 
 export interface CronStorage {
-  /** `thread_not_found`, `assistant_not_found`: what it is to fire on is not there. */
+  /** Creates a cron. Guard: its assistant and its thread, if it has one, exist; otherwise nothing is written. */
   createCron(
     scope: Scope,
     cron: NewCron,
@@ -99,32 +67,37 @@ export interface CronStorage {
   ): Promise<
     { readonly kind: "created"; readonly cron: CronRow } | { readonly kind: "thread_not_found" | "assistant_not_found" }
   >;
+  /** Reads a cron. Null when it does not exist or is not visible. */
   getCron(scope: Scope, cron_id: string): Promise<CronRow | null>;
+  /** Reads one page of the visible crons that match, and the number of all matches. */
   searchCrons(scope: Scope, query: CronQuery & Page & Sorted<CronSort>): Promise<Found<CronRow>>;
+  /** Counts the visible crons that match. */
   countCrons(scope: Scope, query: CronQuery): Promise<number>;
   /**
-   * `next` may be called again when another change, or a firing, came first. A cron that is enabled again has no failures. Null
-   * when there is no such cron.
+   * Writes the content that `next` returns. Guard: revision and next date are those that `next` got; after a concurrent change or firing
+   * the verb reads again and calls `next` again. A cron that is enabled again has no failures. Null when the cron does not exist or is
+   * not visible.
    */
   updateCron(scope: Scope, cron_id: string, next: (cron: CronRow) => CronContent, now: number): Promise<CronRow | null>;
-  /** False when there was none. Crons of a thread and of an assistant go with these. */
+  /** Deletes a cron. False when there was none. Deleting a thread or an assistant deletes its crons. */
   deleteCron(scope: Scope, cron_id: string): Promise<boolean>;
-  /** Enabled crons whose `next_run_date` is not after `now`, the longest due first. */
+  /** Reads enabled crons whose `next_run_date` is not after `now`, longest due first. */
   dueCrons(scope: Scope, now: number, limit: number): Promise<readonly CronRow[]>;
-  /** The nearest `next_run_date` of an enabled cron; null when there is none. */
+  /** Reads the earliest `next_run_date` of an enabled cron. Null when there is none. */
   nextCronAt(scope: Scope): Promise<number | null>;
-  /** Enabled crons with at least so many failures in a row. */
+  /** Reads enabled crons with at least `failures` consecutive failures. */
   failingCrons(scope: Scope, failures: number, limit: number): Promise<readonly CronRow[]>;
   /**
-   * Advances the cron and makes the run of its tick as createRun does, in one batch: both, or nothing. What refuses the run is
-   * found after it, and recorded in a second one where the cron is still as it was seen. Each tick of a cron fires once at most.
+   * Advances the cron and creates the run of its tick as createRun does, in one batch: both or nothing. Guard: the cron is as
+   * `fire.seen` says (`lost`). When the run is refused, a second batch records the tick as skipped under the same guard. A tick fires
+   * at most once.
    */
   fireCron(scope: Scope, fire: FireCron): Promise<FireOutcome>;
-  /** Newest first. */
+  /** Reads the ticks of a cron, newest first. */
   listCronFirings(scope: Scope, cron_id: string, page: Page): Promise<readonly CronFiring[]>;
   /**
-   * Deletes records of ticks that were handled before this time, and what crons have left that went with their thread or
-   * assistant. Gives the number of rows: call again while it is not 0.
+   * Deletes records of ticks handled before `before`, and rows left by crons that were deleted with their thread or assistant. Returns the
+   * number of rows: call again until it is 0.
    */
   sweepCrons(scope: Scope, before: number, limit: number): Promise<number>;
 }

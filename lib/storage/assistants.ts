@@ -1,0 +1,75 @@
+/** The storage verbs of assistants and their versions. */
+import type { JsonObject } from "../json.ts";
+import type { AssistantContent, AssistantRow, AssistantVersionRow, Found, Page, Scope, Sorted } from "./rows.ts";
+import type { Visibility } from "./visibility.ts";
+
+export interface NewAssistant extends AssistantContent {
+  readonly assistant_id: string;
+}
+
+export interface AssistantQuery {
+  /** Containment on `metadata`. */
+  readonly metadata?: JsonObject;
+  readonly graph_id?: string;
+  /** Substring of the name; the case of ASCII letters does not count. */
+  readonly name?: string;
+}
+
+export type AssistantSort = "assistant_id" | "created_at" | "updated_at" | "name" | "graph_id";
+
+export interface AssistantStorage {
+  /**
+   * Creates an assistant with version 1. Guard: the id is free; else `exists` gives the row that has it. Repeating the call is safe:
+   * the second one answers `exists`.
+   */
+  createAssistant(
+    scope: Scope,
+    assistant: NewAssistant,
+    now: number,
+  ): Promise<{ readonly kind: "created" | "exists"; readonly assistant: AssistantRow }>;
+  /** Reads an assistant with its active version. Null when it does not exist or is not visible. */
+  getAssistant(scope: Scope, assistant_id: string): Promise<AssistantRow | null>;
+  /** Reads one page of the visible assistants that match, and the number of all matches. */
+  searchAssistants(scope: Scope, query: AssistantQuery & Page & Sorted<AssistantSort>): Promise<Found<AssistantRow>>;
+  /** Counts the visible assistants that match. */
+  countAssistants(scope: Scope, query: AssistantQuery): Promise<number>;
+  /**
+   * Adds a version (highest + 1) with the content that `next` returns, and makes it the active one. Guard: the revision is the one
+   * that `next` got; after a concurrent change the verb reads again and calls `next` again. Null when the assistant does not exist or
+   * is not visible. Not idempotent: each call adds a version.
+   */
+  updateAssistant(
+    scope: Scope,
+    assistant_id: string,
+    next: (active: AssistantRow) => AssistantContent,
+    now: number,
+  ): Promise<AssistantRow | null>;
+  /**
+   * Makes a stored version the active one. Guard: the version exists, and the scope permits its metadata (`out_of_reach` otherwise).
+   * Repeating the call changes only `updated_at`.
+   */
+  setLatest(
+    scope: Scope,
+    assistant_id: string,
+    version: number,
+    now: number,
+  ): Promise<
+    | { readonly kind: "updated"; readonly assistant: AssistantRow }
+    | { readonly kind: "assistant_not_found" | "version_not_found" | "out_of_reach" }
+  >;
+  /**
+   * Deletes an assistant, its versions and its crons. With `delete_threads` also the threads whose `metadata.assistant_id` names it, as
+   * far as `threads` permits. False when the assistant does not exist or is not visible: nothing was deleted.
+   */
+  deleteAssistant(
+    scope: Scope,
+    assistant_id: string,
+    options: { readonly delete_threads: boolean; readonly threads?: Visibility },
+  ): Promise<boolean>;
+  /** Reads versions, newest first. Null when the assistant does not exist or is not visible. */
+  listAssistantVersions(
+    scope: Scope,
+    assistant_id: string,
+    query: { readonly metadata?: JsonObject } & Page,
+  ): Promise<readonly AssistantVersionRow[] | null>;
+}

@@ -1,0 +1,40 @@
+/** The storage verbs that read checkpoints. Runs write them by `saveProgress` and `finishRun`, state updates by `writeState`. */
+import type { JsonObject } from "../json.ts";
+import type { Scope, StoredCheckpoint } from "./rows.ts";
+
+/** What the checkpoints of a thread take. Bytes are those of the stored content, without indexes. */
+export interface ThreadSize {
+  readonly checkpoints: StoredSize;
+  readonly channel_values: StoredSize & {
+    readonly by_channel: Readonly<Record<string, { readonly versions: number; readonly bytes: number }>>;
+  };
+  readonly pending_writes: StoredSize;
+}
+
+export interface StoredSize {
+  readonly count: number;
+  readonly bytes: number;
+}
+
+export interface CheckpointStorage {
+  /**
+   * Reads one checkpoint with its values and pending writes. Without `checkpoint_id` the newest of the namespace; with `run_id` the
+   * newest that this run stored there. Null when there is none or the thread is not visible.
+   */
+  getCheckpoint(
+    scope: Scope,
+    thread_id: string,
+    at: { readonly ns: string; readonly checkpoint_id?: string; readonly run_id?: string },
+  ): Promise<StoredCheckpoint | null>;
+  /**
+   * Reads checkpoints, newest first. `before`: only those stored before this checkpoint. `metadata`: containment. Without `ns`: of all
+   * namespaces.
+   */
+  listCheckpoints(
+    scope: Scope,
+    thread_id: string,
+    query: { readonly ns?: string; readonly before?: string; readonly metadata?: JsonObject; readonly limit: number },
+  ): Promise<readonly StoredCheckpoint[]>;
+  /** Counts the checkpoint rows of a thread and their stored bytes. All 0 when there is no such thread. */
+  measureThread(scope: Scope, thread_id: string): Promise<ThreadSize>;
+}

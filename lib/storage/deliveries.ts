@@ -1,0 +1,95 @@
+/** The storage verbs of webhook deliveries: the outbox. `finishRun` and `stopRuns` fill it. */
+import type { JsonObject } from "../json.ts";
+import type { MultitaskStrategy, Page, Scope, TerminalStatus } from "./rows.ts";
+
+export type DeliveryState = "pending" | "delivered" | "failed";
+
+/** A finished run that is to be told to a URL; everything the payload needs is in the row. */
+export interface DeliveryRow {
+  /** The run's id: a run is told once. */
+  readonly delivery_id: string;
+  readonly url: string;
+  /** Lower case, with its port; empty for a relative URL. */
+  readonly host: string;
+  readonly state: DeliveryState;
+  /** Attempts that have begun, in all series. */
+  readonly attempts: number;
+  /** Attempts since it was made or sent again: those that have begun, without those that were said not to count. */
+  readonly series_attempts: number;
+  readonly due_at: number;
+  /** When the first attempt began; null before. */
+  readonly sent_at: number | null;
+  /** How deep it stands in a chain of relative webhooks. */
+  readonly depth: number;
+  readonly created_at: number;
+  readonly run: DeliveredRun;
+}
+
+/** The run as it ended. */
+export interface DeliveredRun {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly status: TerminalStatus;
+  readonly metadata: JsonObject;
+  readonly kwargs: JsonObject;
+  readonly multitask_strategy: MultitaskStrategy;
+  readonly attempt: number;
+  readonly temporary: boolean;
+  readonly created_at: number;
+  readonly started_at: number | null;
+  readonly ended_at: number;
+  readonly error: JsonObject | null;
+  /** The final state as JSON; null when there is none: the run never started, is temporary, or its state is too large. */
+  readonly values: string | null;
+  readonly values_omitted: boolean;
+  /** Why it was cancelled; absent where nothing was said. */
+  readonly cancel_reason?: string;
+}
+
+export interface DeliveryAttempt {
+  readonly delivery_id: string;
+  readonly number: number;
+  readonly at: number;
+  /** HTTP status of the answer, if there was one. */
+  readonly status: number | null;
+  /** Why it failed, a code such as `timeout` or `dns_not_public`; null when it succeeded. */
+  readonly error: string | null;
+  readonly duration_ms: number;
+  /** The address it was sent to. */
+  readonly address: string | null;
+}
+
+export interface DeliveryClaim {
+  readonly token: string;
+  readonly until: number;
+  readonly now: number;
+  readonly limit: number;
+  /** Most deliveries of one host that may be under way at once, those of other claims included. */
+  readonly per_host: number;
+}
+
+/** What an attempt leaves: another one at `due_at`, or none. `uncounted`: this one is none of its series. */
+export type DeliveryResult =
+  | { readonly state: "pending"; readonly due_at: number; readonly uncounted?: boolean }
+  | { readonly state: "delivered" | "failed" };
+
+export interface DeliveryStorage {
+  /** Claims due deliveries, oldest first; each claim counts as an attempt. Deliveries whose claim has expired are due again. */
+  claimDeliveries(scope: Scope, claim: DeliveryClaim): Promise<readonly DeliveryRow[]>;
+  /** Records the attempt and its result. Guard: the claim token; false when the claim is lost: nothing was written. */
+  finishDelivery(scope: Scope, token: string, attempt: DeliveryAttempt, result: DeliveryResult): Promise<boolean>;
+  /** Reads when the next unclaimed delivery is due. Null when none is pending. */
+  nextDelivery(scope: Scope): Promise<number | null>;
+  /** Reads a delivery. Null when it does not exist. */
+  getDelivery(scope: Scope, delivery_id: string): Promise<DeliveryRow | null>;
+  /** Reads deliveries, newest first. */
+  listDeliveries(
+    scope: Scope,
+    query: { readonly state?: DeliveryState; readonly run_id?: string } & Page,
+  ): Promise<readonly DeliveryRow[]>;
+  /** Reads the attempts of a delivery, in order. */
+  listAttempts(scope: Scope, delivery_id: string): Promise<readonly DeliveryAttempt[]>;
+  /** Makes a delivery due now, with a new retry series. Guard: no attempt is under way; false then, and when there is none. */
+  redeliver(scope: Scope, delivery_id: string, now: number): Promise<boolean>;
+}

@@ -1,0 +1,137 @@
+/** The storage verbs of feedback and of feedback tokens. Their rows belong to workspaces, not to one deployment. */
+import type { Json, JsonObject } from "../json.ts";
+import type { IdempotencyKey, Page, Scope } from "./rows.ts";
+
+export interface FeedbackConfig {
+  readonly type: "continuous" | "categorical" | "freeform";
+  readonly min?: number;
+  readonly max?: number;
+  readonly categories?: readonly { readonly value: number; readonly label: string | null }[];
+}
+
+export interface FeedbackTokenRow {
+  readonly token_id: string;
+  readonly run_id: string;
+  readonly workspace_id: string;
+  readonly project_id: string;
+  readonly feedback_key: string;
+  readonly config: FeedbackConfig | null;
+  /** Null while the run it was made with has not ended. */
+  readonly expires_at: number | null;
+  readonly created_at: number;
+}
+
+/** A feedback record; JSON values are as they were sent. */
+export interface FeedbackRow {
+  readonly id: string;
+  readonly run_id: string | null;
+  readonly workspace_id: string;
+  readonly project_id: string;
+  readonly thread_id: string | null;
+  readonly key: string;
+  readonly score: number | boolean | null;
+  readonly value: Json;
+  readonly comment: string | null;
+  readonly correction: Json;
+  /** `api`, `model`, `app` or `auto_eval`. */
+  readonly source: string;
+  readonly source_metadata: JsonObject | null;
+  readonly user_id: string | null;
+  /** When the run's execution started. */
+  readonly run_started_at: number | null;
+  readonly created_at: number;
+  readonly modified_at: number;
+  /** What the keyed API was sent beside: returned as it was. */
+  readonly extra: JsonObject | null;
+}
+
+export type FeedbackPatch = Partial<
+  Pick<FeedbackRow, "score" | "value" | "comment" | "correction" | "source_metadata">
+>;
+
+export interface FeedbackQuery {
+  /** With a filter: records on runs that are there within it, and no others. */
+  readonly scope?: Scope;
+  readonly workspace_ids: readonly string[];
+  readonly run_ids?: readonly string[];
+  readonly project_ids?: readonly string[];
+  readonly keys?: readonly string[];
+  readonly sources?: readonly string[];
+  readonly user_ids?: readonly string[];
+  readonly has_comment?: boolean;
+  readonly has_score?: boolean;
+  /** `run`: records on runs; `session`: those on a project alone. */
+  readonly level?: "run" | "session";
+  /** Inclusive. */
+  readonly min_created_at?: number;
+  /** Inclusive. */
+  readonly max_created_at?: number;
+}
+
+/** `repeated`: the idempotency key is known; `feedback_id` is what the first submission made. */
+export type SubmitOutcome =
+  | { readonly kind: "recorded" }
+  | { readonly kind: "repeated"; readonly feedback_id: string; readonly same_body: boolean }
+  | { readonly kind: "token_not_found" | "token_expired" | "token_full" };
+
+/** Of one key. Booleans count as 0 and 1; records without a score count in `n` alone. */
+export interface FeedbackStats {
+  readonly key: string;
+  readonly n: number;
+  readonly avg: number | null;
+  readonly min: number | null;
+  readonly max: number | null;
+  /** Text values and how often each was given. */
+  readonly values: Readonly<Record<string, number>>;
+}
+
+/**
+ * With a filter, a scope shows only feedback on runs that it lets the caller see: not feedback on a project alone, on runs of another
+ * deployment or on deleted runs. Submitting to a token uses no filter.
+ */
+export interface FeedbackStorage {
+  /** Creates all tokens or none. False: the scope's filter hides one of the runs. */
+  createFeedbackTokens(scope: Scope, tokens: readonly FeedbackTokenRow[]): Promise<boolean>;
+  /** Reads a token, an expired one too. Null when it does not exist. */
+  getFeedbackToken(token_id: string): Promise<FeedbackTokenRow | null>;
+  /** Reads the tokens of a run, expired ones too, oldest first. */
+  listFeedbackTokens(
+    query: { readonly workspace_ids: readonly string[]; readonly run_id: string; readonly scope?: Scope } & Page,
+  ): Promise<readonly FeedbackTokenRow[]>;
+  /**
+   * Records one submission to a token. Guard, in the same batch: the token exists, has not expired and has had fewer than `limit`
+   * submissions. Idempotent with an idempotency key (`repeated`).
+   */
+  submitFeedback(
+    scope: Scope,
+    submission: {
+      readonly token_id: string;
+      readonly feedback: FeedbackRow;
+      readonly idempotency?: IdempotencyKey;
+      /** Most submissions on one token. */
+      readonly limit: number;
+      readonly now: number;
+    },
+  ): Promise<SubmitOutcome>;
+  /** Creates a record. `exists` gives the record that has the id. Null: the scope's filter hides its run. */
+  createFeedback(
+    feedback: FeedbackRow,
+    scope?: Scope,
+  ): Promise<{ readonly kind: "created" | "exists"; readonly feedback: FeedbackRow } | null>;
+  /** Reads a record. Null when it does not exist or is not visible. */
+  getFeedback(workspace_ids: readonly string[], id: string, scope?: Scope): Promise<FeedbackRow | null>;
+  /** Writes the members of `patch`. Null when the record does not exist or is not visible. Idempotent. */
+  updateFeedback(
+    workspace_ids: readonly string[],
+    id: string,
+    patch: FeedbackPatch,
+    now: number,
+    scope?: Scope,
+  ): Promise<FeedbackRow | null>;
+  /** Deletes a record. False when it does not exist or is not visible. */
+  deleteFeedback(workspace_ids: readonly string[], id: string, scope?: Scope): Promise<boolean>;
+  /** Reads matching records, newest first, then by id. */
+  listFeedback(query: FeedbackQuery & Page): Promise<readonly FeedbackRow[]>;
+  /** Summarizes matching records per key, ordered by key. */
+  feedbackStats(query: FeedbackQuery): Promise<readonly FeedbackStats[]>;
+}

@@ -1,0 +1,334 @@
+/** The data that storage keeps: rows as callers see them, and what the verbs of several nouns share. Times are milliseconds since 1970. */
+import type { Json, JsonObject } from "../json.ts";
+import type { Visibility } from "./visibility.ts";
+
+/**
+ * Whose rows a verb may see and touch. Every verb takes one and applies it inside: what the filter does not permit is not there
+ * for it. The filter is held against the metadata of assistants, threads and crons; runs, checkpoints and frames are there where
+ * their thread is. createRun and createRuns take none: `seen` says what the caller has found.
+ */
+export interface Scope extends Visibility {
+  readonly deployment: string;
+}
+
+export interface Page {
+  readonly limit: number;
+  readonly offset: number;
+}
+
+export interface Sorted<Field extends string> {
+  readonly sort_by: Field;
+  readonly sort_order: "asc" | "desc";
+}
+
+/** One page and the number of all rows that match. */
+export interface Found<Row> {
+  readonly rows: readonly Row[];
+  readonly total: number;
+}
+
+/** What a version holds. */
+export interface AssistantContent {
+  readonly graph_id: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly config: JsonObject;
+  readonly context: JsonObject;
+  readonly metadata: JsonObject;
+}
+
+/** An assistant with the configuration of its active version. */
+export interface AssistantRow {
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly config: JsonObject;
+  readonly context: JsonObject;
+  readonly metadata: JsonObject;
+  readonly version: number;
+  readonly created_at: number;
+  readonly updated_at: number;
+  /** Moves with every change of the row. */
+  readonly revision: number;
+}
+
+export interface AssistantVersionRow {
+  readonly assistant_id: string;
+  readonly version: number;
+  readonly graph_id: string;
+  readonly name: string;
+  readonly description: string | null;
+  readonly config: JsonObject;
+  readonly context: JsonObject;
+  readonly metadata: JsonObject;
+  readonly created_at: number;
+}
+
+export type RestingStatus = "idle" | "interrupted" | "error";
+
+export type ThreadStatus = RestingStatus | "busy";
+
+export interface ThreadRow {
+  readonly thread_id: string;
+  readonly created_at: number;
+  readonly updated_at: number;
+  readonly state_updated_at: number;
+  readonly metadata: JsonObject;
+  /** The merged configuration of the latest run, without secrets. */
+  readonly config: JsonObject;
+  /** The graph of the latest run; null before the first. */
+  readonly graph_id: string | null;
+  /** `busy` while a run is pending or running, else what the last finished run left. */
+  readonly status: ThreadStatus;
+  /** Root checkpoint that the last finished run (or state update) left. A run moves it only when it ends. */
+  readonly head: string | null;
+  /** Task id → interrupts, as the last finished run left them. */
+  readonly interrupts: JsonObject;
+  readonly error: Json;
+  /** The run that executes now. */
+  readonly running: string | null;
+  /** Who may execute a run of this thread, and until when. It outlives a run that was deleted under its worker. */
+  readonly slot: { readonly token: string; readonly until: number } | null;
+  /** A stateless run's thread: only run verbs see it. */
+  readonly hidden: boolean;
+  /** What becomes of it when nothing has happened on it for so long; null: nothing. */
+  readonly ttl: (ThreadTtl & { readonly expires_at: number }) | null;
+  /** Moves with every change of metadata, config or ttl. */
+  readonly revision: number;
+}
+
+export type PruneStrategy = "delete" | "keep_latest";
+
+/** `delete`: the thread goes. `keep_latest`: all its checkpoints but the newest state go. */
+export interface ThreadTtl {
+  readonly strategy: PruneStrategy;
+  readonly ttl_ms: number;
+}
+
+export type TerminalStatus = "success" | "error" | "timeout" | "interrupted";
+
+export type RunStatus = "pending" | "running" | TerminalStatus;
+
+export type MultitaskStrategy = "reject" | "enqueue" | "interrupt" | "rollback";
+
+/** Where a run's end is to be told. */
+export interface NewWebhook {
+  readonly url: string;
+  readonly host: string;
+  readonly depth: number;
+}
+
+export interface RunRow {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  /** Its place in the thread: a later run has a higher one. */
+  readonly seq: number;
+  /** In the future for a run that is to start later: it is due then. */
+  readonly created_at: number;
+  readonly updated_at: number;
+  readonly status: RunStatus;
+  readonly metadata: JsonObject;
+  readonly kwargs: JsonObject;
+  readonly multitask_strategy: MultitaskStrategy;
+  /** 0 before the first claim. */
+  readonly attempt: number;
+  /** How often it was claimed: attempts, and those that a shut-down took back. */
+  readonly claims: number;
+  /** The turn that its latest claim took: each claim takes the next one of its thread. 0 before the first claim. */
+  readonly turn: number;
+  /** A stateless run whose checkpoints go when it ends. */
+  readonly temporary: boolean;
+  readonly started_at: number | null;
+  readonly ended_at: number | null;
+  /** `{error, message}` of a run that failed. */
+  readonly error: JsonObject | null;
+  /** What wait and join answer, where the thread cannot tell: final values of a temporary run. */
+  readonly result: Json;
+  /** Its frames are stored, and not swept yet. */
+  readonly framed: boolean;
+  /** Id of its `end` frame, the highest of all; null while it is active. `error` and before it `feedback` come right before. */
+  readonly end_frame: number | null;
+  /** Who made it, and the short form of the key that was used. */
+  readonly user_id: string | null;
+  readonly api_key: string | null;
+  /** Feedback keys and the tokens made for them; empty without. */
+  readonly feedback: readonly (readonly [key: string, token_id: string])[];
+  /** Whom to tell of its end. */
+  readonly webhook: NewWebhook | null;
+  /** What custom authentication knew of who made it: the graph gets it, and nobody else. */
+  readonly auth_user: JsonObject | null;
+  /** The cron that has made it; absent where none has. */
+  readonly cron_id?: string;
+  /** Why it was cancelled; absent where nothing was said. */
+  readonly cancel_reason?: string;
+}
+
+/** A worker's proof that it may execute a run: a fresh token per claim, carried by every later write. */
+export interface Lease {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly token: string;
+}
+
+/** Somebody whom custom authentication has let in, with everything that it said of them. */
+export interface AuthUser {
+  readonly identity: string;
+  readonly permissions: readonly string[];
+  readonly display_name: string;
+  readonly is_authenticated: boolean;
+  readonly [extra: string]: Json | readonly string[];
+}
+
+export interface IdempotencyKey {
+  readonly route: string;
+  readonly key: string;
+  /** Tells one request from another. */
+  readonly body_hash: string;
+}
+
+/** Which workspace and project a deployment's runs are billed to. */
+export interface TraceTerms {
+  readonly workspace_id: string;
+  readonly project_id: string;
+  /** False while usage reporting is switched off: the trace is never reported. */
+  readonly counted: boolean;
+}
+
+/** Tokens and cost that executors have reported, summed over attempts. */
+export interface TraceUsage {
+  readonly tokens_in: number;
+  readonly tokens_out: number;
+  readonly cost_usd: number;
+}
+
+/** Bytes or text as an executor encoded them. The store never looks inside, but may store a `json` array as its tail. */
+export interface Payload {
+  /** `json`: `data` is JSON text. Every other name is the executor's own. */
+  readonly type: string;
+  readonly data: string | Uint8Array;
+}
+
+export interface ChannelValue extends Payload {
+  readonly channel: string;
+  /** Names this value: two different values of a channel in one namespace of a thread never share a version. */
+  readonly version: string;
+  /** Of a value that was read: how much of `data` (in characters) is stored as tails behind its last whole copy. */
+  readonly tail_length?: number;
+}
+
+export interface NewCheckpoint {
+  readonly ns: string;
+  /** Sorts as text by age; a later checkpoint of a thread is never below an earlier one. */
+  readonly checkpoint_id: string;
+  readonly parent_id: string | null;
+  /** What the executor needs besides channel values. */
+  readonly payload: Payload;
+  /** `source`, `step`, `parents` and whatever the executor adds. Plain JSON, shown on the wire and filtered on. */
+  readonly metadata: JsonObject;
+  /** Every channel that has a value, with the version of that value. */
+  readonly versions: Readonly<Record<string, string>>;
+  /** The values whose version is new with this checkpoint; the others are stored already. */
+  readonly values: readonly ChannelValue[];
+}
+
+/** One pending write of a task. */
+export interface PendingWrite extends Payload {
+  readonly channel: string;
+  /** The position within the task; a later write of the same (task_id, idx) replaces it. Negative for reserved channels. */
+  readonly idx: number;
+}
+
+export interface StoredWrite extends PendingWrite {
+  readonly task_id: string;
+}
+
+export interface StoredCheckpoint {
+  readonly ns: string;
+  readonly checkpoint_id: string;
+  readonly parent_id: string | null;
+  readonly run_id: string | null;
+  readonly payload: Payload;
+  readonly metadata: JsonObject;
+  readonly versions: Readonly<Record<string, string>>;
+  /** One per entry of `versions` that is stored. */
+  readonly values: readonly ChannelValue[];
+  /** Sorted by task_id, then idx. */
+  readonly writes: readonly StoredWrite[];
+  /** Milliseconds since 1970. */
+  readonly created_at: number;
+}
+
+/**
+ * A channel's value. With `extends_version`, `data` is what follows that version's value: both are JSON arrays, and `data`
+ * holds the new elements alone, as an array.
+ */
+export interface SavedValue extends ChannelValue {
+  readonly extends_version?: string;
+}
+
+/** A checkpoint as it is stored: its list values may be tails of older ones. */
+export interface SavedCheckpoint extends Omit<NewCheckpoint, "values"> {
+  readonly values: readonly SavedValue[];
+  readonly created_at: number;
+}
+
+export interface NewWrites {
+  readonly ns: string;
+  readonly checkpoint_id: string;
+  readonly task_id: string;
+  readonly writes: readonly PendingWrite[];
+}
+
+export interface NewFrame {
+  readonly event: string;
+  /** One JSON text. */
+  readonly data: string;
+}
+
+export interface StoredFrame extends NewFrame {
+  readonly id: number;
+}
+
+/** Checkpoints, pending writes and frames of a run, each in the order they were made. */
+export interface Progress {
+  readonly checkpoints: readonly SavedCheckpoint[];
+  readonly writes: readonly NewWrites[];
+  /** Frames with ids from `first_id` on, without a gap. Storing the same ones again changes nothing. */
+  readonly frames?: { readonly first_id: number; readonly list: readonly NewFrame[] };
+}
+
+export interface CronRow {
+  readonly cron_id: string;
+  readonly assistant_id: string;
+  /** Null for a stateless cron: each firing makes a thread of its own. */
+  readonly thread_id: string | null;
+  /** Null for a cron of a thread. */
+  readonly on_run_completed: OnRunCompleted | null;
+  readonly schedule: string;
+  /** An IANA name; null is UTC. */
+  readonly timezone: string | null;
+  /** It does not fire at this time or later. */
+  readonly end_time: number | null;
+  readonly enabled: boolean;
+  /** When it fires next; null when it does not. */
+  readonly next_run_date: number | null;
+  /** The options of its runs, as sent. */
+  readonly payload: JsonObject;
+  readonly metadata: JsonObject;
+  /** Who made it: its runs are billed to them. */
+  readonly user_id: string | null;
+  /** What custom authentication knew of them, without extras. Never shown. */
+  readonly auth_user: JsonObject | null;
+  /** Its runs in a row that ended as `error` or `timeout`. */
+  readonly failures: number;
+  readonly created_at: number;
+  readonly updated_at: number;
+  /** Moves with every change of the row but those that firing makes. */
+  readonly revision: number;
+}
+
+/** What becomes of the thread that a firing of a stateless cron has made. */
+export type OnRunCompleted = "delete" | "keep";

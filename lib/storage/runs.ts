@@ -1,0 +1,301 @@
+/** The storage verbs of runs: creating, claiming, saving, ending and stopping them. */
+import type { Json, JsonObject } from "../json.ts";
+import type {
+  IdempotencyKey,
+  Lease,
+  MultitaskStrategy,
+  NewWebhook,
+  Page,
+  Progress,
+  RestingStatus,
+  RunRow,
+  RunStatus,
+  Scope,
+  StoredFrame,
+  TerminalStatus,
+  ThreadRow,
+  TraceTerms,
+  TraceUsage,
+} from "./rows.ts";
+import type { NewThread } from "./threads.ts";
+
+export interface NewRun {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly metadata: JsonObject;
+  readonly kwargs: JsonObject;
+  readonly multitask_strategy: MultitaskStrategy;
+  readonly temporary: boolean;
+  /** Its frames are to be stored. */
+  readonly framed: boolean;
+  /** When it is due; not before `now`. */
+  readonly created_at: number;
+  readonly user_id?: string | null;
+  readonly api_key?: string | null;
+  readonly auth_user?: JsonObject | null;
+  /** The cron that makes it. */
+  readonly cron_id?: string;
+  readonly webhook?: NewWebhook;
+  /** Tokens made in the same batch. They are good until `life_ms` after the end of the run. */
+  readonly feedback?: {
+    readonly tokens: readonly (readonly [key: string, token_id: string])[];
+    readonly life_ms: number;
+    readonly workspace_id: string;
+    readonly project_id: string;
+  };
+}
+
+/** What a claim takes: the caller makes the token and says how long lease and slot last. */
+export interface ClaimTerms {
+  readonly token: string;
+  readonly lease_until: number;
+  /** A first attempt leaves a trace that is billed so. Default: none. */
+  readonly trace?: TraceTerms;
+}
+
+export interface ClaimRequest extends ClaimTerms {
+  /** Only runs of these graphs. */
+  readonly graph_ids: readonly string[];
+  /** How often a run of a graph may be started. Default: any number. */
+  readonly max_attempts?: Readonly<Record<string, number>>;
+  /**
+   * For how long after its first start the attempts of a graph's run are counted anew from the last one that has stored a root
+   * checkpoint. Default: all are counted.
+   */
+  readonly progress_ms?: Readonly<Record<string, number>>;
+  readonly now: number;
+}
+
+export interface ClaimedRun {
+  readonly lease: Lease;
+  /** As claimed: status running, attempt already counted. */
+  readonly run: RunRow;
+  readonly thread: ThreadRow;
+  /** This run has stored a root checkpoint in an earlier attempt. */
+  readonly resumed: boolean;
+  /** Somebody asked the run to stop before it was claimed: its last owner died or shut down. The claim charges no attempt. */
+  readonly cancelled: boolean;
+  /** It was started as often as it may be, and is claimed to be ended. The claim charges no attempt. */
+  readonly exhausted: boolean;
+  /** Id of the newest stored frame; 0 when there is none. */
+  readonly last_frame: number;
+}
+
+/** `blocked`: runs are due, but each waits for its thread. `none`: no run is due. */
+export type ClaimOutcome =
+  | { readonly kind: "claimed"; readonly claimed: ClaimedRun }
+  | { readonly kind: "blocked" | "none" };
+
+export interface CreateRun {
+  readonly run: NewRun;
+  /** What the run was resolved from. If the assistant changed since, or the thread's metadata or config did, the outcome is `stale`. */
+  readonly seen: { readonly assistant_revision: number; readonly thread_revision: number | null };
+  /** Makes the thread in the same batch. Required when `seen.thread_revision` is null. */
+  readonly create_thread?: NewThread;
+  /** Written to an existing thread in the same batch; absent when nothing changes. */
+  readonly update_thread?: { readonly metadata: JsonObject; readonly config: JsonObject };
+  /** An idle local worker takes the run in the same batch, if it is due, the thread's slot is free and no run waits before it. */
+  readonly claim?: ClaimTerms;
+  /** Kept with the run: a second create with this route and key makes nothing, and changes nothing on the thread. */
+  readonly idempotency?: IdempotencyKey;
+  /** How many runs may be pending, this one included. */
+  readonly limits?: { readonly pending_per_thread: number; readonly pending: number };
+  readonly now: number;
+}
+
+/**
+ * A run with strategy `interrupt` or `rollback` stops every active run of its thread in the same batch: `stopped` tells
+ * which. `repeated`: the idempotency key is known; `run` is null when its run is gone.
+ */
+export type CreateRunOutcome =
+  | (CreatedRun & { readonly kind: "created" })
+  | { readonly kind: "repeated"; readonly run: RunRow | null; readonly same_body: boolean }
+  | { readonly kind: "thread_not_found" }
+  | { readonly kind: "thread_busy" }
+  | { readonly kind: "thread_full" | "deployment_full"; readonly pending: number }
+  | { readonly kind: "stale" };
+
+export interface CreatedRun {
+  readonly run: RunRow;
+  readonly claimed: ClaimedRun | null;
+  readonly stopped: readonly StoppedRun[];
+}
+
+/**
+ * `refused`: nothing was made; what stood in the way of the first request that something did. `repeated`: every request's
+ * idempotency key is known.
+ */
+export type CreateRunsOutcome =
+  | { readonly kind: "created"; readonly created: readonly CreatedRun[] }
+  | { readonly kind: "repeated"; readonly runs: readonly (RunRow | null)[]; readonly same_body: boolean }
+  | {
+      readonly kind: "refused";
+      readonly index: number;
+      readonly outcome: Exclude<CreateRunOutcome, { readonly kind: "created" }>;
+    };
+
+/** How runs are stopped: `interrupt` keeps what they have done, `rollback` deletes them and everything they left. */
+export type StopAction = "interrupt" | "rollback";
+
+/**
+ * What became of a run that was stopped. `ended`: it had not started, and is `interrupted` now. `flagged`: its worker will end
+ * it. `deleted`: its rows are gone; where it was running, its thread's slot stays taken until its worker lets go.
+ */
+export interface StoppedRun {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly kind: "ended" | "flagged" | "deleted";
+  /** Of a run that has ended: the id of its `end` frame. */
+  readonly end_frame: number | null;
+  /** Of a run that was running: the token of its thread's slot. */
+  readonly slot_token: string | null;
+}
+
+/** Which active runs to stop: some of one thread, or all of a status. */
+export type StopTarget =
+  | { readonly thread_id: string; readonly run_ids: readonly string[] }
+  | { readonly status: "pending" | "running" | "all" };
+
+export interface FinishRun {
+  /** `run.claims` of the claim: tells this end from that of another worker when it is repeated. */
+  readonly claims: number;
+  readonly status: TerminalStatus;
+  readonly error: JsonObject | null;
+  readonly result: Json;
+  /** What was not saved before; with `discard` there is none. */
+  readonly progress: Progress;
+  /** Drop the thread's checkpoints: a temporary run that has stored some. */
+  readonly discard: boolean;
+  /** The thread's rest after this run. `head` null keeps the present one. */
+  readonly thread: {
+    readonly head: string | null;
+    readonly status: RestingStatus;
+    readonly interrupts: JsonObject;
+    readonly error: Json;
+    /** Scalars of the state's values at the top, for searches; null when they are not known, absent where the head stays. */
+    readonly scalars?: JsonObject | null;
+  };
+  readonly end_frame: number;
+  /** For the webhook of a run that has one: the final state as JSON, null when it is left out. */
+  readonly values?: { readonly json: string | null; readonly omitted: boolean };
+  /** False for a run without tokens and webhook, which spares looking for them. Default true. */
+  readonly has_side_effects?: boolean;
+  /** Tokens and cost that this attempt has reported: added to the run's trace. */
+  readonly usage?: TraceUsage;
+  /** The cron that has made the run: its failures in a row are counted. */
+  readonly cron_id?: string;
+  /** Claims the next run in the same batch, as claimRun does, but leaves leases that are over to it. */
+  readonly next?: ClaimRequest;
+  /** Runs are known to wait for a place, or for their threads. Default false. */
+  readonly waiting?: boolean;
+  readonly now: number;
+}
+
+/**
+ * Null when the lease was lost: nothing was written then. `next` is the run that was claimed, if one was asked for and due; where it is
+ * null, `blocked` tells whether runs wait for their threads, if that is known.
+ */
+export type FinishOutcome = { readonly next: ClaimedRun | null; readonly blocked?: boolean } | null;
+
+/** What the runs of a deployment are doing. */
+export interface Activity {
+  /** Due, and waiting. */
+  readonly pending: number;
+  /** To be started later. */
+  readonly scheduled: number;
+  readonly running: number;
+  /** When the pending run that waits longest was due. */
+  readonly oldest_due: number | null;
+}
+
+/** What is no longer kept: rows older than these times go. */
+export interface SweepTerms {
+  /**
+   * Temporary runs that ended before, unless their frames or an idempotency key are kept; their hidden threads go too. Frames are kept
+   * of those alone that were asked for as resumable.
+   */
+  readonly temporary_before: number;
+  /** Frames of runs that ended before. */
+  readonly frames_before: number;
+  /** Idempotency keys made before. */
+  readonly keys_before: number;
+  /** Feedback tokens that expired before. */
+  readonly tokens_before: number;
+  /** Webhook deliveries that have come to their end, made before. */
+  readonly deliveries_before: number;
+  /** How many runs are handled at most. */
+  readonly limit: number;
+  readonly now: number;
+}
+
+export interface RunQuery {
+  readonly status?: RunStatus;
+}
+
+export interface RunStorage {
+  /**
+   * Creates a run: with its thread where that is new, its feedback tokens and its idempotency key, and claimed where `claim` is
+   * given and possible. Guard: assistant, thread and limits are as `request` says; otherwise the outcome says why nothing was
+   * written. Idempotent with an idempotency key (`repeated`).
+   */
+  createRun(scope: Scope, request: CreateRun): Promise<CreateRunOutcome>;
+  /** Creates all of these runs, as createRun does one after the other, or none of them. None may stop another run. */
+  createRuns(scope: Scope, requests: readonly CreateRun[]): Promise<CreateRunsOutcome>;
+  /**
+   * Requeues runs whose lease has expired, then leases the oldest due run of the thread that is due longest and takes the slot of that
+   * thread. Guard: the slot is free or expired, and no run of the thread is running. Each claim takes the next turn of its thread.
+   */
+  claimRun(scope: Scope, request: ClaimRequest): Promise<ClaimOutcome>;
+  /**
+   * Extends lease and slot, never shortens them. Guard: the lease token; null when the lease is lost. `cancelled`: a stop of the run
+   * was requested. Idempotent.
+   */
+  renewLease(scope: Scope, lease: Lease, lease_until: number): Promise<{ readonly cancelled: boolean } | null>;
+  /** Stores checkpoints, writes and frames. Guard: the lease token; false when the lease is lost: nothing was written. Idempotent. */
+  saveProgress(scope: Scope, lease: Lease, progress: Progress, now: number): Promise<boolean>;
+  /**
+   * Ends a run in one batch: its last progress, its status, the thread's resting status, tokens, webhook, usage and slot. Guard: the
+   * lease token; null when the lease is lost. A repeated call whose first one took effect, recognized by `claims`, `status`,
+   * `end_frame` and `now`, writes nothing but still claims the next run.
+   */
+  finishRun(scope: Scope, lease: Lease, finish: FinishRun): Promise<FinishOutcome>;
+  /**
+   * Puts a claimed run back as pending and frees its slot, for a shut-down: the claim does not count as an attempt. Guard: the lease
+   * token; false when the lease is lost.
+   */
+  requeueRun(scope: Scope, lease: Lease, now: number): Promise<boolean>;
+  /**
+   * Frees the slot of a run that was deleted or taken over, after its executor has settled. Guard: the slot has the lease's token;
+   * otherwise nothing changes. Idempotent.
+   */
+  releaseSlot(scope: Scope, lease: Lease): Promise<void>;
+  /**
+   * Stops active runs in one batch and returns what happened to each. Runs that have ended are not changed and not returned. An
+   * `interrupt` stores `reason`, unless a stop of the run was requested before. Idempotent.
+   */
+  stopRuns(
+    scope: Scope,
+    target: StopTarget,
+    action: StopAction,
+    now: number,
+    reason?: string,
+  ): Promise<readonly StoppedRun[]>;
+  /** Reads a run. Null when it does not exist or its thread is not visible. */
+  getRun(scope: Scope, run_id: string): Promise<RunRow | null>;
+  /** Reads runs of a thread, newest first. Empty when the thread does not exist or is not visible. */
+  listRuns(scope: Scope, thread_id: string, query: RunQuery & Page): Promise<readonly RunRow[]>;
+  /**
+   * Deletes a run; the thread's state does not change. Guard: the run does not execute; `running` says that nothing was deleted.
+   */
+  deleteRun(scope: Scope, thread_id: string, run_id: string): Promise<"deleted" | "running" | "not_found">;
+  /** Reads runs of a thread with a higher `seq`, in order. */
+  listRunsAfter(scope: Scope, thread_id: string, seq: number, limit: number): Promise<readonly RunRow[]>;
+  /** Reads the first stored frames with ids above `after`, in order, a bounded number at a time. Empty when there are no more. */
+  readFrames(scope: Scope, run_id: string, after: number): Promise<readonly StoredFrame[]>;
+  /** Counts the active runs of the deployment. */
+  activity(scope: Scope, now: number): Promise<Activity>;
+  /** Deletes rows whose retention is over. Returns the number of handled rows: call again until it is 0. */
+  sweep(scope: Scope, terms: SweepTerms): Promise<number>;
+}

@@ -1,0 +1,127 @@
+/** The storage verbs of threads and of their states, as far as no run changes them. */
+import type { JsonObject } from "../json.ts";
+import type {
+  Found,
+  Page,
+  Progress,
+  PruneStrategy,
+  Scope,
+  Sorted,
+  ThreadRow,
+  ThreadStatus,
+  ThreadTtl,
+} from "./rows.ts";
+
+/** Checkpoints that no run has made, and the head they lead to. */
+export interface NewState {
+  /** The graph that they are of. */
+  readonly graph_id: string;
+  readonly progress: Progress;
+  readonly head: string;
+  /** Scalars of the state's values at the top, for searches. */
+  readonly scalars: JsonObject;
+}
+
+export interface NewThread {
+  readonly thread_id: string;
+  readonly metadata: JsonObject;
+  readonly config: JsonObject;
+  readonly hidden: boolean;
+  readonly ttl?: ThreadTtl;
+  readonly state?: NewState;
+}
+
+export interface ThreadQuery {
+  readonly metadata?: JsonObject;
+  /** Only threads whose values may contain this: whether they do is for the caller to see. */
+  readonly values?: JsonObject;
+  readonly ids?: readonly string[];
+  readonly status?: ThreadStatus;
+}
+
+export type ThreadSort = "thread_id" | "status" | "created_at" | "updated_at" | "state_updated_at";
+
+export interface ThreadStorage {
+  /**
+   * Creates a thread, with its first state if there is one. Guard: the id is free; else `exists` gives the row that has it, also when it
+   * is not visible. Repeating the call is safe: the second one answers `exists`.
+   */
+  createThread(
+    scope: Scope,
+    thread: NewThread,
+    now: number,
+  ): Promise<{ readonly kind: "created" | "exists"; readonly thread: ThreadRow }>;
+  /** Reads a thread, a hidden one too. Null when it does not exist or is not visible. */
+  getThread(scope: Scope, thread_id: string): Promise<ThreadRow | null>;
+  /** Reads one page of the visible threads that match, without hidden ones, and the number of all matches. */
+  searchThreads(scope: Scope, query: ThreadQuery & Page & Sorted<ThreadSort>): Promise<Found<ThreadRow>>;
+  /** Counts the visible threads that match, without hidden ones. */
+  countThreads(scope: Scope, query: ThreadQuery): Promise<number>;
+  /**
+   * Writes the metadata and TTL that `next` returns. Guard: the revision is the one that `next` got; after a concurrent change the verb
+   * reads again and calls `next` again. Null when the thread does not exist or is not visible.
+   */
+  updateThread(
+    scope: Scope,
+    thread_id: string,
+    next: (thread: ThreadRow) => { readonly metadata: JsonObject; readonly ttl?: ThreadTtl | null },
+    now: number,
+  ): Promise<ThreadRow | null>;
+  /**
+   * Deletes a thread with its runs, checkpoints and writes. Workers that execute its runs lose their leases. False when the thread does
+   * not exist or is not visible.
+   */
+  deleteThread(scope: Scope, thread_id: string): Promise<boolean>;
+}
+
+/** What changes the states of threads without a run: updates, copies and pruning. */
+export interface StateStorage {
+  /**
+   * Stores checkpoints that no run made and makes `head` the thread's head. Guard: no run is active (`busy`), and the head is
+   * `seen_head` (`stale`); otherwise nothing is written. A repeated call answers `stale`, as its head has moved.
+   */
+  writeState(
+    scope: Scope,
+    thread_id: string,
+    state: NewState & { readonly seen_head: string | null },
+    now: number,
+  ): Promise<"written" | "busy" | "stale" | "not_found">;
+  /** Merges members into a checkpoint's metadata, shallowly. False when there is no such checkpoint. Idempotent. */
+  annotateCheckpoint(
+    scope: Scope,
+    thread_id: string,
+    at: { readonly ns: string; readonly checkpoint_id: string },
+    metadata: JsonObject,
+  ): Promise<boolean>;
+  /**
+   * Creates a thread with the state and all checkpoints of another one. Runs are not copied, nor what active runs have stored. Guard: the
+   * source has the revision `seen_revision` (`stale`), and the new id is free (`exists`); otherwise nothing is written.
+   */
+  copyThread(
+    scope: Scope,
+    copy: {
+      readonly from: string;
+      readonly seen_revision: number;
+      readonly thread_id: string;
+      readonly metadata: JsonObject;
+    },
+    now: number,
+  ): Promise<
+    { readonly kind: "copied"; readonly thread: ThreadRow } | { readonly kind: "stale" | "not_found" | "exists" }
+  >;
+  /**
+   * Prunes the named threads and returns the ids of those that were pruned. Guard: the thread exists, is visible and has no active
+   * run; others are skipped. Idempotent.
+   */
+  pruneThreads(
+    scope: Scope,
+    thread_ids: readonly string[],
+    strategy: PruneStrategy,
+    now: number,
+  ): Promise<readonly string[]>;
+  /**
+   * Prunes at most `limit` threads whose TTL has expired, and returns their ids: call again until there are none. Threads with an
+   * active run wait.
+   */
+  expireThreads(scope: Scope, now: number, limit: number): Promise<readonly string[]>;
+}
