@@ -89,3 +89,8 @@ export class LeaseLost extends Error {
     this.name = "LeaseLost";
   }
 }
+
+/** A graph failed to read a stored state. Errors of the storage itself pass through unchanged. */
+export class StateUnreadable extends Error {
+  override readonly name = "StateUnreadable";
+}

@@ -128,8 +128,8 @@ export const DEFAULTS: {
   crons: { enabled: true, misfire_grace_ms: 3_600_000 },
 };
 
-/** `given` over the defaults; what is undefined counts as absent. */
-export const settled = <Values extends object>(defaults: Values, given: Partial<Values> = {}): Values => ({
+/** `given` over the defaults. An undefined member counts as absent. */
+export const withDefaults = <Values extends object>(defaults: Values, given: Partial<Values> = {}): Values => ({
   ...defaults,
   ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
 });

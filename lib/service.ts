@@ -1,55 +1,49 @@
-/** The service: wires nouns, worker and storage together. */
-import { type Assistants, createAssistants } from "./assistants/mod.ts";
+/** The service: everything behind the HTTP handler, as one object. service/nouns.ts connects its parts. */
+import type { Assistants } from "./assistants/mod.ts";
 import { type Accounts, createAccounts } from "./auth/accounts.ts";
 import { KEY_PREFIX } from "./auth/api-keys.ts";
 import { createGuard } from "./auth/custom.ts";
 import { type Access, createAccess } from "./auth/principal.ts";
-import { type CronCounters, type CronLoop, type Crons, createCrons } from "./crons/mod.ts";
-import { type Clock, startClock } from "./engine/clock.ts";
-import { watchOutage } from "./engine/health.ts";
-import { startSweeper } from "./engine/retention.ts";
-import { createRunFinishedHook } from "./engine/run-finished.ts";
-import { createWorker, type WorkerCounters } from "./engine/worker.ts";
-import { type Environment, guardedLog, systemEnvironment } from "./environment.ts";
-import { ConfigError, isOutage, ServiceError, storageLost } from "./errors.ts";
-import { createFeedback, type Feedback } from "./feedback/mod.ts";
-import { DEFAULTS, type ServiceOptions, settled, validateOptions } from "./options.ts";
-import { createRuns, type RunDirectory, type Runs } from "./runs/mod.ts";
-import { createNotifications } from "./runs/notifications.ts";
+import type { CronCounters, Crons } from "./crons/mod.ts";
+import type { WorkerCounters } from "./engine/worker.ts";
+import type { Environment } from "./environment.ts";
+import { storageLost } from "./errors.ts";
+import type { Feedback } from "./feedback/mod.ts";
+import { DEFAULTS, type ServiceOptions, validateOptions, withDefaults } from "./options.ts";
+import type { Runs } from "./runs/mod.ts";
+import { placeDeployment } from "./service/deployment.ts";
+import { createNouns, type Nouns, receiveSignals } from "./service/nouns.ts";
+import { createOpenCalls, type OpenCalls, STOPPING } from "./service/open-calls.ts";
+import { type OpenStorage, openStorage } from "./service/open-storage.ts";
+import { createWriteProbe, type Readiness, withTimeout } from "./service/readiness.ts";
+import { startRetentionJobs } from "./service/retention-jobs.ts";
 import type { DeploymentRow, IdentityStore } from "./storage/identity.ts";
-import type { StoppedRun, TerminalStatus } from "./storage/mod.ts";
-import { signalling } from "./storage/signals.ts";
-import { createStore, type Store } from "./store/mod.ts";
-import { createStreamHub } from "./streams/hub.ts";
-import { createThreads, storedTtl, type Threads } from "./threads/mod.ts";
-import { createUsage, type Usage } from "./usage/mod.ts";
-import { createDeliveries, type Deliveries, type DeliveryCounters } from "./webhooks/deliver.ts";
-import { exposedHeaders } from "./webhooks/options.ts";
-import { systemTransport } from "./webhooks/send.ts";
+import type { Store } from "./store/mod.ts";
+import type { Threads } from "./threads/mod.ts";
+import type { Usage } from "./usage/mod.ts";
+import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";
+export type { Readiness } from "./service/readiness.ts";
 
-/** What `GET /info` tells. */
+/** The answer of `GET /info`. */
 export interface ServiceInfo {
   readonly version: string;
-  /** The level of the agent server API whose options this service knows. */
+  /** The version of the agent server API that this service supports. */
   readonly api_version: string;
-  /** The LangGraph.js that the graphs were built with; absent where there is none, or where it cannot be told. */
+  /** The LangGraph.js version of the graphs; absent if there is none, or if it is unknown. */
   readonly langgraph_js_version?: string;
   readonly flags: Readonly<Record<string, boolean>>;
 }
 
-/** Whether requests should be sent here; `detail` says why not. */
-export type Readiness = { readonly ok: true } | { readonly ok: false; readonly detail: string };
-
-/** What the deployment's runs do now, and what this process has done since it started. */
+/** The deployment's runs now, and the counters of this process since its start. */
 export interface Metrics {
   readonly uptime_seconds: number;
   readonly draining: boolean;
   /** Another process executes the runs of this database. */
   readonly standby: boolean;
   readonly runs: { readonly pending: number; readonly scheduled: number; readonly running: number };
-  /** How long the pending run that waits longest has been due; 0 when none waits. */
+  /** How long the oldest pending run has been due; 0 without one. */
   readonly oldest_pending_seconds: number;
   readonly worker: WorkerCounters;
   readonly webhooks: DeliveryCounters;
@@ -64,11 +58,11 @@ export interface Service {
   readonly store: Store;
   readonly feedback: Feedback;
   readonly usage: Usage;
-  /** Deliveries of webhooks: what became of them, and another try. */
+  /** Webhook deliveries: their results, and redelivery. */
   readonly webhooks: Deliveries;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
-  /** Who may call what; for request handlers. */
+  /** Authentication and authorization, for request handlers. */
   readonly access: Access;
   /** Where this deployment's runs are billed. */
   readonly deployment: DeploymentRow;
@@ -76,335 +70,134 @@ export interface Service {
   readonly options: ServiceOptions;
   readonly environment: Environment;
   info(): Promise<ServiceInfo>;
-  /** False when the worker can execute nothing any more. True on a standby, and while it stops. */
+  /** False if the worker is stuck. True on a standby, and during shutdown. */
   healthy(): boolean;
-  /** What is known of each part without asking it. A database that does not answer leaves the service healthy: it waits. */
+  /** The known state of each part, without a probe. An outage of the database leaves the service healthy: it waits. */
   services(): Readonly<Record<"worker" | "database", { readonly ok: boolean }>>;
-  /** Not ok while it stops, when the worker hangs, and when a write fails. The same answer serves a second long. */
+  /** Not ok during shutdown, if the worker is stuck, and if a write fails. The answer is cached for a second. */
   ready(): Promise<Readiness>;
   metrics(): Promise<Metrics>;
   /**
-   * Takes no more runs (calls that would create one reject with `unavailable`), lets those that execute end for `grace_ms`
-   * (default 10,000), puts the rest back, and closes the storage. Readers of runs that go on elsewhere end without an `end`.
+   * Takes no more runs (calls that would create one reject with `unavailable`), waits `grace_ms` (default 10,000) for those that
+   * execute, returns the rest to the queue, and closes the storage. Streams of runs that continue elsewhere stop without an `end`.
    */
   stop(grace_ms?: number): Promise<void>;
 }
 
-/** This release. A test holds it equal to the package's version. */
+/** The version of this release. A test compares it with package.json. */
 export const VERSION = "0.1.0";
 
-const SWEEP_MS = 5_000;
-const MINUTE_MS = 60_000;
-const SWEEP_ROWS = 500;
-const EXPIRED_THREADS = 100;
-const PROBE_EVERY_MS = 1_000;
-const PROBE_WITHIN_MS = 5_000;
-/** How long calls that have begun may take when the service stops. */
+/** The time limit for open calls at shutdown. */
 const LAST_CALLS_MS = 1_000;
-const STOPPING = "The server is stopping";
 /** Calls that create runs. */
-const CREATING = new Set(["create", "stream", "wait", "createBatch"]);
+const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "createBatch"]);
 
 /**
- * Wires the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem found in
- * the options, or when the database cannot be used.
+ * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
+ * options, or if the database cannot be used.
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
-  const begun: (() => void)[] = [];
+  const cleanups: (() => void)[] = [];
   try {
-    return await wired(options, begun);
+    const webhooks = validateOptions(options);
+    let onRecovered = (): void => {};
+    const opened = await openStorage(options, cleanups, () => onRecovered());
+    const { storage, environment } = opened;
+    const identity = options.identity ?? storage.identity;
+    const started = environment.now();
+    const deployment = await placeDeployment(identity, options, environment);
+    const scope = { deployment: options.deployment?.name ?? "default" };
+    const calls = createOpenCalls();
+    const nouns = await createNouns({
+      options,
+      webhooks,
+      storage,
+      identity,
+      scope,
+      environment,
+      deployment,
+      user_agent: `greenroom/${VERSION} (webhook)`,
+      openCalls: calls.open,
+    });
+    onRecovered = () => {
+      nouns.worker.wake();
+      nouns.deliveries.wake();
+    };
+    const unsubscribe = receiveSignals(storage, scope, nouns);
+    const jobs = startRetentionJobs({ ...nouns, storage, scope, environment, options });
+    const stop = createStop(
+      opened,
+      nouns,
+      calls,
+      async () => {
+        await Promise.all(jobs.map((job) => job.stop()));
+      },
+      unsubscribe,
+    );
+    return {
+      ...trackedNouns(nouns, calls),
+      ...createAuth(options, identity, environment, deployment, calls),
+      ...createReports(options, opened, nouns, calls, started),
+      deployment,
+      options,
+      environment,
+      stop,
+    };
   } catch (error) {
-    for (const stop of begun) stop();
+    for (const cleanup of cleanups) cleanup();
     throw error;
   }
 }
 
-/** `begun` gets what is to be stopped where it comes to no service. */
-async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Service> {
-  const webhookSettings = validateOptions(options);
-  const { executor } = options;
-  const { now } = options.environment ?? {};
-  const surroundings: Environment = {
-    ...systemEnvironment(),
-    ...(now ? { monotonic: now } : {}),
-    ...options.environment,
+function trackedNouns(
+  { assistants, threads, runs, crons, store, feedback, usage, deliveries }: Nouns,
+  { track }: OpenCalls,
+): Pick<Service, "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks"> {
+  return {
+    assistants: track<Assistants>(assistants),
+    threads: track<Threads>(threads),
+    runs: track<Runs>(runs, { creating: CREATING }),
+    crons: track<Crons>(crons),
+    store: track<Store>(store),
+    feedback: track<Feedback>(feedback, { untracked: "tokenUrl" }),
+    usage: track<Usage>(usage, { untracked: "admit" }),
+    webhooks: deliveries,
   };
-  const storage = options.storage.signals ? signalling(options.storage, surroundings.uuid()) : options.storage;
-  const plain: Environment = { ...surroundings, log: guardedLog((record) => surroundings.log(record)) };
-  let onBack = (): void => {};
-  const outage = watchOutage({
-    environment: plain,
-    probe: () => storage.probe(plain.now()),
-    onOver: () => onBack(),
-  });
-  begun.push(outage.stop);
-  // Its own, until the database has told another.
-  let clock: Clock = { now: plain.now, stop() {} };
-  const environment: Environment = { ...plain, now: storage.now ? () => clock.now() : plain.now, log: outage.log };
-  const scope = { deployment: options.deployment?.name ?? "default" };
-  const retention = settled(DEFAULTS.retention, options.retention);
-  const feedbackTerms = settled(DEFAULTS.feedback, options.feedback);
-  const usageTerms = settled(DEFAULTS.usage, options.usage);
-  await storage.migrate();
-  if (storage.now) {
-    const told = (): Promise<number> => (storage.now as () => Promise<number>)();
-    clock = await startClock({ environment: { ...plain, log: outage.log }, now: told });
-    begun.push(clock.stop);
-  }
-  const started = environment.now();
-  const identity = options.identity ?? storage.identity;
-  const deployment = await placed(identity, options, environment);
-  const { workspace_id, project_id } = deployment;
-  const trace = { workspace_id, project_id, counted: usageTerms.enabled };
-  const key_prefix = options.auth?.key_prefix ?? KEY_PREFIX;
-  const accounts = createAccounts({ identity, environment, key_prefix });
-  const { custom, merge_filter_on_create = false } = options.auth ?? {};
+}
+
+function createAuth(
+  { auth = {} }: ServiceOptions,
+  identity: IdentityStore,
+  environment: Environment,
+  deployment: DeploymentRow,
+  { track }: OpenCalls,
+): Pick<Service, "accounts" | "access"> {
+  const { key_prefix = KEY_PREFIX, custom, merge_filter_on_create = false } = auth;
   const access = createAccess({
     identity,
     environment,
     deployment,
     key_prefix,
-    mode: options.auth?.mode ?? (custom ? "custom" : "none"),
+    mode: auth.mode ?? (custom ? "custom" : "none"),
     guard: custom ? createGuard(custom, { environment, merge_filter_on_create }) : null,
-    shared_agents: options.auth?.shared_agents ?? "read",
+    shared_agents: auth.shared_agents ?? "read",
   });
-  const baseUrl = (): string | undefined =>
-    typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
-  const feedback = createFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackTerms });
-  const usage = createUsage({ storage, identity, environment, ...usageTerms });
-  const exposed = exposedHeaders(options.webhooks ?? {}, webhookSettings);
-  if (exposed.length > 0) {
-    const message = `webhooks.headers: whoever starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
-    environment.log({ level: "warn", message });
-  }
-  const transport = webhookSettings.transport ?? (await systemTransport());
-  const deliveries = createDeliveries({
-    storage,
-    scope,
-    environment,
-    settings: webhookSettings,
-    transport,
-    loopback: webhookSettings.loopback,
-    user_agent: `greenroom/${VERSION} (webhook)`,
-  });
-  const told = createNotifications({
-    environment,
-    baseUrl,
-    trace,
-    token_life_ms: feedbackTerms.token_ttl_ms,
-    webhooks: webhookSettings.policy,
-    loopback: webhookSettings.loopback !== null,
-    transport: transport !== null,
-  });
-  const events = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
-  const assistants = createAssistants({ storage, scope, executor, environment });
-  await assistants.ensureDefaults();
-  const store = createStore({
-    storage,
-    scope,
-    environment,
-    ...(options.store?.index ? { index: options.store.index } : {}),
-    ...(options.store?.ttl ? { ttl: options.store.ttl } : {}),
-  });
-  const calls = new Set<Promise<unknown>>();
-  const onFinished = createRunFinishedHook(environment, options.onRunFinished, (call) => {
-    calls.add(call);
-    void call.then(() => calls.delete(call));
-  });
-  let runs: RunDirectory;
-  const terms = settled(DEFAULTS.worker, options.worker);
-  const worker = createWorker({
-    storage,
-    scope,
-    executor,
-    events,
-    environment,
-    ...terms,
-    trace,
-    store,
-    feedbackUrls: told.feedbackUrls,
-    onRunEnded: () => deliveries.wake(),
-    onFinished,
-    onLeft: (run, runEvents) => runs.watch(run, runEvents),
-    onWaiting: () => storage.signals?.publish("work", scope.deployment),
-    // Not sooner: what a dead worker was sending keeps its hosts busy until this process takes over from it.
-    onRole: () => deliveries.wake(),
-  });
-  if (terms.concurrency === 0) deliveries.wake();
-  const { default_ttl, strategy = "delete", sweep_interval_minutes = 5 } = options.checkpointer?.ttl ?? {};
-  const ttl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
-  const threads = createThreads({
-    ...ttl,
-    storage,
-    scope,
-    executor,
-    environment,
-    events,
-    read: (run, after) => runs.read(run, after),
-    caughtUp: worker.caughtUp,
-    onDeleted: (run_ids) => runs.deleted(run_ids),
-  });
-  runs = createRuns({
-    ...ttl,
-    storage,
-    scope,
-    executor,
-    environment,
-    events,
-    worker,
-    assistants,
-    threads,
-    limits: settled(DEFAULTS.limits, options.limits),
-    told,
-    onTold: () => deliveries.wake(),
-    onEnded: options.onRunFinished ? (run) => void ended(run) : () => {},
-  });
-  /** A run that ended without having started. */
-  async function ended({ run_id, thread_id }: StoppedRun): Promise<void> {
-    try {
-      const row = await storage.getRun(scope, run_id);
-      if (row && row.ended_at !== null) onFinished(row, { ...row, status: row.status as TerminalStatus });
-    } catch (error) {
-      environment.log({ level: "error", message: "onRunFinished was not called", run_id, thread_id, error });
-    }
-  }
-  const crons: CronLoop = createCrons({
-    storage,
-    scope,
-    environment,
-    assistants,
-    runs,
-    ...settled(DEFAULTS.crons, options.crons),
-    max_failures: options.crons?.max_failures ?? null,
-  });
+  return { accounts: createAccounts({ identity, environment, key_prefix }), access: track<Access>(access) };
+}
 
-  onBack = () => {
-    worker.wake();
-    deliveries.wake();
-  };
-
-  /** Everything that others may have told this process about, or one thing. */
-  function heard(of: { readonly run_id?: string; readonly thread_id?: string }): void {
-    worker.look(of);
-    runs.heard(of);
-    if (of.run_id === undefined) events.announce(of.thread_id);
-  }
-  const deafen = storage.signals?.subscribe({
-    heard(kind, id) {
-      if (kind === "run") heard({ run_id: id });
-      else if (kind === "thread") heard({ thread_id: id });
-      else if (id !== scope.deployment) return;
-      else if (kind === "work") worker.wake();
-      else deliveries.wake(true);
-    },
-    missed() {
-      heard({});
-      worker.wake();
-      deliveries.wake();
-    },
-  });
-
-  let stopped: Promise<void> | null = null;
-  let closed = false;
-  const stopping = (): ServiceError => new ServiceError("unavailable", STOPPING);
-  /** A noun whose calls are waited for when the service stops, and refused afterwards. Those that are `plain` ask no storage. */
-  const served = <Noun extends object>(
-    noun: Noun,
-    { refused, plain }: { refused?: ReadonlySet<string>; plain?: keyof Noun } = {},
-  ): Noun =>
-    Object.fromEntries(
-      Object.entries(noun).map(([name, call]) => [
-        name,
-        name === plain
-          ? call
-          : async (...args: unknown[]): Promise<unknown> => {
-              if (closed || (stopped && refused?.has(name))) throw stopping();
-              const answer = (call as (...args: unknown[]) => Promise<unknown>)(...args);
-              calls.add(answer);
-              try {
-                return await answer;
-              } catch (error) {
-                throw closed && !(error instanceof ServiceError) ? stopping() : error;
-              } finally {
-                calls.delete(answer);
-              }
-            },
-      ]),
-    ) as Noun;
-  const within = <Value>(ms: number, work: Promise<Value>, late: Value | Error): Promise<Value> =>
-    new Promise((resolve, reject) => {
-      const cancel = environment.timer(ms, () => (late instanceof Error ? reject(late) : resolve(late)));
-      work.then(resolve, reject).finally(cancel);
-    });
-
-  const sweepers = [
-    startSweeper({
-      environment,
-      every_ms: SWEEP_MS,
-      failure: "what is no longer kept was not swept",
-      step() {
-        const now = environment.now();
-        return storage.sweep(scope, {
-          temporary_before: now - retention.stateless_ms,
-          frames_before: now - retention.frames_ms,
-          keys_before: now - retention.idempotency_ms,
-          tokens_before: now - retention.tokens_ms,
-          deliveries_before: now - retention.deliveries_ms,
-          limit: SWEEP_ROWS,
-          now,
-        });
-      },
-    }),
-    startSweeper({
-      environment,
-      every_ms: SWEEP_MS,
-      failure: "closed hours of usage were not summed",
-      // All of them at once.
-      step: async () => {
-        await usage.seal();
-        return 0;
-      },
-    }),
-    startSweeper({
-      environment,
-      every_ms: (options.store?.ttl?.sweep_interval_minutes ?? 5) * MINUTE_MS,
-      failure: "expired items of the store were not swept",
-      step: () => storage.sweepItems(scope, environment.now(), SWEEP_ROWS),
-    }),
-    startSweeper({
-      environment,
-      every_ms: sweep_interval_minutes * MINUTE_MS,
-      failure: "threads whose time is over were not pruned",
-      step: () => threads.expire(EXPIRED_THREADS),
-    }),
-  ];
-
-  let probed: { readonly answer: Promise<Readiness>; until: number; ok: boolean } | null = null;
-  async function probe(): Promise<Readiness> {
-    try {
-      await within(PROBE_WITHIN_MS, storage.probe(environment.now()), new Error("The storage does not answer"));
-      return { ok: true };
-    } catch (error) {
-      environment.log({ level: "error", message: "the storage takes no writes", error });
-      const detail = isOutage(error) ? storageLost().message : (storage.failure?.() ?? "The storage takes no writes");
-      return { ok: false, detail };
-    }
-  }
-
+/** What the service says about itself. */
+function createReports(
+  { executor, worker: workerOptions, deployment }: ServiceOptions,
+  { storage, environment, health }: OpenStorage,
+  { worker, deliveries, crons }: Nouns,
+  calls: OpenCalls,
+  started: number,
+): Pick<Service, "info" | "healthy" | "services" | "ready" | "metrics"> {
+  const scope = { deployment: deployment?.name ?? "default" };
+  const { concurrency } = withDefaults(DEFAULTS.worker, workerOptions);
+  const probeWrite = createWriteProbe(storage, environment);
+  const healthy = (): boolean => !calls.closed && worker.isHealthy();
   return {
-    assistants: served<Assistants>(assistants),
-    threads: served<Threads>(threads),
-    runs: served<Runs>(runs, { refused: CREATING }),
-    crons: served<Crons>(crons),
-    store: served<Store>(store),
-    feedback: served<Feedback>(feedback, { plain: "tokenUrl" }),
-    usage: served<Usage>(usage, { plain: "admit" }),
-    webhooks: deliveries,
-    accounts,
-    access: served<Access>(access),
-    deployment,
-    options,
-    environment,
     info: async () => ({
       version: VERSION,
       api_version: "0.5.36",
@@ -417,31 +210,21 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
         stream_namespaces: true,
       },
     }),
-    healthy: () => !closed && worker.healthy(),
-    services: () => ({ worker: { ok: !closed && worker.healthy() }, database: { ok: !closed && !outage.on() } }),
+    healthy,
+    services: () => ({ worker: { ok: healthy() }, database: { ok: !calls.closed && !health.isDown() } }),
     async ready() {
-      if (stopped) return { ok: false, detail: STOPPING };
-      if (!worker.healthy()) return { ok: false, detail: "The worker can execute no run any more" };
-      if (outage.on()) return { ok: false, detail: storageLost().message };
-      // A batch has failed since the last look.
-      if (storage.failure?.() && probed?.ok) probed = null;
-      if (!probed || environment.now() >= probed.until) {
-        const check = { answer: probe(), until: Number.POSITIVE_INFINITY, ok: false };
-        probed = check;
-        void check.answer.then(({ ok }) => {
-          check.ok = ok;
-          check.until = environment.now() + PROBE_EVERY_MS;
-        });
-      }
-      return await probed.answer;
+      if (calls.stopping) return { ok: false, detail: STOPPING };
+      if (!worker.isHealthy()) return { ok: false, detail: "The worker can execute no run any more" };
+      if (health.isDown()) return { ok: false, detail: storageLost().message };
+      return await probeWrite();
     },
     async metrics() {
       const now = environment.now();
       const { oldest_due, ...runs } = await storage.activity(scope, now);
       return {
         uptime_seconds: (now - started) / 1000,
-        draining: stopped !== null,
-        standby: terms.concurrency > 0 && !stopped && !(await storage.becomeWorker(now)),
+        draining: calls.stopping,
+        standby: concurrency > 0 && !calls.stopping && !(await storage.becomeWorker(now)),
         runs,
         oldest_pending_seconds: oldest_due === null ? 0 : Math.max(0, now - oldest_due) / 1000,
         worker: worker.counters(),
@@ -449,60 +232,34 @@ async function wired(options: ServiceOptions, begun: (() => void)[]): Promise<Se
         crons: crons.counters(),
       };
     },
-    stop(grace_ms = 10_000) {
-      stopped ??= (async () => {
-        const swept = Promise.all(sweepers.map((sweeper) => sweeper.stop()));
-        await Promise.all([crons.stop(), worker.stop(grace_ms)]);
-        await deliveries.stop();
-        deafen?.();
-        events.close();
-        await Promise.all([swept, within(LAST_CALLS_MS, Promise.allSettled(calls), [])]);
-        closed = true;
-        outage.stop();
-        clock.stop();
-        await storage.close();
-      })();
-      return stopped;
-    },
   };
 }
 
-/** The deployment's row, in its project and workspace. Throws a ConfigError when they, or its owner, are not there. */
-async function placed(
-  identity: IdentityStore,
-  options: ServiceOptions,
-  environment: Environment,
-): Promise<DeploymentRow> {
-  const { name = "default", project, workspace } = options.deployment ?? {};
-  const { mode, owner, shared } = options.auth ?? {};
-  await identity.ensureDefaults(environment.now());
-  const user = mode === "agent_builder" && owner !== undefined ? await identity.getUser(owner) : null;
-  if (mode === "agent_builder" && !user) {
-    throw new ConfigError([`auth.owner: there is no user ${owner}; make one with greenroom users create`]);
+function createStop(
+  opened: OpenStorage,
+  { worker, crons, deliveries, hub }: Nouns,
+  calls: OpenCalls,
+  stopJobs: () => Promise<void>,
+  unsubscribe: (() => void) | undefined,
+): Service["stop"] {
+  let stopped: Promise<void> | undefined;
+
+  async function stop(grace_ms: number): Promise<void> {
+    calls.stopping = true;
+    const jobs = stopJobs();
+    await Promise.all([crons.stop(), worker.stop(grace_ms)]);
+    await deliveries.stop();
+    unsubscribe?.();
+    hub.close();
+    const lastCalls = Promise.allSettled(calls.open);
+    await Promise.all([jobs, withTimeout(opened.environment, LAST_CALLS_MS, lastCalls, [])]);
+    calls.closed = true;
+    opened.stop();
+    await opened.storage.close();
   }
-  const made = await identity.placeDeployment(
-    {
-      name,
-      ...(project === undefined ? {} : { project }),
-      ...(workspace === undefined ? {} : { workspace }),
-      ...(user ? { owner_user_id: user.id } : {}),
-      ...(shared === undefined ? {} : { shared }),
-    },
-    environment.now(),
-  );
-  if (made.kind !== "made") {
-    throw new ConfigError([
-      `deployment: there is no ${workspace === undefined ? "" : `workspace ${workspace} or `}project ${project ?? ""} with this id`,
-    ]);
-  }
-  const { owner_user_id } = made.row;
-  if (!user || owner_user_id === user.id) return made.row;
-  if (owner_user_id !== null) {
-    const message = "the agent was transferred: it is not that of auth.owner; see greenroom agents list";
-    environment.log({ level: "warn", message, deployment: name, owner_user_id });
-    return made.row;
-  }
-  // It was made when the deployment was nobody's.
-  const change = { owner_user_id: user.id, ...(shared === undefined ? {} : { shared }) };
-  return (await identity.updateDeployment(name, change)) ?? made.row;
+
+  return (grace_ms = 10_000) => {
+    stopped ??= stop(grace_ms);
+    return stopped;
+  };
 }

@@ -1,4 +1,4 @@
-/** The time of a database, for processes that share it and whose own clocks differ. */
+/** The database's clock, for processes that share a database and whose own clocks differ. */
 import type { Environment } from "../environment.ts";
 
 export interface ClockOptions {
@@ -9,43 +9,43 @@ export interface ClockOptions {
 
 export interface Clock {
   /**
-   * Whole milliseconds since 1970 by the database's clock, within half of the shortest round trip to it. Never goes back by less
-   * than a second: it stands still until the time has come there. By more it goes back at once, as the database's clock has.
+   * Whole milliseconds since 1970 by the database's clock, within half of the shortest round trip. A step back of less than a second
+   * makes it stand still until the time has caught up; a larger one takes effect at once.
    */
   readonly now: Environment["now"];
-  /** Asks no more; `now` goes on from what is known. */
+  /** Stops the measurements; `now` continues with the last offset. */
   stop(): void;
 }
 
-/** What is added to the monotonic time, and how far that may be off, as it was found at a monotonic time. */
+/** What to add to the monotonic time, the possible error, and the monotonic time of the measurement. */
 interface Offset {
   readonly offset: number;
   readonly error: number;
   readonly at: number;
 }
 
-/** How often the database is asked each time: the shortest round trip counts. */
+/** Round trips per measurement: the shortest one counts. */
 const ROUNDS = 4;
 const SYNC_MS = 10_000;
-/** How often to look whether the process stood still, and by how much a look is late, or the two clocks go apart, if it did. */
+/** The interval of the checks whether the process stood still, and the delay or clock difference that proves it. */
 const CHECK_MS = 1_000;
 const STOOD_MS = 500;
-const HELD_MS = 1_000;
-/** How far a process's clock goes wrong, as a share of the time that has passed. */
+const HOLD_MS = 1_000;
+/** The drift of a process's clock, as a share of the elapsed time. */
 const DRIFT = 0.0005;
 
-/** Resolves when the database has told its time; rejects when it does not. Later failures change nothing: it is asked again. */
+/** Resolves after the first measurement and rejects if it fails. Later failures are logged, and the measurement is repeated. */
 export async function startClock({ environment, now }: ClockOptions): Promise<Clock> {
   const monotonic = environment.monotonic ?? environment.now;
-  let known = await measured();
-  let told = Number.NEGATIVE_INFINITY;
+  let known = await roundTrips();
+  let latest = Number.NEGATIVE_INFINITY;
   let seen = { monotonic: monotonic(), own: environment.now() };
   let began = seen.monotonic;
-  let asking = false;
+  let measuring = false;
   let stopped = false;
   let cancel = (): void => {};
 
-  async function measured(): Promise<Offset> {
+  async function roundTrips(): Promise<Offset> {
     let best: Offset | undefined;
     for (let i = 0; i < ROUNDS; i++) {
       const sent = monotonic();
@@ -63,23 +63,23 @@ export async function startClock({ environment, now }: ClockOptions): Promise<Cl
     return best as Offset;
   }
 
-  /** What is measured badly says nothing, unless it proves what is known wrong. */
+  /** A less precise measurement counts only if it contradicts the known offset. */
   function learn(found: Offset): void {
     const error = known.error + (found.at - known.at) * DRIFT;
     const apart = Math.abs(found.offset - known.offset);
     if (found.error <= error || apart > found.error + error) known = found;
   }
 
-  function ask(): void {
+  function measure(): void {
     began = monotonic();
-    asking = true;
-    measured()
+    measuring = true;
+    roundTrips()
       .then(learn)
       .catch((error: unknown) => {
-        if (!stopped) environment.log({ level: "warn", message: "the time of the database is not known", error });
+        if (!stopped) environment.log({ level: "warn", message: "reading the time of the database failed", error });
       })
       .finally(() => {
-        asking = false;
+        measuring = false;
       });
   }
 
@@ -90,8 +90,8 @@ export async function startClock({ environment, now }: ClockOptions): Promise<Cl
     const apart = Math.abs(seen.own - before.own - passed);
     const stood = passed > CHECK_MS + STOOD_MS || apart > STOOD_MS;
     const due = seen.monotonic - began >= SYNC_MS;
-    // An answer that has not come for so long does not come.
-    if (due || (stood && !asking)) ask();
+    // A measurement that takes this long will not be answered any more.
+    if (due || (stood && !measuring)) measure();
     cancel = environment.timer(CHECK_MS, check);
   }
 
@@ -99,8 +99,8 @@ export async function startClock({ environment, now }: ClockOptions): Promise<Cl
   return {
     now() {
       const time = Math.round(monotonic() + known.offset);
-      if (time > told || told - time > HELD_MS) told = time;
-      return told;
+      if (time > latest || latest - time > HOLD_MS) latest = time;
+      return latest;
     },
     stop() {
       stopped = true;

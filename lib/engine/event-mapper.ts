@@ -1,62 +1,63 @@
-/** What becomes of the events that an executor yields: frames of the modes that were asked for, and recorded states. */
+/** Maps the events of an executor to frames of the requested stream modes and to recorded states. */
 import type { Environment } from "../environment.ts";
 import { type JobCheckpoints, stateRecorder } from "../executor/checkpoints.ts";
-import type { ExecutorEvent, Job, StreamMode } from "../executor/contract.ts";
+import type { ExecutorEvent, Job, StateEvent, StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { TraceUsage } from "../storage/mod.ts";
-import { createMessageFrames, type MessageFrame } from "../streams/messages.ts";
+import { createMessageFrames, type MessageFrame } from "../streams/message-frames.ts";
 
-export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
-
-/** How long it may take without letting the event loop turn. */
+/** The longest time without a turn of the event loop. */
 const BUSY_MS = 4;
 
-export interface YieldOptions {
+type StreamEvent = Extract<ExecutorEvent, { type: "stream" }>;
+type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
+
+export interface EventMapperOptions {
   readonly environment: Environment;
   readonly job: Job;
   readonly checkpoints: JobCheckpoints;
-  /** The states are recorded: the executor writes no checkpoints of its own. */
+  /** The worker records the states: the executor writes no checkpoints. */
   readonly recorded: boolean;
   /** The modes of the request. */
   readonly requested: ReadonlySet<StreamMode>;
-  /** The run goes on from a state that its readers are to see: this reads it. */
-  readonly reached: (() => Promise<Json | undefined>) | null;
+  /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
+  readonly resumedValues: (() => Promise<Json | undefined>) | null;
   show(event: string, data: Json): void;
-  /** Stores what was shown where that is much; resolves at once where it is not. */
+  /** Waits for a save if too many frames are not stored yet. */
   flush(): Promise<void>;
-  /** What is shown from now on waits for the state it tells of, until `release`. */
+  /** Holds frames from now on, until `release`: the state that they describe comes next. */
   hold(): void;
   release(): void;
-  /** The run is to stop: what comes now is neither shown nor where it got to. Own checkpoints of an executor tell that. */
-  stopped(): boolean;
+  /** The run must stop: events that still arrive are not shown. */
+  isStopped(): boolean;
 }
 
-export interface Yields {
+export interface EventMapper {
   take(event: ExecutorEvent): Promise<void>;
-  /** The newest state, with its checkpoint. */
+  /** The last state, with its checkpoint. */
   last(): StateEvent | null;
-  /** The sum of what was reported; null when nothing was. */
+  /** The sum of all usage events; null without any. */
   usage(): TraceUsage | null;
 }
 
-export function takeYields(options: YieldOptions): Yields {
-  const { environment, job, checkpoints, recorded, requested, show, stopped } = options;
+export function createEventMapper(options: EventMapperOptions): EventMapper {
+  const { environment, job, checkpoints, recorded, requested, show, isStopped } = options;
   const recorder = recorded ? stateRecorder(environment, checkpoints, job) : null;
   const messageFrames = createMessageFrames();
-  let { reached } = options;
+  let { resumedValues } = options;
   let last: StateEvent | null = null;
   let usage: TraceUsage | null = null;
   let step = -1;
   let turnedAt = environment.now();
 
-  /** Between two things that each write a state as JSON, the event loop turns where they take their time. */
+  /** Lets the event loop turn between two frames that each serialize a whole state. */
   async function breathe(): Promise<void> {
     await options.flush();
     if (environment.now() - turnedAt >= BUSY_MS) await new Promise<void>((resolve) => environment.defer(resolve));
     turnedAt = environment.now();
   }
 
-  function showStream({ mode, namespace = [], data }: Extract<ExecutorEvent, { type: "stream" }>): void {
+  function showStream({ mode, namespace = [], data }: StreamEvent): void {
     if (mode === "messages-tuple") {
       if (requested.has("messages-tuple")) show(named("messages", namespace), data);
       if (requested.has("messages") && Array.isArray(data)) {
@@ -80,73 +81,83 @@ export function takeYields(options: YieldOptions): Yields {
     show("debug", { step, timestamp: new Date(environment.now()).toISOString(), type, payload });
   }
 
-  /** Shows the state that a later attempt goes on from, unless that is the executor's own first word. */
-  async function showReached(first: ExecutorEvent): Promise<void> {
-    if (!reached || (first.type === "stream" && first.mode === "events")) return;
-    const read = reached;
-    reached = null;
+  /** Shows the state that a retry continues from, unless the executor shows it first. */
+  async function showResumedValues(first: ExecutorEvent): Promise<void> {
+    if (!resumedValues || (first.type === "stream" && first.mode === "events")) return;
+    const read = resumedValues;
+    resumedValues = null;
     if (first.type === "stream" && first.mode === "values" && !first.namespace?.length) return;
     const values = await read();
-    if (values !== undefined && !stopped()) show("values", values);
+    if (values !== undefined && !isStopped()) show("values", values);
+  }
+
+  async function takeStream(event: StreamEvent): Promise<void> {
+    if (isStopped()) return;
+    if (resumedValues) await showResumedValues(event);
+    const interrupt = isInterrupt(event);
+    if (recorder ? describesState(event) : interrupt && event.namespace?.length) options.hold();
+    showStream(event);
+    if (!recorder && interrupt && !event.namespace?.length) options.release();
+  }
+
+  async function takeState(event: StateEvent): Promise<void> {
+    if (recorder && isStopped()) return;
+    if (resumedValues) await showResumedValues(event);
+    last = event;
+    turnedAt = environment.now();
+    if (!recorder) options.release();
+    if (recorder) {
+      const { ref, shown, step: number } = await recorder.record(event);
+      step = number;
+      last = { ...event, checkpoint: ref };
+      options.release();
+      await breathe();
+      if (requested.has("checkpoints")) show("checkpoints", shown);
+      await breathe();
+      if (requested.has("debug")) showDebug("checkpoint", shown);
+    }
+    if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.settled(event.values.messages));
+  }
+
+  function takeUsage({ tokens_in = 0, tokens_out = 0, cost_usd = 0 }: UsageEvent): void {
+    if (![tokens_in, tokens_out].every((count) => Number.isSafeInteger(count) && count >= 0) || !(cost_usd >= 0)) {
+      throw new Error("The executor reported invalid usage: values must be non-negative numbers, tokens integers");
+    }
+    usage = {
+      tokens_in: (usage?.tokens_in ?? 0) + tokens_in,
+      tokens_out: (usage?.tokens_out ?? 0) + tokens_out,
+      cost_usd: (usage?.cost_usd ?? 0) + cost_usd,
+    };
   }
 
   return {
     last: () => last,
     usage: () => usage,
-    async take(event) {
-      if (event.type === "stream") {
-        if (stopped()) return;
-        if (reached) await showReached(event);
-        if (recorder ? tells(event) : asks(event) && event.namespace?.length) options.hold();
-        showStream(event);
-        if (!recorder && asks(event) && !event.namespace?.length) options.release();
-      } else if (event.type === "state") {
-        if (recorder && stopped()) return;
-        if (reached) await showReached(event);
-        last = event;
-        turnedAt = environment.now();
-        if (!recorder) options.release();
-        if (recorder) {
-          const { ref, shown, step: number } = await recorder.record(event);
-          step = number;
-          last = { ...event, checkpoint: ref };
-          options.release();
-          await breathe();
-          if (requested.has("checkpoints")) show("checkpoints", shown);
-          await breathe();
-          if (requested.has("debug")) showDebug("checkpoint", shown);
-        }
-        if (requested.has("messages") && isObject(event.values))
-          showMessages(messageFrames.settled(event.values.messages));
-      } else if (event.type === "usage") {
-        const { tokens_in = 0, tokens_out = 0, cost_usd = 0 } = event;
-        if (![tokens_in, tokens_out].every((count) => Number.isSafeInteger(count) && count >= 0) || !(cost_usd >= 0)) {
-          throw new Error("The executor reported a usage that is not made of numbers from 0 on");
-        }
-        usage = {
-          tokens_in: (usage?.tokens_in ?? 0) + tokens_in,
-          tokens_out: (usage?.tokens_out ?? 0) + tokens_out,
-          cost_usd: (usage?.cost_usd ?? 0) + cost_usd,
-        };
-      } else {
+    // Not async: an event takes one promise, because there is one per token.
+    take(event) {
+      if (event.type === "stream") return takeStream(event);
+      if (event.type === "state") return takeState(event);
+      if (event.type !== "usage") {
         throw new Error("The executor yielded something that is neither a stream, a state nor a usage event");
       }
+      takeUsage(event);
+      return Promise.resolve();
     },
   };
 }
 
-/** It shows what a step did, which a state is to follow. */
-function tells({ mode, data }: Extract<ExecutorEvent, { type: "stream" }>): boolean {
+/** It shows the result of a step, and the state follows. */
+function describesState({ mode, data }: StreamEvent): boolean {
   if (mode === "tasks") return isObject(data) && !("input" in data);
   return mode === "values" || mode === "updates" || mode === "messages";
 }
 
-/** A question: the graph has put it before it shows it, but one of a subgraph only there. */
-function asks({ mode, data }: Extract<ExecutorEvent, { type: "stream" }>): boolean {
+/** It shows an interrupt. The graph has stored its own before, but that of a subgraph only for the subgraph. */
+function isInterrupt({ mode, data }: StreamEvent): boolean {
   return (mode === "values" || mode === "updates") && isObject(data) && "__interrupt__" in data;
 }
 
-/** The name of a frame: that of its mode, with the graph it comes from. */
+/** The event name of a frame: its mode and the namespace of its graph. */
 function named(event: string, namespace: readonly string[]): string {
   return namespace.length > 0 ? `${event}|${namespace.join("|")}` : event;
 }

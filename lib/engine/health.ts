@@ -1,54 +1,53 @@
-/** A store that cannot be reached for a while: the log says so once for each loop that fails, and once when it is over. */
+/** Storage health: detects an outage of the store by its errors, and probes until the store answers again. */
 import type { Environment } from "../environment.ts";
 import { isOutage } from "../errors.ts";
 
-export interface OutageOptions {
+export interface StorageHealthOptions {
   readonly environment: Environment;
   /** Rejects with an outage while the store cannot be reached. */
   probe(): Promise<unknown>;
-  /** It can be reached again. */
-  onOver(): void;
+  onRecovered(): void;
 }
 
-export interface Outage {
-  /** The log of the parts that use the store. Of their records that tell of the outage, the first of each message is kept. */
+export interface StorageHealth {
+  /** The log for everything that uses the store. During an outage it keeps the first record of each message. */
   readonly log: Environment["log"];
-  on(): boolean;
+  isDown(): boolean;
   stop(): void;
 }
 
 const PROBE_MS = 500;
 
-/** Begins with the first record whose error is an outage; then the store is asked every now and then whether it is over. */
-export function watchOutage({ environment, probe, onOver }: OutageOptions): Outage {
-  // The messages of this outage; empty when there is none.
-  const told = new Set<string>();
+/** An outage starts with the first record whose error is one. */
+export function watchStorageHealth({ environment, probe, onRecovered }: StorageHealthOptions): StorageHealth {
+  // The messages logged in this outage; empty without an outage.
+  const logged = new Set<string>();
   let since = 0;
   let left_out = 0;
   let stopped = false;
   let cancel = (): void => {};
 
-  async function away(): Promise<boolean> {
+  async function isUnreachable(): Promise<boolean> {
     try {
       await probe();
       return false;
     } catch (error) {
-      // It may fail in another way: then it was reached.
+      // Any other error is an answer of the store.
       return isOutage(error);
     }
   }
 
-  function ask(): void {
+  function probeLater(): void {
     cancel = environment.timer(PROBE_MS, async () => {
-      const still = await away();
+      const down = await isUnreachable();
       if (stopped) return;
-      if (still) ask();
-      else over();
+      if (down) probeLater();
+      else recovered();
     });
   }
 
-  function over(): void {
-    told.clear();
+  function recovered(): void {
+    logged.clear();
     const seconds = Math.round((environment.now() - since) / 1000);
     environment.log({
       level: "info",
@@ -56,30 +55,30 @@ export function watchOutage({ environment, probe, onOver }: OutageOptions): Outa
       seconds,
       records_left_out: left_out,
     });
-    onOver();
+    onRecovered();
   }
 
   return {
     log(record) {
       const { message, error } = record;
-      if (told.has(message) && error !== undefined) {
+      if (logged.has(message) && error !== undefined) {
         left_out++;
         return;
       }
       if (isOutage(error) && !stopped) {
-        if (told.size === 0) {
+        if (logged.size === 0) {
           since = environment.now();
           left_out = 0;
-          ask();
+          probeLater();
         }
-        told.add(message);
+        logged.add(message);
       }
       environment.log(record);
     },
-    on: () => told.size > 0,
+    isDown: () => logged.size > 0,
     stop() {
       stopped = true;
-      told.clear();
+      logged.clear();
       cancel();
     },
   };

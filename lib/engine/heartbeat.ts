@@ -1,44 +1,43 @@
-/** Holds the lease of a claimed run: renews it in time, and tells when it must be taken for lost. */
+/** The heartbeat of an attempt: renews its lease, and decides when the lease is lost. */
 import type { Environment } from "../environment.ts";
 import type { Lease, Scope, Storage } from "../storage/mod.ts";
 
-export interface LeaseOptions {
+export interface HeartbeatOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly lease: Lease;
   readonly lease_ms: number;
-  /** When it is over, if it is not renewed. */
+  /** When the lease expires without a renewal. */
   readonly until: number;
-  /** Somebody asked the run to stop. */
+  /** The run's cancel flag is set. */
   onCancelled(): void;
-  /** It is another's, or may be by now: nothing may be written any more. */
+  /** Another process has the run, or may have it: this one must write nothing more. */
   onLost(): void;
 }
 
-export interface HeldLease {
-  /** Its time is over. While nobody has taken the run it can still be renewed. */
-  over(now: number): boolean;
-  /** Whether it was renewed. */
+export interface Heartbeat {
+  /** An expired lease can still be renewed until another process claims the run. */
+  isExpired(now: number): boolean;
+  /** True if the lease was renewed. */
   renew(): Promise<boolean>;
-  /** Renews it at once: somebody may have asked the run to stop. One renewal for all who ask while one is under way. */
-  look(): void;
-  /** Renews no more. */
+  /** Renews at once, because a renewal also reads the cancel flag. Calls during a renewal share the next one. */
+  checkCancelled(): void;
   stop(): void;
 }
 
 /**
- * Renewals that fail, or are not answered, count as a lost lease shortly before it is over: somebody else may take the run
- * then. But not before they have failed for a while in which the process did not stand still: that says nothing about the store.
- * Where nobody else can take it, only a renewal that is refused means a loss.
+ * The lease is lost when the store refuses a renewal. Where another process could claim the run, it is also lost shortly before it
+ * expires, if renewals have failed for a quarter of the lease while this process was running: a process that stood still knows
+ * nothing about the store.
  */
-export function holdLease(options: LeaseOptions): HeldLease {
+export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   const { storage, scope, environment, lease, lease_ms } = options;
   let { until } = options;
   let failingSince: number | null = null;
   let stopped = false;
-  let looking = false;
-  let again = false;
+  let checking = false;
+  let checkAgain = false;
   let cancelTimer = (): void => {};
 
   function stop(): void {
@@ -46,7 +45,7 @@ export function holdLease(options: LeaseOptions): HeldLease {
     cancelTimer();
   }
 
-  function lost(): void {
+  function lose(): void {
     stop();
     options.onLost();
   }
@@ -56,18 +55,18 @@ export function holdLease(options: LeaseOptions): HeldLease {
     if (!stopped) cancelTimer = environment.timer(Math.max(0, ms), () => void renew());
   }
 
-  /** `late`: by how much, in milliseconds, the process has come to notice it. */
+  /** `late`: the delay with which the process noticed the failure, because it stood still. */
   function failed(error: unknown, late = 0): void {
     if (stopped) return;
     const { run_id, thread_id } = lease;
-    // Told once, however often it fails before it is renewed.
+    // One log record until the next success.
     if (failingSince === null) {
       environment.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
     }
     const now = environment.now();
-    // It may have stood still again and again, without the time for one answer in between.
+    // A process that stands still again and again leaves no time for an answer.
     failingSince = late > lease_ms / 20 ? now : (failingSince ?? now);
-    if (!storage.single_process && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lost();
+    if (!storage.single_process && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lose();
     else schedule(lease_ms / 20);
   }
 
@@ -80,13 +79,13 @@ export function holdLease(options: LeaseOptions): HeldLease {
     try {
       const renewed = await storage.renewLease(scope, lease, next);
       if (renewed && !stopped) {
-        // An answer that comes after that of a later renewal: the store may hold this one.
+        // The answer of an earlier renewal can arrive last: renew again, because the store may hold the earlier time.
         schedule(next < until ? 0 : lease_ms / 3);
         until = next;
         failingSince = null;
         if (renewed.cancelled) options.onCancelled();
       } else if (!stopped) {
-        lost();
+        lose();
       }
       return renewed !== null;
     } catch (error) {
@@ -97,16 +96,16 @@ export function holdLease(options: LeaseOptions): HeldLease {
     }
   }
 
-  function look(): void {
-    again = looking;
-    if (looking || stopped) return;
-    looking = true;
+  function checkCancelled(): void {
+    checkAgain = checking;
+    if (checking || stopped) return;
+    checking = true;
     void renew().then(() => {
-      looking = false;
-      if (again) look();
+      checking = false;
+      if (checkAgain) checkCancelled();
     });
   }
 
   schedule(until - environment.now() - (2 * lease_ms) / 3);
-  return { over: (now) => now >= until, renew, look, stop };
+  return { isExpired: (now) => now >= until, renew, checkCancelled, stop };
 }

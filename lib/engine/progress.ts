@@ -1,89 +1,83 @@
 /**
- * What an attempt leaves while it executes: its checkpoints and frames, saved together and in the order they were made. A run
- * whose frames are stored shows each one once it is stored; any other shows it at once. A frame that tells of a state which is
- * recorded next waits for it: no reader sees a frame whose state the journal does not have.
+ * Writes the progress of an attempt: checkpoints and frames, in the order in which they were made. Stored frames are shown once they
+ * are committed, others at once. A frame that describes a state is held until that state has been recorded.
  */
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
 import type { Json } from "../json.ts";
 import type { ClaimedRun, NewFrame, Progress, Scope, Storage } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
+import { firstFrameId } from "../streams/terminal.ts";
 
-export interface JournalOptions {
+export interface ProgressOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly claimed: ClaimedRun;
   readonly runEvents: RunEvents;
   readonly checkpoints: JobCheckpoints;
-  /** Checkpoints wait for the end of the run, or until they are asked for. */
-  readonly held: boolean;
+  /** Durability `exit`: checkpoints wait for the end of the run, or for `save`. */
+  readonly onlyAtEnd: boolean;
   readonly counters: { frames_shown: number; frames_stored: number };
-  /** Asks a store that fails again, for a while. */
-  insist<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
-  /** Nothing may be written any more. */
-  lost(): boolean;
-  /** Something was not saved: the lease is lost, or the store fails for good. */
+  /** Repeats a call of the store while it fails, for a limited time. */
+  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+  /** The lease is lost: nothing may be written. */
+  isLost(): boolean;
+  /** A save failed: the lease is lost, or the store does not recover. */
   onLost(): void;
 }
 
-export interface Journal {
-  /** The id that the next frame gets. */
+export interface ProgressWriter {
+  /** The id of the next frame. */
   nextId(): number;
   /** Some checkpoints or writes were saved. */
-  saved(): boolean;
+  hasSaved(): boolean;
   show(event: string, data: Json): void;
-  /** What is shown from now on waits for `release`. */
+  /** Frames shown from now on are held until `release`. */
   hold(): void;
-  /** Something that was shown waits. */
-  holds(): boolean;
-  /** Shows what waits, or forgets it. */
+  hasHeldFrames(): boolean;
+  /** Shows the held frames, or drops them. */
   release(what?: "shown" | "dropped"): void;
-  /** Saves before long what is there by then. */
+  /** Saves in a few milliseconds, together with what arrives until then. */
   saveSoon(): void;
-  /** Saves everything; resolves when it is committed, or when it cannot be. */
+  /** Saves everything; resolves when it is committed, or when that failed. */
   save(): Promise<void>;
-  /** So many frames are not stored that the executor has to wait. */
-  full(): boolean;
-  /** Saves what does not wait for the end of the run; resolves as `save` does. */
+  /** Back-pressure: too many frames are not stored yet, so the executor must wait. */
+  isFull(): boolean;
+  /** Like `save`, but without the checkpoints that wait for the end of the run. */
   flush(): Promise<void>;
-  /** Some of that is not stored, or on its way: a reader may have seen a frame that tells of it. */
-  behind(): boolean;
-  /** Saves nothing more by itself; resolves when nothing is on its way. */
+  /** Something that subscribers may have seen is not stored yet. */
+  isBehind(): boolean;
+  /** Stops automatic saves; resolves when no save is under way. */
   close(): Promise<void>;
-  /** What was not saved, for the batch that ends the run; `shown` is called when that is committed. */
+  /** Takes what was not saved, for the batch that ends the run. Call `shown` once that is committed. */
   rest(): { readonly progress: Progress; shown(): void };
 }
 
 const SAVE_MS = 50;
-/** Readers wait for frames that are to be stored. */
+/** Shorter for stored frames, because subscribers wait for them. */
 const SAVE_FRAMES_MS = 10;
-/** Frames that are not stored above which the executor waits, in characters. They come at once: readers' rings must hold them. */
+/** The limit of frames that are not stored, in characters. They are shown in one go, so the rings must be able to hold them. */
 const BACKLOG = 512 * 1024;
 const FRAME_OVERHEAD = 64;
-/** More than this many frames do not wait for a state. */
+/** The limit of held frames: more than these are shown without their state. */
 const MOST_HELD = 256;
 
-/** Where the frame ids of the claim after this many begin, when none are stored: above those of all before it. */
-export function firstId(claims: number): number {
-  return claims * 2 ** 32 + 1;
-}
-
-export function createJournal(options: JournalOptions): Journal {
-  const { storage, scope, environment, claimed, runEvents, checkpoints, held, counters, lost } = options;
+export function createProgressWriter(options: ProgressOptions): ProgressWriter {
+  const { storage, scope, environment, claimed, runEvents, checkpoints, onlyAtEnd, counters, isLost } = options;
   const { run, last_frame } = claimed;
   const { framed } = run;
-  let nextId = framed ? last_frame + 1 : firstId(run.claims - 1);
+  let nextId = framed ? last_frame + 1 : firstFrameId(run.claims - 1);
   let frames: NewFrame[] = [];
-  let waiting: NewFrame[] | null = null;
-  // Of frames that are not stored, those on their way included.
+  let held: NewFrame[] | null = null;
+  // The size of the frames that are not stored, with those of a save under way.
   let unstored = 0;
   let saved = false;
   let saving: Promise<void> | null = null;
   let cancelTimer: (() => void) | null = null;
   let closed = false;
-  // A save came to nothing: what comes after it must not be stored without it.
-  let broken = false;
+  // A save failed: nothing that came after it may be stored without it.
+  let failed = false;
 
   runEvents.stored = framed;
   runEvents.attempt = run.attempt;
@@ -91,11 +85,11 @@ export function createJournal(options: JournalOptions): Journal {
   else runEvents.startAt(nextId);
 
   function take(all: boolean): Progress {
-    const progress = all || !held ? checkpoints.take() : { checkpoints: [], writes: [] };
+    const progress = all || !onlyAtEnd ? checkpoints.take() : { checkpoints: [], writes: [] };
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
     const list = frames;
     frames = [];
-    const first_id = nextId - (waiting?.length ?? 0) - list.length;
+    const first_id = nextId - (held?.length ?? 0) - list.length;
     return list.length > 0 ? { ...progress, frames: { first_id, list } } : progress;
   }
 
@@ -111,8 +105,8 @@ export function createJournal(options: JournalOptions): Journal {
   }
 
   function release(what: "shown" | "dropped" = "shown"): void {
-    const list = waiting ?? [];
-    waiting = null;
+    const list = held ?? [];
+    held = null;
     if (what === "shown") for (const frame of list) pass(frame);
     else nextId -= list.length;
   }
@@ -126,17 +120,17 @@ export function createJournal(options: JournalOptions): Journal {
     }
   }
 
-  const dirty = (all: boolean): boolean => frames.length > 0 || ((all || !held) && checkpoints.dirty());
+  const isDirty = (all: boolean): boolean => frames.length > 0 || ((all || !onlyAtEnd) && checkpoints.isDirty());
 
   function saveSoon(): void {
-    if (cancelTimer || saving || closed || broken || !dirty(false)) return;
+    if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
     cancelTimer = environment.timer(framed ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
-  /** One save at a time. */
+  /** Saves run one at a time. */
   function save(all: boolean): Promise<void> {
-    if (broken) return Promise.resolve();
-    if (saving) return saving.then(() => (dirty(all) && !lost() ? save(all) : undefined));
+    if (failed) return Promise.resolve();
+    if (saving) return saving.then(() => (isDirty(all) && !isLost() ? save(all) : undefined));
     cancelTimer?.();
     cancelTimer = null;
     const progress = take(all);
@@ -149,38 +143,38 @@ export function createJournal(options: JournalOptions): Journal {
 
   async function store(progress: Progress): Promise<void> {
     try {
-      let kept = true;
+      let stored = true;
       for (const part of partsOf(progress)) {
-        kept &&= await options.insist(() => storage.saveProgress(scope, claimed.lease, part, environment.now()));
+        stored &&= await options.retry(() => storage.saveProgress(scope, claimed.lease, part, environment.now()));
       }
-      if (kept) return shown(progress);
+      if (stored) return shown(progress);
     } catch {
-      // The run is left to be taken up again.
+      // Another claim retries the run.
     }
-    broken = true;
+    failed = true;
     options.onLost();
   }
 
   return {
     nextId: () => nextId,
-    saved: () => saved,
+    hasSaved: () => saved,
     show(event, data) {
       const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
-      if (!waiting) return pass(frame);
-      waiting.push(frame);
-      if (waiting.length > MOST_HELD) release();
+      if (!held) return pass(frame);
+      held.push(frame);
+      if (held.length > MOST_HELD) release();
     },
     hold() {
-      waiting ??= [];
+      held ??= [];
     },
-    holds: () => waiting !== null && waiting.length > 0,
+    hasHeldFrames: () => held !== null && held.length > 0,
     release,
     saveSoon,
     save: () => save(true),
-    full: () => unstored > BACKLOG,
+    isFull: () => unstored > BACKLOG,
     flush: () => save(false),
-    behind: () => !held && (saving !== null || checkpoints.dirty()),
+    isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty()),
     async close() {
       closed = true;
       cancelTimer?.();
@@ -194,12 +188,12 @@ export function createJournal(options: JournalOptions): Journal {
   };
 }
 
-/** A batch with more than this keeps everybody else waiting, in characters or bytes. */
+/** The size above which a batch would block other writers for too long, in characters or bytes. */
 const LARGE_SAVE = 4 * 1024 * 1024;
 
 /**
- * A large save in pieces: its checkpoints in their order, then the writes. A crash between two repeats at most the tasks whose writes
- * are missing. A save with frames stays whole: a state must not be stored without the frames before it.
+ * Splits a large save: its checkpoints in order, then the writes. A crash between two parts repeats only tasks whose writes are
+ * missing. A save with frames stays whole, because a state must not be stored without the frames before it.
  */
 function partsOf(progress: Progress): readonly Progress[] {
   const { checkpoints, writes, frames } = progress;

@@ -1,27 +1,27 @@
-/** Sweeps again and again: what is over goes, without anybody asking. */
+/** Runs the retention jobs, which delete or summarize old rows at intervals. */
 import type { Environment } from "../environment.ts";
 
-export interface SweeperOptions {
+export interface RetentionJobOptions {
   readonly environment: Environment;
   readonly every_ms: number;
-  /** What the log says of a sweep that fails. */
+  /** The log message when the job fails. */
   readonly failure: string;
-  /** A part of a sweep: it is called again while it gives another number than 0. */
+  /** One batch of the job; it is called again until it returns 0. */
   step(): Promise<number>;
 }
 
-export interface Sweeper {
-  /** Resolves when nothing of it goes on any more. */
+export interface RetentionJob {
+  /** Resolves when the job has stopped. */
   stop(): Promise<void>;
 }
 
-/** Waits before the first sweep, and after each for the next one. A sweep that fails is logged, and the next one does its work. */
-export function startSweeper({ environment, every_ms, failure, step }: SweeperOptions): Sweeper {
+/** Waits `every_ms` before the first pass and between passes. A failed pass is logged; the next one does its work. */
+export function startRetentionJob({ environment, every_ms, failure, step }: RetentionJobOptions): RetentionJob {
   let stopped = false;
-  let sweeping: Promise<void> = Promise.resolve();
+  let pass: Promise<void> = Promise.resolve();
   let cancel = (): void => {};
 
-  async function sweep(): Promise<void> {
+  async function run(): Promise<void> {
     try {
       while (!stopped && (await step()) > 0) await new Promise<void>((resolve) => environment.defer(resolve));
     } catch (error) {
@@ -30,7 +30,7 @@ export function startSweeper({ environment, every_ms, failure, step }: SweeperOp
   }
   function schedule(): void {
     cancel = environment.timer(every_ms, () => {
-      sweeping = sweep().then(() => {
+      pass = run().then(() => {
         if (!stopped) schedule();
       });
     });
@@ -41,7 +41,7 @@ export function startSweeper({ environment, every_ms, failure, step }: SweeperOp
     async stop() {
       stopped = true;
       cancel();
-      await sweeping;
+      await pass;
     },
   };
 }

@@ -1,4 +1,4 @@
-/** Telling the host that runs have ended. */
+/** Calls the host's `onRunFinished` hook. */
 import type { Environment } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunRow, TerminalStatus } from "../storage/mod.ts";
@@ -11,24 +11,24 @@ export interface FinishedRun {
   readonly graph_id: string;
   readonly status: TerminalStatus;
   readonly metadata: JsonObject;
-  /** How often it was started; 0 for one that was cancelled before. */
+  /** The number of attempts; 0 for a run cancelled before it started. */
   readonly attempt: number;
   readonly started_at: string | null;
   readonly ended_at: string;
-  /** `{error, message}` of a run that failed. */
+  /** `{error, message}` if the run failed. */
   readonly error?: JsonObject;
 }
 
 type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalStatus };
 
-/** Tells the hook of a run and how it ended. Returns at once, and never throws. */
+/** Calls the hook in a later turn of the event loop. Never throws. */
 export type OnRunFinished = (run: RunRow, end: RunEnd) => void;
 
-/** `begun` learns of each call of the hook, which never rejects. */
+/** `onCall` receives the promise of each call; it never rejects. */
 export function createRunFinishedHook(
   environment: Environment,
   hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
-  begun: (call: Promise<void>) => void,
+  onCall: (call: Promise<void>) => void,
 ): OnRunFinished {
   const iso = (time: number): string => new Date(time).toISOString();
   return (run, { status, ended_at, error }) => {
@@ -46,8 +46,8 @@ export function createRunFinishedHook(
       ended_at: iso(ended_at ?? environment.now()),
       ...(error ? { error } : {}),
     };
-    begun(
-      // In a later turn: a hook that blocks must not come before the readers of the run.
+    onCall(
+      // In a later turn: a hook that blocks must not delay the subscribers of the run.
       new Promise<void>((resolve) => environment.defer(resolve))
         .then(() => hook(finished))
         .catch((thrown: unknown) => {

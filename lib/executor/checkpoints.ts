@@ -30,9 +30,9 @@ export interface JobCheckpoints extends CheckpointHandle {
   /** What was put since the last call; the caller stores it or loses the lease. */
   take(): Progress;
   /** Something waits to be stored. */
-  dirty(): boolean;
+  isDirty(): boolean;
   /** So much waits that the executor has to: `put` does not, so that nothing is told before it was put. */
-  full(): boolean;
+  isFull(): boolean;
   /** The newest root checkpoint this job has put. */
   root(): string | null;
   /** Of what was put and not taken only the newest root checkpoint stays, right behind what is stored; or not even that. */
@@ -55,7 +55,7 @@ export interface CheckpointOptions {
   readonly sync: boolean;
   now(): number;
   /** Asks a store that fails again, for a while. */
-  insist<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
+  retry<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
   /** Called when something became dirty. */
   onDirty(): void;
   /** Stores what is dirty; resolves when it is committed. */
@@ -87,7 +87,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   }
 
   async function load(at: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
-    const stored = await options.insist(() => storage.getCheckpoint(scope, thread_id, at));
+    const stored = await options.retry(() => storage.getCheckpoint(scope, thread_id, at));
     if (stored) known.set(key(stored.ns, stored.checkpoint_id), stored);
     return stored;
   }
@@ -178,7 +178,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
         yield withOwnWrites(checkpoint);
       }
       const stored = { ...(end === -1 ? at : rest), limit: left };
-      for await (const checkpoint of listStored(storage, scope, thread_id, stored, options.insist)) {
+      for await (const checkpoint of listStored(storage, scope, thread_id, stored, options.retry)) {
         if (!given.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield withOwnWrites(checkpoint);
       }
     },
@@ -235,8 +235,8 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       const values = last.values.filter(({ channel, version }) => before?.versions[channel] !== version);
       add({ ...last, parent_id, values });
     },
-    dirty: () => checkpoints.length > 0 || writes.length > 0,
-    full: () => backlog > BACKLOG,
+    isDirty: () => checkpoints.length > 0 || writes.length > 0,
+    isFull: () => backlog > BACKLOG,
     root: () => newest.get("") ?? null,
     lose() {
       lost = true;
@@ -253,7 +253,7 @@ export function collectedCheckpoints(
     run_id: null,
     resumed: false,
     sync: false,
-    insist: (ask) => ask(),
+    retry: (ask) => ask(),
     onDirty: () => {},
     save: async () => {},
   });
@@ -295,7 +295,7 @@ async function* listStored(
   scope: Scope,
   thread_id: string,
   at: { ns?: string; before?: string; limit?: number; metadata?: JsonObject },
-  insist: CheckpointOptions["insist"] = (ask) => ask(),
+  retry: CheckpointOptions["retry"] = (ask) => ask(),
 ): AsyncGenerator<StoredCheckpoint> {
   let left = at.limit ?? Number.POSITIVE_INFINITY;
   let before = at.before;
@@ -303,7 +303,7 @@ async function* listStored(
   while (left > 0) {
     const limit = Math.min(left, most);
     const query = { ...at, before, limit };
-    const page = await insist(() => storage.listCheckpoints(scope, thread_id, query));
+    const page = await retry(() => storage.listCheckpoints(scope, thread_id, query));
     yield* page;
     left -= page.length;
     const last = page.at(-1);

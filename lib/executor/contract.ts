@@ -201,6 +201,9 @@ export type ExecutorEvent =
   /** Tokens and cost that were spent. Summed over an attempt, and kept with the run's trace when it ends. */
   | { readonly type: "usage"; readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number };
 
+/** A state event, which an attempt must yield at least once. */
+export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
+
 export interface GraphInfo {
   readonly graph_id: string;
   /**

@@ -1,6 +1,5 @@
 /** The states of graphs without checkpoints of their own: written by the worker, read and changed here. */
 import type { Environment } from "../environment.ts";
-import { changeState } from "../functions/update.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { checkpointId } from "./checkpoint-ids.ts";
 import {
@@ -8,18 +7,17 @@ import {
   type CheckpointHandle,
   type CheckpointRef,
   type DrawnGraph,
-  type ExecutorEvent,
   type GraphState,
   type Interrupt,
   type Job,
+  type StateEvent,
   StateRefused,
   type StoredCheckpoint,
   type Task,
   type ThreadState,
   type WireCheckpoint,
 } from "./contract.ts";
-
-type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
+import { changeState } from "./state-update.ts";
 
 /** One state the worker wrote, with what the stream modes `checkpoints` and `debug` show of it. */
 export interface RecordedState {

@@ -1,18 +1,18 @@
-/** One call of the function, as its readers see it. */
+/** Turns what one call of a function yields into executor events. */
+import { applyUpdate, messagesOf } from "../executor/apply-update.ts";
 import type { ExecutorEvent, Interrupt, Job, StreamMode, Task } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { copyJson, describe, isPlain } from "./copy.ts";
-import { apply, messagesOf } from "./state.ts";
 
-/** What `job.interrupt(value)` gives. */
-export class Question {
+/** The value that `job.interrupt(value)` returns. */
+export class RaisedInterrupt {
   readonly value: Json;
   constructor(value: Json) {
     this.value = value;
   }
 }
 
-/** Follows one call: turns what the function produces into events and keeps the state. */
+/** One call of the function. It holds the state while the function runs. */
 export class Call {
   private readonly job: Job;
   private readonly name: string;
@@ -23,8 +23,8 @@ export class Call {
   private metadata: JsonObject = {};
   private reply: { readonly id: string; text: string } | null = null;
   private readonly updates: JsonObject[] = [];
-  // The last step is held back: only what follows, or that nothing does for a while, tells whether the graph is finished with it.
-  private held: JsonObject | null = null;
+  // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
+  private heldStep: JsonObject | null = null;
 
   constructor(job: Job, values: JsonObject, step: number, uuid: () => string) {
     this.job = job;
@@ -33,7 +33,7 @@ export class Call {
     this.id = uuid();
     this.values = values;
     this.step = step;
-    this.count();
+    this.nextStep();
   }
 
   begin(): ExecutorEvent[] {
@@ -44,26 +44,25 @@ export class Call {
     ];
   }
 
-  /** A yielded value. */
+  /** Takes a yielded value. */
   take(value: unknown): ExecutorEvent[] {
     if (typeof value === "string") return this.token(value);
     if (isPlain(value)) return this.update(copyJson(value, "update") as JsonObject);
     throw new TypeError(
-      `The function ${this.name} gave ${describe(value)}; it may yield a string (a token), a plain object (an update of the state) or job.interrupt(value)`,
+      `The function ${this.name} yielded or returned ${describe(value)}; use a string (a token), a plain object (a state update) or job.interrupt(value)`,
     );
   }
 
-  /** A step is held back. */
-  rests(): boolean {
-    return this.held !== null;
+  holdsStep(): boolean {
+    return this.heldStep !== null;
   }
 
-  /** The function is at work on its next step: the last one is done, and stays whatever becomes of this one. */
-  rest(): ExecutorEvent[] {
-    return this.held ? [this.state([this.name], [])] : [];
+  /** Stores the held step. The function works on the next one, so a failure there keeps this one. */
+  commitStep(): ExecutorEvent[] {
+    return this.heldStep ? [this.state([this.name], [])] : [];
   }
 
-  /** The returned value: the call is over. */
+  /** Takes the returned value and ends the call. */
   finish(value: unknown): ExecutorEvent[] {
     const events = value === undefined || value === null ? [] : this.take(value);
     events.push(...this.completeReply());
@@ -73,9 +72,9 @@ export class Call {
     return events;
   }
 
-  pause(question: Question): ExecutorEvent[] {
-    // One run asks at most once, so its id names the question, in every attempt.
-    const interrupts = [{ id: this.job.run_id.replaceAll("-", ""), value: question.value }];
+  pause({ value }: RaisedInterrupt): ExecutorEvent[] {
+    // A run raises at most one interrupt, so the run's id identifies it in every attempt.
+    const interrupts = [{ id: this.job.run_id.replaceAll("-", ""), value }];
     return [
       ...this.completeReply(),
       ...showInterrupts(this.job, interrupts),
@@ -102,7 +101,7 @@ export class Call {
     this.reply.text += text;
     const chunk: JsonObject = { type: "AIMessageChunk", content: text, id: this.reply.id };
     return [
-      ...this.rest(),
+      ...this.commitStep(),
       ...this.show("messages-tuple", [chunk, this.metadata]),
       ...this.chain("on_chat_model_stream", { chunk }, this.reply.id),
     ];
@@ -121,26 +120,26 @@ export class Call {
       const added = Object.hasOwn(change, "messages") ? (change.messages as Json) : [];
       complete = { ...change, messages: Array.isArray(added) ? [message, ...added] : [message, added] };
     }
-    const { values, update } = apply(before, complete, this.uuid, "ai");
-    const events = this.rest();
+    const { values, update } = applyUpdate(before, complete, this.uuid, "ai");
+    const events = this.commitStep();
     this.values = values;
-    this.held = update;
+    this.heldStep = update;
     this.updates.push(update);
     if (reply) events.push(...this.completed(update, reply.id));
     events.push(...this.fullMessages(before, update, reply?.id), ...this.show("updates", { [this.name]: update }));
     events.push(...this.chain("on_chain_stream", { chunk: update }), ...this.show("values", values));
-    this.count();
+    this.nextStep();
     return events;
   }
 
-  /** The message that was streamed is whole: readers of `messages` learn it before anything else is streamed. */
+  /** Marks the streamed message as complete for mode `messages`, before anything else is streamed. */
   private completed(update: JsonObject, id: string): ExecutorEvent[] {
     if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const whole = update.messages.filter((message) => isObject(message) && message.id === id);
     return [{ type: "stream", mode: "messages", data: whole }];
   }
 
-  /** Messages of an update that readers of `messages` have not seen yet. */
+  /** Messages of an update that were not streamed as tokens. */
   private fullMessages(before: JsonObject, update: JsonObject, streamed: string | undefined): ExecutorEvent[] {
     if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const fresh = new Map<Json | undefined, Json>();
@@ -152,8 +151,8 @@ export class Call {
     return [...fresh.values()].flatMap((message) => this.show("messages-tuple", [message, this.metadata]));
   }
 
-  /** The next step begins: what describes it is made once, not per token. */
-  private count(): void {
+  /** Starts the next step. Its metadata is built once, because every token carries it. */
+  private nextStep(): void {
     const { job, name } = this;
     this.step++;
     this.metadata = {
@@ -171,12 +170,12 @@ export class Call {
     };
   }
 
-  /** The state as it is now; the update that was held back is its step. */
+  /** The current state; the held update becomes its step. */
   private state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
-    const step = this.held
-      ? { source: "loop" as const, node: this.name, update: this.held }
+    const step = this.heldStep
+      ? { source: "loop" as const, node: this.name, update: this.heldStep }
       : { source: "loop" as const };
-    this.held = null;
+    this.heldStep = null;
     return { type: "state", values: this.values, next, tasks, step };
   }
 

@@ -1,9 +1,9 @@
-/** JSON from outside: what agents and callers hand over, copied and checked. */
+/** Copies and checks JSON values that agents and callers pass in. */
 import type { Json } from "../json.ts";
 
 /**
- * A deep copy of what JSON can hold: objects with `toJSON` (dates, LangChain messages) as that gives them, keys that are undefined
- * left out. Throws for everything else, and names the place.
+ * A deep copy of a JSON value. Objects with `toJSON` (dates, LangChain messages) are converted, undefined members are left out.
+ * Any other value throws an error that names its path.
  */
 export function copyJson(value: unknown, path: string, above: readonly object[] = []): Json {
   if (value === null || typeof value === "string" || typeof value === "boolean") return value;

@@ -1,6 +1,6 @@
-/** Runs: executions of an assistant, on a thread or without one. */
+/** Runs: executions of an assistant on a thread. */
 import type { AssistantDirectory } from "../assistants/mod.ts";
-import { endDeleted, type Worker } from "../engine/worker.ts";
+import type { Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Executor, StreamMode } from "../executor/contract.ts";
@@ -19,11 +19,13 @@ import type {
   ThreadTtl,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import { filterFrames } from "../streams/frame-filter.ts";
 import type { FrameReader, StreamHub } from "../streams/hub.ts";
-import { createFollower, type Follower, joined } from "../streams/run-subscription.ts";
+import { createRunSubscriptions, type RunSubscriptions } from "../streams/run-subscription.ts";
+import { endDeleted } from "../streams/terminal.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
-import { type Created, createCreator, type Preparing } from "./create.ts";
+import { type CreatedRunRow, createRunCreation, type RunPreparation } from "./create.ts";
 import type { Notifications } from "./notifications.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { cancelReason, createStops } from "./stop.ts";
@@ -36,20 +38,20 @@ export interface Run {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
-  /** Of a run that is to start later: when it does. */
+  /** For a run with `after_seconds`: the time of its start. */
   readonly created_at: string;
   readonly updated_at: string;
   readonly status: RunStatus;
   readonly metadata: JsonObject;
   readonly kwargs: JsonObject;
   readonly multitask_strategy: MultitaskStrategy;
-  /** What the call that cancelled it gave as `reason`; null where there was none. */
+  /** The `reason` of the call that cancelled it; null without one. */
   readonly cancel_reason: string | null;
 }
 
 /**
- * A reader of a run's frames; the last one is `end`, and then the run's status is final already. Leaving the loop early (or
- * `return()`) unsubscribes, and interrupts the run if it was asked to be cancelled on disconnect.
+ * A subscription to a run's frames. The last one is `end`; the run's status is final by then. Leaving the loop early unsubscribes,
+ * and interrupts a run that is cancelled on disconnect.
  */
 export interface RunStream {
   readonly run: Run;
@@ -60,23 +62,26 @@ export interface RunStream {
 export interface RunWait {
   readonly run: Run;
   readonly result: Promise<Json>;
-  /** The caller is gone: unsubscribes, and interrupts the run if it was asked to be cancelled on disconnect. */
+  /** The caller has disconnected: unsubscribes, and interrupts a run that is cancelled on disconnect. */
   leave(): void;
 }
 
 export interface RunCancel {
-  /** Default `interrupt`: the run ends as `interrupted`, with what its steps have done. `rollback`: it never was. */
+  /** Default `interrupt`: the run ends as `interrupted` and its steps are kept. `rollback`: the run and its steps are deleted. */
   readonly action?: StopAction;
-  /** Resolve only when it has ended and its executor has let go. Default: when it is certain that it will. */
+  /** Resolve only after the run has ended and its executor has stopped. Default: as soon as the stop is stored. */
   readonly wait?: boolean;
   /**
-   * Kept as the run's `cancel_reason`, at most 1000 characters; `taken` is kept as a text that starts with `taken:`, as clients
+   * Stored as the run's `cancel_reason`, at most 1000 characters. `taken` is stored as a text that starts with `taken:`, as clients
    * expect. Only with `interrupt`.
    */
   readonly reason?: string;
 }
 
-/** `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a run that is gone), invalid (a webhook that may not be told, too), bad_request. */
+/**
+ * `thread_id` null: a stateless run. Errors of the creating calls: not_found, conflict (busy, full, idempotency key of a deleted run),
+ * invalid (also a refused webhook), bad_request.
+ */
 export interface Runs {
   create(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<Run>;
   /** `namespaces` as in `joinStream`. */
@@ -87,7 +92,7 @@ export interface Runs {
     options?: { readonly namespaces?: readonly string[] },
   ): Promise<RunStream>;
   wait(thread_id: string | null, request: RunCreate, origin?: RunOrigin): Promise<RunWait>;
-  /** Stateless runs, in the order of the requests: all of them, or none. */
+  /** Creates stateless runs in the order of the requests: all of them, or none. */
   createBatch(requests: readonly RunCreate[], origin?: RunOrigin): Promise<readonly Run[]>;
   /** Errors: not_found. */
   get(thread_id: string, run_id: string, visibility?: Visibility): Promise<Run>;
@@ -101,7 +106,7 @@ export interface Runs {
   delete(thread_id: string, run_id: string, visibility?: Visibility): Promise<void>;
   /** No effect on a run that has ended. Errors: not_found, invalid (a reason with `rollback`, or a long one). */
   cancel(thread_id: string | null, run_id: string, options?: RunCancel, visibility?: Visibility): Promise<void>;
-  /** Errors: not_found when the thread has none of the runs named, or no run has the status. */
+  /** Errors: not_found if the thread has none of the named runs, or no run has the status. */
   cancelMany(target: StopTarget, action?: StopAction, visibility?: Visibility): Promise<void>;
   /** Errors: not_found. */
   join(
@@ -111,8 +116,8 @@ export interface Runs {
     visibility?: Visibility,
   ): Promise<RunWait>;
   /**
-   * Frames after `after`, or all that are kept when it is absent or no id of this run; then live ones. What is not kept any
-   * more is told by a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
+   * Frames after `after`, or all that are kept if it is absent or no id of this run; then live ones. Missing frames are reported by
+   * a `metadata` frame with `missing_before`. `thread_id` null: a stateless run. Errors: not_found.
    */
   joinStream(
     thread_id: string | null,
@@ -122,8 +127,8 @@ export interface Runs {
       /** Show only these of the run's modes. */
       readonly modes?: readonly StreamMode[];
       /**
-       * Show only the frames of these namespaces (`""` is the root graph) and of the subgraphs in them, without those of the
-       * subagents that they start: what has a segment `tools:…` below them.
+       * Show only the frames of these namespaces (`""` is the root graph) and of the subgraphs in them. Subagents, which have a
+       * `tools:…` segment, are left out.
        */
       readonly namespaces?: readonly string[];
       readonly cancel_on_disconnect?: boolean;
@@ -132,11 +137,9 @@ export interface Runs {
   ): Promise<RunStream>;
 }
 
-/** What the worker, the threads and the crons use of runs. */
-export interface RunDirectory extends Runs, Preparing, Pick<Follower, "watch" | "heard"> {
-  /** Frames of a run after an id, whoever executes it. */
-  read: Follower["read"];
-  /** These active runs were deleted with their thread: whoever executes or reads them learns it. */
+/** Runs as the worker, the threads and the crons use them. */
+export interface RunDirectory extends Runs, RunPreparation, Pick<RunSubscriptions, "follow" | "checkNow" | "read"> {
+  /** These active runs were deleted with their thread: stops their attempts and ends their logs. */
   deleted(run_ids: readonly string[]): void;
 }
 
@@ -145,25 +148,26 @@ export interface RunOptions {
   readonly scope: Scope;
   readonly executor: Executor;
   readonly environment: Environment;
-  readonly events: StreamHub;
+  readonly hub: StreamHub;
   readonly worker: Worker;
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
-  /** How long threads last that runs make. */
+  /** The time to live of threads that runs create. */
   readonly ttl?: ThreadTtl;
   readonly limits: NonNullable<CreateRun["limits"]>;
-  readonly told: Notifications;
-  /** Runs may have ended that have webhooks. */
-  readonly onTold: () => void;
-  /** A run ended that had not started. */
-  readonly onEnded?: (run: StoppedRun) => void;
+  readonly notifications: Notifications;
+  /** Runs with webhooks may have ended. */
+  readonly onRunEnded: () => void;
+  /** A run ended before it started. */
+  readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
-  const { storage, scope, environment, events, threads } = options;
-  const follower = createFollower({ ...options, feedbackUrls: options.told.feedbackUrls });
-  const stops = createStops({ ...options, follower });
-  const { create, createBatch, prepare, started } = createCreator({ ...options, stops });
+  const { storage, scope, environment, hub, threads } = options;
+  const { feedbackUrls } = options.notifications;
+  const subscriptions = createRunSubscriptions({ ...options, feedbackUrls, currentState: threads.current });
+  const stops = createStops({ ...options, subscriptions });
+  const { create, createBatch, prepare, started } = createRunCreation({ ...options, stops });
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
     const run = await storage.getRun(withVisibility(scope, visibility), run_id.toLowerCase());
@@ -181,18 +185,18 @@ export function createRuns(options: RunOptions): RunDirectory {
     });
   };
 
-  async function wait(run: RunRow, cancel: boolean, made = false): Promise<RunWait> {
-    const { runEvents, result } = await follower.result(run, made);
+  async function wait(run: RunRow, cancel: boolean, created = false): Promise<RunWait> {
+    const { runEvents, result } = await subscriptions.result(run, created);
     return { run: toRun(run), result, leave: leave(run, cancel && !runEvents.outcome) };
   }
 
   return {
     prepare,
     started,
-    watch: follower.watch,
-    heard: follower.heard,
-    read: follower.read,
-    deleted: stops.deleted,
+    follow: subscriptions.follow,
+    checkNow: subscriptions.checkNow,
+    read: subscriptions.read,
+    deleted: stops.onDeleted,
     async create(thread_id, request, origin = {}) {
       return asCreated(await create(thread_id, request, origin));
     },
@@ -201,8 +205,13 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async stream(thread_id, request, origin = {}, { namespaces = [] } = {}) {
       const { run } = await create(thread_id, request, origin, true);
-      const { runEvents, frames } = await follower.read(run, 0, leave(run, request.on_disconnect === "cancel"), true);
-      const shown = namespaces.length === 0 ? frames : joined(frames, runEvents, run.run_id, { namespaces });
+      const { runEvents, frames } = await subscriptions.read(
+        run,
+        0,
+        leave(run, request.on_disconnect === "cancel"),
+        true,
+      );
+      const shown = namespaces.length === 0 ? frames : filterFrames(frames, runEvents, run.run_id, { namespaces });
       return { run: toRun(run), frames: shown };
     },
     async wait(thread_id, request, origin = {}) {
@@ -226,12 +235,12 @@ export function createRuns(options: RunOptions): RunDirectory {
       const outcome = await storage.deleteRun(withVisibility(scope, visibility), run.thread_id, run.run_id);
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
-      const runEvents = events.find(run.run_id);
+      const runEvents = hub.find(run.run_id);
       if (runEvents) endDeleted(runEvents, run.run_id);
     },
     async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}, visibility) {
-      const kept = reason === undefined ? undefined : cancelReason(reason, action);
-      await stops.stop(await find(thread_id, run_id, visibility), action, waits, visibility, kept);
+      const stored = reason === undefined ? undefined : cancelReason(reason, action);
+      await stops.stop(await find(thread_id, run_id, visibility), action, waits, visibility, stored);
     },
     async cancelMany(target, action = "interrupt", visibility) {
       await stops.stopMany(target, action, visibility);
@@ -241,14 +250,17 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
       const run = await find(thread_id, run_id, visibility);
-      const { runEvents, frames } = await follower.read(run, after, leave(run, cancel_on_disconnect));
-      return { run: toRun(run), frames: joined(frames, runEvents, run.run_id, shown) };
+      const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect));
+      return { run: toRun(run), frames: filterFrames(frames, runEvents, run.run_id, shown) };
     },
   };
 }
 
-/** An idle worker may have taken it in the same moment: it is shown as it was made. */
-const asCreated = ({ run, repeated }: Created): Run => ({ ...toRun(run), ...(repeated ? {} : { status: "pending" }) });
+/** A new run is shown as pending, even if an idle worker has claimed it already. */
+const asCreated = ({ run, repeated }: CreatedRunRow): Run => ({
+  ...toRun(run),
+  ...(repeated ? {} : { status: "pending" }),
+});
 
 function toRun(row: RunRow): Run {
   return {
@@ -261,12 +273,12 @@ function toRun(row: RunRow): Run {
     metadata: row.metadata,
     kwargs: shownKwargs(row),
     multitask_strategy: row.multitask_strategy,
-    // A run may end by itself before it is stopped.
+    // A run may end by itself before the cancel takes effect.
     cancel_reason: ["success", "error", "timeout"].includes(row.status) ? null : (row.cancel_reason ?? null),
   };
 }
 
-/** What is kept beside the request is shown with it, credentials are not. The query of a webhook may hold its receiver's secret. */
+/** The request without credentials, with the webhook and feedback keys. The query of a webhook is hidden: it may hold a secret. */
 function shownKwargs({ kwargs, metadata, webhook, feedback }: RunRow): JsonObject {
   return {
     ...shownRun(kwargs, metadata),

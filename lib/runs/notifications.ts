@@ -1,4 +1,4 @@
-/** What a run tells the outside: its feedback links and its webhook, checked and made ready before anything is stored. */
+/** Validates and prepares a run's feedback links and webhook before the run is stored. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { readFeedbackKeys, tokenUrlAt } from "../feedback/keys.ts";
@@ -8,9 +8,9 @@ import type { RunCreate, RunOrigin } from "./request.ts";
 
 export interface NotificationOptions {
   readonly environment: Environment;
-  /** What feedback URLs start with; undefined while it is not known. */
+  /** The start of feedback URLs; undefined while it is unknown. */
   readonly baseUrl: () => string | undefined;
-  /** How long a run's tokens live after its end. */
+  /** How long feedback tokens stay valid after the end of their run. */
   readonly token_life_ms: number;
   readonly trace: TraceTerms;
   readonly webhooks: WebhookPolicy;
@@ -22,12 +22,12 @@ export interface NotificationOptions {
 
 export interface Notifications {
   /** Errors: invalid. */
-  of(request: RunCreate, origin: RunOrigin): Pick<NewRun, "feedback" | "webhook">;
+  prepare(request: RunCreate, origin: RunOrigin): Pick<NewRun, "feedback" | "webhook">;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
   feedbackUrls(run: RunRow): string | null;
 }
 
-/** A chain of relative webhooks that start runs with webhooks ends here. */
+/** The limit of a chain in which webhooks start runs that have webhooks. */
 const DEEPEST = 5;
 
 export function createNotifications(options: NotificationOptions): Notifications {
@@ -59,7 +59,7 @@ export function createNotifications(options: NotificationOptions): Notifications
   }
 
   return {
-    of(request, { webhook_depth = 0 }) {
+    prepare(request, { webhook_depth = 0 }) {
       if (webhook_depth >= DEEPEST) {
         throw new ServiceError(
           "invalid",

@@ -1,4 +1,4 @@
-/** What a request asks for, resolved into the run that is made of it. */
+/** Run requests: their validation, and the plan of the run that a request creates. */
 import { refuseTwoValues } from "../assistants/mod.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
@@ -16,7 +16,7 @@ import type {
 } from "../storage/mod.ts";
 import type { Visibility } from "../storage/visibility.ts";
 
-/** What every run-creating call takes. Null counts as absent everywhere. */
+/** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
   readonly assistant_id: string;
   readonly input?: Json;
@@ -40,47 +40,47 @@ export interface RunCreate {
   readonly checkpoint_id?: string | null;
   readonly stream_mode?: StreamMode | readonly StreamMode[] | null;
   readonly stream_subgraphs?: boolean | null;
-  /** Its frames are stored, so that readers may come back after a restart and after the end. */
+  /** Stores the frames, so that clients can resume the stream after a restart and after the end. */
   readonly stream_resumable?: boolean | null;
-  /** What becomes of the thread's active runs. Default `enqueue`: this one waits for them. */
+  /** What to do with active runs of the thread. Default `enqueue`: wait for them. */
   readonly multitask_strategy?: MultitaskStrategy | null;
   readonly if_not_exists?: "reject" | "create" | null;
   readonly on_disconnect?: "continue" | "cancel" | null;
   readonly on_completion?: string | null;
-  /** It starts so many seconds from now; its `created_at` is that time. */
+  /** Delays the start by so many seconds. `created_at` is the time of the start. */
   readonly after_seconds?: number | null;
   readonly interrupt_before?: "*" | readonly string[] | null;
   readonly interrupt_after?: "*" | readonly string[] | null;
-  /** Refuses answers to interrupts that are not open, which are passed over otherwise. */
+  /** Refuses answers to interrupts that are not open; by default they are ignored. */
   readonly strict_resume?: boolean | null;
   readonly durability?: "sync" | "async" | "exit" | null;
   readonly checkpoint_during?: boolean | null;
-  /** Where the end of the run is told, by a POST. An absolute URL, or a path of the host application. */
+  /** Gets a POST when the run ends. An absolute URL, or a path of the host application. */
   readonly webhook?: string | null;
-  /** A feedback link is made for each; the `feedback` event tells them. */
+  /** Creates a feedback link for each key. The `feedback` event has the links. */
   readonly feedback_keys?: string | readonly string[] | null;
 }
 
-/** What the request itself adds. */
+/** What the caller of the API adds to a request. */
 export interface RunOrigin {
-  /** Values for `config.configurable` taken from its headers. */
+  /** Values for `config.configurable` from the headers of the request. */
   readonly configurable?: JsonObject;
-  /** A second call with this key, on this route, gets the run of the first one. */
+  /** A second call with this key on the same route returns the run of the first one. */
   readonly idempotency?: IdempotencyKey;
-  /** Who asks: the run is billed to them. */
+  /** The user to whom the run is billed. */
   readonly user_id?: string | null;
-  /** Short form of the API key that was sent. */
+  /** The short form of the API key of the request. */
   readonly api_key?: string | null;
-  /** How many relative webhooks led here. */
+  /** The length of the chain of relative webhooks that led to this request. */
   readonly webhook_depth?: number;
-  /** Who asks, as custom authentication knows them: the graph is told. */
+  /** The user as custom authentication describes it; the graph gets it too. */
   readonly user?: AuthUser | null;
-  /** Threads, and assistants, that the call does not reach are not there for it. */
+  /** Limits which threads and assistants the call can see. */
   readonly threads?: Visibility;
   readonly assistants?: Visibility;
-  /** The cron that makes the run. */
+  /** The cron that creates the run. */
   readonly cron_id?: string;
-  /** The ids that its runs get, in the order of the requests, where somebody was told of them before. No run may have one of them. */
+  /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }
 
@@ -110,7 +110,7 @@ const REQUEST_KEYS = Object.keys({
   feedback_keys: true,
 } satisfies Record<keyof RunCreate, true>);
 
-/** Refuses what can be refused before anything is looked up. */
+/** Validates what needs no lookup. Errors: invalid, bad_request. */
 export function checkRequest(request: RunCreate, thread_id: string | null): void {
   if (!isObject(request)) throw new ServiceError("invalid", "A run needs a request: an object with an assistant_id");
   const unknown = unknownKey(request, REQUEST_KEYS);
@@ -121,7 +121,6 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
     throw new ServiceError("invalid", `after_seconds: must be a number from 0 to ${LONGEST_WAIT}`);
   }
   if (thread_id !== null) return;
-  // A stateless run has no state to go on from.
   if (request.command?.resume !== undefined) {
     throw new ServiceError("bad_request", "command.resume needs a thread: a stateless run has nothing to resume");
   }
@@ -130,10 +129,10 @@ export function checkRequest(request: RunCreate, thread_id: string | null): void
   }
 }
 
-/** A hundred years, in seconds: every time before that is one that all databases and clients can write. */
+/** A hundred years, in seconds: all databases and clients can represent such a time. */
 const LONGEST_WAIT = 3_155_760_000;
 
-/** What a run is made of. `thread` null: it gets a thread of its own, with `thread_id`. */
+/** Everything that a run is planned from. `thread` null: a thread with `thread_id` is created. */
 export interface Resolved {
   readonly request: RunCreate;
   readonly origin: RunOrigin;
@@ -143,19 +142,19 @@ export interface Resolved {
   readonly thread_id: string;
   readonly run_id: string;
   readonly temporary: boolean;
-  readonly told: Pick<NewRun, "feedback" | "webhook">;
-  /** How long a thread lasts that the run makes. */
+  readonly notifications: Pick<NewRun, "feedback" | "webhook">;
+  /** The time to live of a thread that the run creates. */
   readonly ttl?: ThreadTtl;
   readonly now: number;
 }
 
 /** Errors: bad_request (one key with two values). */
 export function planRun({ request, origin, assistant, thread, from, ...resolved }: Resolved): CreateRun {
-  const { thread_id, run_id, temporary, told, ttl, now } = resolved;
+  const { thread_id, run_id, temporary, notifications, ttl, now } = resolved;
   const { assistant_id, graph_id } = assistant;
   const own = { graph_id, assistant_id };
   const config = requestConfig(request, origin, thread);
-  // The run gets its credentials, the thread keeps none.
+  // Credentials are stored with the run only, not with its thread.
   const kept = withoutSecrets(config);
   const job = jobRequest(assistant, config, request, from, { ...own, run_id, thread_id }, temporary);
   return {
@@ -174,7 +173,7 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
       api_key: origin.api_key ?? null,
       ...(origin.user ? { auth_user: origin.user as unknown as JsonObject } : {}),
       ...(origin.cron_id ? { cron_id: origin.cron_id } : {}),
-      ...told,
+      ...notifications,
     },
     seen: { assistant_revision: assistant.revision, thread_revision: thread?.revision ?? null },
     ...(thread
@@ -193,7 +192,7 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
   };
 }
 
-/** Where the request starts from: clients name it in `checkpoint`, in `checkpoint_id`, or in `config.configurable`. */
+/** The checkpoint to start from. Clients send it in `checkpoint`, `checkpoint_id` or `config.configurable`. */
 export function checkpointOf({ checkpoint, checkpoint_id, config }: RunCreate): CheckpointRef | null {
   const id = checkpoint?.checkpoint_id ?? checkpoint_id;
   if (id) return { ns: checkpoint?.checkpoint_ns ?? "", checkpoint_id: id };
@@ -202,15 +201,15 @@ export function checkpointOf({ checkpoint, checkpoint_id, config }: RunCreate): 
   return { ns: typeof checkpoint_ns === "string" ? checkpoint_ns : "", checkpoint_id: named };
 }
 
-/** Graphs trust these: the server alone sets them. */
-const saysWhoAsks = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
+/** Graphs trust these members, so only the server may set them. */
+const isIdentity = (key: string): boolean => key.toLowerCase().startsWith("langgraph_auth_");
 
-/** What the thread keeps: its own configuration under the request's. The assistant's stays with its versions. */
+/** The configuration for the thread: its own, overridden by the request's. The assistant's stays with its versions. */
 function requestConfig(request: RunCreate, origin: RunOrigin, thread: ThreadRow | null): JsonObject {
   const { configurable, ...rest } = (request.config ?? {}) as JsonObject;
   const before = thread?.config ?? {};
   const own = isObject(configurable)
-    ? Object.entries(configurable).filter(([key]) => !PLACES.has(key) && !saysWhoAsks(key))
+    ? Object.entries(configurable).filter(([key]) => !PLACES.has(key) && !isIdentity(key))
     : [];
   const merged = {
     ...(isObject(before["configurable"]) ? before["configurable"] : {}),
@@ -261,7 +260,7 @@ function jobRequest(
       ...rest,
       configurable: {
         ...(isObject(assistantConfigurable)
-          ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !saysWhoAsks(key)))
+          ? Object.fromEntries(Object.entries(assistantConfigurable).filter(([key]) => !isIdentity(key)))
           : {}),
         ...(isObject(configurable) ? configurable : {}),
         ...ids,
@@ -273,7 +272,7 @@ function jobRequest(
     resumable: request.stream_resumable ?? false,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
-    // Nobody reads a temporary run's steps: unless the request asks for them, a later attempt starts anew.
+    // A stateless run needs no checkpoints, unless the request wants its retries to resume.
     durability: request.durability ?? ((request.checkpoint_during ?? !temporary) ? "async" : "exit"),
   };
 }

@@ -1,12 +1,12 @@
-/** Whether an answer to interrupts can be meant. */
+/** Checks the answers to interrupts before a run is created. */
 import { ServiceError } from "../errors.ts";
 import { ambiguous, answersById, mismatch } from "../executor/answers.ts";
 import type { Interrupt } from "../executor/contract.ts";
 import type { RunCreate } from "./request.ts";
 
 /**
- * Refuses a single answer where several interrupts are open: nobody could tell which it is for. With `strict_resume` each answer
- * of a map must be for an open one. Errors: invalid.
+ * Refuses a single answer if several interrupts are open, because it is ambiguous. With `strict_resume` each answer of a map must
+ * belong to an open interrupt. Errors: invalid.
  */
 export function checkResume({ command, strict_resume }: RunCreate, interrupts: readonly Interrupt[]): void {
   const resume = command?.resume;

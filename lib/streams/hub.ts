@@ -1,6 +1,6 @@
 /**
- * The frames of runs that this process executes or watches. One bounded ring per run; every reader has only a cursor, so a
- * slow or dead reader costs nothing and never holds up the run.
+ * Delivers the frames of runs to subscribers in this process. Each run has one bounded ring and each subscriber only a cursor, so
+ * a slow subscriber never blocks the run.
  */
 import type { Environment } from "../environment.ts";
 import type { Json } from "../json.ts";
@@ -8,7 +8,7 @@ import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
 
 /** One event of a stream. */
 export interface Frame {
-  /** Increases within the run; null for what is not part of the record. A text only in a thread's stream. */
+  /** Increases within the run; null for frames outside the log. A string only in the stream of a thread. */
   readonly id: number | string | null;
   /** `metadata`, `values`, `updates`, `messages`, `updates|<namespace>`, `error`, `end` … */
   readonly event: string;
@@ -16,95 +16,95 @@ export interface Frame {
   readonly data: string;
 }
 
-/** Reads frames one by one; `take` gives some that are ready now, without waiting: all of them over several calls. */
+/** Reads frames one by one. `take` returns frames that are ready without waiting, in several calls if there are many. */
 export interface FrameReader extends AsyncIterable<Frame> {
   take(): readonly Frame[];
 }
 
-/** How a run ended. `result` is what wait and join answer. `gone`: its row was deleted, or this process stops. */
+/** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops. */
 export interface Outcome {
   readonly status: TerminalStatus | "gone";
   readonly result: Json;
 }
 
-/** The frames of one run. */
+/** The event log of one run. */
 export interface RunEvents {
-  /** Undefined until the run has ended; then nothing is added any more. */
+  /** Undefined until the run has ended; then the log accepts no more frames. */
   readonly outcome: Outcome | undefined;
-  /** Somebody in this process executes the run: frames will come. */
+  /** An attempt in this process writes the log. */
   live: boolean;
-  /** Somebody reads the frames, or is about to. */
+  /** The log has or had a subscriber, or will get one. */
   watched: boolean;
-  /** The run's frames are stored: a reader gets what the ring does not hold from there. Set it before the first frame. */
+  /** The run's frames are stored: subscribers behind the ring read them from the store. Set it before the first frame. */
   stored: boolean;
-  /** The attempt that readers are told of with a gap; 0 while none is known. */
+  /** The attempt that a gap frame names; 0 while it is unknown. */
   attempt: number;
-  /** The highest id that a reader has seen elsewhere, as it says. What is told of a run that is gone has ids above it. */
+  /** The highest id that a subscriber says it has seen elsewhere. The end of a deleted run gets ids above it. */
   seen: number;
   /** The highest id so far; 0 before the first. */
   readonly lastId: number;
-  /** Somebody reads, or waits for the end. */
+  /** The log has a subscriber now, or a caller that waits for its end. */
   readonly followed: boolean;
-  /** The next frame gets this id, or a higher one. Nothing is missing in between. */
+  /** The next frame gets at least this id, without a gap before it. */
   startAt(id: number): void;
-  /** Frames up to this id exist, but not in this ring. No effect when the tape is further. */
+  /** Frames up to this id exist, but not in this ring. No effect if the log is already past that id. */
   skipTo(id: number): void;
   publish(event: string, data: string): void;
-  /** Shows those who read before the first frame a `metadata` frame without an id: why there is none yet. */
+  /** Shows subscribers a `metadata` frame without an id while there are no frames yet: it says why. */
   note(data: string): void;
   end(outcome: Outcome): void;
   /** Resolves when the run has ended. */
   ended(): Promise<Outcome>;
   /**
-   * Frames with an id above `after`, then live ones until the end. What the ring does not hold is loaded where it is stored;
-   * what is nowhere is told by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once
-   * when the reader leaves before the end.
+   * Frames with an id above `after`, then live ones until the end. Frames behind the ring are loaded from the store; missing ones
+   * are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once if the
+   * subscriber leaves before the end.
    */
   read(after: number, onLeave?: () => void): FrameReader;
 }
 
 export interface StreamHubOptions {
-  /** The first stored frames of a run with ids above `after`; not all of them at once, none when there are none. */
+  /** One page of a run's stored frames with ids above `after`; empty if there are none. */
   readonly load?: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
-  /** What one run's ring holds at the most, in characters; a quarter of it where frames are stored. Default 4 Mi. */
+  /** The size limit of one ring, in characters; a quarter of it for runs with stored frames. Default 4 Mi. */
   readonly ring_size?: number;
-  /** How long an ended run is kept for late readers. Default 60,000. */
+  /** How long an ended run is kept for late subscribers. Default 60,000. */
   readonly keep_ms?: number;
-  /** What ended runs take together at the most, in bytes, roughly. Default 2 Mi. */
+  /** The approximate size limit of all ended runs together, in bytes. Default 2 Mi. */
   readonly keep_size?: number;
 }
 
 export interface StreamHub {
-  /** The run's tape; made when there is none. */
+  /** The log of a run; creates it if needed. */
   runEvents(run_id: string): RunEvents;
   find(run_id: string): RunEvents | undefined;
-  /** Lets go of a tape that nobody follows and nobody in this process writes. */
+  /** Drops a log without subscribers that no attempt here writes. */
   forget(run_id: string, runEvents: RunEvents): void;
-  /** Calls `listener` whenever a run of the thread was made or has ended, as far as this process hears; the result ends that. */
+  /** Calls `listener` when a run of the thread was created or has ended. The result unsubscribes it. */
   onRun(thread_id: string, listener: () => void): () => void;
-  /** A run of the thread was made or has ended, or the thread was deleted. Without one: of any thread, perhaps. */
+  /** Calls the listeners of a thread whose runs changed or that was deleted; without an id, those of all threads. */
   announce(thread_id?: string): void;
-  /** Ends every open tape as gone (shut-down). */
+  /** Ends every open log as `gone` at shutdown. */
   close(): void;
   readonly closed: boolean;
 }
 
 const FRAME_OVERHEAD = 64;
-/** What an ended run takes beside its frames and its result. */
-const TAPE_OVERHEAD = 1024;
-/** What one `take` gives at the most, in characters: a reader holds no more than that. */
+/** The size of an ended log without its frames and its result. */
+const LOG_OVERHEAD = 1024;
+/** The size limit of one `take`, in characters: a subscriber holds no more than that. */
 const TAKE_SIZE = 64 * 1024;
-/** How many loaded pages a tape holds for its readers behind the ring. */
+/** How many loaded pages a log keeps for subscribers behind the ring. */
 const PAGES = 4;
 
 export function createStreamHub(environment: Environment, options: StreamHubOptions = {}): StreamHub {
   const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
-  const tapes = new Map<string, RunTape>();
+  const logs = new Map<string, RunEventLog>();
   const listeners = new Map<string, Set<() => void>>();
-  // Ended tapes, oldest first; bounded by age and size, so that memory does not follow the number of runs.
+  // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
   const kept: {
     readonly run_id: string;
-    readonly runEvents: RunTape;
+    readonly runEvents: RunEventLog;
     readonly until: number;
     readonly size: number;
   }[] = [];
@@ -112,15 +112,15 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
   let closed = false;
 
   function announce(thread_id?: string): void {
-    const told = thread_id === undefined ? [...listeners.values()] : [listeners.get(thread_id) ?? []];
-    for (const listener of told.flatMap((own) => [...own])) listener();
+    const affected = thread_id === undefined ? [...listeners.values()] : [listeners.get(thread_id) ?? []];
+    for (const listener of affected.flatMap((own) => [...own])) listener();
   }
 
   function forget(run_id: string, runEvents: RunEvents): void {
-    if (tapes.get(run_id) === runEvents) tapes.delete(run_id);
+    if (logs.get(run_id) === runEvents) logs.delete(run_id);
   }
 
-  function keep(run_id: string, runEvents: RunTape, size: number): void {
+  function keep(run_id: string, runEvents: RunEventLog, size: number): void {
     const now = environment.now();
     kept.push({ run_id, runEvents, until: now + keep_ms, size });
     keptSize += size;
@@ -134,9 +134,9 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
     if (count > 0) kept.splice(0, count);
   }
 
-  const shared: TapeTerms = {
+  const settings: LogSettings = {
     async load(run_id, after) {
-      // A store that answers at once would let a reader of many frames hold the event loop.
+      // A store that answers synchronously must not let a subscriber of many frames block the event loop.
       await new Promise<void>((resolve) => environment.defer(resolve));
       return await load(run_id, after);
     },
@@ -146,14 +146,14 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
 
   return {
     runEvents(run_id) {
-      let runEvents = tapes.get(run_id);
+      let runEvents = logs.get(run_id);
       if (!runEvents) {
-        runEvents = new RunTape(run_id, shared);
-        tapes.set(run_id, runEvents);
+        runEvents = new RunEventLog(run_id, settings);
+        logs.set(run_id, runEvents);
       }
       return runEvents;
     },
-    find: (run_id) => tapes.get(run_id),
+    find: (run_id) => logs.get(run_id),
     forget,
     onRun(thread_id, listener) {
       const own = listeners.get(thread_id) ?? new Set();
@@ -169,8 +169,8 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
       const result = {
         __error__: { error: "ServerStopping", message: "The server is stopping; the run goes on later" },
       };
-      for (const runEvents of tapes.values()) runEvents.end({ status: "gone", result });
-      tapes.clear();
+      for (const runEvents of logs.values()) runEvents.end({ status: "gone", result });
+      logs.clear();
       announce();
     },
     get closed() {
@@ -181,14 +181,14 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
 
 type Step = IteratorResult<Frame, undefined>;
 
-interface TapeTerms {
+interface LogSettings {
   readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   readonly ring_size: number;
-  readonly keep: (run_id: string, runEvents: RunTape, size: number) => void;
+  readonly keep: (run_id: string, runEvents: RunEventLog, size: number) => void;
 }
 
-// A class, because hundreds of ended tapes are kept: one made of closures takes several times as much.
-class RunTape implements RunEvents {
+// A class, because hundreds of ended logs are kept and closures would take several times the memory.
+class RunEventLog implements RunEvents {
   live = false;
   watched = false;
   stored = false;
@@ -197,22 +197,22 @@ class RunTape implements RunEvents {
   lastId = 0;
   outcome: Outcome | undefined;
   readonly #run_id: string;
-  readonly #terms: TapeTerms;
+  readonly #settings: LogSettings;
   #frames: StoredFrame[] = [];
   #size = 0;
   #lostUpTo = 0;
   #note: string | undefined;
   #readers = 0;
-  // Loaded frames, newest first, for all readers behind the ring: a reader itself holds none.
+  // Loaded frames, newest first, shared by all subscribers behind the ring.
   #pages: (readonly StoredFrame[])[] = [];
   #loading: Promise<unknown> | undefined;
-  // Readers that wait for a frame or the end.
+  // Subscribers that wait for a frame or the end.
   #waiting: (() => void)[] = [];
   #ending: ((outcome: Outcome) => void)[] = [];
 
-  constructor(run_id: string, terms: TapeTerms) {
+  constructor(run_id: string, settings: LogSettings) {
     this.#run_id = run_id;
-    this.#terms = terms;
+    this.#settings = settings;
   }
 
   get followed(): boolean {
@@ -252,7 +252,7 @@ class RunTape implements RunEvents {
     this.#wake();
     for (const resolve of this.#ending) resolve(outcome);
     this.#ending = [];
-    this.#terms.keep(this.#run_id, this, this.#size + weightOf(outcome.result) + TAPE_OVERHEAD);
+    this.#settings.keep(this.#run_id, this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
   }
 
   async ended(): Promise<Outcome> {
@@ -263,7 +263,7 @@ class RunTape implements RunEvents {
     this.watched = true;
     this.#readers++;
     let cursor = Math.max(0, after);
-    // Frames up to here are nowhere any more.
+    // Frames up to this id are neither in the ring nor in the store.
     let missing = 0;
     let noted = false;
     let left = false;
@@ -330,10 +330,10 @@ class RunTape implements RunEvents {
   }
 
   #room(): number {
-    return this.stored ? this.#terms.ring_size / 4 : this.#terms.ring_size;
+    return this.stored ? this.#settings.ring_size / 4 : this.#settings.ring_size;
   }
 
-  /** Drops the oldest quarter of what the ring holds, but never the newest frame: readers at the end keep what came at once. */
+  /** Drops the oldest quarter of the ring, but never the newest frame: subscribers at the end must not lose a large one. */
   #cut(): void {
     let count = 0;
     for (const { data } of this.#frames.slice(0, -1)) {
@@ -345,7 +345,7 @@ class RunTape implements RunEvents {
     this.#frames = this.#frames.slice(count);
   }
 
-  /** The list that holds the frame after the cursor, if any does. */
+  /** The list with the frame after the cursor; empty if it is not in memory. */
   #held(cursor: number): readonly StoredFrame[] {
     if (cursor >= this.#lostUpTo) return this.#frames;
     const covers = (page: readonly StoredFrame[]): boolean =>
@@ -354,15 +354,15 @@ class RunTape implements RunEvents {
   }
 
   /**
-   * Loads what follows `after`, or gives the first id that the store has instead. One load at a time: its page is still
-   * held when its reader goes on, and readers at one place load it once.
+   * Loads the frames after `after`; returns the first id in the store if it is a later one. Loads run one at a time, so that
+   * subscribers at the same position share a page.
    */
   #load(after: number): Promise<number | undefined> {
     const before = this.#loading;
     const loading = (async () => {
       await before;
       if (this.#held(after).length > 0) return undefined;
-      const page = await this.#terms.load(this.#run_id, after);
+      const page = await this.#settings.load(this.#run_id, after);
       const first = page[0]?.id ?? Number.POSITIVE_INFINITY;
       if (page.length > 0) this.#pages = [page, ...this.#pages.slice(0, PAGES - 1)];
       return first > after + 1 ? first : undefined;
@@ -389,7 +389,7 @@ function indexAfter(frames: readonly StoredFrame[], cursor: number): number {
   return low;
 }
 
-/** About how many bytes a value takes in memory. */
+/** The approximate size of a value in memory, in bytes. */
 function weightOf(value: Json): number {
   let bytes = 0;
   const parts: Json[] = [value];

@@ -1,10 +1,10 @@
-/** What the readers of a run are told when it ends, whichever path ended it. */
-import type { StateEvent } from "../engine/event-mapper.ts";
+/** The terminal events of a run, and the results that wait and join answer. */
+import type { StateEvent } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { FinishRun } from "../storage/mod.ts";
 import type { Outcome, RunEvents } from "./hub.ts";
 
-/** What a run leaves beside its `end`: its feedback URLs by key, as JSON, and how it failed. */
+/** What comes before the `end`: the feedback URLs by key, as JSON, and the error. */
 export interface Tail {
   readonly feedback: string | null;
   readonly error: JsonObject | null;
@@ -15,9 +15,14 @@ export function tailLength({ feedback, error }: Tail): number {
   return (feedback === null ? 0 : 1) + (error === null ? 0 : 1);
 }
 
+/** The first frame id after so many claims, for a run without stored frames: above the ids of all earlier attempts. */
+export function firstFrameId(claims: number): number {
+  return claims * 2 ** 32 + 1;
+}
+
 /**
- * Ends the tape with a `feedback` and an `error` frame, where there is something to tell, and the `end`. `end_frame` is that of
- * the run's row, and null for a run whose row is gone. Without effect on a tape that has ended.
+ * Ends the log with a `feedback` and an `error` frame, if the tail has them, and the `end`. `end_frame` is the one in the run's
+ * row; null when the row was deleted. No effect on a log that has ended.
  */
 export function closeRunEvents(
   runEvents: RunEvents,
@@ -55,23 +60,23 @@ function endGone(runEvents: RunEvents, run_id: string, error: JsonObject): void 
   closeRunEvents(runEvents, run_id, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
 }
 
-/** What wait and join answer for a run that did not fail. `cut`: it was cut off, so that nodes which are left are no breakpoint. */
-export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[], cut: boolean): Json {
-  if (next.length === 0 || (cut && interrupts.length === 0)) return values ?? {};
+/** What wait and join answer for a run that did not fail. `stopped`: it was interrupted, so remaining nodes are no breakpoint. */
+export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[], stopped: boolean): Json {
+  if (next.length === 0 || (stopped && interrupts.length === 0)) return values ?? {};
   return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
 }
 
 /** A larger state is left out of webhooks, in characters. */
 const LARGEST_VALUES = 5 * 1024 * 1024;
 
-/** What a webhook tells of the state. */
-export function toldValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
+/** The state as the webhook payload has it. */
+export function webhookValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
   const json = values === undefined ? null : JSON.stringify(values);
   const omitted = json !== null && json.length > LARGEST_VALUES;
   return { json: omitted ? null : json, omitted };
 }
 
-/** Null for an execution that did not fail: it has told its state. */
+/** The error of an attempt; null if it succeeded, which takes at least one state. */
 export function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
   if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
   const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {

@@ -15,7 +15,7 @@ import { type Extra, storedTtl, type Thread, type TimeToLive, withState } from "
 
 export { type MayCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
 export { MOST_PATHS } from "./extract.ts";
-export { type CheckpointSelector, type HistoryQuery, StateUnreadable } from "./read.ts";
+export type { CheckpointSelector, HistoryQuery } from "./read.ts";
 export type { ThreadFilter, ThreadSearch } from "./search.ts";
 export { type Extra, LONGEST_TTL, type ShownTtl, storedTtl, type Thread, type TimeToLive } from "./thread.ts";
 
@@ -208,7 +208,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const row = await visible(thread_id, visibility);
       // What a run that goes on has done so far is not what the last one left.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
-      return await threadStream({ ...options, state }, row.thread_id, query);
+      return await threadStream({ ...options, hub: events, state }, row.thread_id, query);
     },
   };
 }

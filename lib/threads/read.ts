@@ -1,6 +1,6 @@
 /** Reading the states of threads. */
 import type { Environment } from "../environment.ts";
-import { ServiceError } from "../errors.ts";
+import { ServiceError, StateUnreadable } from "../errors.ts";
 import { recordedState, storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
   CheckpointReader,
@@ -32,11 +32,6 @@ export interface HistoryQuery {
   readonly metadata?: JsonObject;
   /** With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: that one alone. */
   readonly checkpoint?: CheckpointSelector;
-}
-
-/** A graph could not read a state that is stored. What the store says when it fails comes as it is. */
-export class StateUnreadable extends Error {
-  override readonly name = "StateUnreadable";
 }
 
 export interface StateOptions {

@@ -81,7 +81,7 @@ async function openJob(storage: Storage, assistant: AssistantRow, thread_id: str
     resumed: false,
     sync: true,
     now: () => Date.now(),
-    insist: (ask) => ask(),
+    retry: (ask) => ask(),
     onDirty: () => {},
     async save() {
       if (!(await storage.saveProgress(scope, lease, job.take(), Date.now()))) job.lose();

@@ -59,7 +59,7 @@ async function open(options: { sync?: boolean } = {}): Promise<Fixture> {
     resumed: false,
     sync: options.sync ?? false,
     now: () => NOW,
-    insist: (ask) => ask(),
+    retry: (ask) => ask(),
     onDirty: () => {},
     save: async () => void (await store()),
   });
@@ -102,7 +102,7 @@ describe("checkpoints of a job", () => {
     assert.equal(stored?.values[0]?.data, '["a"]');
     assert.equal(stored?.writes.length, 1);
     assert.equal((await job.get({ ns: "" }))?.writes.length, 1);
-    assert.equal(job.dirty(), false);
+    assert.equal(job.isDirty(), false);
   });
 
   it("lists stored and unstored checkpoints once each, newest first", async () => {

@@ -598,12 +598,12 @@ describe("failures of functions", () => {
     const loop: { self?: unknown } = {};
     loop.self = loop;
     const wrong: readonly (readonly [unknown, RegExp])[] = [
-      [5, /gave 5;/],
-      [undefined, /gave undefined;/],
-      [null, /gave null;/],
-      [[{}], /gave a list;/],
-      [() => "", /gave a function;/],
-      [new Map(), /gave an instance of Map;/],
+      [5, /yielded or returned 5;/],
+      [undefined, /yielded or returned undefined;/],
+      [null, /yielded or returned null;/],
+      [[{}], /yielded or returned a list;/],
+      [() => "", /yielded or returned a function;/],
+      [new Map(), /yielded or returned an instance of Map;/],
       [{ a: { b: [Number.NaN] } }, /update\.a\.b\[0\] is NaN/],
       [{ a: 1n }, /update\.a is the bigint 1/],
       [{ a: new Set() }, /update\.a is an instance of Set/],

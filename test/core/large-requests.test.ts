@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { addLabels, labelsOf, replaceLabels } from "../../adapters/sql/labels.ts";
 import { recordedState } from "../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import { changeState } from "../../lib/functions/update.ts";
+import { changeState } from "../../lib/executor/state-update.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";
 

@@ -1,7 +1,7 @@
 /** When a lease that cannot be renewed counts as lost. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type HeldLease, holdLease } from "../../lib/engine/heartbeat.ts";
+import { type Heartbeat, startHeartbeat } from "../../lib/engine/heartbeat.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { type TestClock, testClock } from "../suite/kit.ts";
@@ -10,7 +10,7 @@ const LEASE_MS = 2_000;
 
 interface Subject {
   readonly clock: TestClock;
-  readonly held: HeldLease;
+  readonly held: Heartbeat;
   readonly lost: () => boolean;
   /** The store answers what it was asked, and from now on at once. */
   answer(renewed: boolean): Promise<void>;
@@ -25,7 +25,7 @@ function held(alone = false): Subject {
   let lost = false;
   const gate = Promise.withResolvers<{ readonly cancelled: boolean } | null>();
   const now = (): number => clock.now() + skew;
-  const lease = holdLease({
+  const lease = startHeartbeat({
     storage: { single_process: alone, renewLease: () => gate.promise } as unknown as Storage,
     scope: { deployment: "d" },
     environment: { ...systemEnvironment(), timer: clock.timer, now, log: () => {} },
@@ -69,7 +69,7 @@ describe("a lease that cannot be renewed", () => {
       await standStill(LEASE_MS);
       assert.equal(lost(), false, `after ${n + 1} times`);
     }
-    assert.ok(lease.over(clock.now() + 5 * LEASE_MS));
+    assert.ok(lease.isExpired(clock.now() + 5 * LEASE_MS));
     await answer(true);
     assert.equal(lost(), false);
     await clock.advance(LEASE_MS);

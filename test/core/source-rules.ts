@@ -99,21 +99,13 @@ export const FLOORS: readonly (readonly string[])[] = [
 
 /** Imports that point upward all the same. In each a piece lives in the wrong room; none may be added. */
 export const UPWARD: readonly (readonly [from: string, to: string])[] = [
-  // How a state changes is what the contract promises for every simple agent.
-  ["lib/executor/recorded-state.ts", "lib/functions/update.ts"],
-  // The worker only hands on what streams/terminal.ts exports.
-  ["lib/streams/run-subscription.ts", "lib/engine/worker.ts"],
-  // An error that belongs to errors, and a directory that could come as a function.
-  ["lib/streams/run-subscription.ts", "lib/threads/mod.ts"],
-  // The type of a recorded state among the events of an executor.
-  ["lib/streams/terminal.ts", "lib/engine/event-mapper.ts"],
   // The options of each room in one folder, which http would read.
   ["lib/options.ts", "lib/http/options.ts"],
 ];
 
 /** Rooms that may use less than what lies below them. */
 const NARROW: Readonly<Record<string, RegExp>> = {
-  functions: /^lib\/(?:executor\/|streams\/messages\.ts$|(?:errors|json|environment)\.ts$)/,
+  functions: /^lib\/(?:executor\/|(?:errors|json|environment)\.ts$)/,
 };
 
 /** A file's room in lib/: its folder, or the file itself. */

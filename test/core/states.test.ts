@@ -4,7 +4,7 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../lib/executor/contract.ts";
 import { recordedState } from "../../lib/executor/recorded-state.ts";
-import { changeState } from "../../lib/functions/update.ts";
+import { changeState } from "../../lib/executor/state-update.ts";
 import {
   ConfigError,
   createService,

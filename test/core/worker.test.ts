@@ -260,7 +260,7 @@ describe("a worker", () => {
     assert.equal((await kit.service.metrics()).standby, true);
     assert.equal((await kit.service.metrics()).runs.pending, 1);
     assert.equal(kit.service.healthy(), true);
-    assert.equal(kit.log.filter(({ message }) => message.includes("stands by")).length, 1);
+    assert.equal(kit.log.filter(({ message }) => message.includes("standby")).length, 1);
     const looks = calls.claimDeliveries ?? 0;
     assert.ok(looks > 0, "what ends through it is told by it");
     alone = true;

@@ -127,7 +127,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "the links of a run without a webhook never die",
-    file: "lib/engine/attempt.ts",
+    file: "lib/engine/finish.ts",
     find: "has_side_effects: run.feedback.length > 0 || run.webhook !== null,",
     replace: "has_side_effects: run.webhook !== null,",
   },
@@ -146,8 +146,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "feedback links are shown only where the run was executed",
-    file: "lib/streams/run-subscription.ts",
-    find: "feedback: feedbackUrls(row), error",
+    file: "lib/streams/remote-runs.ts",
+    find: "feedback: options.feedbackUrls(row), error",
     replace: "feedback: null, error",
   },
   {

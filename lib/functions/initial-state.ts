@@ -1,15 +1,15 @@
-/** The state a run begins with. */
+/** The state that a run starts from, with its input or command applied. */
 
 import { answersById, mismatch } from "../executor/answers.ts";
+import { applyUpdates, messagesOf } from "../executor/apply-update.ts";
 import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor/contract.ts";
 import { valuesOf } from "../executor/recorded-state.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { FunctionJob } from "./agent.ts";
 import { show, showInterrupts, task } from "./call.ts";
 import { copyJson } from "./copy.ts";
-import type { FunctionJob } from "./mod.ts";
-import { applyAll, messagesOf } from "./state.ts";
 
-/** The node a run without a step is about to enter, and the one it leaves by. */
+/** The names that graphs reserve for their entry and their exit. */
 export const START = "__start__";
 export const END = "__end__";
 
@@ -17,10 +17,10 @@ export interface Head {
   readonly values: JsonObject;
   readonly next: readonly string[];
   readonly tasks: readonly Task[];
-  /** The number of this state; −2 where there is none, so that the first one is −1. */
+  /** The number of this state; −2 without one, so that the first state gets −1. */
   readonly step: number;
-  /** What was asked when the run began, in its first attempt. */
-  readonly asked: readonly Interrupt[];
+  /** The interrupts that were open when the run started, in its first attempt. */
+  readonly interrupts: readonly Interrupt[];
 }
 
 export async function readHead(job: Job): Promise<Head> {
@@ -29,7 +29,7 @@ export async function readHead(job: Job): Promise<Head> {
   const stored = await checkpoints.get(resumed || !from ? { ns: "" } : from);
   if (!stored) {
     if (from && !resumed) throw new Error(`There is no checkpoint ${from.checkpoint_id}`);
-    return { values: {}, next: [], tasks: [], step: -2, asked: [] };
+    return { values: {}, next: [], tasks: [], step: -2, interrupts: [] };
   }
   let first: StoredCheckpoint | null = stored;
   if (resumed && isObject(job.command?.resume ?? null)) {
@@ -43,7 +43,7 @@ export async function readHead(job: Job): Promise<Head> {
     next,
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
-    asked: first ? rest(first).tasks.flatMap((pending) => pending.interrupts) : [],
+    interrupts: first ? rest(first).tasks.flatMap((pending) => pending.interrupts) : [],
   };
 }
 
@@ -60,34 +60,34 @@ function foreign(): never {
   throw new Error("The thread's state was written by another kind of graph");
 }
 
-interface Opening {
+interface InitialState {
   readonly events: readonly ExecutorEvent[];
   readonly values: JsonObject;
   readonly step: number;
-  /** Whether the function is to be called. */
-  readonly call: boolean;
+  /** False: the run ends without a call of the function. */
+  readonly calls: boolean;
 }
 
-/** Applies what the request brings to the state, and decides whether the function is called. */
-export function open(job: Job, head: Head, uuid: () => string): Opening {
+/** Applies the input or the command of a run to the thread's state. */
+export function initialState(job: Job, head: Head, uuid: () => string): InitialState {
   const { command, graph_id: name } = job;
   const input = command ? null : (job.input ?? null);
   const breakpoint = job.interrupt_before === "*" || job.interrupt_before.includes(name);
 
   if (job.resumed && !head.next.includes(START)) {
-    // The earlier attempt got past its input. Where it had stopped for good, only its last words are missing.
+    // An earlier attempt has applied the input. If it had reached its end too, only the last events are missing.
     const { values, step, next, tasks } = head;
     const events = show(job, "values", values);
     const stopped = tasks.filter((task) => task.error === null);
-    if (next.length > 0 && stopped.length === 0) return { events, values, step, call: true };
-    const asked = stopped.flatMap((task) => task.interrupts);
-    if (next.length > 0) events.push(...showInterrupts(job, asked));
-    return { events: [...events, { type: "state", values, next, tasks }], values, step, call: false };
+    if (next.length > 0 && stopped.length === 0) return { events, values, step, calls: true };
+    const interrupts = stopped.flatMap((task) => task.interrupts);
+    if (next.length > 0) events.push(...showInterrupts(job, interrupts));
+    return { events: [...events, { type: "state", values, next, tasks }], values, step, calls: false };
   }
 
   const answer = job.strict_resume ? command?.resume : undefined;
-  const asked = head.asked.map(({ id }) => id);
-  const wrong = answer === undefined ? null : mismatch(answer, asked);
+  const open = head.interrupts.map(({ id }) => id);
+  const wrong = answer === undefined ? null : mismatch(answer, open);
   if (wrong) throw wrong;
   const targets = (command?.goto ?? []).map((to) => (typeof to === "string" ? { node: to, input: null } : to));
   const stranger = targets.find((target) => target.node !== name && target.node !== END);
@@ -101,9 +101,9 @@ export function open(job: Job, head: Head, uuid: () => string): Opening {
     for (const target of targets)
       if (target.node === name && target.input !== null) changes.push(asUpdate(target.input));
   }
-  // A copy, because the function is given the job's objects too.
+  // A copy, because the function receives the job's own objects and may change them.
   const own = changes.map((change) => copyJson(change, "input") as JsonObject);
-  const values = applyAll(
+  const values = applyUpdates(
     head.values,
     own.map((change) => [change, "human"]),
     uuid,
@@ -125,7 +125,7 @@ export function open(job: Job, head: Head, uuid: () => string): Opening {
     step++;
   }
   if (stops) events.push(...showInterrupts(job, []));
-  return { events, values, step, call: !ends && !stops };
+  return { events, values, step, calls: !ends && !stops };
 }
 
 function asUpdate(input: Json): JsonObject {
@@ -153,17 +153,17 @@ export function functionJob(
   const { command } = job;
   return {
     ...job,
-    command: command && answered(command, head.asked),
+    command: command && commandFor(command, head.interrupts),
     state,
     messages: messagesOf(state) as JsonObject[],
     signal,
   };
 }
 
-/** An answer may come as a map by interrupt id; the function has one question open, so it gets that one's answer, or none. */
-function answered(command: Command, asked: readonly Interrupt[]): Command {
+/** Answers may be a map by interrupt id. A function has one interrupt, so it gets the answer to that one, or none. */
+function commandFor(command: Command, interrupts: readonly Interrupt[]): Command {
   const { resume, ...rest } = command;
-  const ids = asked.map(({ id }) => id);
+  const ids = interrupts.map(({ id }) => id);
   const answers = resume === undefined ? null : answersById(resume, new Set(ids));
   if (!answers) return command;
   const id = ids.find((open) => Object.hasOwn(answers, open));

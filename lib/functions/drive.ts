@@ -1,12 +1,12 @@
-/** Runs the function: one sequence of what it emits, yields and returns. */
+/** Runs a function and merges what it emits, yields and returns into one sequence. */
 import type { Json } from "../json.ts";
-import { Question } from "./call.ts";
+import type { AgentFunction, FunctionJob } from "./agent.ts";
+import { RaisedInterrupt } from "./call.ts";
 import { copyJson } from "./copy.ts";
-import type { AgentFunction, FunctionJob } from "./mod.ts";
 
-type Produced =
+type FunctionEvent =
   | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
-  | { readonly kind: "spent"; readonly usage: Parameters<FunctionJob["spend"]>[0]; readonly value?: undefined }
+  | { readonly kind: "usage"; readonly usage: Parameters<FunctionJob["spend"]>[0]; readonly value?: undefined }
   | { readonly kind: "waiting"; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
@@ -17,51 +17,50 @@ interface Outcome {
 }
 
 /**
- * Calls the function and gives what it emits, yields and returns, in that order; the last item is what it returned, or the question
- * it asked; `waiting` when it is still at work one turn of the event loop after it was asked for more. Nothing is asked of it before
- * the last item was taken. Throws what it throws or, once it has come to rest, the signal's reason.
+ * Calls the function. The last item is its return value or its interrupt; `waiting` means that it is still at work one turn of
+ * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
  */
-export async function* produce(
+export async function* drive(
   agent: AgentFunction,
   job: Omit<FunctionJob, "emit" | "interrupt" | "spend">,
   signal: AbortSignal,
   defer: (then: () => void) => void,
-): AsyncGenerator<Produced> {
-  const emitted: Produced[] = [];
-  let ring = (): void => {};
+): AsyncGenerator<FunctionEvent> {
+  const emitted: FunctionEvent[] = [];
+  let wake = (): void => {};
   let iterator: AsyncIterator<unknown> | undefined;
-  const onAbort = (): void => ring();
+  const onAbort = (): void => wake();
   signal.addEventListener("abort", onAbort);
 
-  /** Waits for one step of the function, passing on what it emits meanwhile. Begins none once the signal has aborted. */
-  async function* wait(work: () => unknown): AsyncGenerator<Produced, unknown> {
+  /** Waits for one step of the function and passes on what it emits meanwhile. */
+  async function* wait(work: () => unknown): AsyncGenerator<FunctionEvent, unknown> {
     signal.throwIfAborted();
     let outcome: Outcome | undefined;
-    const settle = (settled: Outcome): void => {
-      outcome = settled;
-      ring();
+    const finish = (result: Outcome): void => {
+      outcome = result;
+      wake();
     };
-    const settled = (async () => work())().then(
-      (value) => settle({ ok: true, value }),
-      (error: unknown) => settle({ ok: false, error }),
+    const finished = (async () => work())().then(
+      (value) => finish({ ok: true, value }),
+      (error: unknown) => finish({ ok: false, error }),
     );
     let turned = false;
     defer(() => {
       turned = true;
-      ring();
+      wake();
     });
     while ((!outcome || emitted.length > 0) && !signal.aborted) {
-      if (emitted.length > 0) yield emitted.shift() as Produced;
+      if (emitted.length > 0) yield emitted.shift() as FunctionEvent;
       else if (turned) {
         turned = false;
         yield { kind: "waiting" };
       } else
         await new Promise<void>((resolve) => {
-          ring = resolve;
+          wake = resolve;
         });
     }
-    // A function that is still at work has not stopped, whether it listens or not.
-    if (signal.aborted) await settled;
+    // An aborted function may still be at work: the thread must not go on before it has stopped.
+    if (signal.aborted) await finished;
     signal.throwIfAborted();
     const { ok, value, error } = outcome as Outcome;
     if (!ok) throw error;
@@ -74,13 +73,13 @@ export async function* produce(
         ...job,
         emit(data) {
           emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
-          ring();
+          wake();
         },
         spend(usage) {
-          emitted.push({ kind: "spent", usage: { ...usage } });
-          ring();
+          emitted.push({ kind: "usage", usage: { ...usage } });
+          wake();
         },
-        interrupt: (value) => new Question(copyJson(value, "interrupt value")),
+        interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
       }),
     );
     const stream = streamOf(result);
@@ -93,11 +92,11 @@ export async function* produce(
     while (true) {
       const { done, value } = (yield* wait(() => items.next())) as IteratorResult<unknown>;
       if (done) iterator = undefined;
-      else if (value instanceof Question) {
+      else if (value instanceof RaisedInterrupt) {
         iterator = undefined;
         yield* wait(() => items.return?.());
       }
-      if (done || value instanceof Question) {
+      if (done || value instanceof RaisedInterrupt) {
         yield { kind: "returned", value };
         return;
       }
@@ -105,7 +104,7 @@ export async function* produce(
     }
   } finally {
     signal.removeEventListener("abort", onAbort);
-    // What it does in the end belongs to the run.
+    // Its cleanup belongs to the run.
     if (iterator) await (async (open) => open.return?.())(iterator).catch(() => {});
   }
 }

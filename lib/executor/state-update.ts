@@ -1,36 +1,35 @@
-/** Changes of a function's state that no run makes. */
-import { type Send, StateRefused, type StateUpdate, type ThreadState } from "../executor/contract.ts";
+/** State updates that no run makes, for graphs whose states the worker records. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { applyAll } from "./state.ts";
+import { applyUpdates } from "./apply-update.ts";
+import { type Send, StateRefused, type StateUpdate, type ThreadState } from "./contract.ts";
 
 const START = "__start__";
 const INPUT = "__input__";
 const END = "__end__";
 const COPY = "__copy__";
 
-/** A state that updates of one step lead to, and what its checkpoint says of where it comes from. */
-export interface Changed extends Pick<ThreadState, "next" | "tasks"> {
+/** The state after the updates of one step, with the `source` of its checkpoint. */
+export interface ChangedState extends Pick<ThreadState, "next" | "tasks"> {
   readonly values: JsonObject;
   readonly source: "update" | "input" | "fork";
 }
 
 /**
- * What updates make of a state, one after the other; the last one says what is next. As the node they finish the graph, as
- * `__start__` and `__input__` the node is next, as `__end__` nothing. Without a node a question that is open stays open, a
- * state that waits goes on waiting, and where there was no state yet the node is next. Errors: StateRefused.
+ * Applies updates in order; the last one decides `next`. `as_node` with the graph's name finishes the graph, `__start__` and
+ * `__input__` make the node next, `__end__` nothing. Without `as_node` open interrupts stay open. Errors: StateRefused.
  */
 export function changeState(
   before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
   name: string,
   updates: readonly StateUpdate[],
   uuid: () => string,
-): Changed {
+): ChangedState {
   if (updates.some(({ as_node }) => as_node === COPY)) return copied(before, updates);
   const held = before?.values ?? {};
   if (!isObject(held)) throw new StateRefused("values: the state of this graph is not an object and cannot be changed");
   const changes: (readonly [JsonObject, "human" | "ai"])[] = [];
   let place: Pick<ThreadState, "next" | "tasks"> = before ?? { next: [name], tasks: [] };
-  let source: Changed["source"] = "update";
+  let source: ChangedState["source"] = "update";
   for (const update of updates) {
     const { as_node } = update;
     if (as_node !== undefined && ![name, START, INPUT, END].includes(as_node)) {
@@ -50,15 +49,16 @@ export function changeState(
 function copied(
   before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
   updates: readonly StateUpdate[],
-): Changed {
-  if (updates.length > 1) throw new StateRefused(`as_node: ${COPY} stands alone in its step`);
-  if (updates[0]?.values) throw new StateRefused(`values: none may be given with ${COPY}`);
-  if (!before || !isObject(before.values)) throw new StateRefused(`as_node: there is no state that ${COPY} could copy`);
+): ChangedState {
+  if (updates.length > 1) throw new StateRefused(`as_node: ${COPY} must be the only update of its step`);
+  if (updates[0]?.values) throw new StateRefused(`values: must be absent with ${COPY}`);
+  if (!before || !isObject(before.values))
+    throw new StateRefused(`as_node: ${COPY} needs a state to copy, and the thread has none`);
   const { next, tasks, values } = before;
   return { next, tasks, values, source: "fork" };
 }
 
-/** Null: as it was. */
+/** Null: `next` does not change. */
 function nextOf({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
   const targets = (command?.goto ?? []).map(nodeOf);
   const stranger = targets.find((target) => target !== name && target !== END);
@@ -73,7 +73,7 @@ function nextOf({ as_node, command }: StateUpdate, name: string): readonly strin
 const nodeOf = (target: string | Send): string => (typeof target === "string" ? target : target.node);
 
 function changesOf({ values, command }: StateUpdate, name: string): JsonObject[] {
-  if (command?.resume !== undefined) throw new StateRefused("command.resume: only a run answers an interrupt");
+  if (command?.resume !== undefined) throw new StateRefused("command.resume: only a run can answer an interrupt");
   const sent = (command?.goto ?? []).flatMap((target) =>
     typeof target === "string" || target.node !== name ? [] : [target.input],
   );
@@ -88,9 +88,9 @@ function changesOf({ values, command }: StateUpdate, name: string): JsonObject[]
   throw new StateRefused("values: must be an object, a list of objects or null");
 }
 
-function applied(state: JsonObject, changes: Parameters<typeof applyAll>[1], uuid: () => string): JsonObject {
+function applied(state: JsonObject, changes: Parameters<typeof applyUpdates>[1], uuid: () => string): JsonObject {
   try {
-    return applyAll(state, changes, uuid);
+    return applyUpdates(state, changes, uuid);
   } catch (error) {
     throw new StateRefused(`values: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   }

@@ -1,9 +1,9 @@
-/** A state of the thread and what changes it. */
+/** Applies updates to a state: messages merge by id, other keys replace their value. */
 import type { Json, JsonObject } from "../json.ts";
-import { coerceMessages, reduceMessages } from "../streams/messages.ts";
+import { coerceMessages, reduceMessages } from "./messages.ts";
 
-/** The state after a change, and the change as it took effect. The state's own lists and objects are shared, never changed. */
-export function apply(
+/** The state after a change, and the change with its messages coerced. The lists and objects of `state` are shared, never changed. */
+export function applyUpdate(
   state: JsonObject,
   change: JsonObject,
   uuid: () => string,
@@ -15,18 +15,15 @@ export function apply(
   return { values: { ...state, ...update, messages: reduceMessages(messagesOf(state), messages) }, update };
 }
 
-/**
- * The same of many changes, at the cost of one: the state is copied once, and its messages are merged once. Throws what one of them
- * would throw.
- */
-export function applyAll(
+/** Many changes at the cost of one: the state is copied once, and its messages are merged once. */
+export function applyUpdates(
   state: JsonObject,
   changes: readonly (readonly [change: JsonObject, fallback: "human" | "ai"])[],
   uuid: () => string,
 ): JsonObject {
   const [only] = changes;
   if (!only) return state;
-  if (changes.length === 1) return apply(state, only[0], uuid, only[1]).values;
+  if (changes.length === 1) return applyUpdate(state, only[0], uuid, only[1]).values;
   const values = new Map(Object.entries(state));
   const messages: JsonObject[] = [];
   for (const [change, fallback] of changes) {
@@ -35,7 +32,7 @@ export function applyAll(
       else for (const message of coerceMessages(value, uuid, fallback)) messages.push(message);
     }
   }
-  // Only where one of them names messages: a state without has no list of them then.
+  // A state without messages gets no empty list.
   if (changes.some(([change]) => Object.hasOwn(change, "messages"))) {
     values.set("messages", reduceMessages(messagesOf(state), messages));
   }

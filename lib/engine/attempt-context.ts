@@ -1,0 +1,260 @@
+/** The parts of one attempt: its state, its lease, its checkpoints and what it shows. */
+import type { Environment } from "../environment.ts";
+import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
+import type { Executor, GraphInfo, Job, StoreHandle, StreamMode } from "../executor/contract.ts";
+import { mirrored, readKwargs } from "../executor/kwargs.ts";
+import type {
+  ClaimedRun,
+  ClaimRequest,
+  FinishOutcome,
+  RunRow,
+  Scope,
+  Storage,
+  TerminalStatus,
+} from "../storage/mod.ts";
+import type { RunEvents, StreamHub } from "../streams/hub.ts";
+import { createEventMapper, type EventMapper } from "./event-mapper.ts";
+import { type Heartbeat, startHeartbeat } from "./heartbeat.ts";
+import { describeJob } from "./job.ts";
+import { createProgressWriter, type ProgressWriter } from "./progress.ts";
+import { readState } from "./reached-state.ts";
+import type { OnRunFinished } from "./run-finished.ts";
+
+/** Why the signal of a job was aborted. */
+export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_down" | "lease_lost";
+
+export interface AttemptOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly executor: Executor;
+  readonly hub: StreamHub;
+  readonly store: StoreHandle;
+  readonly environment: Environment;
+  readonly lease_ms: number;
+  /** The time limit of an attempt, unless its graph sets one. */
+  readonly run_timeout_ms: number;
+  /** The feedback URLs of a run by key, as JSON; null when it has none. */
+  readonly feedbackUrls: (run: RunRow) => string | null;
+  /** A run with a webhook has ended. */
+  readonly onRunEnded: () => void;
+  /** The end of a run is stored. */
+  readonly onFinished?: OnRunFinished;
+}
+
+/** The slot of the worker in which an attempt executes. */
+export interface WorkerSlot {
+  readonly counters: AttemptCounters;
+  /** A claim for the next run in this slot, to be sent with the end of this run; null while no run is known to wait. */
+  nextClaim(): NextClaim | null;
+  /** Runs are known to wait, for a slot or for their threads. */
+  hasWaitingRuns(): boolean;
+  /** The thread of this attempt may be free: claim. */
+  wake(): void;
+}
+
+export interface NextClaim {
+  readonly request: ClaimRequest;
+  /** Takes the answer; undefined if the call failed. */
+  answered(outcome: FinishOutcome | undefined): void;
+}
+
+export interface AttemptCounters {
+  frames_shown: number;
+  frames_stored: number;
+  leases_lost: number;
+  readonly ended: Record<TerminalStatus, number>;
+}
+
+export interface AttemptState {
+  /** Why the attempt must stop; null while it need not. A lost lease replaces every other reason. */
+  reason: StopReason | null;
+  /** `settled`: the executor has returned or was abandoned. `ending`: the end of the run is being stored. */
+  phase: "executing" | "settled" | "ending";
+  /** The executor ignored its signal for too long. */
+  abandoned: boolean;
+  /** Stops waiting for the executor's next event. */
+  abandonWait: (() => void) | undefined;
+  readonly abort: AbortController;
+  /** Resolves when the executor has settled or was abandoned. */
+  readonly settled: PromiseWithResolvers<void>;
+}
+
+export interface AttemptContext {
+  readonly options: AttemptOptions;
+  readonly slot: WorkerSlot;
+  readonly graph: GraphInfo;
+  readonly claimed: ClaimedRun;
+  readonly runEvents: RunEvents;
+  readonly state: AttemptState;
+  readonly job: Job;
+  readonly checkpoints: JobCheckpoints;
+  readonly progress: ProgressWriter;
+  readonly mapper: EventMapper;
+  readonly heartbeat: Heartbeat;
+  /** The worker records the states of the executor. */
+  readonly recorded: boolean;
+  /** How long the executor may ignore its signal. */
+  readonly abandon_ms: number;
+  /** Recorded states are stored only at the end of the run (durability `exit`). */
+  readonly savesAtEnd: boolean;
+  stop(reason: StopReason): boolean;
+  isLost(): boolean;
+  /** Repeats a failing call of the store for as long as a lease lasts. */
+  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+  /** One turn of the event loop. */
+  turn(): Promise<void>;
+  pause(ms?: number): Promise<void>;
+}
+
+/** Shorter where no other process can execute the thread. */
+const ABANDON_MS = 5_000;
+const ABANDON_SINGLE_PROCESS_MS = 1_000;
+const RETRY_MS = 500;
+/** The time limit of retries while the process shuts down. */
+const SHUTDOWN_RETRY_MS = 1_000;
+
+/** This process must write nothing more for the run. */
+const isLoss = (reason: StopReason | null): boolean => reason === "lease_lost" || reason === "rolled_back";
+
+export function createContext(
+  options: AttemptOptions,
+  slot: WorkerSlot,
+  graph: GraphInfo,
+  claimed: ClaimedRun,
+): AttemptContext {
+  const { storage, scope, environment, lease_ms } = options;
+  const { run, thread, lease, resumed } = claimed;
+  const { run_id, thread_id, temporary } = run;
+  const { stream_mode, resumable: _, ...request } = mirrored(readKwargs(run.kwargs));
+  const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
+  const recorded = graph.checkpoints === "worker";
+  const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
+  const runEvents = options.hub.runEvents(run_id);
+  const state: AttemptState = {
+    reason: null,
+    phase: "executing",
+    abandoned: false,
+    abandonWait: undefined,
+    abort: new AbortController(),
+    settled: Promise.withResolvers<void>(),
+  };
+  const isLost = (): boolean => isLoss(state.reason);
+  const onLost = (): void => {
+    // The answer to the end that is being stored says whether the lease was lost.
+    if (state.phase !== "ending") stop("lease_lost");
+  };
+  const turn = (): Promise<void> => new Promise((resolve) => environment.defer(resolve));
+  const pause = (ms = RETRY_MS): Promise<void> => new Promise((resolve) => void environment.timer(ms, resolve));
+
+  function stop(why: StopReason): boolean {
+    const { reason } = state;
+    if (reason && (isLoss(reason) || !isLoss(why))) return reason === why;
+    if (isLoss(why)) {
+      checkpoints.lose();
+      heartbeat.stop();
+      if (why === "lease_lost") slot.counters.leases_lost++;
+    } else if (state.phase !== "executing") {
+      return false;
+    }
+    if (!reason) abandonLater();
+    state.reason = why;
+    state.abort.abort(why);
+    return true;
+  }
+
+  /** An executor that ignores its signal must not hold its slot for ever. */
+  function abandonLater(): void {
+    const cancel = environment.timer(abandon_ms, () => {
+      state.abandoned = true;
+      checkpoints.lose();
+      state.abandonWait?.();
+    });
+    void state.settled.promise.then(cancel);
+  }
+
+  async function retry<Answer>(call: () => Promise<Answer>): Promise<Answer> {
+    const since = environment.now();
+    const wasLost = isLost();
+    while (true) {
+      try {
+        return await call();
+      } catch (error) {
+        environment.log({ level: "error", message: "a storage call of a run failed", run_id, thread_id, error });
+        const limit = state.reason === "shutting_down" ? Math.min(lease_ms, SHUTDOWN_RETRY_MS) : lease_ms;
+        if (isLost() !== wasLost || environment.now() - since >= limit) throw error;
+        await pause();
+      }
+    }
+  }
+
+  const checkpoints = jobCheckpoints({
+    storage,
+    scope,
+    thread_id,
+    run_id,
+    head: thread.head,
+    resumed,
+    sync: request.durability === "sync" && !temporary,
+    now: () => environment.now(),
+    retry,
+    onDirty: () => progress.saveSoon(),
+    save: () => progress.save(),
+  });
+  const progress = createProgressWriter({
+    ...options,
+    claimed,
+    counters: slot.counters,
+    runEvents,
+    checkpoints,
+    onlyAtEnd: request.durability === "exit",
+    retry,
+    isLost,
+    onLost,
+  });
+  const job = describeJob({ run, resumed, request, requested, recorded, checkpoints, store: options.store });
+  const showsResumed = run.claims > 1 && resumed && requested.has("values");
+  const mapper = createEventMapper({
+    environment,
+    job,
+    checkpoints,
+    recorded,
+    requested,
+    resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
+    show: progress.show,
+    flush: async () => {
+      if (progress.isFull()) await progress.flush();
+    },
+    hold: progress.hold,
+    release: progress.release,
+    isStopped: () => state.reason !== null,
+  });
+  const heartbeat = startHeartbeat({
+    ...options,
+    lease,
+    until: run.updated_at + lease_ms,
+    onCancelled: () => stop("cancelled"),
+    onLost,
+  });
+  const context: AttemptContext = {
+    options,
+    slot,
+    graph,
+    claimed,
+    runEvents,
+    state,
+    job,
+    checkpoints,
+    progress,
+    mapper,
+    heartbeat,
+    recorded,
+    abandon_ms,
+    savesAtEnd: recorded && request.durability === "exit" && !temporary,
+    stop,
+    isLost,
+    retry,
+    turn,
+    pause,
+  };
+  return context;
+}

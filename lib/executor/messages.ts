@@ -1,0 +1,137 @@
+/** Messages in wire form (flat JSON): which forms are accepted, and how lists of them merge. */
+import { isObject, type Json, type JsonObject } from "../json.ts";
+
+/** The id of a `remove` message that clears the list. */
+export const REMOVE_ALL = "__remove_all__";
+
+const TYPES: ReadonlyMap<string, string> = new Map([
+  ["user", "human"],
+  ["human", "human"],
+  ["assistant", "ai"],
+  ["ai", "ai"],
+  ["system", "system"],
+  ["developer", "system"],
+  ["tool", "tool"],
+  ["function", "function"],
+  ["remove", "remove"],
+]);
+
+/**
+ * One message in wire form: `{type, content, id, additional_kwargs, response_metadata, …}`. Takes a string (a message of
+ * type `fallback`), an object with `role` or `type`, `[role, content]`, and a LangChain message as `JSON.stringify` gives
+ * it. A missing id is made with `uuid`; OpenAI tool calls become `{name, args, id, type}`. Throws for anything else.
+ */
+export function coerceMessage(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject {
+  if (typeof value === "string") return coerceMessage({ type: fallback, content: value }, uuid, fallback);
+  if (Array.isArray(value)) {
+    const [role, content] = value;
+    if (value.length !== 2 || typeof role !== "string" || content === undefined) {
+      throw new Error("A message given as a list must be [role, content]");
+    }
+    return coerceMessage({ role, content }, uuid, fallback);
+  }
+  if (!isObject(value)) {
+    throw new Error(`A message must be a string, an object or [role, content], not ${JSON.stringify(value)}`);
+  }
+  if (value.lc === 1 && value.type === "constructor" && Array.isArray(value.id) && isObject(value.kwargs)) {
+    return coerceMessage({ ...value.kwargs, type: value.id.at(-1) ?? null }, uuid, fallback);
+  }
+  const { role, type: given, content: body, id, ...rest } = value;
+  const named = role ?? given;
+  if (typeof named !== "string") throw new Error("A message needs a role or a type");
+  const type = TYPES.get(plainType(named));
+  if (type === undefined) throw new Error(`Unknown message role or type ${JSON.stringify(named)}`);
+  // Assistants that only call tools send no content, and a removal has none.
+  const content = body ?? (type === "ai" || type === "remove" ? "" : undefined);
+  if (typeof content !== "string" && !Array.isArray(content)) {
+    throw new Error(`The content of a message (${type}) must be a string or a list of blocks`);
+  }
+  if (id !== undefined && id !== null && typeof id !== "string") throw new Error("A message's id must be a string");
+  if (type === "remove" && !id) throw new Error("A message of type remove needs the id of the message to remove");
+  return {
+    type,
+    content,
+    id: id || uuid(),
+    ...rest,
+    additional_kwargs: rest.additional_kwargs ?? {},
+    response_metadata: rest.response_metadata ?? {},
+    ...(Array.isArray(rest.tool_calls) ? toolCalls(rest.tool_calls) : {}),
+  };
+}
+
+/** Messages in wire form from one message or a list of them; an element that is itself `{messages: […]}` stands for its messages. */
+export function coerceMessages(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject[] {
+  if (value === null) return [];
+  const items = Array.isArray(value) ? value : [value];
+  return items.flatMap((item) =>
+    isObject(item) && Array.isArray(item.messages) && item.role === undefined && item.type === undefined
+      ? coerceMessages(item.messages, uuid, fallback)
+      : [coerceMessage(item, uuid, fallback)],
+  );
+}
+
+/**
+ * `left` with the messages of `right` (coerced ones) applied in order: a known id replaces that message in its place, `remove` deletes it
+ * (throws when there is no such id), `remove` of `__remove_all__` clears everything before it, the rest is appended.
+ * Neither list is changed; messages are shared, not copied.
+ */
+export function reduceMessages(left: readonly Json[], right: readonly JsonObject[]): Json[] {
+  const cut = right.findLastIndex((message) => message.type === "remove" && message.id === REMOVE_ALL);
+  const merged: (Json | undefined)[] = cut < 0 ? [...left] : [];
+  const changes = right.slice(cut + 1);
+  // Only the ids in question are looked up: an index of a whole conversation costs more than its turn.
+  const named = new Set(changes.map((message) => message.id));
+  const places = new Map<Json | undefined, number>();
+  merged.forEach((message, place) => {
+    if (isObject(message) && named.has(message.id)) places.set(message.id, place);
+  });
+  for (const message of changes) {
+    const place = places.get(message.id);
+    if (message.type === "remove") {
+      if (place === undefined) throw new Error(`There is no message ${JSON.stringify(message.id)} to remove`);
+      merged[place] = undefined;
+      places.delete(message.id);
+    } else if (place === undefined) {
+      places.set(message.id, merged.push(message) - 1);
+    } else {
+      merged[place] = message;
+    }
+  }
+  return merged.filter((message) => message !== undefined);
+}
+
+/** `AIMessageChunk` → `ai`. */
+export function plainType(type: string): string {
+  return type.replace(/Message(Chunk)?$/, "").toLowerCase();
+}
+
+/** OpenAI's `{id, function: {name, arguments}}` in wire form; arguments that are no JSON object go to `invalid_tool_calls`. */
+function toolCalls(calls: readonly Json[]): JsonObject {
+  const valid: Json[] = [];
+  const invalid: Json[] = [];
+  for (const call of calls) {
+    if (!isObject(call) || !isObject(call.function)) {
+      valid.push(call);
+      continue;
+    }
+    const { name = "", arguments: text = "" } = call.function;
+    const id = call.id ?? null;
+    const args = parseArguments(text);
+    if (args) valid.push({ name, args, id, type: "tool_call" });
+    else
+      invalid.push({ name, args: text, id, error: "The arguments are not a JSON object", type: "invalid_tool_call" });
+  }
+  return { tool_calls: valid, ...(invalid.length > 0 ? { invalid_tool_calls: invalid } : {}) };
+}
+
+/** Tool arguments as an object; null while they are incomplete. */
+export function parseArguments(text: Json): JsonObject | null {
+  // Arguments that are still growing rarely end in a brace: most are told apart without parsing them.
+  if (typeof text !== "string" || !text.trimEnd().endsWith("}")) return null;
+  try {
+    const value = JSON.parse(text) as Json;
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
+}

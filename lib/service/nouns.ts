@@ -1,0 +1,188 @@
+/** Creates the nouns of a service and the worker that executes its runs, and connects them. */
+import { type Assistants, createAssistants } from "../assistants/mod.ts";
+import { type CronLoop, createCrons } from "../crons/mod.ts";
+import { createRunFinishedHook } from "../engine/run-finished.ts";
+import { createWorker, type Worker } from "../engine/worker.ts";
+import type { Environment } from "../environment.ts";
+import { createFeedback, type Feedback } from "../feedback/mod.ts";
+import { DEFAULTS, type ServiceOptions, withDefaults } from "../options.ts";
+import { createRuns, type RunDirectory } from "../runs/mod.ts";
+import { createNotifications } from "../runs/notifications.ts";
+import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
+import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
+import { createStore, type Store } from "../store/mod.ts";
+import { createStreamHub, type StreamHub } from "../streams/hub.ts";
+import { createThreads, storedTtl, type ThreadDirectory } from "../threads/mod.ts";
+import { createUsage, type Usage } from "../usage/mod.ts";
+import { createDeliveries, type Deliveries } from "../webhooks/deliver.ts";
+import { exposedHeaders, type WebhookSettings } from "../webhooks/options.ts";
+import { systemTransport } from "../webhooks/send.ts";
+
+export interface NounOptions {
+  readonly options: ServiceOptions;
+  readonly webhooks: WebhookSettings;
+  readonly storage: Storage;
+  readonly identity: IdentityStore;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly deployment: DeploymentRow;
+  readonly user_agent: string;
+  /** Calls that `stop` waits for. */
+  readonly openCalls: Set<Promise<unknown>>;
+}
+
+export interface Nouns {
+  readonly assistants: Assistants;
+  readonly threads: ThreadDirectory;
+  readonly runs: RunDirectory;
+  readonly crons: CronLoop;
+  readonly store: Store;
+  readonly feedback: Feedback;
+  readonly usage: Usage;
+  readonly deliveries: Deliveries;
+  readonly worker: Worker;
+  readonly hub: StreamHub;
+}
+
+export async function createNouns(given: NounOptions): Promise<Nouns> {
+  const { options, webhooks, storage, identity, scope, environment, deployment, openCalls } = given;
+  const { executor } = options;
+  const shared = { storage, scope, executor, environment };
+  const { workspace_id, project_id } = deployment;
+  const usageSettings = withDefaults(DEFAULTS.usage, options.usage);
+  const feedbackSettings = withDefaults(DEFAULTS.feedback, options.feedback);
+  const workerSettings = withDefaults(DEFAULTS.worker, options.worker);
+  const trace = { workspace_id, project_id, counted: usageSettings.enabled };
+  const baseUrl = (): string | undefined =>
+    typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
+  const feedback = createFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackSettings });
+  const usage = createUsage({ storage, identity, environment, ...usageSettings });
+  warnOfExposedHeaders(options, webhooks, environment);
+  const transport = webhooks.transport ?? (await systemTransport());
+  const deliveries = createDeliveries({
+    storage,
+    scope,
+    environment,
+    settings: webhooks,
+    transport,
+    loopback: webhooks.loopback,
+    user_agent: given.user_agent,
+  });
+  const notifications = createNotifications({
+    environment,
+    baseUrl,
+    trace,
+    token_life_ms: feedbackSettings.token_ttl_ms,
+    webhooks: webhooks.policy,
+    loopback: webhooks.loopback !== null,
+    transport: transport !== null,
+  });
+  const hub = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
+  const assistants = createAssistants(shared);
+  await assistants.ensureDefaults();
+  const { index, ttl: itemTtl } = options.store ?? {};
+  const store = createStore({
+    storage,
+    scope,
+    environment,
+    ...(index ? { index } : {}),
+    ...(itemTtl ? { ttl: itemTtl } : {}),
+  });
+  const onFinished = createRunFinishedHook(environment, options.onRunFinished, (call) => {
+    openCalls.add(call);
+    void call.then(() => openCalls.delete(call));
+  });
+  const deliver = (): void => deliveries.wake();
+  let runs: RunDirectory;
+  const worker = createWorker({
+    ...shared,
+    ...workerSettings,
+    hub,
+    trace,
+    store,
+    feedbackUrls: notifications.feedbackUrls,
+    onRunEnded: deliver,
+    onFinished,
+    onAttemptLeft: (run, runEvents) => runs.follow(run, runEvents),
+    onWaiting: () => storage.signals?.publish("work", scope.deployment),
+    // Not before: the deliveries of a dead worker are free only once this process takes over from it.
+    onRoleChanged: deliver,
+  });
+  if (workerSettings.concurrency === 0) deliver();
+  const { default_ttl, strategy = "delete" } = options.checkpointer?.ttl ?? {};
+  const threadTtl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
+  const threads = createThreads({
+    ...shared,
+    ...threadTtl,
+    events: hub,
+    read: (run, after) => runs.read(run, after),
+    caughtUp: worker.flushShown,
+    onDeleted: (run_ids) => runs.deleted(run_ids),
+  });
+
+  /** Calls the hook for a run that ended before it started. */
+  async function onEndedUnstarted({ run_id, thread_id }: StoppedRun): Promise<void> {
+    try {
+      const row = await storage.getRun(scope, run_id);
+      if (row && row.ended_at !== null) onFinished(row, { ...row, status: row.status as TerminalStatus });
+    } catch (error) {
+      environment.log({ level: "error", message: "onRunFinished was not called", run_id, thread_id, error });
+    }
+  }
+
+  runs = createRuns({
+    ...shared,
+    ...threadTtl,
+    hub,
+    worker,
+    assistants,
+    threads,
+    limits: withDefaults(DEFAULTS.limits, options.limits),
+    notifications,
+    onRunEnded: deliver,
+    ...(options.onRunFinished ? { onEndedUnstarted: (run) => void onEndedUnstarted(run) } : {}),
+  });
+  const crons = createCrons({
+    storage,
+    scope,
+    environment,
+    assistants,
+    runs,
+    ...withDefaults(DEFAULTS.crons, options.crons),
+    max_failures: options.crons?.max_failures ?? null,
+  });
+  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub };
+}
+
+function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {
+  const exposed = exposedHeaders(options.webhooks ?? {}, webhooks);
+  if (exposed.length === 0) return;
+  const message = `webhooks.headers: every caller that starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
+  environment.log({ level: "warn", message });
+}
+
+/** Acts on the signals of other processes. The result unsubscribes. */
+export function receiveSignals(storage: Storage, scope: Scope, nouns: Nouns): (() => void) | undefined {
+  const { worker, runs, hub, deliveries } = nouns;
+
+  /** Reads again whatever matches: a signal carries ids, never data. */
+  function changed(filter: { readonly run_id?: string; readonly thread_id?: string }): void {
+    worker.checkCancelled(filter);
+    runs.checkNow(filter);
+    if (filter.run_id === undefined) hub.announce(filter.thread_id);
+  }
+  return storage.signals?.subscribe({
+    heard(kind, id) {
+      if (kind === "run") changed({ run_id: id });
+      else if (kind === "thread") changed({ thread_id: id });
+      else if (id !== scope.deployment) return;
+      else if (kind === "work") worker.wake();
+      else deliveries.wake(true);
+    },
+    missed() {
+      changed({});
+      worker.wake();
+      deliveries.wake();
+    },
+  });
+}
