@@ -1,7 +1,6 @@
-/**
- * What went wrong, as a closed list. Each code has one HTTP status (lib/http/respond.ts): a new code does not compile
- * until it has one.
- */
+/** Errors that callers can act on, and their codes. */
+
+/** The codes of service errors. Each has one HTTP status (lib/http/respond.ts); a new code does not compile without one. */
 export type ErrorCode =
   | "bad_request"
   | "unauthenticated"
@@ -23,7 +22,7 @@ export type ErrorCode =
   | "storage_unavailable"
   | "outcome_unknown";
 
-/** An error the caller can act on. `message` is shown to clients; `cause` never is. */
+/** An error that the caller can act on. Clients see `message`, never `cause`. */
 export class ServiceError extends Error {
   readonly code: ErrorCode;
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -33,32 +32,32 @@ export class ServiceError extends Error {
   }
 }
 
-/** The store cannot be reached. `unknown`: it went away while a write was committed, and nobody can tell whether that took effect. */
+/** The error for an unreachable database. `unknown`: the connection was lost during a commit, which may or may not have taken effect. */
 export function storageLost({
   unknown = false,
   cause,
 }: ErrorOptions & { readonly unknown?: boolean } = {}): ServiceError {
   const [code, text]: readonly [ErrorCode, string] = unknown
-    ? ["outcome_unknown", "The database was lost while this was stored: whether it took effect is not known"]
-    : ["storage_unavailable", "The database cannot be reached at the moment"];
+    ? ["outcome_unknown", "The database was lost during a write: whether it took effect is not known"]
+    : ["storage_unavailable", "The database cannot be reached: retry later"];
   return new ServiceError(code, text, { cause });
 }
 
-/** True for the error of a store that cannot be reached: what has failed with it may succeed later, by itself. */
+/** True for errors of an unreachable database. A retry may succeed once the database is back. */
 export function isOutage(error: unknown): boolean {
   return error instanceof ServiceError && (error.code === "storage_unavailable" || error.code === "outcome_unknown");
 }
 
-/** One thing that is wrong with a request of the platform API. */
+/** One problem of a platform API request. */
 export interface InputIssue {
-  /** Where: `body` or `query`, then member names and list indexes. */
+  /** The place of the problem: `body` or `query`, then member names and list indexes. */
   readonly loc: readonly (string | number)[];
   readonly msg: string;
   /** A code such as `missing`, `value_error`, `uuid_parsing`, `datetime_parsing`. */
   readonly type: string;
 }
 
-/** A request of the platform API that cannot be read; the answer lists the issues. */
+/** A platform API request with invalid input. The response lists the issues. */
 export class InputError extends ServiceError {
   readonly issues: readonly InputIssue[];
   constructor(issues: readonly InputIssue[]) {
@@ -68,7 +67,7 @@ export class InputError extends ServiceError {
   }
 }
 
-/** The configuration cannot work. `problems` lists everything that was found, each naming its key and the remedy. */
+/** An invalid configuration. `problems` lists every problem found; each names its key and the remedy. */
 export class ConfigError extends Error {
   readonly problems: readonly string[];
   constructor(problems: readonly string[]) {
@@ -79,13 +78,13 @@ export class ConfigError extends Error {
 }
 
 /**
- * Thrown by a CheckpointHandle when the run was taken over, rolled back or deleted: nothing it writes counts any more.
- * Executors let it pass; it never becomes a run's error.
+ * Thrown by a CheckpointHandle after the run was taken over, rolled back or deleted: its writes are refused. Executors must rethrow
+ * it; it never becomes the error of a run.
  */
 export class LeaseLost extends Error {
   readonly lease_lost = true;
   constructor(run_id: string) {
-    super(`Run ${run_id} is no longer executed here`);
+    super(`Run ${run_id} has lost its lease`);
     this.name = "LeaseLost";
   }
 }

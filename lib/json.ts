@@ -1,4 +1,9 @@
-/** A JSON value as `JSON.parse` gives it. `__proto__` may be an own key: copy objects by spread or `fromEntries`, never by assignment. */
+/** JSON types and comparisons. */
+
+/**
+ * A JSON value as `JSON.parse` returns it. `__proto__` can be an own key: copy objects by spread or `fromEntries`, never by
+ * assignment.
+ */
 export type Json = string | number | boolean | null | Json[] | JsonObject;
 
 /** A JSON object. */
@@ -6,12 +11,12 @@ export interface JsonObject {
   [key: string]: Json;
 }
 
-/** True for a JSON object: neither an array nor null. */
+/** True for an object that is neither an array nor null. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Two JSON values of the same content; the order of keys does not count. */
+/** True when two JSON values are equal; the order of object keys does not matter. */
 export function sameJson(a: Json, b: Json): boolean {
   if (a === b) return true;
   if (Array.isArray(a)) {
@@ -25,15 +30,15 @@ export function sameJson(a: Json, b: Json): boolean {
   );
 }
 
-/** The members of an object that are neither objects nor lists. */
+/** The members of an object that are neither objects nor arrays; `{}` for any other value. */
 export function scalarsOf(values: Json | undefined): JsonObject {
   if (!isObject(values)) return {};
   return Object.fromEntries(Object.entries(values).filter(([, value]) => typeof value !== "object" || value === null));
 }
 
 /**
- * JSON containment: every key of `part` exists in `whole`; objects match as subsets, recursively; each element of an
- * array in `part` is contained in some element of the array in `whole`; scalars match by equality. `{}` is in every object.
+ * JSON containment, as Postgres `@>` has it: every key of `part` exists in `whole`, and objects match as subsets, recursively. Each
+ * element of an array in `part` is contained in some element of the array in `whole`. Scalars match by equality.
  */
 export function contains(whole: Json, part: Json): boolean {
   if (Array.isArray(part)) {

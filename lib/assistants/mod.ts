@@ -38,7 +38,7 @@ export interface AssistantCreate {
   readonly if_exists?: "raise" | "do_nothing";
 }
 
-/** `config` and `context` together are the configuration: with either of them the one not given becomes `{}`. */
+/** `config` and `context` form one configuration: a patch with only one of them sets the other to `{}`. */
 export interface AssistantPatch {
   readonly graph_id?: string;
   readonly config?: JsonObject;
@@ -65,7 +65,7 @@ export interface AssistantSearch extends AssistantFilter {
 /** One page of a search. */
 export interface PageOf<Item> {
   readonly items: readonly Item[];
-  /** How many match in all. */
+  /** The number of matches on all pages. */
   readonly total: number;
   /** The next offset; null on the last page. */
   readonly next: number | null;
@@ -81,7 +81,7 @@ export interface Assistants {
   get(id: string, visibility?: Visibility): Promise<Assistant>;
   /** Makes a new version and activates it. Errors: not_found, bad_request. */
   update(id: string, patch: AssistantPatch, visibility?: Visibility): Promise<Assistant>;
-  /** `threads` bounds the threads that go with it. Errors: not_found; conflict for a default assistant. */
+  /** `threads`: with `delete_threads`, only threads that pass this filter are deleted. Errors: not_found; conflict (a default assistant). */
   delete(
     id: string,
     options?: { readonly delete_threads?: boolean; readonly threads?: Visibility },
@@ -95,10 +95,13 @@ export interface Assistants {
     query?: { readonly metadata?: JsonObject; readonly limit?: number; readonly offset?: number },
     visibility?: Visibility,
   ): Promise<readonly AssistantVersion[]>;
-  /** Activates a version with everything it holds. Errors: not_found (assistant or version). */
+  /** Activates a version: the assistant takes over all of its content. Errors: not_found (assistant or version), forbidden. */
   setLatest(id: string, version: number, visibility?: Visibility): Promise<Assistant>;
+  /** The graph's nodes and edges; `xray` expands subgraphs, to a depth if it is a number. Errors: not_found. */
   drawn(id: string, xray?: boolean | number, visibility?: Visibility): Promise<DrawnGraph>;
+  /** The JSON schemas of the graph's input, output, state and configuration. Errors: not_found. */
   schemas(id: string, visibility?: Visibility): Promise<GraphSchemas>;
+  /** The schemas of the graph's subgraphs, by namespace. Errors: not_found. */
   subgraphs(
     id: string,
     namespace?: string | null,
@@ -107,13 +110,13 @@ export interface Assistants {
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
-/** What the other nouns use of assistants. Every caller may run the default assistant of a graph, whatever the visibility. */
+/** Assistants, with the methods that other modules use. Visibility filters do not apply to running a graph's default assistant. */
 export interface AssistantDirectory extends Assistants {
-  /** The active configuration when it was last read. A write that relies on it must detect a stale row. Errors: not_found. */
+  /** The active configuration from the cache. A write that relies on it must detect a stale row. Errors: not_found. */
   recall(id: string, visibility?: Visibility): Promise<AssistantRow>;
-  /** The active configuration, read now. Errors: not_found. */
+  /** The active configuration, read from the storage. Errors: not_found. */
   resolve(id: string, visibility?: Visibility): Promise<AssistantRow>;
-  /** Makes one assistant per graph at start. Later starts change only its description, to that of the graph. */
+  /** Creates the default assistant of each graph. For existing ones, it updates only the description. */
   ensureDefaults(): Promise<void>;
 }
 
@@ -124,8 +127,8 @@ export interface AssistantOptions {
   readonly environment: Environment;
 }
 
-/** How many assistants are remembered between runs. */
-const RECALLED = 1_000;
+/** The maximum number of cached assistants. */
+const CACHE_SIZE = 1_000;
 
 export function createAssistants(options: AssistantOptions): AssistantDirectory {
   const lookup = createLookup(options);
@@ -141,19 +144,18 @@ export function createAssistants(options: AssistantOptions): AssistantDirectory 
 
 type Lookup = ReturnType<typeof createLookup>;
 
-/** Finds assistants by UUID or graph id, and remembers the rows that runs use. */
+/** Finds assistants by UUID or graph id, and caches the rows that runs use. */
 function createLookup({ storage, scope, executor }: AssistantOptions) {
   const graphs = new Map(executor.graphs().map((graph) => [graph.graph_id, graph]));
   // Graph id → UUID of its default assistant.
   const defaults = new Map<string, string>();
-  // The latest known rows of assistants that runs use.
-  const recalled = new Map<string, AssistantRow>();
+  const cache = new Map<string, AssistantRow>();
 
   async function idOf(id: string): Promise<string> {
     if (graphs.has(id)) {
-      const known = defaults.get(id) ?? (await defaultAssistantId(id));
-      defaults.set(id, known);
-      return known;
+      const assistant_id = defaults.get(id) ?? (await defaultAssistantId(id));
+      defaults.set(id, assistant_id);
+      return assistant_id;
     }
     return id.toLowerCase();
   }
@@ -173,45 +175,46 @@ function createLookup({ storage, scope, executor }: AssistantOptions) {
     return first !== undefined && (await defaultAssistantId(first.graph_id)) === assistant_id;
   }
 
-  /** Anybody may run a default assistant, so the filter of the call does not apply to it. */
+  /** Every caller may run a default assistant: no filter applies to it. */
   const visibilityToRun = async (
     assistant_id: string,
     visibility: Visibility | undefined,
   ): Promise<Visibility | undefined> =>
     visibility?.filter && (await isDefault(assistant_id)) ? undefined : visibility;
 
-  async function found(id: string, visibility: Visibility | undefined): Promise<AssistantRow> {
+  /** Reads the row from the storage into the cache. Errors: not_found. */
+  async function read(id: string, visibility: Visibility | undefined): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
     const row = await storage.getAssistant(withVisibility(scope, visibility), assistant_id);
     if (!row) {
-      if (!visibility?.filter) recalled.delete(assistant_id);
+      if (!visibility?.filter) cache.delete(assistant_id);
       throw notFound(id);
     }
-    if (recalled.size >= RECALLED && !recalled.has(assistant_id)) recalled.clear();
-    recalled.set(assistant_id, row);
+    if (cache.size >= CACHE_SIZE && !cache.has(assistant_id)) cache.clear();
+    cache.set(assistant_id, row);
     return row;
   }
 
   async function resolve(id: string, visibility?: Visibility): Promise<AssistantRow> {
-    return await found(id, await visibilityToRun(await idOf(id), visibility));
+    return await read(id, await visibilityToRun(await idOf(id), visibility));
   }
 
   async function recall(id: string, visibility?: Visibility): Promise<AssistantRow> {
     const assistant_id = await idOf(id);
-    const known = recalled.get(assistant_id);
+    const cached = cache.get(assistant_id);
     const applied = await visibilityToRun(assistant_id, visibility);
-    return known && permits(applied?.filter, known.metadata) ? known : await found(id, applied);
+    return cached && permits(applied?.filter, cached.metadata) ? cached : await read(id, applied);
   }
 
-  return { graphs, idOf, isDefault, wasDefault, found, resolve, recall };
+  return { graphs, idOf, isDefault, wasDefault, read, resolve, recall };
 }
 
 function readVerbs(
   { storage, scope }: AssistantOptions,
-  { idOf, found }: Lookup,
+  { idOf, read }: Lookup,
 ): Pick<AssistantDirectory, "get" | "search" | "count" | "versions"> {
   return {
-    get: async (id, visibility) => toAssistant(await found(id, visibility)),
+    get: async (id, visibility) => toAssistant(await read(id, visibility)),
     async search({ limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...filter } = {}, visibility) {
       const query = { ...filter, limit, offset, sort_by, sort_order };
       const { rows, total } = await storage.searchAssistants(withVisibility(scope, visibility), query);
@@ -232,24 +235,24 @@ function readVerbs(
 
 function writeVerbs(
   { storage, scope, environment }: AssistantOptions,
-  { graphs, idOf, found, isDefault, wasDefault }: Lookup,
+  { graphs, idOf, read, isDefault, wasDefault }: Lookup,
 ): Pick<AssistantDirectory, "ensureDefaults" | "create" | "update" | "delete" | "setLatest"> {
   /** Copies the description of the graph to its default assistant. */
-  async function describe(known: AssistantRow, description: string | null): Promise<void> {
-    if (description === null || description === known.description) return;
+  async function describe(assistant: AssistantRow, description: string | null): Promise<void> {
+    if (description === null || description === assistant.description) return;
     const next = ({ graph_id, name, config, context, metadata }: AssistantRow): AssistantContent => {
       return { graph_id, name, description, config, context, metadata };
     };
-    await storage.updateAssistant(scope, known.assistant_id, next, environment.now());
+    await storage.updateAssistant(scope, assistant.assistant_id, next, environment.now());
   }
 
   return {
     async ensureDefaults() {
       const ensure = async (graph_id: string): Promise<void> => {
         const assistant_id = await idOf(graph_id);
-        const known = await storage.getAssistant(scope, assistant_id);
+        const existing = await storage.getAssistant(scope, assistant_id);
         const { description = null } = graphs.get(graph_id) ?? {};
-        if (known) return await describe(known, description);
+        if (existing) return await describe(existing, description);
         const named = { assistant_id, graph_id, name: graph_id, description };
         const content = { config: {}, context: {}, metadata: { created_by: "system" } };
         await storage.createAssistant(scope, { ...named, ...content }, environment.now());
@@ -287,7 +290,7 @@ function writeVerbs(
       }
       const { config, context } = patch;
       refuseTwoValues(config?.configurable, context);
-      const configured = config !== undefined || context !== undefined;
+      const reconfigured = config !== undefined || context !== undefined;
       const row = await storage.updateAssistant(
         withVisibility(scope, visibility),
         await idOf(id),
@@ -298,8 +301,8 @@ function writeVerbs(
             graph_id: patch.graph_id ?? active.graph_id,
             name: patch.name ?? active.name,
             description: patch.description ?? active.description,
-            config: configured ? (config ?? {}) : active.config,
-            context: configured ? (context ?? {}) : active.context,
+            config: reconfigured ? (config ?? {}) : active.config,
+            context: reconfigured ? (context ?? {}) : active.context,
             metadata,
           };
         },
@@ -310,7 +313,7 @@ function writeVerbs(
     },
     async delete(id, { delete_threads = false, threads = {} } = {}, visibility) {
       const assistant_id = await idOf(id);
-      if (visibility?.filter) await found(id, visibility);
+      if (visibility?.filter) await read(id, visibility);
       if ((await isDefault(assistant_id)) || (await wasDefault(assistant_id))) {
         throw new ServiceError("conflict", `Assistant ${id} is the default assistant of a graph and cannot be deleted`);
       }
@@ -331,10 +334,7 @@ function writeVerbs(
         case "assistant_not_found":
           throw notFound(id);
         case "out_of_reach":
-          throw new ServiceError(
-            "forbidden",
-            `Version ${version} of assistant ${id} would be outside what you may see`,
-          );
+          throw new ServiceError("forbidden", `Version ${version} of assistant ${id} has metadata outside your access`);
         case "version_not_found":
           throw new ServiceError("not_found", `Assistant ${id} has no version ${version}`);
       }
@@ -342,10 +342,10 @@ function writeVerbs(
   };
 }
 
-/** What the executor says about the graph of an assistant. */
+/** Describes the graph of an assistant, by its executor. */
 function graphVerbs(
   { executor }: AssistantOptions,
-  { graphs, found }: Lookup,
+  { graphs, read }: Lookup,
 ): Pick<AssistantDirectory, "drawn" | "schemas" | "subgraphs"> {
   function stateOf(graph_id: string): GraphState {
     if (!graphs.has(graph_id)) throw new ServiceError("not_found", `Graph ${graph_id} not found`);
@@ -354,17 +354,17 @@ function graphVerbs(
 
   return {
     async drawn(id, xray = false, visibility) {
-      const assistant = await found(id, visibility);
+      const assistant = await read(id, visibility);
       const { graph_id } = assistant;
       return await stateOf(graph_id).drawn(graph_id, xray, ofAssistant(assistant));
     },
     async schemas(id, visibility) {
-      const assistant = await found(id, visibility);
+      const assistant = await read(id, visibility);
       const { graph_id } = assistant;
       return await stateOf(graph_id).schemas(graph_id, ofAssistant(assistant));
     },
     async subgraphs(id, namespace = null, recurse = false, visibility) {
-      const assistant = await found(id, visibility);
+      const assistant = await read(id, visibility);
       const { graph_id } = assistant;
       return await stateOf(graph_id).subgraphs(graph_id, namespace, recurse, ofAssistant(assistant));
     },
@@ -389,13 +389,13 @@ function toAssistant({ revision: _, created_at, updated_at, ...row }: AssistantR
   return { ...row, created_at: new Date(created_at).toISOString(), updated_at: new Date(updated_at).toISOString() };
 }
 
-/** True for UUIDs of version 5, which default assistants have. */
+/** True for UUIDs of version 5, such as the ids of default assistants. */
 const isNameBased = (id: string): boolean => /^[^-]{8}-[^-]{4}-5/.test(id);
 
-// Clients compute the UUID version 5 of the graph id in this name space (nearly that of URLs in RFC 4122).
+// Clients compute the UUID version 5 of the graph id in this namespace. It differs in one byte from RFC 4122's for URLs.
 const NAMESPACE = "6ba7b8219dad11d180b400c04fd430c8";
 
-/** The id of a graph's default assistant: the same in every deployment and every server of this API. */
+/** The id of a graph's default assistant: the same on every server of this API. */
 async function defaultAssistantId(graph_id: string): Promise<string> {
   const name = new TextEncoder().encode(graph_id);
   const bytes = new Uint8Array(16 + name.length);

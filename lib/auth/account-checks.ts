@@ -1,4 +1,4 @@
-/** Checks of account requests, and the errors of the verbs that change accounts. */
+/** Validates account requests and makes their errors. */
 import { ServiceError } from "../errors.ts";
 import { type KeyKind, type Made, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
 import { isOfOrganization } from "./grants.ts";
@@ -6,13 +6,13 @@ import { isOfOrganization } from "./grants.ts";
 export interface KeyCreate {
   /** Default: the oldest organization. */
   readonly organization_id?: string;
-  /** `sk`: a service key, nobody's. `pt`: a personal token. */
+  /** `sk`: a service key, without a user. `pt`: a personal token. */
   readonly kind: KeyKind;
-  /** `pt` only, and needed there: id or email of the user, whose permissions the token has. */
+  /** `pt` only, required: id or email of the user. The token has the user's permissions. */
   readonly user?: string;
-  /** `sk` only: ids or names of the workspaces the key reaches. Default: all of the organization, later ones too. */
+  /** `sk` only: ids or names of the key's workspaces. Default: all of the organization, including later ones. */
   readonly workspaces?: readonly string[];
-  /** `sk` only. Default: all but `organization:manage`. */
+  /** `sk` only. Default: all except `organization:manage`. */
   readonly permissions?: readonly Permission[];
   /** Milliseconds since 1970, later than now. Default: it does not expire. */
   readonly expires_at?: number;
@@ -26,7 +26,7 @@ const LAST_MOMENT = 8.64e15;
 export const missing = (what: string, name: string): ServiceError =>
   new ServiceError("not_found", `${what} ${name} not found`);
 
-/** The oldest of them is the default one: what comes later must not look as old. */
+/** A creation time later than that of all rows: the oldest row is the default one and must stay the oldest. */
 export const laterThan = (rows: readonly { readonly created_at: number }[], now: number): number =>
   Math.max(now, ...rows.map(({ created_at }) => created_at + 1));
 
@@ -55,27 +55,27 @@ export function checkName(what: string, name: string): void {
       `${what} name ${JSON.stringify(name.slice(0, 80))}: use 1 to ${NAME_LENGTH} characters without white space at the ends`,
     );
   }
-  // Everything is found by id or name.
-  if (UUID.test(name)) throw new ServiceError("invalid", `${what} name ${name}: looks like an id`);
+  // Rows are found by id or name, so a name that looks like an id is ambiguous.
+  if (UUID.test(name)) throw new ServiceError("invalid", `${what} name ${name}: looks like an id; choose another name`);
 }
 
-export function validPermissions(permissions: readonly string[], none = false): readonly Permission[] {
-  const known: readonly string[] = PERMISSIONS;
-  const unknown = permissions.filter((permission) => !known.includes(permission));
+export function validPermissions(permissions: readonly string[], allowEmpty = false): readonly Permission[] {
+  const names: readonly string[] = PERMISSIONS;
+  const unknown = permissions.filter((permission) => !names.includes(permission));
   if (unknown.length > 0) {
     throw new ServiceError(
       "invalid",
-      `permissions: there is no ${unknown.join(", ")}; known are ${PERMISSIONS.join(", ")}`,
+      `permissions: unknown permission ${unknown.join(", ")}; use ${PERMISSIONS.join(", ")}`,
     );
   }
-  if (permissions.length === 0 && !none) throw new ServiceError("invalid", "permissions: none is given");
+  if (permissions.length === 0 && !allowEmpty) throw new ServiceError("invalid", "permissions: must not be empty");
   return PERMISSIONS.filter((permission) => permissions.includes(permission));
 }
 
 export function refuseOrganizationPermissions(permissions: readonly Permission[]): void {
   const wide = permissions.filter(isOfOrganization);
   if (wide.length > 0) {
-    throw new ServiceError("invalid", `permissions: ${wide.join(", ")} can be granted on the organization alone`);
+    throw new ServiceError("invalid", `permissions: ${wide.join(", ")} can be granted only on the organization`);
   }
 }
 
@@ -86,18 +86,18 @@ export function checkKeyRequest(
   const problems: string[] = [];
   if (kind === "pt") {
     if (user === undefined) problems.push("user: a personal token needs one");
-    if (workspaces !== undefined) problems.push("workspaces: a personal token reaches those of its user");
+    if (workspaces !== undefined) problems.push("workspaces: a personal token has those of its user");
     if (permissions !== undefined) problems.push("permissions: a personal token has those of its user");
-  } else if (kind !== "sk") problems.push(`kind: ${JSON.stringify(kind)} is neither pt nor sk`);
+  } else if (kind !== "sk") problems.push(`kind: ${JSON.stringify(kind)} must be pt or sk`);
   else if (user !== undefined) problems.push("user: a service key has none");
-  if (workspaces?.length === 0) problems.push("workspaces: none is given");
+  if (workspaces?.length === 0) problems.push("workspaces: must not be empty");
   if (expires_at !== undefined && !(Number.isInteger(expires_at) && expires_at <= LAST_MOMENT)) {
     problems.push("expires_at: must be whole milliseconds since 1970");
   } else if (expires_at !== undefined && expires_at <= now) {
     problems.push(`expires_at: ${new Date(Math.max(expires_at, -LAST_MOMENT)).toISOString()} is not in the future`);
   }
   if (description !== undefined && !(description.isWellFormed() && [...description].length <= NAME_LENGTH)) {
-    problems.push(`description: at most ${NAME_LENGTH} characters`);
+    problems.push(`description: must have at most ${NAME_LENGTH} characters`);
   }
   if (problems.length > 0) throw new ServiceError("invalid", problems.join("; "));
 }

@@ -1,4 +1,4 @@
-/** API keys, workspaces, projects, users and shared agents, as the library's callers manage them. */
+/** Manages API keys, workspaces, projects, users and shared agents. */
 import type { Environment } from "../environment.ts";
 import { ConfigError, ServiceError } from "../errors.ts";
 import {
@@ -29,78 +29,78 @@ import { grantsOn, SERVICE_PERMISSIONS } from "./grants.ts";
 
 export type { KeyCreate } from "./account-checks.ts";
 
-/** Which users or keys may do what, and where. */
+/** The permissions of a user on an organization or a workspace. */
 export interface Grant {
   /** Id or email of a user. */
   readonly user: string;
-  /** Id or name of a workspace. Without: the organization, and with that all of its workspaces. */
+  /** Id or name of a workspace. Default: the organization, including all of its workspaces. */
   readonly workspace?: string;
-  /** Replaces what was granted there; none end it. Those of `organization:` are granted on an organization alone. */
+  /** Replaces the permissions there; an empty list ends the membership. `organization:` ones need an organization. */
   readonly permissions: readonly Permission[];
 }
 
 /**
- * Nouns are named by id or name (users by id or email), and looked for in the oldest organization where none is given.
- * Nothing is written when a call rejects. Errors: not_found, conflict (a name that is taken), invalid; each names the thing.
+ * Arguments are ids or names (of users: ids or emails). The default organization is the oldest one. A call that rejects has written
+ * nothing. Errors: not_found, conflict (the name is taken), invalid; the text names the row.
  */
 export interface Accounts {
-  /** `key` is not stored: this is the only time that it can be seen. */
+  /** Only the hash of `key` is stored: show it to the user now. */
   createKey(request: KeyCreate): Promise<{ readonly key: string; readonly row: ApiKeyRow }>;
-  /** Oldest first, expired and revoked ones too. */
+  /** Oldest first, including expired and revoked keys. */
   listKeys(organization_id?: string): Promise<readonly ApiKeyRow[]>;
-  /** By id or short form; from then on it is unknown. Again: no error. */
+  /** Revokes a key by id or short form, at once. Revoking it again is no error. */
   revokeKey(key: string, organization_id?: string): Promise<ApiKeyRow>;
 
-  /** With a project, `Default`. */
+  /** Creates the workspace with a project named `Default`. */
   createWorkspace(name: string, organization_id?: string): Promise<WorkspaceRow>;
   renameWorkspace(workspace: string, name: string): Promise<WorkspaceRow>;
-  /** With its projects. What was billed to it stays, under its last name. */
+  /** Deletes the workspace with its projects. Its usage stays in reports, under its last name. */
   deleteWorkspace(workspace: string): Promise<WorkspaceRow>;
-  /** By name. */
+  /** Sorted by name. */
   listWorkspaces(organization_id?: string): Promise<readonly WorkspaceRow[]>;
 
-  /** In the oldest workspace where none is given. */
+  /** Default workspace: the oldest. */
   createProject(name: string, workspace?: string): Promise<ProjectRow>;
   renameProject(project: string, name: string, workspace?: string): Promise<ProjectRow>;
   deleteProject(project: string, workspace?: string): Promise<ProjectRow>;
-  /** By name; of all workspaces where none is given. */
+  /** Sorted by name. Default: the projects of all workspaces. */
   listProjects(workspace?: string): Promise<readonly ProjectRow[]>;
 
-  /** A member of the oldest organization. Default permissions there: `organization:read`. */
+  /** Creates a member of the oldest organization. Default permissions there: `organization:read`. */
   createUser(user: {
     readonly email: string;
     readonly name?: string;
     readonly permissions?: readonly Permission[];
   }): Promise<UserRow>;
-  /** The user's personal tokens are revoked, the memberships end. */
+  /** Deletes the user, revokes the personal tokens and ends the memberships. */
   deleteUser(user: string): Promise<UserRow>;
-  /** By email. */
+  /** Sorted by email. */
   listUsers(): Promise<readonly UserRow[]>;
   grant(grant: Grant): Promise<MembershipRow>;
   listMemberships(user: string): Promise<readonly MembershipRow[]>;
 
-  /** By name. */
+  /** Sorted by name. */
   listAgents(): Promise<readonly DeploymentRow[]>;
-  /** Members of the agent's workspace may see it from now on. */
+  /** Lets members of the agent's workspace see it. */
   shareAgent(name: string): Promise<DeploymentRow>;
   unshareAgent(name: string): Promise<DeploymentRow>;
-  /** Makes the user the owner. */
+  /** Makes the user the owner of the agent. */
   transferAgent(name: string, user: string): Promise<DeploymentRow>;
 }
 
 export interface AccountOptions {
   readonly identity: IdentityStore;
   readonly environment: Pick<Environment, "now" | "uuid">;
-  /** What new keys start with. Default `gr`. */
+  /** The prefix of new keys. Default `gr`. */
   readonly key_prefix?: string;
 }
 
-/** After this many draws with a taken short form of four digits, short forms have six. */
-const DRAWS = 20;
-/** After as many draws again, no short form is free: that takes millions of keys. */
-const DRAWS_IN_ALL = 40;
+/** Draws of keys whose short form of four digits is taken, before short forms get six digits. */
+const SHORT_DRAWS = 20;
+/** Draws in total. Only with millions of keys is every drawn short form taken. */
+const MAX_DRAWS = 40;
 
-/** Throws a ConfigError when `key_prefix` is not a valid prefix of keys. */
+/** Throws a ConfigError for an invalid `key_prefix`. */
 export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX }: AccountOptions): Accounts {
   if (!/^[a-z][a-z0-9]{0,15}$/.test(key_prefix)) {
     throw new ConfigError(["auth.key_prefix: use up to 16 lower case letters and digits"]);
@@ -121,17 +121,17 @@ interface AccountContext extends Required<AccountOptions> {
 
 type Lookup = ReturnType<typeof createLookup>;
 
-/** Finds rows by id or name. Each function throws not_found, which names what is missing. */
+/** Finds rows by id or name. Errors: not_found; the text names the missing row. */
 function createLookup(identity: IdentityStore, environment: AccountOptions["environment"]) {
-  const organizationOf = async (given?: string): Promise<string> =>
-    given?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
+  const organizationOf = async (id?: string): Promise<string> =>
+    id?.toLowerCase() ?? (await identity.ensureDefaults(environment.now())).organization.id;
 
   async function workspacesOf(names: readonly string[], organization_id: string): Promise<readonly WorkspaceRow[]> {
     const rows = await identity.listWorkspaces(organization_id);
-    const found = names.map((name) => [name, findByIdOrName(rows, name)] as const);
-    const unknown = found.filter(([, row]) => !row).map(([name]) => name);
+    const pairs = names.map((name) => [name, findByIdOrName(rows, name)] as const);
+    const unknown = pairs.filter(([, row]) => !row).map(([name]) => name);
     if (unknown.length > 0) throw missing("Workspace", unknown.join(", "));
-    return found.map(([, row]) => row as WorkspaceRow);
+    return pairs.map(([, row]) => row as WorkspaceRow);
   }
 
   const workspaceOf = async (name: string, organization_id?: string): Promise<WorkspaceRow> =>
@@ -145,8 +145,8 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
 
   async function projectOf(name: string, workspace?: string): Promise<ProjectRow> {
     const rows = await projectsOf(workspace);
-    const id = rows.find((row) => row.id === name.toLowerCase());
-    if (id) return id;
+    const rowById = rows.find((row) => row.id === name.toLowerCase());
+    if (rowById) return rowById;
     const [first, second] = rows.filter((row) => row.name === name);
     if (!first) throw missing("Project", name);
     if (second) throw new ServiceError("invalid", `Project ${name} is in several workspaces: name the workspace too`);
@@ -170,7 +170,7 @@ function keyVerbs({
 }: AccountContext): Pick<Accounts, "createKey" | "listKeys" | "revokeKey"> {
   const { organizationOf, workspacesOf, userOf } = find;
 
-  /** What the key itself may do where; a personal token may do what its user may. */
+  /** The memberships of a service key. A personal token has those of its user. */
   async function grantsOf(request: KeyCreate, key: string, organization_id: string): Promise<readonly MembershipRow[]> {
     if (request.kind === "pt") return [];
     const permissions = validPermissions(request.permissions ?? SERVICE_PERMISSIONS);
@@ -191,7 +191,7 @@ function keyVerbs({
       const user = request.user === undefined ? null : await userOf(request.user);
       const id = environment.uuid();
       const memberships = await grantsOf(request, id, organization_id);
-      for (let drawn = 0; drawn < DRAWS_IN_ALL; drawn++) {
+      for (let draws = 0; draws < MAX_DRAWS; draws++) {
         const key = await makeKey(key_prefix, request.kind, () => environment.uuid());
         const row: ApiKeyRow = {
           id,
@@ -199,7 +199,7 @@ function keyVerbs({
           user_id: user?.id ?? null,
           kind: request.kind,
           key_hash: await hashKey(key),
-          short_key: shortKey(key, drawn < DRAWS ? 4 : 6),
+          short_key: shortKey(key, draws < SHORT_DRAWS ? 4 : 6),
           description: request.description ?? null,
           created_at: now,
           expires_at: request.expires_at ?? null,
@@ -208,10 +208,10 @@ function keyVerbs({
         };
         const { kind } = await identity.createKey(row, memberships);
         if (kind === "made") return { key, row };
-        // Workspaces and the user were there a moment ago.
+        // The workspaces and the user were just read.
         if (kind === "parent_not_found") throw missing("Organization", organization_id);
       }
-      throw new ServiceError("conflict", "No free short form was found for the key");
+      throw new ServiceError("conflict", "No free short form was found for the key: retry");
     },
 
     async listKeys(organization_id) {
@@ -233,9 +233,9 @@ function workspaceVerbs({
 }: AccountContext): Pick<Accounts, "createWorkspace" | "renameWorkspace" | "deleteWorkspace" | "listWorkspaces"> {
   const { organizationOf, workspaceOf } = find;
   return {
-    async createWorkspace(name, given) {
+    async createWorkspace(name, organization) {
       checkName("Workspace", name);
-      const organization_id = await organizationOf(given);
+      const organization_id = await organizationOf(organization);
       const created_at = laterThan(await identity.listWorkspaces(organization_id), environment.now());
       const terms = { id: environment.uuid(), organization_id, name, created_at, deleted_at: null };
       const row = rowOf(await identity.createWorkspace(terms), "Workspace", name, `Organization ${organization_id}`);

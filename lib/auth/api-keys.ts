@@ -1,20 +1,20 @@
 /**
- * API keys: `<prefix>_<pt|sk>_<32 hex>_<10 hex>`. The 32 digits are 128 random bits, the last 10 a checksum. A key is stored as
- * its SHA-256: that many random bits cannot be guessed from it, so no slow hash is needed.
+ * Makes and checks API keys: `<prefix>_<pt|sk>_<32 hex>_<10 hex>`, 128 random bits and a checksum. Keys are stored as their SHA-256:
+ * 128 random bits cannot be guessed, so a slow hash is not needed.
  */
 import type { KeyKind } from "../storage/identity.ts";
 
-/** What keys start with where nothing else is configured. */
+/** The default prefix of keys. */
 export const KEY_PREFIX = "gr";
 
 const SECRET = 32;
 const CHECKSUM = 10;
-/** Of what is left without the prefix and the kind. */
+/** A key without its prefix. */
 const SHAPE = /^_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}$/;
 
 /**
- * A new key. `draw` gives a random UUID (version 4) from a cryptographic source. One holds 122 random bits: too few, so two are
- * drawn, and half of the hash of both is taken.
+ * Makes a new key. `draw` returns a random UUID (version 4) from a cryptographic source. One UUID has only 122 random bits, so the key
+ * takes 128 bits of the hash of two.
  */
 export async function makeKey(prefix: string, kind: KeyKind, draw: () => string): Promise<string> {
   const random = await sha256(`${draw()}${draw()}`);
@@ -22,21 +22,21 @@ export async function makeKey(prefix: string, kind: KeyKind, draw: () => string)
   return `${body}_${await checksumOf(body)}`;
 }
 
-/** The form that may be shown: prefix, kind and the last digits. */
+/** The public form of a key: prefix, kind and the last digits. */
 export function shortKey(key: string, digits = 4): string {
   return `${key.slice(0, -(SECRET + 1 + CHECKSUM))}...${key.slice(-digits)}`;
 }
 
-/** What is stored of a key: SHA-256, hex. */
+/** The stored form of a key: SHA-256 in hex. */
 export function hashKey(key: string): Promise<string> {
   return sha256(key);
 }
 
-/** True for a key of this prefix whose checksum is right. Anything else was never made here: it needs no look-up. */
+/** True for a key with this prefix and a valid checksum. Other text cannot be a key and needs no lookup. */
 export async function checksumFits(key: string, prefix: string): Promise<boolean> {
   if (!key.startsWith(prefix) || !SHAPE.test(key.slice(prefix.length))) return false;
   const body = key.slice(0, -(CHECKSUM + 1));
-  // Both sides are made of what was sent: how long comparing takes tells nothing.
+  // Both sides come from the request, so the comparison time reveals no secret.
   return key.slice(-CHECKSUM) === (await checksumOf(body));
 }
 

@@ -1,4 +1,4 @@
-/** Custom authentication and authorization: the host's own handlers, and what their answers mean. */
+/** Custom authentication and authorization: calls the host's handlers and checks their results. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
@@ -7,17 +7,17 @@ import { EVERYTHING, equalitiesOf, type Filter, readFilter, type Visibility } fr
 
 export type { AuthUser } from "../executor/contract.ts";
 
-/** What a handler is asked about. */
+/** The actions that handlers authorize. */
 export type AuthEvent =
   | `threads:${"create" | "read" | "update" | "delete" | "search" | "create_run"}`
   | `assistants:${"create" | "read" | "update" | "delete" | "search"}`
   | `crons:${"create" | "read" | "update" | "delete" | "search"}`
   | `store:${"put" | "get" | "search" | "list_namespaces" | "delete"}`;
 
-/** What a call is about to do: its ids, fields and filters. Only the members that custom authentication changes are named here. */
+/** The ids, fields and filters of a call. Only the members that the service changes itself are typed. */
 export type AuthValue = JsonObject & { metadata?: JsonObject; namespace?: string[] };
 
-/** What a handler is called with. Changes that it makes to `value` take effect. */
+/** The argument of a handler. Its changes to `value` take effect. */
 export interface AuthContext {
   readonly event: AuthEvent;
   readonly resource: string;
@@ -27,20 +27,23 @@ export interface AuthContext {
   readonly user: AuthUser;
 }
 
-/** Nothing or true: allowed. False: forbidden. An object: only what its metadata says so, as `{owner: "ann"}` or `{team: {$contains: "a"}}`. */
+/**
+ * Undefined, null or true: allowed. False: forbidden. An object: a filter on metadata, such as `{owner: "ann"}` or
+ * `{team: {$contains: "a"}}`.
+ */
 export type AuthAnswer = undefined | null | boolean | JsonObject;
 
 // biome-ignore lint/suspicious/noConfusingVoidType: a handler that only changes `value` returns nothing.
 export type AuthHandler = (context: AuthContext) => AuthAnswer | void | Promise<AuthAnswer | void>;
 
-/** A host's authentication. An `Auth` object of `@langchain/langgraph-sdk/auth` serves as well. */
+/** The host's authentication. An `Auth` object of `@langchain/langgraph-sdk/auth` works, too. */
 export interface Auth {
   /**
-   * Who sends this request: an identity, or an object with one and whatever else the graph is to know. To refuse it, throws an
-   * object with `status` (and `headers`); its message is the answer's. The request comes without its body, which is the route's.
+   * Returns the identity of the sender, or an object with `identity` and further members for the graph. To refuse, it throws an
+   * object with `status`, `message` and optional `headers` for the response. The request has no body.
    */
   authenticate(request: Request): Promise<string | AuthClaims> | string | AuthClaims;
-  /** By event, as `threads:create`; `threads`, `*:create` and `*` for those without a handler of their own. */
+  /** Handlers by event, such as `threads:create`; `threads`, `*:create` and `*` handle events without one. */
   readonly on?: Readonly<Record<string, AuthHandler>>;
 }
 
@@ -52,10 +55,10 @@ export interface AuthClaims {
   readonly [extra: string]: Json | readonly string[] | undefined;
 }
 
-/** An `Auth` object of `@langchain/langgraph-sdk/auth`, as it is. */
+/** An `Auth` object of `@langchain/langgraph-sdk/auth`. */
 export interface SdkAuth {
   readonly "~handlerCache": {
-    // The SDK types each handler by its event: all that they have in common is that they are called.
+    // The SDK types each handler by its event; these types have no common parameter.
     // biome-ignore lint/suspicious/noExplicitAny: see above
     readonly authenticate?: (request: any) => unknown;
     // biome-ignore lint/suspicious/noExplicitAny: see above
@@ -63,7 +66,7 @@ export interface SdkAuth {
   };
 }
 
-/** A request that the host's handlers refuse: the answer is theirs. */
+/** Thrown when a handler of the host refuses the request; carries the handler's response. */
 export class AuthRefusal extends ServiceError {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -75,11 +78,11 @@ export class AuthRefusal extends ServiceError {
   }
 }
 
-/** The host's handlers, as routes ask them. */
+/** Calls the host's handlers for routes. */
 export interface Guard {
-  /** Errors: AuthRefusal; unavailable (no answer in time); internal. */
+  /** Errors: AuthRefusal, unavailable (the handler timed out), internal (the handler failed). */
   authenticate(request: Request): Promise<AuthUser>;
-  /** `value` as the handler leaves it, and how far the call reaches. Errors as above, and forbidden. */
+  /** Returns `value` with the handler's changes, and the visibility filter of the call. Errors: as above, and forbidden. */
   authorize<Value extends object>(
     user: AuthUser,
     event: AuthEvent,
@@ -87,12 +90,12 @@ export interface Guard {
   ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
 }
 
-/** How long a handler may take. */
-const PATIENCE_MS = 10_000;
-/** What handlers leave may nest so deep; bodies nest less. */
-const DEEPEST = 100;
+/** The timeout of a handler. */
+const TIMEOUT_MS = 10_000;
+/** The maximum nesting depth of the `value` after a handler; request bodies nest less. */
+const MAX_DEPTH = 100;
 
-/** Events that make something which has metadata. */
+/** Events that create something with metadata. */
 const CREATING: ReadonlySet<AuthEvent> = new Set([
   "threads:create",
   "threads:create_run",
@@ -101,7 +104,7 @@ const CREATING: ReadonlySet<AuthEvent> = new Set([
 ]);
 
 const REFUSALS: Readonly<Record<number, string>> = { 401: "Unauthorized", 403: "Forbidden", 404: "Not found" };
-/** Headers that belong to the answer's own form. */
+/** Headers that the service sets on the response. */
 const FRAMING = new Set(["content-type", "content-length", "content-encoding", "transfer-encoding", "connection"]);
 
 interface Handlers {
@@ -109,7 +112,7 @@ interface Handlers {
   readonly on: Readonly<Record<string, (context: AuthContext) => unknown>>;
 }
 
-/** Undefined where it is no authentication of either kind. Asked again at each call: handlers may be added later. */
+/** Undefined for any other object. Read at each call, because the host may add handlers later. */
 function handlersOf(custom: unknown): Handlers | undefined {
   if (!isObject(custom)) return undefined;
   const { "~handlerCache": cache, authenticate, on } = custom as Partial<SdkAuth & Auth>;
@@ -137,7 +140,7 @@ function isEventName(name: string): boolean {
   return actions !== undefined && (action === undefined || actions.includes(action));
 }
 
-/** What is wrong with `auth.custom`: a handler under a wrong name would guard nothing. */
+/** The problems of `auth.custom`, including handlers for unknown events, which would guard nothing. */
 export function problemsOfAuth(custom: unknown): readonly string[] {
   const handlers = handlersOf(custom);
   if (!handlers) {
@@ -147,19 +150,19 @@ export function problemsOfAuth(custom: unknown): readonly string[] {
   }
   if (!isObject(handlers.on)) return ["auth.custom.on: must be an object of functions by event"];
   return Object.entries(handlers.on as Readonly<Record<string, unknown>>).flatMap(([name, handler]) => {
-    if (!isEventName(name)) return [`auth.custom.on.${name}: there is no such event; names are as threads:create`];
+    if (!isEventName(name)) return [`auth.custom.on.${name}: there is no such event; use names such as threads:create`];
     return typeof handler === "function" ? [] : [`auth.custom.on.${name}: must be a function`];
   });
 }
 
-/** The guard of a deployment with custom authentication. `merge_filter_on_create`: what is made gets a filter's equalities as metadata. */
+/** `merge_filter_on_create`: new resources get the equalities of the handler's filter as metadata. */
 export function createGuard(
   custom: Auth | SdkAuth,
   options: { readonly environment: Pick<Environment, "timer" | "log">; readonly merge_filter_on_create: boolean },
 ): Guard {
   const { environment, merge_filter_on_create } = options;
 
-  /** For the log alone: callers learn nothing of what the host's code has to say. */
+  /** Logs an error of the host's code. The response reveals nothing of it. */
   function failed(handler: string, message: string, error?: unknown): ServiceError {
     environment.log({ level: "error", message, handler, ...(error === undefined ? {} : { error }) });
     return new ServiceError("internal", "Internal server error", { cause: error });
@@ -172,19 +175,19 @@ export function createGuard(
       readonly headers?: unknown;
     };
     if (typeof status !== "number" || !Number.isInteger(status) || status < 400 || status > 599) {
-      return failed(handler, "A handler of custom authentication failed", thrown ?? new Error("It threw nothing"));
+      return failed(handler, "auth handler failed", thrown ?? new Error("It threw undefined or null"));
     }
     const text = typeof message === "string" && message !== "" ? message : (REFUSALS[status] ?? "Refused");
     return new AuthRefusal(status, text, headersOf(headers));
   }
 
-  function asked(handler: string, ask: () => unknown): Promise<unknown> {
+  function callHandler(handler: string, call: () => unknown): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const cancel = environment.timer(PATIENCE_MS, () => {
-        environment.log({ level: "error", message: "A handler of custom authentication does not answer", handler });
-        reject(new ServiceError("unavailable", "Authentication does not answer"));
+      const cancel = environment.timer(TIMEOUT_MS, () => {
+        environment.log({ level: "error", message: "auth handler timed out", handler });
+        reject(new ServiceError("unavailable", "Authentication timed out: retry later"));
       });
-      const answer = (async () => ask())();
+      const answer = (async () => call())();
       answer.then(resolve, (thrown: unknown) => reject(refusal(handler, thrown))).finally(cancel);
     });
   }
@@ -193,8 +196,7 @@ export function createGuard(
     if (answer === undefined || answer === null || answer === true) return [];
     if (answer === false) throw new ServiceError("forbidden", "Forbidden");
     const filter = readFilter(answer);
-    if (!filter)
-      throw failed(handler, "A handler of custom authentication gave neither true, false, nothing nor a filter");
+    if (!filter) throw failed(handler, "auth handler returned neither a boolean, nothing nor a filter");
     return filter;
   }
 
@@ -203,9 +205,11 @@ export function createGuard(
       const handlers = handlersOf(custom);
       // A body can be read once, and the route reads it.
       const { url, method, headers } = request;
-      const answer = await asked("authenticate", () => handlers?.authenticate(new Request(url, { method, headers })));
+      const answer = await callHandler("authenticate", () =>
+        handlers?.authenticate(new Request(url, { method, headers })),
+      );
       const user = userOf(answer);
-      if (!user) throw failed("authenticate", "Custom authentication gave no identity");
+      if (!user) throw failed("authenticate", "auth handler returned no identity");
       return user;
     },
     async authorize(user, event, value) {
@@ -213,32 +217,32 @@ export function createGuard(
       const { on = {} } = handlersOf(custom) ?? {};
       const name = [event, resource, `*:${action}`, "*"].find((name) => Object.hasOwn(on, name));
       if (name === undefined) return { value, visibility: EVERYTHING };
-      // Theirs alone: what was parsed is used again where a call is tried again.
-      const left = structuredClone(value) as typeof value & { metadata?: unknown };
-      if (CREATING.has(event)) left.metadata ??= {};
+      // The handler gets a copy: a retry of the call starts from the parsed value again.
+      const changed = structuredClone(value) as typeof value & { metadata?: unknown };
+      if (CREATING.has(event)) changed.metadata ??= {};
       const { permissions } = user;
-      const context = { event, resource, action, value: left as unknown as JsonObject, permissions, user };
-      const filter = filterOf(name, await asked(name, () => on[name]?.(context)));
+      const context = { event, resource, action, value: changed as unknown as JsonObject, permissions, user };
+      const filter = filterOf(name, await callHandler(name, () => on[name]?.(context)));
       if (merge_filter_on_create && CREATING.has(event) && filter.length > 0) {
-        left.metadata = { ...(left.metadata as JsonObject | null), ...equalitiesOf(filter) };
+        changed.metadata = { ...(changed.metadata as JsonObject | null), ...equalitiesOf(filter) };
       }
-      const { metadata } = left;
-      if (!isPlainJson(left) || !(metadata === undefined || metadata === null || isObject(metadata))) {
-        throw failed(name, "A handler of custom authentication left a value that cannot be used");
+      const { metadata } = changed;
+      if (!isPlainJson(changed) || !(metadata === undefined || metadata === null || isObject(metadata))) {
+        throw failed(name, "auth handler left an invalid value");
       }
-      return { value: left, visibility: filter.length > 0 ? { filter } : EVERYTHING };
+      return { value: changed, visibility: filter.length > 0 ? { filter } : EVERYTHING };
     },
   };
 }
 
-/** The user as graphs and handlers see them: JSON, with every extra that was given. */
+/** The user for graphs and handlers: JSON, with all members of the answer. Null without an identity. */
 function userOf(answer: unknown): AuthUser | null {
-  const given = typeof answer === "string" ? { identity: answer } : answer;
-  if (!isObject(given) || typeof given.identity !== "string") return null;
-  const { identity, permissions, display_name, is_authenticated } = given;
+  const claims = typeof answer === "string" ? { identity: answer } : answer;
+  if (!isObject(claims) || typeof claims.identity !== "string") return null;
+  const { identity, permissions, display_name, is_authenticated } = claims;
   let extras: unknown;
   try {
-    extras = JSON.parse(JSON.stringify(given));
+    extras = JSON.parse(JSON.stringify(claims));
   } catch {
     return null;
   }
@@ -251,28 +255,28 @@ function userOf(answer: unknown): AuthUser | null {
   };
 }
 
-/** As an object, a list of pairs or `Headers`; those that no answer can carry are left out. */
-function headersOf(given: unknown): Readonly<Record<string, string>> {
-  if (typeof given !== "object" || given === null) return {};
-  const pairs = Symbol.iterator in given ? [...(given as Iterable<unknown>)] : Object.entries(given);
+/** Reads an object, a list of pairs or `Headers`. Leaves out headers that a response cannot have. */
+function headersOf(input: unknown): Readonly<Record<string, string>> {
+  if (typeof input !== "object" || input === null) return {};
+  const pairs = Symbol.iterator in input ? [...(input as Iterable<unknown>)] : Object.entries(input);
   const shown = new Headers();
   for (const pair of pairs) {
     const [name, value] = Array.isArray(pair) ? pair : [];
     try {
       if (typeof name === "string" && !FRAMING.has(name.toLowerCase())) shown.append(name, String(value));
     } catch {
-      // Not a header's name, or no text that a header can have.
+      // Not a valid header name or value.
     }
   }
   return Object.fromEntries(shown);
 }
 
-/** True for what JSON can write as it is; members may be undefined. */
+/** True for values that survive JSON unchanged; members may be undefined. */
 function isPlainJson(value: unknown, depth = 0): boolean {
   if (typeof value !== "object" || value === null) {
     return ["string", "boolean", "undefined"].includes(typeof value) || value === null || Number.isFinite(value);
   }
-  if (depth > DEEPEST) return false;
+  if (depth > MAX_DEPTH) return false;
   const plain = Array.isArray(value) || [null, Object.prototype].includes(Object.getPrototypeOf(value));
   return plain && Object.values(value).every((member) => isPlainJson(member, depth + 1));
 }

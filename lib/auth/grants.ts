@@ -1,4 +1,4 @@
-/** What a key or a person is allowed to do, computed from memberships. */
+/** Computes the permissions of keys and users from memberships. */
 import {
   type Caller,
   type IdentityStore,
@@ -9,14 +9,14 @@ import {
   type ProjectRow,
 } from "../storage/identity.ts";
 
-/** What a service key may do where nothing else is said. */
+/** The default permissions of a service key. */
 export const SERVICE_PERMISSIONS: readonly Permission[] = PERMISSIONS.filter((name) => name !== "organization:manage");
 
 export const isOfOrganization = (permission: Permission): boolean => permission.startsWith("organization:");
 
 /**
- * The memberships of a key that reaches these workspaces, or without a list all of the organization: then the permissions are
- * granted on the organization, and reach the workspaces from there.
+ * The memberships of a key for these workspaces. Without a list, the permissions are granted on the organization and apply to all of
+ * its workspaces.
  */
 export function grantsOn(
   subject_id: string,
@@ -25,23 +25,23 @@ export function grantsOn(
   workspaces?: readonly string[],
 ): readonly MembershipRow[] {
   if (!workspaces) return [{ subject_id, scope_id: organization_id, permissions }];
-  const wide = permissions.filter(isOfOrganization);
-  const narrow = permissions.filter((permission) => !isOfOrganization(permission));
+  const onOrganization = permissions.filter(isOfOrganization);
+  const onWorkspaces = permissions.filter((permission) => !isOfOrganization(permission));
   return [
-    { subject_id, scope_id: organization_id, permissions: wide },
-    ...[...new Set(workspaces)].map((scope_id) => ({ subject_id, scope_id, permissions: narrow })),
+    { subject_id, scope_id: organization_id, permissions: onOrganization },
+    ...[...new Set(workspaces)].map((scope_id) => ({ subject_id, scope_id, permissions: onWorkspaces })),
   ].filter((membership) => membership.permissions.length > 0);
 }
 
 /**
- * Who uses a key, and what they may do. The permissions of the key and those of its user add up; of those granted on the
- * organization, all but `organization:` ones reach all its workspaces. Whether the key may still be used is not looked at.
+ * The caller of a key, with the permissions of the key and of its user. Permissions on the organization, except `organization:` ones,
+ * apply to all workspaces. Does not check whether the key is revoked or expired.
  */
 export function callerOf({ key, memberships, workspaces, projects }: KeyGrants): Caller {
   const on = (scope_id: string): readonly Permission[] =>
     memberships.filter((membership) => membership.scope_id === scope_id).flatMap(({ permissions }) => permissions);
   const permissions = new Set(on(key.organization_id));
-  const reached = workspaces
+  const permitted = workspaces
     .map(({ id }) => {
       const granted = [...permissions, ...on(id)].filter((permission) => !isOfOrganization(permission));
       return [id, new Set(granted)] as const;
@@ -53,12 +53,12 @@ export function callerOf({ key, memberships, workspaces, projects }: KeyGrants):
     api_key: key.short_key,
     key_id: key.id,
     permissions,
-    workspaces: new Map(reached),
+    workspaces: new Map(permitted),
     projects: firstOfEach(projects),
   };
 }
 
-/** The caller where nobody is asked: every permission on the default organization and all its workspaces. */
+/** The caller without authentication: every permission on the default organization and all its workspaces. */
 export async function owner(identity: IdentityStore, now = 0): Promise<Caller> {
   const { organization } = await identity.ensureDefaults(now);
   const workspaces = (await identity.listWorkspaces(organization.id)).map(({ id }) => id);
@@ -66,14 +66,14 @@ export async function owner(identity: IdentityStore, now = 0): Promise<Caller> {
     (a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1),
   );
   const all = new Set(PERMISSIONS);
-  const some = new Set(PERMISSIONS.filter((permission) => !isOfOrganization(permission)));
+  const onWorkspaces = new Set(PERMISSIONS.filter((permission) => !isOfOrganization(permission)));
   return {
     organization_id: organization.id,
     user_id: null,
     api_key: null,
     key_id: null,
     permissions: all,
-    workspaces: new Map(workspaces.map((id) => [id, some])),
+    workspaces: new Map(workspaces.map((id) => [id, onWorkspaces])),
     projects: firstOfEach(projects),
   };
 }

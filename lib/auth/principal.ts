@@ -1,4 +1,4 @@
-/** Authenticates requests, by the mode of the deployment, and says what the caller may do. */
+/** Authenticates requests by the auth mode of the deployment, and computes the caller's permissions. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
@@ -52,11 +52,14 @@ export interface Principal {
 
 export interface Access {
   /**
-   * The caller of a platform route. `user`: the user that the host's own code acts for; custom authentication is skipped then.
-   * Errors: unauthenticated; forbidden (an organization or workspace out of reach).
+   * The caller of a platform route. `user`: the user that the host's code acts for, which skips custom authentication. Errors:
+   * unauthenticated, forbidden (an organization or workspace without access).
    */
   caller(request: Request, user?: AuthUser | null): Promise<Caller>;
-  /** The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden (as above too), not_found (nothing here for this key), unsupported_type. */
+  /**
+   * The caller of a deployment route, with `user` as above. Errors: unauthenticated, forbidden, not_found (the key has no access to
+   * this deployment), unsupported_type.
+   */
   principal(request: Request, use: Use, user?: AuthUser | null): Promise<Principal>;
   /** Runs the host's authorization. Returns the value it leaves, and what the caller can see. Errors: forbidden, unavailable, internal. */
   authorize<Value extends object>(
@@ -83,13 +86,13 @@ export interface AccessOptions {
 }
 
 const SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
-/** The use of a key is stored at most this often. */
+/** `last_used_at` of a key is stored at most this often. */
 const TOUCH_MS = 60_000;
-/** How many keys are remembered for that. */
-const TOUCHED = 10_000;
-/** How long the ids of custom users are remembered, and how many. */
-const KNOWN_MS = 60_000;
-const KNOWN = 10_000;
+/** The maximum number of keys in that cache. */
+const MAX_TOUCHED = 10_000;
+/** How long the ids of custom users are cached, and how many. */
+const USERS_MS = 60_000;
+const MAX_USERS = 10_000;
 
 /** The principal of mode `none`. */
 export const anybody: Principal = {
@@ -100,7 +103,7 @@ export const anybody: Principal = {
   isStillValid: async () => true,
 };
 
-/** Looks up API keys, and notes their use at most once a minute. */
+/** Looks up API keys, and stores their last use at most once a minute. */
 function createKeyLookup({
   identity,
   environment,
@@ -111,10 +114,10 @@ function createKeyLookup({
   function touch(id: string, last_used_at: number | null): void {
     const now = environment.now();
     if (now - Math.max(touched.get(id) ?? 0, last_used_at ?? 0) < TOUCH_MS) return;
-    if (touched.size >= TOUCHED) touched.clear();
+    if (touched.size >= MAX_TOUCHED) touched.clear();
     touched.set(id, now);
     identity.touchKey(id, now).catch((error: unknown) => {
-      environment.log({ level: "warn", message: "storing the use of a key failed", error });
+      environment.log({ level: "warn", message: "storing last_used_at of a key failed", error });
     });
   }
 
@@ -132,7 +135,7 @@ function createKeyLookup({
   return callerWith;
 }
 
-/** The user id that the runs of a custom user are billed to, remembered for a minute. */
+/** Finds the user id for usage of a custom user's runs. Caches it for a minute. */
 function createBilledUsers({ identity, environment, deployment }: AccessOptions): (user: AuthUser) => Promise<string> {
   const { workspace_id } = deployment;
   const users = new Map<string, { readonly id: Promise<string>; readonly until: number }>();
@@ -141,11 +144,11 @@ function createBilledUsers({ identity, environment, deployment }: AccessOptions)
     const email = typeof user.email === "string" ? { email: user.email } : {};
     const key = JSON.stringify([user.identity, email]);
     const now = environment.now();
-    const known = users.get(key);
-    if (known && now < known.until) return await known.id;
-    if (users.size >= KNOWN) users.clear();
+    const cached = users.get(key);
+    if (cached && now < cached.until) return await cached.id;
+    if (users.size >= MAX_USERS) users.clear();
     const id = identity.ensureUser({ workspace_id, identity: user.identity, ...email }, now);
-    users.set(key, { id, until: now + KNOWN_MS });
+    users.set(key, { id, until: now + USERS_MS });
     id.catch(() => users.delete(key));
     return await id;
   }
@@ -160,7 +163,7 @@ export function createAccess(options: AccessOptions): Access {
   const billed = createBilledUsers(options);
 
   /** The caller for a custom user: its permissions apply to the deployment's workspace. */
-  async function known(user: AuthUser): Promise<Caller> {
+  async function callerOfUser(user: AuthUser): Promise<Caller> {
     const permissions = new Set(PERMISSIONS.filter((name) => user.permissions.includes(name)));
     return {
       organization_id: deployment.organization_id,
@@ -175,12 +178,12 @@ export function createAccess(options: AccessOptions): Access {
   }
 
   /** Tries an API key first, then custom authentication, which may use the same header for its tokens. */
-  async function keyedOrKnown(guard: Guard, request: Request): Promise<Caller> {
+  async function callerOfRequest(guard: Guard, request: Request): Promise<Caller> {
     const key = request.headers.get("x-api-key");
-    return (key ? await callerWith(key) : null) ?? (await known(await guard.authenticate(request)));
+    return (key ? await callerWith(key) : null) ?? (await callerOfUser(await guard.authenticate(request)));
   }
 
-  async function identified(headers: Headers): Promise<{ readonly key: string; readonly caller: Caller }> {
+  async function requireKey(headers: Headers): Promise<{ readonly key: string; readonly caller: Caller }> {
     const key = headers.get("x-api-key");
     if (!key) throw new ServiceError("unauthenticated", "An API key is needed: send it as X-API-Key");
     const caller = await callerWith(key);
@@ -192,12 +195,12 @@ export function createAccess(options: AccessOptions): Access {
   function narrowed(caller: Caller, headers: Headers): Caller {
     const organization = headers.get("x-organization-id")?.toLowerCase();
     if (organization && organization !== caller.organization_id) {
-      throw new ServiceError("forbidden", "X-Organization-Id: this key does not reach it");
+      throw new ServiceError("forbidden", "X-Organization-Id: this key has no access to it");
     }
     const workspace = headers.get("x-tenant-id")?.toLowerCase();
     if (!workspace) return caller;
     const permissions = caller.workspaces.get(workspace);
-    if (!permissions) throw new ServiceError("forbidden", "X-Tenant-Id: this key does not reach it");
+    if (!permissions) throw new ServiceError("forbidden", "X-Tenant-Id: this key has no access to it");
     return { ...caller, workspaces: new Map([[workspace, permissions]]) };
   }
 
@@ -218,14 +221,14 @@ export function createAccess(options: AccessOptions): Access {
       guard && user ? await guard.authorize(user, event, value) : { value, visibility: EVERYTHING },
     async caller(request, user = null) {
       const { headers } = request;
-      if (guard) return narrowed(await (user ? known(user) : keyedOrKnown(guard, request)), headers);
+      if (guard) return narrowed(await (user ? callerOfUser(user) : callerOfRequest(guard, request)), headers);
       if (mode === "none") return narrowed(await owner(identity), headers);
-      return narrowed((await identified(headers)).caller, headers);
+      return narrowed((await requireKey(headers)).caller, headers);
     },
     async workspaces(caller, { limit, offset }) {
       const rows = await identity.listWorkspaces(caller.organization_id);
-      const read = rows.filter(({ id }) => caller.workspaces.get(id)?.has("workspaces:read"));
-      const shown = read.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
+      const readable = rows.filter(({ id }) => caller.workspaces.get(id)?.has("workspaces:read"));
+      const shown = readable.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
       return shown.slice(offset, offset + limit);
     },
     async principal(request, use, acts_for = null) {
@@ -238,21 +241,21 @@ export function createAccess(options: AccessOptions): Access {
       if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
         throw new ServiceError("unauthenticated", "X-Auth-Scheme: must be service-api-key");
       }
-      const { key, caller: holder } = await identified(headers);
+      const { key, caller: holder } = await requireKey(headers);
       const caller = narrowed(holder, headers);
       const { user_id, api_key } = caller;
-      const still = async (): Promise<boolean> => (await callerWith(key)) !== null;
+      const isStillValid = async (): Promise<boolean> => (await callerWith(key)) !== null;
       if (mode === "agent_builder") {
         if (request.body && !/^application\/json\b/i.test(headers.get("content-type") ?? "")) {
           throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
         }
-        return { user_id, api_key, guest: await guestOf(caller, use), user: null, isStillValid: still };
+        return { user_id, api_key, guest: await guestOf(caller, use), user: null, isStillValid };
       }
       const permissions = caller.workspaces.get(workspace_id);
       if (!permissions) throw hidden();
       const needed = use === "read" ? "runs:read" : "runs:create";
       if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
-      return { user_id, api_key, guest: false, user: null, isStillValid: still };
+      return { user_id, api_key, guest: false, user: null, isStillValid };
     },
   };
 }

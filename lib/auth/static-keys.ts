@@ -1,4 +1,4 @@
-/** API keys, users and workspaces from a list, kept in memory: for tests, containers and hosts with accounts of their own. */
+/** An identity store in memory, made from options: for tests, containers and hosts that manage accounts themselves. */
 import { ConfigError } from "../errors.ts";
 import { type IdentityStore, PERMISSIONS, type Permission } from "../storage/identity.ts";
 import { hashKey } from "./api-keys.ts";
@@ -7,24 +7,24 @@ import { deploymentVerbs, keyVerbs, userVerbs, workspaceVerbs } from "./static-s
 import { createTables, derivedId, type Tables } from "./static-tables.ts";
 
 export interface StaticKey {
-  /** At least 32 characters, of any shape. */
+  /** At least 32 visible ASCII characters; no format is required. */
   readonly key: string;
-  /** What it is called in reports. Default: `static_...` and its last four characters. */
+  /** The name of the key in reports. Default: `static_...` and its last four characters. */
   readonly short_key?: string;
-  /** Default: all but `organization:manage`. */
+  /** Default: all except `organization:manage`. */
   readonly permissions?: readonly Permission[];
-  /** Ids of the workspaces it reaches. Default: all, later ones too. */
+  /** Ids of its workspaces. Default: all, including later ones. */
   readonly workspaces?: readonly string[];
-  /** Id of the user whose it is. */
+  /** Id of its user. */
   readonly user?: string;
 }
 
 export interface StaticIdentityOptions {
   readonly keys: readonly (string | StaticKey)[];
   readonly organization?: { readonly id: string; readonly name: string };
-  /** In this order of age. Default: one, `Default`. */
+  /** Oldest first. Default: one workspace named `Default`. */
   readonly workspaces?: readonly { readonly id: string; readonly name: string }[];
-  /** In this order of age. Default: one in each workspace without, `Default`. */
+  /** Oldest first. A workspace without a project gets one named `Default`. */
   readonly projects?: readonly { readonly id: string; readonly name: string; readonly workspace: string }[];
   readonly users?: readonly { readonly id: string; readonly email?: string | null; readonly name?: string | null }[];
 }
@@ -34,8 +34,8 @@ const DEFAULT_ORGANIZATION = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000001", name:
 const DEFAULT_WORKSPACE = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000002", name: "Default" };
 
 /**
- * An IdentityStore in memory: changes last as long as the process. The ids of rows that it makes are derived from their names, so
- * every process has the same ids. Throws a ConfigError with every problem.
+ * Makes an IdentityStore in memory. Changes are lost when the process ends. Ids of new rows are derived from their names, so every
+ * process has the same ids. Throws a ConfigError with every problem.
  */
 export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
   checkOptions(options);
@@ -46,7 +46,7 @@ export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
     tables.put(tables.users, { id, email, name, created_at: 0, deleted_at: null });
   }
 
-  // Hashing is asynchronous: every verb waits for it.
+  // Hashing the keys is asynchronous, so every verb waits for it.
   const ready = seedKeys(tables, options.keys);
   const store: Omit<IdentityStore, "any_keys"> = {
     ...deploymentVerbs(tables),
@@ -54,19 +54,19 @@ export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
     ...workspaceVerbs(tables),
     ...userVerbs(tables),
   };
-  const waiting = Object.entries(store).map(([name, verb]) => [
+  const waitingVerbs = Object.entries(store).map(([name, verb]) => [
     name,
     async (...args: readonly unknown[]): Promise<unknown> => {
       await ready;
       return (verb as (...args: readonly unknown[]) => Promise<unknown>)(...args);
     },
   ]);
-  return { ...(Object.fromEntries(waiting) as Omit<IdentityStore, "any_keys">), any_keys: true };
+  return { ...(Object.fromEntries(waitingVerbs) as Omit<IdentityStore, "any_keys">), any_keys: true };
 }
 
-async function seedKeys(tables: Tables, given: StaticIdentityOptions["keys"]): Promise<void> {
+async function seedKeys(tables: Tables, options: StaticIdentityOptions["keys"]): Promise<void> {
   const { organization, keys, grant, live, workspaces, oldestProject } = tables;
-  for (const [order, key] of namedKeys(given).entries()) {
+  for (const [order, key] of namedKeys(options).entries()) {
     const id = await derivedId("key", organization.id, key.key);
     const permissions = key.permissions ?? SERVICE_PERMISSIONS;
     for (const membership of grantsOn(id, permissions, organization.id, key.workspaces)) grant(membership);
@@ -87,11 +87,11 @@ async function seedKeys(tables: Tables, given: StaticIdentityOptions["keys"]): P
   for (const { id } of live(workspaces)) await oldestProject(id, 0);
 }
 
-/** The default short form is the last four characters of the key, or more where two keys end alike. */
+/** The default short form has the last four characters of the key, or more if two keys end with the same. */
 function namedKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & { readonly short_key: string })[] {
-  const given = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
-  const used = new Set(given.flatMap(({ short_key }) => short_key ?? []));
-  return given.map((key, order) => {
+  const objects = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
+  const used = new Set(objects.flatMap(({ short_key }) => short_key ?? []));
+  return objects.map((key, order) => {
     const forms = [4, 6, 8].map((digits) => `static_...${key.key.slice(-digits)}`);
     const short_key = key.short_key ?? forms.find((form) => !used.has(form)) ?? `${forms[0]}#${order + 1}`;
     used.add(short_key);
@@ -99,7 +99,7 @@ function namedKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & {
   });
 }
 
-/** The problems never quote the given texts: they may be keys. */
+/** Problems never quote a key, nor text that can be one. */
 function checkOptions({
   keys,
   workspaces = [DEFAULT_WORKSPACE],
@@ -107,53 +107,54 @@ function checkOptions({
   users = [],
 }: StaticIdentityOptions): void {
   const problems: string[] = [];
-  const twice = (what: string, values: readonly (string | null | undefined)[]): void => {
-    const known = values.filter((value) => typeof value === "string");
-    if (new Set(known).size < known.length) problems.push(`${what}: one is given twice`);
+  const refuseDuplicates = (what: string, values: readonly (string | null | undefined)[]): void => {
+    const texts = values.filter((value) => typeof value === "string");
+    if (new Set(texts).size < texts.length) problems.push(`${what}: must be unique`);
   };
-  const given = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
-  for (const [order, { key, permissions = [], workspaces: reached = [], user }] of given.entries()) {
+  const objects = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
+  for (const [order, { key, permissions = [], workspaces: workspace_ids = [], user }] of objects.entries()) {
     const at = `keys.${order}`;
     if (key.length < KEY_LENGTH) problems.push(`${at}: has ${key.length} characters; use at least ${KEY_LENGTH}`);
-    // Nothing else survives a header.
+    // Other characters are not safe in a header.
     if (!/^[\x21-\x7e]*$/.test(key)) problems.push(`${at}: use visible ASCII characters without white space`);
     for (const name of permissions)
       if (!PERMISSIONS.includes(name)) problems.push(`${at}: there is no permission ${name}`);
-    for (const id of reached) if (!workspaces.some((row) => row.id === id)) problems.push(`${at}: no workspace ${id}`);
+    for (const id of workspace_ids)
+      if (!workspaces.some((row) => row.id === id)) problems.push(`${at}: no workspace ${id}`);
     if (user !== undefined && !users.some(({ id }) => id === user)) problems.push(`${at}: no user ${user}`);
   }
   for (const { id, workspace } of projects) {
     if (!workspaces.some((row) => row.id === workspace)) problems.push(`projects: ${id}: no workspace ${workspace}`);
   }
-  twice(
+  refuseDuplicates(
     "keys",
-    given.map(({ key }) => key),
+    objects.map(({ key }) => key),
   );
-  twice(
+  refuseDuplicates(
     "keys: short_key",
-    given.map(({ short_key }) => short_key),
+    objects.map(({ short_key }) => short_key),
   );
-  twice(
+  refuseDuplicates(
     "workspaces",
     workspaces.map(({ id }) => id),
   );
-  twice(
+  refuseDuplicates(
     "workspaces: name",
     workspaces.map(({ name }) => name),
   );
-  twice(
+  refuseDuplicates(
     "projects",
     projects.map(({ id }) => id),
   );
-  twice(
+  refuseDuplicates(
     "projects: name",
     projects.map(({ workspace, name }) => JSON.stringify([workspace, name])),
   );
-  twice(
+  refuseDuplicates(
     "users",
     users.map(({ id }) => id),
   );
-  twice(
+  refuseDuplicates(
     "users: email",
     users.map(({ email }) => email),
   );

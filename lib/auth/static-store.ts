@@ -1,4 +1,4 @@
-/** The verbs of the static identity store, over its tables. */
+/** Implements the verbs of the static identity store over its tables. */
 import {
   type DeploymentRow,
   type IdentityStore,
@@ -22,24 +22,24 @@ export function deploymentVerbs(
   const { organization, workspaces, projects, users, deployments, live, alive } = tables;
   const { namedWorkspace, namedProject, oldestWorkspace, oldestProject } = tables;
 
-  /** The project that a deployment belongs to; undefined when an id is unknown, or belongs to another workspace. */
+  /** The project of a deployment; undefined when an id is unknown or belongs to another workspace. */
   async function placeOf(deployment: Place, now: number): Promise<ProjectRow | undefined> {
     const { name, workspace, project } = deployment;
-    const home = alive(projects, deployments.get(name)?.project_id ?? null);
-    const known = project === undefined ? undefined : alive(projects, idOf(project));
-    const mustBeThere = project !== undefined && UUID.test(project);
+    const current = alive(projects, deployments.get(name)?.project_id ?? null);
+    const byId = project === undefined ? undefined : alive(projects, idOf(project));
+    const mustExist = project !== undefined && UUID.test(project);
     let target: WorkspaceRow | undefined;
     if (workspace !== undefined) {
       target = alive(workspaces, idOf(workspace)) ?? live(workspaces).find((row) => row.name === workspace);
-      if (!target && (mustBeThere || UUID.test(workspace))) return undefined;
+      if (!target && (mustExist || UUID.test(workspace))) return undefined;
       target ??= await namedWorkspace(workspace, now);
     } else {
-      target = alive(workspaces, (project === undefined ? home : known)?.workspace_id ?? null);
+      target = alive(workspaces, (project === undefined ? current : byId)?.workspace_id ?? null);
       target ??= await oldestWorkspace(now);
     }
-    if (known?.workspace_id === target.id) return known;
-    if (project === undefined) return home?.workspace_id === target.id ? home : oldestProject(target.id, now);
-    return mustBeThere ? undefined : namedProject(target.id, project, now);
+    if (byId?.workspace_id === target.id) return byId;
+    if (project === undefined) return current?.workspace_id === target.id ? current : oldestProject(target.id, now);
+    return mustExist ? undefined : namedProject(target.id, project, now);
   }
 
   function deploymentOf(name: string): DeploymentRow | null {
@@ -104,12 +104,12 @@ export function keyVerbs({
     async findKey(key_hash) {
       const key = [...keys.values()].find((row) => row.key_hash === key_hash);
       if (!key || (key.user_id !== null && !alive(users, key.user_id))) return null;
-      const own = live(workspaces);
+      const liveWorkspaces = live(workspaces);
       return {
         key,
         memberships: [...memberships.values()].filter(({ subject_id }) => [key.id, key.user_id].includes(subject_id)),
-        workspaces: own,
-        projects: live(projects).filter(({ workspace_id }) => own.some(({ id }) => id === workspace_id)),
+        workspaces: liveWorkspaces,
+        projects: live(projects).filter(({ workspace_id }) => liveWorkspaces.some(({ id }) => id === workspace_id)),
       };
     },
 
@@ -119,15 +119,15 @@ export function keyVerbs({
         put(keys, { ...key, last_used_at: now });
     },
 
-    async createKey(key, granted) {
-      const known = (scope: string): boolean => scope === organization.id || alive(workspaces, scope) !== undefined;
+    async createKey(key, grants) {
+      const exists = (scope: string): boolean => scope === organization.id || alive(workspaces, scope) !== undefined;
       if ([...keys.values()].some((row) => row.short_key === key.short_key || row.key_hash === key.key_hash)) {
         return { kind: "short_key_taken" };
       }
-      const there = key.organization_id === organization.id && (key.user_id === null || alive(users, key.user_id));
-      if (!there || !granted.every(({ scope_id }) => known(scope_id))) return { kind: "parent_not_found" };
+      const hasOwner = key.organization_id === organization.id && (key.user_id === null || alive(users, key.user_id));
+      if (!hasOwner || !grants.every(({ scope_id }) => exists(scope_id))) return { kind: "parent_not_found" };
       put(keys, key);
-      for (const membership of granted) grant(membership);
+      for (const membership of grants) grant(membership);
       return { kind: "made" };
     },
 
@@ -302,7 +302,7 @@ function rename<Row extends { readonly id: string; readonly name: string; readon
   return { kind: "made", row: renamed };
 }
 
-/** The order of text in databases. */
+/** Compares text by code points, as databases do. */
 function byCodePoint(a: string, b: string): number {
   const [left, right] = [[...a], [...b]];
   const at = left.findIndex((character, i) => character !== right[i]);
@@ -313,6 +313,6 @@ function byCodePoint(a: string, b: string): number {
 const byName = (a: { readonly id: string; readonly name: string }, b: typeof a): number =>
   byCodePoint(a.name, b.name) || byCodePoint(a.id, b.id);
 
-/** Null last. */
+/** Sorts null last. */
 const byLast = (a: string | null, b: string | null): number =>
   a === null || b === null ? Number(a === null) - Number(b === null) : byCodePoint(a, b);

@@ -1,4 +1,4 @@
-/** The rows of the static identity store, in maps, with the lookups that its verbs share. */
+/** Holds the rows of the static identity store, with lookups for its verbs. */
 import type {
   ApiKeyRow,
   DeploymentRow,
@@ -14,7 +14,7 @@ interface Deletable {
   readonly deleted_at: number | null;
 }
 
-/** `named*` and `oldest*` make the row when it is missing. `live` and `alive` leave out deleted rows. */
+/** `named*` and `oldest*` create a missing row. `live` and `alive` skip deleted rows. */
 export interface Tables {
   readonly organization: OrganizationRow;
   readonly workspaces: Map<string, WorkspaceRow>;
@@ -85,7 +85,7 @@ export function createTables(organization: OrganizationRow): Tables {
     return live(projects).filter((project) => project.workspace_id === workspace_id);
   }
 
-  // Each looks again after its await: another call may have made the row meanwhile.
+  // Both search again after the await: another call may have created the row.
   async function namedWorkspace(name: string, now: number): Promise<WorkspaceRow> {
     const find = (): WorkspaceRow | undefined => live(workspaces).find((row) => row.name === name);
     return (
@@ -131,7 +131,7 @@ export function createTables(organization: OrganizationRow): Tables {
   };
 }
 
-/** A UUID derived from kind, parent and name; `time` tells apart rows that were deleted and made again. */
+/** A UUID derived from kind, parent and name; `time` distinguishes rows that were deleted and created again. */
 export async function derivedId(kind: string, parent: string, name: string, time = 0): Promise<string> {
   const bytes = new TextEncoder().encode(JSON.stringify([kind, parent, name, time]));
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
@@ -139,7 +139,7 @@ export async function derivedId(kind: string, parent: string, name: string, time
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
 
-/** The first derived id that is free. */
+/** The first derived id that no row has. */
 export async function freshId(
   kind: string,
   parent: string,

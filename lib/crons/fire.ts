@@ -1,30 +1,30 @@
-/** Looks for crons that are due. Every serving process does so; the database decides which of them fires a tick. */
+/** Polls for due crons. Every serving process does so; the database decides which of them fires a tick. */
 import type { SkipReason } from "../storage/mod.ts";
 import { createTickHandler, type FireOptions, KEPT_MS } from "./tick.ts";
 
-/** What became of ticks in this process since it started. */
+/** The ticks that this process has fired and skipped since its start. */
 export interface CronCounters {
   readonly fired: number;
   readonly skipped: Readonly<Record<SkipReason, number>>;
 }
 
 export interface CronFirer {
-  /** A cron is due then. */
+  /** Call this when a cron is due at this time, so that it fires before the next poll. */
   wakeAt(time: number): void;
   counters(): CronCounters;
-  /** Stops looking. Resolves when writes under way are stored. */
+  /** Stops polling. Resolves when writes under way are stored, after 10 seconds at the latest. */
   stop(): Promise<void>;
 }
 
 const POLL_MS = 10_000;
 /** The first wait after a cron could not be fired. Each further wait is twice as long, up to the poll. */
 const RETRY_MS = 1_000;
-/** How many crons are read at a time. */
+/** Crons per query. */
 const BATCH = 100;
 const SWEEP_EVERY_MS = 3_600_000;
 const SWEEP_ROWS = 500;
-/** How long the service waits for a store that does not answer when it stops. */
-const LAST_MS = 10_000;
+/** How long `stop` waits for a database that does not answer. */
+const STOP_MS = 10_000;
 
 export function createFirer(options: FireOptions): CronFirer {
   const { storage, scope, environment, max_failures } = options;
@@ -32,9 +32,9 @@ export function createFirer(options: FireOptions): CronFirer {
   const ticks = createTickHandler(options, () => stopping);
   let working: Promise<void> | null = null;
   let cancel = (): void => {};
-  // `due`: when the timer fires. `asked`: the earliest wakeAt during a look.
-  let due = 0;
-  let asked = Number.POSITIVE_INFINITY;
+  let timerAt = 0;
+  // The earliest `wakeAt` while a poll runs.
+  let requestedAt = Number.POSITIVE_INFINITY;
   let retry = RETRY_MS;
   let sweepAt = environment.now() + SWEEP_EVERY_MS;
 
@@ -47,7 +47,7 @@ export function createFirer(options: FireOptions): CronFirer {
     while (progress && !stopping) {
       const crons = await storage.dueCrons(scope, environment.now(), BATCH);
       progress = false;
-      // Many are due at the full hour: processes that begin at different crons race less.
+      // Many crons are due at the full hour. Processes that start at different ones conflict less.
       const from = crons.length > 1 ? Math.floor(environment.random() * crons.length) : 0;
       for (const cron of [...crons.slice(from), ...crons.slice(0, from)]) if (await ticks.handle(cron)) progress = true;
       if (crons.length < BATCH) return;
@@ -63,43 +63,43 @@ export function createFirer(options: FireOptions): CronFirer {
     }
   }
 
-  async function look(): Promise<void> {
-    const began = environment.now();
+  async function poll(): Promise<void> {
+    const startedAt = environment.now();
     let next: number | null = null;
     try {
       await handleAll();
       await sweep();
       next = await storage.nextCronAt(scope);
     } catch (error) {
-      environment.log({ level: "error", message: "reading the crons that are due failed", error });
+      environment.log({ level: "error", message: "cron poll failed", error });
     }
-    // A cron that was due when this look began could not be fired: wait before the next try.
-    const left = next !== null && next <= began;
-    const soonest = left ? environment.now() + retry : (next ?? Number.POSITIVE_INFINITY);
-    retry = left ? Math.min(2 * retry, POLL_MS) : RETRY_MS;
+    // A cron that was due at the start is still due, so firing it failed: wait before the next try.
+    const failed = next !== null && next <= startedAt;
+    const nextAt = failed ? environment.now() + retry : (next ?? Number.POSITIVE_INFINITY);
+    retry = failed ? Math.min(2 * retry, POLL_MS) : RETRY_MS;
     working = null;
-    wait(Math.min(soonest, asked));
+    schedule(Math.min(nextAt, requestedAt));
   }
 
-  function begin(): void {
-    asked = Number.POSITIVE_INFINITY;
-    working = look();
+  function start(): void {
+    requestedAt = Number.POSITIVE_INFINITY;
+    working = poll();
   }
 
-  function wait(until: number): void {
+  function schedule(time: number): void {
     if (stopping) return;
     cancel();
     const now = environment.now();
-    due = Math.min(until, now + POLL_MS);
-    cancel = environment.timer(Math.max(0, due - now), begin);
+    timerAt = Math.min(time, now + POLL_MS);
+    cancel = environment.timer(Math.max(0, timerAt - now), start);
   }
 
-  begin();
+  start();
 
   return {
     wakeAt(time) {
-      if (working) asked = Math.min(asked, time);
-      else if (time < due) wait(time);
+      if (working) requestedAt = Math.min(requestedAt, time);
+      else if (time < timerAt) schedule(time);
     },
     counters: ticks.counters,
     async stop() {
@@ -108,9 +108,9 @@ export function createFirer(options: FireOptions): CronFirer {
       const last = working;
       if (!last) return;
       await new Promise<void>((resolve) => {
-        const late = environment.timer(LAST_MS, resolve);
+        const cancelTimeout = environment.timer(STOP_MS, resolve);
         void last.then(() => {
-          late();
+          cancelTimeout();
           resolve();
         });
       });

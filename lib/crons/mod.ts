@@ -1,4 +1,4 @@
-/** Crons: runs that start by the clock. */
+/** The crons of a deployment: runs that start on a schedule. */
 import type { AssistantDirectory, PageOf } from "../assistants/mod.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
@@ -36,7 +36,7 @@ export interface Cron {
   readonly enabled: boolean;
 }
 
-/** What the runs of a cron take. */
+/** The run options of a cron. */
 export type CronRun = Pick<
   RunCreate,
   | "input"
@@ -54,7 +54,7 @@ export type CronRun = Pick<
   | "feedback_keys"
 >;
 
-/** The names of those. */
+/** The names of the run options. */
 export const CRON_RUN_OPTIONS: readonly (keyof CronRun)[] = [
   "input",
   "config",
@@ -72,7 +72,7 @@ export const CRON_RUN_OPTIONS: readonly (keyof CronRun)[] = [
 ];
 
 interface CronTiming {
-  /** Five fields, or a nickname as `@daily`. */
+  /** A cron expression of five fields, or a nickname such as `@daily`. */
   readonly schedule: string;
   readonly timezone?: string | null;
   /** ISO 8601. */
@@ -87,7 +87,7 @@ export interface CronCreate extends CronRun, CronTiming {
   readonly if_not_exists?: "reject" | "create" | null;
 }
 
-/** What is absent stays; null clears what may be without a value. */
+/** The changes of a cron. Absent members stay; null clears an optional one. */
 export type CronPatch = CronRun & Partial<CronTiming>;
 
 export interface CronSearch extends CronQuery {
@@ -98,11 +98,11 @@ export interface CronSearch extends CronQuery {
 }
 
 export interface Crons {
-  /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a thread out of reach), invalid, bad_request. */
+  /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a hidden thread), invalid, bad_request. */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;
   /** Errors: not_found. */
   get(cron_id: string, visibility?: Visibility): Promise<Cron>;
-  /** When it fires next is computed anew with its timing. Errors: not_found, invalid, bad_request. */
+  /** A change of the timing recomputes `next_run_date`. Errors: not_found, invalid, bad_request. */
   update(cron_id: string, patch: CronPatch, visibility?: Visibility): Promise<Cron>;
   /** Errors: not_found. */
   delete(cron_id: string, visibility?: Visibility): Promise<void>;
@@ -112,7 +112,7 @@ export interface Crons {
 
 export interface CronLoop extends Crons {
   counters(): CronCounters;
-  /** Fires no more; resolves once what it is about to store is stored. */
+  /** Fires no more crons. Resolves when writes under way are stored. */
   stop(): Promise<void>;
 }
 
@@ -122,7 +122,7 @@ export interface CronOptions {
   readonly environment: Environment;
   readonly runs: Pick<RunDirectory, "prepare" | "started">;
   readonly assistants: AssistantDirectory;
-  /** False: this process fires none. */
+  /** False: this process fires no crons. */
   readonly enabled: boolean;
   readonly misfire_grace_ms: number;
   readonly max_failures: number | null;
@@ -132,12 +132,13 @@ export function createCrons(options: CronOptions): CronLoop {
   const { storage, scope, environment, runs, assistants } = options;
   const firer = options.enabled ? createFirer(options) : null;
 
-  function shown(row: CronRow): Cron {
+  /** Wakes the firer for the cron's next tick. */
+  function announced(row: CronRow): Cron {
     if (row.next_run_date !== null) firer?.wakeAt(row.next_run_date);
     return toCron(row);
   }
 
-  /** What is asked for by an assistant's name is stored by its id. */
+  /** Resolves the assistant to its id; null for an unknown assistant. */
   async function queryOf({ assistant_id, ...query }: CronQuery): Promise<CronQuery | null> {
     if (assistant_id === undefined) return query;
     try {
@@ -156,10 +157,10 @@ export function createCrons(options: CronOptions): CronLoop {
       const { assistant_id, enabled, metadata } = request;
       const payload = payloadOf(request);
       const on_run_completed = completionOf(thread_id, request.on_run_completed ?? null);
-      const asked = requestOf({ cron_id, assistant_id, on_run_completed, payload, metadata: metadata ?? {} });
+      const options = requestOf({ cron_id, assistant_id, on_run_completed, payload, metadata: metadata ?? {} });
       const { if_not_exists } = request;
-      const run = { ...asked, ...(thread_id !== null && if_not_exists ? { if_not_exists } : {}) };
-      // Whatever a run would be refused for is found now.
+      const run = { ...options, ...(thread_id !== null && if_not_exists ? { if_not_exists } : {}) };
+      // Prepares a run now, so that an invalid request fails here and not at the first tick.
       const plan = await runs.prepare(thread_id, run, origin);
       if (thread_id !== null && plan.create_thread) await storage.createThread(scope, plan.create_thread, now);
       const outcome = await storage.createCron(
@@ -175,13 +176,13 @@ export function createCrons(options: CronOptions): CronLoop {
           payload,
           metadata: metadata ?? {},
           user_id: origin.user_id ?? null,
-          auth_user: origin.user ? knownOf(origin.user) : null,
+          auth_user: origin.user ? storedUser(origin.user) : null,
         },
         now,
       );
       switch (outcome.kind) {
         case "created":
-          return shown(outcome.cron);
+          return announced(outcome.cron);
         case "thread_not_found":
           throw new ServiceError("not_found", `Thread ${thread_id} not found`);
         case "assistant_not_found":
@@ -197,9 +198,9 @@ export function createCrons(options: CronOptions): CronLoop {
 
     async update(cron_id, patch, visibility) {
       const now = environment.now();
-      const reached = withVisibility(scope, visibility);
+      const visible = withVisibility(scope, visibility);
       const id = cron_id.toLowerCase();
-      const before = await storage.getCron(reached, id);
+      const before = await storage.getCron(visible, id);
       if (!before) throw notFound(cron_id);
       const changed = contentOf(before, patch, now);
       if (CRON_RUN_OPTIONS.some((option) => patch[option] !== undefined)) {
@@ -211,9 +212,9 @@ export function createCrons(options: CronOptions): CronLoop {
         requireKept(visibility, content.metadata);
         return content;
       };
-      const row = await storage.updateCron(reached, id, next, now);
+      const row = await storage.updateCron(visible, id, next, now);
       if (!row) throw notFound(cron_id);
-      return shown(row);
+      return announced(row);
     },
 
     async delete(cron_id, visibility) {
@@ -222,8 +223,8 @@ export function createCrons(options: CronOptions): CronLoop {
     },
 
     async search(query = {}, visibility) {
-      const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...asked } = query;
-      const filter = await queryOf(asked);
+      const { limit = 10, offset = 0, sort_by = "created_at", sort_order = "desc", ...conditions } = query;
+      const filter = await queryOf(conditions);
       if (!filter) return { items: [], total: 0, next: null };
       const page = { limit, offset, sort_by, sort_order };
       const { rows, total } = await storage.searchCrons(withVisibility(scope, visibility), { ...filter, ...page });
@@ -240,73 +241,70 @@ export function createCrons(options: CronOptions): CronLoop {
   };
 }
 
-/** The options of the cron's runs that are given, over those it has; null takes one away. */
+/** Merges the run options of a request into the stored ones; null removes an option. */
 function payloadOf(request: CronRun, before: JsonObject = {}): JsonObject {
-  const given = CRON_RUN_OPTIONS.map((option) => [option, request[option]] as const).filter(
+  const changes = CRON_RUN_OPTIONS.map((option) => [option, request[option]] as const).filter(
     ([, value]) => value !== undefined,
   );
-  const merged = Object.entries({ ...before, ...Object.fromEntries(given) });
+  const merged = Object.entries({ ...before, ...Object.fromEntries(changes) });
   return Object.fromEntries(merged.filter(([, value]) => value !== null)) as JsonObject;
 }
 
-/** Errors: invalid, naming the field. */
+/** Errors: invalid; the text names the field. */
 function timingOf({ schedule, timezone, end_time }: CronCreate, now: number): Timing {
   const timing = { schedule, timezone: timezone ?? null, end_time: endOf(end_time ?? null, now) };
   checkTiming(timing);
   return timing;
 }
 
-/** ISO 8601 leaves out more than RFC 3339 does: seconds, and minutes or the colon of an offset. */
-const SHORTER = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([+-]\d\d):?(\d\d)?|Z)?$/i;
+/** The ISO 8601 forms that RFC 3339 lacks: without seconds, without the minutes or the colon of an offset. */
+const SHORT_FORM = /^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([+-]\d\d):?(\d\d)?|Z)?$/i;
 
-/** ISO 8601, in UTC where it does not say otherwise. */
+/** Parses an ISO 8601 time; the default offset is UTC. Errors: invalid (no such time, or not in the future). */
 function endOf(text: string | null, now: number): number | null {
   if (text === null) return null;
-  const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORTER.exec(text) ?? [];
+  const [whole, minute, seconds = ":00", hours = "+00", minutes = "00"] = SHORT_FORM.exec(text) ?? [];
   const moment = parseRfc3339(whole === undefined ? text : `${minute}${seconds}${hours}:${minutes}`);
   if (moment === null) throw new ServiceError("invalid", "end_time: must be an ISO 8601 time");
   if (moment <= now) throw new ServiceError("invalid", "end_time: must be in the future");
   return moment;
 }
 
-function completionOf(thread_id: string | null, asked: OnRunCompleted | null): OnRunCompleted | null {
-  if (thread_id === null) return asked ?? "delete";
-  if (asked !== null) {
-    throw new ServiceError(
-      "invalid",
-      "on_run_completed: only for a cron without a thread, whose runs have threads of their own",
-    );
+function completionOf(thread_id: string | null, requested: OnRunCompleted | null): OnRunCompleted | null {
+  if (thread_id === null) return requested ?? "delete";
+  if (requested !== null) {
+    throw new ServiceError("invalid", "on_run_completed: only stateless crons have it; this cron runs on a thread");
   }
   return null;
 }
 
-/** What a patch makes of a cron. Errors: invalid. */
+/** Applies a patch to a cron. Errors: invalid. */
 function contentOf(cron: CronRow, patch: CronPatch, now: number): CronContent {
   const { on_run_completed, timezone, end_time } = patch;
-  const timed =
+  const retimed =
     timezone !== undefined || end_time !== undefined || (patch.schedule ?? patch.enabled ?? undefined) !== undefined;
   const timing: Timing = {
     schedule: patch.schedule ?? cron.schedule,
     timezone: timezone === undefined ? cron.timezone : timezone,
     end_time: end_time === undefined ? cron.end_time : endOf(end_time, now),
   };
-  if (timed) checkTiming(timing);
+  if (retimed) checkTiming(timing);
   const enabled = patch.enabled ?? cron.enabled;
   const { disabled_reason, ...metadata } = cron.metadata;
-  // Who enables a cron has seen why it was disabled.
-  const kept = enabled && !cron.enabled ? metadata : cron.metadata;
+  // Enabling a cron removes the reason why it was disabled.
+  const keptMetadata = enabled && !cron.enabled ? metadata : cron.metadata;
   return {
     ...timing,
     enabled,
-    next_run_date: !enabled ? null : timed ? nextTick(timing, now) : cron.next_run_date,
+    next_run_date: !enabled ? null : retimed ? nextTick(timing, now) : cron.next_run_date,
     on_run_completed: on_run_completed ? completionOf(cron.thread_id, on_run_completed) : cron.on_run_completed,
     payload: payloadOf(patch, cron.payload),
-    metadata: { ...kept, ...patch.metadata },
+    metadata: { ...keptMetadata, ...patch.metadata },
   };
 }
 
-/** What is known of a user for good: nothing that only one request could say. */
-const knownOf = ({ identity, permissions, display_name, is_authenticated }: AuthUser): JsonObject => ({
+/** The user as stored with a cron: without extras, which can be credentials of one request. */
+const storedUser = ({ identity, permissions, display_name, is_authenticated }: AuthUser): JsonObject => ({
   identity,
   permissions: [...permissions],
   display_name,
@@ -315,7 +313,7 @@ const knownOf = ({ identity, permissions, display_name, is_authenticated }: Auth
 
 const notFound = (cron_id: string): ServiceError => new ServiceError("not_found", `Cron ${cron_id} not found`);
 
-const written = (time: number | null): string | null => (time === null ? null : new Date(time).toISOString());
+const isoTime = (time: number | null): string | null => (time === null ? null : new Date(time).toISOString());
 
 function toCron(row: CronRow): Cron {
   return {
@@ -323,20 +321,20 @@ function toCron(row: CronRow): Cron {
     assistant_id: row.assistant_id,
     thread_id: row.thread_id,
     on_run_completed: row.on_run_completed,
-    end_time: written(row.end_time),
+    end_time: isoTime(row.end_time),
     schedule: row.schedule,
     timezone: row.timezone,
     created_at: new Date(row.created_at).toISOString(),
     updated_at: new Date(row.updated_at).toISOString(),
     payload: shownPayload(row.payload),
     user_id: row.user_id,
-    next_run_date: written(row.next_run_date),
+    next_run_date: isoTime(row.next_run_date),
     metadata: row.metadata,
     enabled: row.enabled,
   };
 }
 
-/** Credentials are not shown, nor the query of a webhook, which may hold its receiver's secret. */
+/** Removes credentials, and the query of the webhook, which may contain a secret of the receiver. */
 function shownPayload(payload: JsonObject): JsonObject {
   const { webhook, ...rest } = payload;
   return { ...shownRequest(rest), ...(typeof webhook === "string" ? { webhook: shownUrl(webhook) } : {}) };

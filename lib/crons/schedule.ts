@@ -1,26 +1,26 @@
-/** When crons fire: schedules as a calculation, without a clock and without timers. */
+/** Computes the ticks of schedules, without a clock or timers. */
 import { Cron } from "croner";
 import { ServiceError } from "../errors.ts";
 
-/** What says when a cron fires. `end_time` itself and what comes after it are no ticks. */
+/** The timing of a cron. Ticks are before `end_time`, in milliseconds since 1970. */
 export interface Timing {
-  /** Five fields, or a nickname as `@daily`. */
+  /** A cron expression of five fields, or a nickname such as `@daily`. */
   readonly schedule: string;
-  /** An IANA name; null is UTC. */
+  /** An IANA name; null means UTC. */
   readonly timezone: string | null;
   readonly end_time: number | null;
 }
 
 const NICKNAMES = new Set(["@hourly", "@daily", "@weekly", "@monthly", "@yearly"]);
 
-/** Errors: invalid (`schedule` or `timezone`, by name). A schedule that never comes is none. */
+/** Checks `schedule` and `timezone`. A schedule without any tick is invalid, too. Errors: invalid. */
 export function checkTiming({ schedule, timezone }: Timing): void {
   const fields = fieldsOf(schedule);
   if (!NICKNAMES.has(fields) && fields.split(" ").length !== 5) {
     const names = [...NICKNAMES].join(", ");
     throw new ServiceError(
       "invalid",
-      `schedule: must have five fields, as "*/15 9-17 * * MON-FRI", or be one of ${names}`,
+      `schedule: must have five fields, such as "*/15 9-17 * * MON-FRI", or be one of ${names}`,
     );
   }
   let never: boolean;
@@ -29,20 +29,20 @@ export function checkTiming({ schedule, timezone }: Timing): void {
   } catch {
     throw new ServiceError("invalid", "schedule: is not a cron expression of five fields");
   }
-  if (never) throw new ServiceError("invalid", "schedule: never comes");
+  if (never) throw new ServiceError("invalid", "schedule: must match some date");
   if (timezone === null) return;
-  // Offsets, which some runtimes take for names, have no rules for summer time.
+  // Some runtimes accept offsets such as +01:00; these have no rules for summer time.
   if (!/^[A-Za-z]/.test(timezone) || !isZone(fields, timezone)) {
-    throw new ServiceError("invalid", "timezone: must be an IANA time zone, as Europe/Berlin");
+    throw new ServiceError("invalid", "timezone: must be an IANA time zone, such as Europe/Berlin");
   }
 }
 
-/** The first tick after this moment; null when there is none before the end. */
+/** The first tick after this time; null when `end_time` comes first. */
 export function nextTick(timing: Timing, after: number): number | null {
   return ticksOf(timing)(after);
 }
 
-/** The ticks from `first`, which is one, to this moment, in order and at most so many. */
+/** The ticks from `first`, which must be a tick, to `until`, both included; at most `limit`. */
 export function ticksUntil(timing: Timing, first: number, until: number, limit: number): number[] {
   const next = ticksOf(timing);
   const ticks: number[] = [];
@@ -62,7 +62,7 @@ function ticksOf({ schedule, timezone, end_time }: Timing): (after: number) => n
 
 const fieldsOf = (schedule: string): string => schedule.trim().split(/\s+/).join(" ");
 
-/** Throws for a schedule that is none, and when it is asked for a zone that is not known. */
+/** Throws for an invalid expression. The returned function throws for an unknown time zone. */
 function calculator(fields: string, timezone: string): (after: number) => number | null {
   const cron = new Cron(fields, { paused: true, timezone, mode: "5-part", fixedTimeRule: "no-wildcard" });
   return (after) => cron.nextRun(new Date(after))?.getTime() ?? null;

@@ -1,4 +1,4 @@
-/** Fires the ticks of one cron: decides what becomes of each, makes the run, and records what was skipped. */
+/** Handles the due ticks of one cron: fires the latest and records the others as skipped. */
 import type { Environment } from "../environment.ts";
 import { isOutage, ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
@@ -21,9 +21,9 @@ export interface FireOptions {
   readonly scope: Scope;
   readonly environment: Environment;
   readonly runs: Pick<RunDirectory, "prepare" | "started">;
-  /** A late tick still fires when it is not older than this. */
+  /** The maximum age of a tick that still fires. */
   readonly misfire_grace_ms: number;
-  /** A cron is disabled after so many failed runs in a row; null: never. */
+  /** The number of failed runs in a row that disables a cron; null: never. */
   readonly max_failures: number | null;
 }
 
@@ -37,14 +37,14 @@ export const NO_SKIPS: Readonly<Record<SkipReason, number>> = {
   refused: 0,
 };
 
-/** How many ticks of one cron are handled in one step. */
+/** Ticks of one cron per transaction. */
 const BATCH = 100;
-/** How often a run is resolved anew because its assistant or thread has changed meanwhile. */
+/** How often a tick is retried because the assistant or thread changed after it was read. */
 const TRIES = 10;
-/** How long the outcome of a tick is kept. Older missed ticks are not recorded. */
+/** How long the outcomes of ticks are kept. Older missed ticks are not recorded. */
 export const KEPT_MS: number = 30 * 86_400_000;
 
-/** What becomes of the ticks of a cron until now. */
+/** The decision about the due ticks of a cron. */
 interface Plan {
   /** The tick to fire; null when there is none. */
   readonly fires: number | null;
@@ -53,9 +53,9 @@ interface Plan {
 }
 
 export interface TickHandler {
-  /** Brings a cron up to now. False when that failed. */
+  /** Handles the due ticks of a cron. False when that failed: try again later. */
   handle(cron: CronRow): Promise<boolean>;
-  /** Disables a cron whose last runs have failed. */
+  /** Disables a cron with this many failed runs in a row. */
   disable(cron: CronRow, failures: number): Promise<void>;
   counters(): { readonly fired: number; readonly skipped: Readonly<Record<SkipReason, number>> };
 }
@@ -65,7 +65,7 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
   const skipped: Record<SkipReason, number> = { ...NO_SKIPS };
   let fired = 0;
 
-  /** Null when the run is refused for a reason that time does not change. */
+  /** Null when the run is refused for good. Rethrows errors that a retry can solve. */
   async function prepareRun(cron: CronRow): Promise<CreateRun | null> {
     try {
       return await runs.prepare(cron.thread_id, requestOf(cron), originOf(cron));
@@ -73,7 +73,7 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
       if (!(error instanceof ServiceError) || error.code === "storage_full" || isOutage(error)) throw error;
       environment.log({
         level: "warn",
-        message: "a cron's run was refused",
+        message: "cron run refused",
         cron_id: cron.cron_id,
         why: error.message,
       });
@@ -87,11 +87,11 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
       skipped[reason] += times.length;
       const [first, last] = [times[0] as number, times.at(-1) as number].map((time) => new Date(time).toISOString());
       const ticks_of = { reason, count: times.length, first, last };
-      environment.log({ level: "warn", message: "ticks of a cron were skipped", cron_id, ...ticks_of });
+      environment.log({ level: "warn", message: "cron ticks skipped", cron_id, ...ticks_of });
     }
   }
 
-  /** Handles the ticks of one batch. */
+  /** Handles one batch of ticks, from `first` on. */
   async function step(cron: CronRow, first: number, now: number): Promise<FireOutcome["kind"]> {
     const { cron_id, revision } = cron;
     const plan = planOf(cron, first, now, misfire_grace_ms);
@@ -99,16 +99,15 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
     const refused = plan.fires !== null && !run ? [{ scheduled_at: plan.fires, reason: "refused" as const }] : [];
     const firing = run && plan.fires !== null ? { scheduled_at: plan.fires, run } : null;
     const seen = { next_run_date: first, revision };
-    const passed = [...plan.skipped, ...refused];
+    const skips = [...plan.skipped, ...refused];
     const { next_run_date } = plan;
-    const outcome = await storage.fireCron(scope, { cron_id, seen, next_run_date, skipped: passed, firing, now });
+    const outcome = await storage.fireCron(scope, { cron_id, seen, next_run_date, skipped: skips, firing, now });
     if (outcome.kind === "lost" && firing) {
-      // The tick was fired before the clock or the schedule went back: the cron goes on without it.
+      // The tick fired before the clock or the schedule was set back: continue without it.
       const row = await storage.getCron(scope, cron_id);
       if (row?.enabled && row.revision === revision && row.next_run_date === first) {
-        const { skipped: before } = plan;
-        return (await storage.fireCron(scope, { cron_id, seen, next_run_date, skipped: before, firing: null, now }))
-          .kind;
+        const rest = { next_run_date, skipped: plan.skipped, firing: null };
+        return (await storage.fireCron(scope, { cron_id, seen, ...rest, now })).kind;
       }
     }
     if (outcome.kind === "fired" && firing) {
@@ -116,15 +115,15 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
       runs.started(outcome.created, firing.run);
     }
     const refusal = outcome.kind === "refused" ? [{ scheduled_at: plan.fires as number, reason: outcome.reason }] : [];
-    if (outcome.kind !== "lost" && outcome.kind !== "stale") record(cron_id, [...passed, ...refusal]);
+    if (outcome.kind !== "lost" && outcome.kind !== "stale") record(cron_id, [...skips, ...refusal]);
     return outcome.kind;
   }
 
   async function handle(cron: CronRow): Promise<boolean> {
     let row: CronRow | null = cron;
-    let stale = 0;
+    let conflicts = 0;
     try {
-      while (!isStopping() && stale < TRIES) {
+      while (!isStopping() && conflicts < TRIES) {
         const now = environment.now();
         if (!row?.enabled || row.next_run_date === null || row.next_run_date > now) return true;
         if (max_failures !== null && row.failures >= max_failures) {
@@ -132,17 +131,17 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
           return true;
         }
         const kind = await step(row, row.next_run_date, now);
-        if (kind === "stale") stale++;
+        if (kind === "stale") conflicts++;
         row = await storage.getCron(scope, cron.cron_id);
       }
       if (isStopping()) return true;
       environment.log({
         level: "warn",
-        message: "a cron was not fired: its assistant or thread kept changing",
+        message: "firing a cron failed: its assistant or thread kept changing",
         cron_id: cron.cron_id,
       });
     } catch (error) {
-      environment.log({ level: "error", message: "a cron was not fired", cron_id: cron.cron_id, error });
+      environment.log({ level: "error", message: "firing a cron failed", cron_id: cron.cron_id, error });
     }
     return false;
   }
@@ -157,7 +156,7 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
     if (row && !row.enabled) {
       environment.log({
         level: "warn",
-        message: "a cron was disabled: its runs fail",
+        message: "cron disabled: its runs failed",
         cron_id,
         failures: row.failures,
       });
@@ -167,27 +166,27 @@ export function createTickHandler(options: FireOptions, isStopping: () => boolea
   return { handle, disable, counters: () => ({ fired, skipped: { ...skipped } }) };
 }
 
-/** Ticks older than the grace time are missed. Of the others only the latest fires. */
+/** Ticks older than the grace time are missed. Of the others, only the latest fires; the rest are superseded. */
 function planOf(cron: CronRow, first: number, now: number, misfire_grace_ms: number): Plan {
-  const kept = now - KEPT_MS;
-  const from = first < kept ? nextTick(cron, kept) : first;
+  const oldest = now - KEPT_MS;
+  const from = first < oldest ? nextTick(cron, oldest) : first;
   const ticks = from === null ? [] : ticksUntil(cron, from, now, BATCH);
   const latest = ticks.at(-1);
   const next_run_date = nextTick(cron, latest ?? now);
-  const in_time = now - misfire_grace_ms;
-  // More ticks are due: the next batch goes on from there.
+  const graceStart = now - misfire_grace_ms;
+  // The batch was full: the next one continues here.
   const more = next_run_date !== null && next_run_date <= now;
-  const fires = latest !== undefined && !more && latest >= in_time ? latest : null;
+  const fires = latest !== undefined && !more && latest >= graceStart ? latest : null;
   return {
     fires,
     skipped: ticks
       .filter((tick) => tick !== fires)
-      .map((tick) => ({ scheduled_at: tick, reason: tick < in_time ? "missed" : "superseded" })),
+      .map((tick) => ({ scheduled_at: tick, reason: tick < graceStart ? "missed" : "superseded" })),
     next_run_date,
   };
 }
 
-/** The run of a cron, as a request. */
+/** The request that creates a run of the cron. */
 export function requestOf(
   cron: Pick<CronRow, "cron_id" | "assistant_id" | "on_run_completed" | "payload" | "metadata">,
 ): RunCreate {
@@ -200,7 +199,7 @@ export function requestOf(
   };
 }
 
-/** The run belongs to the user who made the cron: authorization was checked then. */
+/** The run belongs to the user who created the cron, whose authorization was checked then. */
 function originOf({ cron_id, user_id, auth_user }: CronRow): RunOrigin {
   return { cron_id, user_id, ...(auth_user ? { user: auth_user as unknown as AuthUser } : {}) };
 }

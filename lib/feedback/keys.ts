@@ -1,4 +1,4 @@
-/** Feedback keys of runs, and the URLs of their tokens. */
+/** Validates feedback keys, and builds token URLs and record ids. */
 import { ServiceError } from "../errors.ts";
 
 /** The maximum number of feedback keys of one run, and the maximum code points of one key. */
@@ -17,7 +17,7 @@ export function readFeedbackKeys(value: unknown): readonly string[] {
   const list: unknown = typeof value === "string" ? [value] : value;
   if (!Array.isArray(list)) throw new ServiceError("invalid", "feedback_keys: must be a list of strings");
   const keys = [...new Set<unknown>(list)];
-  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must be at most ${KEYS} keys`);
+  if (keys.length > KEYS) throw new ServiceError("invalid", `feedback_keys: must have at most ${KEYS} keys`);
   return keys.map((key) => {
     const problem = keyProblem(key);
     if (problem !== null) throw new ServiceError("invalid", `feedback_keys.${list.indexOf(key)}: ${problem}`);
@@ -37,7 +37,7 @@ export function longerThan(text: string, length: number): boolean {
   return text.length > length && (text.length > 2 * length || [...text].length > length);
 }
 
-/** A UUID of version 7: the time, then the random bits of one of version 4. */
+/** Makes a UUID of version 7: `now` in milliseconds since 1970, then the random bits of a UUID of version 4. */
 export function uuidV7(now: number, random: string): string {
   const time = now.toString(16).padStart(12, "0");
   return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(15)}`;

@@ -1,4 +1,4 @@
-/** Feedback: pre-signed tokens, each for one key of one run, and the records that are submitted to them or created by callers. */
+/** Feedback: records on runs, submitted with a pre-signed token or created by an authenticated caller. */
 import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
@@ -18,7 +18,7 @@ import type {
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { tokenUrlAt, uuidV7 } from "./keys.ts";
 
-/** A token to be made; `expires_at` in milliseconds since 1970. */
+/** A token to create; `expires_at` in milliseconds since 1970. */
 export interface TokenRequest {
   readonly run_id: string;
   readonly feedback_key: string;
@@ -30,23 +30,23 @@ export interface TokenRequest {
 export interface FeedbackToken {
   readonly id: string;
   readonly url: string;
-  /** Null while the run it was made with has not ended. */
+  /** RFC 3339; null while the run that created the token has not ended. */
   readonly expires_at: string | null;
   readonly feedback_key: string;
 }
 
-/** What is submitted to a token. */
+/** A submission to a token. */
 export interface Submission {
   readonly score: number | boolean | null;
   readonly value: Json;
   readonly comment: string | null;
   readonly correction: Json;
   readonly metadata: JsonObject | null;
-  /** Where it came in: errors say so. */
+  /** The part of the request that errors name. */
   readonly from: "body" | "query";
 }
 
-/** A record made with a key. `run_id` or `session_id` is there. */
+/** A record to create. Needs `run_id` or `session_id`. */
 export interface FeedbackCreate {
   readonly id?: string;
   readonly run_id?: string;
@@ -61,7 +61,7 @@ export interface FeedbackCreate {
   readonly extra: JsonObject | null;
 }
 
-/** The filter of a search for records, within what the caller may read. */
+/** The filter of a search; workspaces and scope come from the caller. */
 export type FeedbackFilter = Omit<FeedbackQuery, "workspace_ids" | "scope">;
 
 /** A record as the API shows it; times are ISO 8601, UTC. */
@@ -69,7 +69,7 @@ export interface FeedbackRecord {
   readonly id: string;
   readonly run_id: string | null;
   readonly trace_id: string | null;
-  /** The project. */
+  /** The id of the project. */
   readonly session_id: string;
   readonly key: string;
   readonly score: number | boolean | null;
@@ -94,32 +94,32 @@ export interface FeedbackRecord {
 }
 
 /**
- * The verbs of the feedback API. Those with a caller check its permissions; a token's id is enough to submit to it. With a
- * visibility filter, only runs whose thread passes it are visible, and only feedback on them.
+ * The feedback API. Methods with a caller check its permissions; `submit` needs only a token. With a visibility filter, only runs
+ * whose thread passes it are visible, and only feedback on them.
  */
 export interface Feedback {
-  /** All or none are made. Errors: not_found (a run), forbidden, invalid (no public base URL). */
+  /** Creates all tokens or none. Errors: not_found (a run), forbidden, invalid (no public base URL). */
   mintTokens(by: Caller, requests: readonly TokenRequest[], visibility?: Visibility): Promise<readonly FeedbackToken[]>;
-  /** Oldest first, expired ones too. Errors: forbidden, invalid (no public base URL). */
+  /** Oldest first, including expired tokens. Errors: forbidden, invalid (no public base URL). */
   listTokens(
     by: Caller,
     query: { readonly run_id: string } & Page,
     visibility?: Visibility,
   ): Promise<readonly FeedbackToken[]>;
-  /** Where a token is redeemed. Errors: invalid (no public base URL). */
+  /** The URL that accepts submissions for the token. Errors: invalid (no public base URL). */
   tokenUrl(token_id: string): string;
-  /** The token, when it may be redeemed. Errors: not_found, gone. */
+  /** The token, if it accepts submissions. Errors: not_found, gone. */
   token(token_id: string): Promise<FeedbackTokenRow>;
   /**
-   * Records a submission and gives the record's id; a repeated one gives the first's. Errors: InputError (the token's config),
-   * not_found, gone, conflict (the key was used for other content), too_many.
+   * Records a submission and returns the record's id; with a repeated idempotency key, the id of the first record. Errors: InputError
+   * (the token's config), not_found, gone, conflict (the key was used for other content), too_many.
    */
   submit(token: FeedbackTokenRow, submission: Submission, idempotency?: IdempotencyKey): Promise<string>;
-  /** Errors: not_found (run or session), forbidden, conflict (the id is another record's). */
+  /** Errors: not_found (run or session), forbidden, conflict (another record has this id). */
   create(by: Caller, request: FeedbackCreate, visibility?: Visibility): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
   get(by: Caller, id: string, visibility?: Visibility): Promise<FeedbackRecord>;
-  /** Changes what is given; null clears. Errors: not_found, forbidden. */
+  /** Changes the members of the patch; null clears a member. Errors: not_found, forbidden. */
   update(by: Caller, id: string, patch: FeedbackPatch, visibility?: Visibility): Promise<FeedbackRecord>;
   /** Errors: not_found, forbidden. */
   delete(by: Caller, id: string, visibility?: Visibility): Promise<void>;
@@ -133,11 +133,11 @@ export interface FeedbackOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  /** Says where runs without a trace are billed, and which projects there are. Default: the storage's own. */
+  /** Finds the deployment's workspace for runs without a trace, and lists projects. Default: the storage's identity store. */
   readonly identity?: Pick<IdentityStore, "getDeployment" | "listProjects">;
-  /** Under which URL clients reach the server; without it there are no tokens. */
+  /** The URL of the server for clients. Tokens need it. */
   base_url(): string | undefined;
-  /** Tokens and records may be made for runs of other servers. */
+  /** True allows tokens and records for runs of other servers. */
   readonly external_runs: boolean;
 }
 
@@ -159,23 +159,23 @@ export function createFeedback(options: FeedbackOptions): Feedback {
 
 type Places = ReturnType<typeof createPlaces>;
 
-/** Finds where feedback belongs, and checks that the caller may write there. */
+/** Finds the workspace and project of feedback, and checks that the caller may write there. */
 function createPlaces(options: FeedbackOptions) {
   const { storage, scope, identity = storage.identity } = options;
 
-  /** Null for an unknown run. A run has a trace from its start; before that, its deployment has the place. */
+  /** Null for an unknown run. A run gets a trace when it starts; before that, the deployment's workspace and project apply. */
   async function placeOf(run_id: string): Promise<Place | null> {
     const trace = await storage.getTrace(run_id);
     if (trace) return { ...trace, run_started_at: trace.started_at };
     const run = await storage.getRun(scope, run_id);
-    const home = run && (await identity.getDeployment(scope.deployment));
-    return home ? { ...home, thread_id: run.temporary ? null : run.thread_id, run_started_at: null } : null;
+    const deployment = run && (await identity.getDeployment(scope.deployment));
+    return deployment ? { ...deployment, thread_id: run.temporary ? null : run.thread_id, run_started_at: null } : null;
   }
 
   async function placeFor(by: Caller, run_id: string, visibility: Visibility | undefined): Promise<Place> {
     const [workspace_id = ""] = workspacesWith(by, "feedback:create");
-    const seen = withVisibility(scope, visibility);
-    if (seen.filter && !(await storage.getRun(seen, run_id))) throw unknownRun();
+    const visible = withVisibility(scope, visibility);
+    if (visible.filter && !(await storage.getRun(visible, run_id))) throw unknownRun();
     const place = await placeOf(run_id);
     if (place && by.workspaces.has(place.workspace_id)) {
       requireIn(by, place.workspace_id, "feedback:create");
@@ -189,7 +189,7 @@ function createPlaces(options: FeedbackOptions) {
   }
 
   async function placeOfSession(by: Caller, session_id: string, visibility: Visibility | undefined): Promise<Place> {
-    // A project has no metadata for a filter to match.
+    // A filter matches metadata, and projects have none.
     if (withVisibility(scope, visibility).filter) throw new ServiceError("not_found", "Session not found");
     const projects = await identity.listProjects([...by.workspaces.keys()]);
     const project = projects.find(({ id }) => id === session_id);
@@ -256,7 +256,7 @@ function tokenVerbs(
 
     async submit(token, submission, idempotency) {
       const { run_id, workspace_id, project_id } = token;
-      const { score, value } = fit(submission, token.config);
+      const { score, value } = validated(submission, token.config);
       const place = await placeOf(run_id);
       const now = environment.now();
       const id = uuidV7(now, environment.uuid());
@@ -279,21 +279,21 @@ function tokenVerbs(
         modified_at: now,
         extra: null,
       };
-      const known = idempotency && { idempotency };
-      const request = { token_id: token.token_id, feedback, limit: SUBMISSIONS, now, ...known };
+      const key = idempotency && { idempotency };
+      const request = { token_id: token.token_id, feedback, limit: SUBMISSIONS, now, ...key };
       const outcome = await storage.submitFeedback(scope, request);
       switch (outcome.kind) {
         case "recorded":
           return id;
         case "repeated":
           if (outcome.same_body) return outcome.feedback_id;
-          throw new ServiceError("conflict", "Idempotency-Key: was used for other feedback");
+          throw new ServiceError("conflict", "Idempotency-Key: was used for other feedback; send a new key");
         case "token_not_found":
           throw unknownToken();
         case "token_expired":
           throw expiredToken();
         case "token_full":
-          throw new ServiceError("too_many", `Feedback was submitted with this token ${SUBMISSIONS} times`);
+          throw new ServiceError("too_many", `This token has reached its limit of ${SUBMISSIONS} submissions`);
       }
     },
   };
@@ -304,9 +304,9 @@ function recordVerbs(
   { placeFor, placeOfSession }: Places,
 ): Pick<Feedback, "create" | "get" | "update" | "delete" | "list" | "stats"> {
   /** The record, if the caller has the permission in its workspace. */
-  async function reachable(by: Caller, id: string, permission: Permission, seen: Scope): Promise<FeedbackRow> {
+  async function permittedRow(by: Caller, id: string, permission: Permission, visible: Scope): Promise<FeedbackRow> {
     workspacesWith(by, permission);
-    const row = await storage.getFeedback([...by.workspaces.keys()], id, seen);
+    const row = await storage.getFeedback([...by.workspaces.keys()], id, visible);
     if (!row) throw new ServiceError("not_found", "Feedback not found");
     requireIn(by, row.workspace_id, permission);
     return row;
@@ -315,14 +315,14 @@ function recordVerbs(
   return {
     async create(by, request, visibility) {
       workspacesWith(by, "feedback:create");
-      const { id: asked, run_id = null, session_id = "", ...content } = request;
+      const { id: requestedId, run_id = null, session_id = "", ...content } = request;
       const { workspace_id, project_id, thread_id, run_started_at } =
         run_id === null ? await placeOfSession(by, session_id, visibility) : await placeFor(by, run_id, visibility);
       const now = environment.now();
-      const id = asked ?? uuidV7(now, environment.uuid());
+      const id = requestedId ?? uuidV7(now, environment.uuid());
       const place = { workspace_id, project_id, thread_id, run_started_at };
-      const made = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
-      const row: FeedbackRow = { ...content, ...place, ...made };
+      const origin = { id, run_id, user_id: by.user_id, created_at: now, modified_at: now };
+      const row: FeedbackRow = { ...content, ...place, ...origin };
       const outcome = await storage.createFeedback(row, withVisibility(scope, visibility));
       if (!outcome) throw unknownRun();
       if (outcome.kind === "exists" && !sameContent(row, outcome.feedback)) {
@@ -332,21 +332,21 @@ function recordVerbs(
     },
 
     get: async (by, id, visibility) =>
-      toRecord(await reachable(by, id, "feedback:read", withVisibility(scope, visibility))),
+      toRecord(await permittedRow(by, id, "feedback:read", withVisibility(scope, visibility))),
 
     async update(by, id, patch, visibility) {
-      const mine = withVisibility(scope, visibility);
-      const seen = await reachable(by, id, "feedback:create", mine);
-      if (Object.keys(patch).length === 0) return toRecord(seen);
-      const row = await storage.updateFeedback([seen.workspace_id], id, patch, environment.now(), mine);
+      const visible = withVisibility(scope, visibility);
+      const before = await permittedRow(by, id, "feedback:create", visible);
+      if (Object.keys(patch).length === 0) return toRecord(before);
+      const row = await storage.updateFeedback([before.workspace_id], id, patch, environment.now(), visible);
       if (!row) throw new ServiceError("not_found", "Feedback not found");
       return toRecord(row);
     },
 
     async delete(by, id, visibility) {
-      const mine = withVisibility(scope, visibility);
-      const { workspace_id } = await reachable(by, id, "feedback:delete", mine);
-      if (!(await storage.deleteFeedback([workspace_id], id, mine))) {
+      const visible = withVisibility(scope, visibility);
+      const { workspace_id } = await permittedRow(by, id, "feedback:delete", visible);
+      if (!(await storage.deleteFeedback([workspace_id], id, visible))) {
         throw new ServiceError("not_found", "Feedback not found");
       }
     },
@@ -375,8 +375,8 @@ function recordVerbs(
   };
 }
 
-/** Checks score and value against the config of a token. A category fills in the missing one of the two. Errors: InputError. */
-function fit(submission: Submission, config: FeedbackConfig | null): Pick<Submission, "score" | "value"> {
+/** Checks score and value against the config of a token. A category supplies the missing one of the two. Errors: InputError. */
+function validated(submission: Submission, config: FeedbackConfig | null): Pick<Submission, "score" | "value"> {
   const { score, value, from } = submission;
   const refuse = (field: string, msg: string): never => {
     throw new InputError([{ loc: [from, field], msg, type: "value_error" }]);
@@ -389,16 +389,16 @@ function fit(submission: Submission, config: FeedbackConfig | null): Pick<Submis
   if (config?.type !== "categorical") return { score, value };
   const categories = config.categories ?? [];
   const label = typeof value === "string" ? value : null;
-  const scored = number === null ? categories : categories.filter((category) => category.value === number);
-  if (scored.length === 0 && number !== null) refuse("score", "must be the value of a category");
-  if (label === null) return { score, value: number === null ? value : (value ?? scored[0]?.label ?? null) };
+  const matching = number === null ? categories : categories.filter((category) => category.value === number);
+  if (matching.length === 0 && number !== null) refuse("score", "must be the value of a category");
+  if (label === null) return { score, value: number === null ? value : (value ?? matching[0]?.label ?? null) };
   if (!categories.some((category) => category.label === label)) refuse("value", "must be the label of a category");
-  const chosen = scored.find((category) => category.label === label);
-  if (!chosen) refuse("value", "must be the label of the category that the score names");
+  const chosen = matching.find((category) => category.label === label);
+  if (!chosen) refuse("value", "must be the label of the score's category");
   return { score: score ?? chosen?.value ?? null, value };
 }
 
-/** Ids of runs are stored in lower case. */
+/** Run ids are stored in lower case. */
 const lowerRuns = ({ run_ids }: FeedbackFilter): Pick<FeedbackFilter, "run_ids"> =>
   run_ids === undefined ? {} : { run_ids: run_ids.map((run_id) => run_id.toLowerCase()) };
 
@@ -411,7 +411,7 @@ function requireIn(by: Caller, workspace_id: string, permission: Permission): vo
   throw new ServiceError("forbidden", `This needs the permission ${permission}`);
 }
 
-/** Compares everything except who made the record, and when. */
+/** Compares two records without their author and times: a repeated request creates an equal record. */
 function sameContent(a: FeedbackRow, b: FeedbackRow): boolean {
   const content = (row: FeedbackRow): Json => {
     const { id: _id, user_id: _user, created_at: _at, modified_at: _then, run_started_at: _start, ...rest } = row;

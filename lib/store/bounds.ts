@@ -1,69 +1,70 @@
-/** What may stand in the store. Callers in process and authorization handlers may hand in anything, so nothing is taken on trust. */
+/** Validates store input. Calls in process and authorization handlers bypass the HTTP validation, so every value is checked here. */
 import { ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 export const MAX_LABELS = 32;
-/** Characters of a key, and of a label. */
+/** Characters of a key, and of each label. */
 export const MAX_NAME = 1_024;
 /** Bytes of a value as JSON. */
 export const MAX_VALUE_BYTES: number = 1024 * 1024;
-/** Values nest no deeper. */
+/** The maximum nesting depth of a value. */
 export const MAX_LEVELS = 100;
-/** Fields that one item may name to be found by. */
+/** The maximum number of fields in an item's `index`, and of members in a filter. */
 export const MAX_FIELDS = 100;
 export const MAX_LIMIT = 1_000;
-/** Some 19,000 years. */
+/** About 19,000 years. */
 const MAX_TTL_MINUTES = 1e10;
 const MINUTE_MS = 60_000;
-/** The root that LangGraph keeps to itself. */
+/** The first label that LangGraph reserves. */
 const RESERVED = "langgraph";
 
 export const invalid = (field: string, problem: string): ServiceError =>
   new ServiceError("invalid", `${field}: ${problem}`);
 
-/** A namespace, or a part of one with `min` 0. Errors: invalid. */
-export function checkLabels(field: string, given: unknown, min: 0 | 1): readonly string[] {
-  if (!Array.isArray(given)) throw invalid(field, "must be a list of labels");
-  if (given.length < min || given.length > MAX_LABELS) throw invalid(field, `must have ${min} to ${MAX_LABELS} labels`);
-  for (const [at, label] of given.entries()) proveLabel(`${field}.${at}`, label);
-  return given as readonly string[];
+/** Checks a namespace, or with `min` 0 a prefix or suffix of one. Errors: invalid. */
+export function checkLabels(field: string, labels: unknown, min: 0 | 1): readonly string[] {
+  if (!Array.isArray(labels)) throw invalid(field, "must be a list of labels");
+  const { length } = labels;
+  if (length < min || length > MAX_LABELS) throw invalid(field, `must have ${min} to ${MAX_LABELS} labels`);
+  for (const [at, label] of labels.entries()) checkLabel(`${field}.${at}`, label);
+  return labels as readonly string[];
 }
 
-function proveLabel(field: string, label: unknown): void {
-  proveName(field, label);
+function checkLabel(field: string, label: unknown): void {
+  checkName(field, label);
   if ((label as string).includes(".")) throw invalid(field, "must not contain a dot");
 }
 
 /** Errors: invalid. */
-export function checkKey(given: unknown): string {
-  proveName("key", given);
-  return given as string;
+export function checkKey(key: unknown): string {
+  checkName("key", key);
+  return key as string;
 }
 
-function proveName(field: string, given: unknown): void {
-  if (typeof given !== "string") throw invalid(field, "must be a string");
-  if (given === "") throw invalid(field, "must not be empty");
-  if (given.length > MAX_NAME && (given.length > 2 * MAX_NAME || [...given].length > MAX_NAME)) {
+function checkName(field: string, name: unknown): void {
+  if (typeof name !== "string") throw invalid(field, "must be a string");
+  if (name === "") throw invalid(field, "must not be empty");
+  if (name.length > MAX_NAME && (name.length > 2 * MAX_NAME || [...name].length > MAX_NAME)) {
     throw invalid(field, `must have at most ${MAX_NAME} characters`);
   }
-  if (given.includes("\0") || !given.isWellFormed()) {
+  if (name.includes("\0") || !name.isWellFormed()) {
     throw invalid(field, "must not contain U+0000 or lone surrogates");
   }
 }
 
-/** A namespace that items may be put under. Errors: invalid. */
-export function checkHome(given: unknown): readonly string[] {
-  const labels = checkLabels("namespace", given, 1);
+/** Checks a namespace to write to. Errors: invalid. */
+export function checkHome(namespace: unknown): readonly string[] {
+  const labels = checkLabels("namespace", namespace, 1);
   if (labels[0] === RESERVED) throw invalid("namespace.0", `${RESERVED} is reserved as the first label`);
   return labels;
 }
 
-/** The value as JSON has it: a copy. Errors: invalid. */
-export function checkValue(given: unknown): JsonObject {
-  if (!isObject(given)) throw invalid("value", "must be an object");
+/** Checks an item's value. Returns a copy, made by way of JSON. Errors: invalid. */
+export function checkValue(input: unknown): JsonObject {
+  if (!isObject(input)) throw invalid("value", "must be an object");
   let text: string | undefined;
   try {
-    text = JSON.stringify(given, finite);
+    text = JSON.stringify(input, refuseNonFinite);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     throw invalid("value", "is not JSON");
@@ -77,8 +78,8 @@ export function checkValue(given: unknown): JsonObject {
   return value;
 }
 
-function finite(_key: string, value: unknown): unknown {
-  // JSON would write null for these.
+function refuseNonFinite(_key: string, value: unknown): unknown {
+  // JSON.stringify would write null for these.
   if (typeof value === "number" && !Number.isFinite(value)) throw invalid("value", "must hold finite numbers only");
   return value;
 }
@@ -88,13 +89,13 @@ function longerThan(text: string, bytes: number): boolean {
   return text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes;
 }
 
-/** True where arrays and objects stand in each other more than `levels` times. */
+/** True when arrays and objects nest more than `levels` deep. */
 export function deeperThan(value: Json, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   return levels === 0 || Object.values(value).some((inner) => deeperThan(inner, levels - 1));
 }
 
-/** Milliseconds; null for good. Undefined is left to the default. Errors: invalid. */
+/** Converts minutes to milliseconds. Null: never expires; undefined: the default applies. Errors: invalid. */
 export function checkTtl(minutes: unknown): number | null | undefined {
   if (minutes === undefined || minutes === null) return minutes;
   if (typeof minutes !== "number" || !(minutes > 0 && minutes <= MAX_TTL_MINUTES)) {
@@ -103,34 +104,34 @@ export function checkTtl(minutes: unknown): number | null | undefined {
   return Math.max(1, Math.round(minutes * MINUTE_MS));
 }
 
-/** Undefined for the fields of the store. Errors: invalid. */
-export function checkIndex(given: unknown): false | readonly string[] | undefined {
-  if (given === undefined || given === null) return undefined;
-  if (given === false) return false;
-  const fields = Array.isArray(given) && given.every((field) => typeof field === "string" && field !== "");
-  if (!fields) throw invalid("index", "must be false or a list of fields");
-  if (given.length > MAX_FIELDS) throw invalid("index", `must have at most ${MAX_FIELDS} fields`);
-  return given as readonly string[];
+/** Checks the `index` of an item. Undefined: the fields of the store's index. Errors: invalid. */
+export function checkIndex(index: unknown): false | readonly string[] | undefined {
+  if (index === undefined || index === null) return undefined;
+  if (index === false) return false;
+  const isList = Array.isArray(index) && index.every((field) => typeof field === "string" && field !== "");
+  if (!isList) throw invalid("index", "must be false or a list of fields");
+  if (index.length > MAX_FIELDS) throw invalid("index", `must have at most ${MAX_FIELDS} fields`);
+  return index as readonly string[];
 }
 
-/** A whole number within bounds; absent and null are the fallback. Errors: invalid. */
+/** Checks a whole number within bounds; undefined and null become the fallback. Errors: invalid. */
 export function checkWhole<Fallback>(
   field: string,
-  given: unknown,
+  value: unknown,
   [min, max]: readonly [min: number, max: number],
   fallback: Fallback,
 ): number | Fallback {
-  if (given === undefined || given === null) return fallback;
-  if (Number.isInteger(given) && (given as number) >= min && (given as number) <= max) return given as number;
+  if (value === undefined || value === null) return fallback;
+  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
   throw invalid(
     field,
     max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`,
   );
 }
 
-/** Text; absent and null are undefined. Errors: invalid. */
-export function checkText(field: string, given: unknown): string | undefined {
-  if (given === undefined || given === null) return undefined;
-  if (typeof given !== "string") throw invalid(field, "must be a string");
-  return given;
+/** Checks an optional string; null becomes undefined. Errors: invalid. */
+export function checkText(field: string, value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "string") throw invalid(field, "must be a string");
+  return value;
 }

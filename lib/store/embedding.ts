@@ -1,27 +1,27 @@
-/** What is embedded of a value, and the vectors that the host's embedder makes of it. */
+/** Selects the texts of a value that are embedded, and calls the host's embedder. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { Vector } from "../storage/items.ts";
 
-/** What finds items by meaning. */
+/** Semantic search: embeds items when they are stored and queries when they are searched. */
 export interface StoreIndex {
-  /** Length of each vector. */
+  /** The length of each vector. */
   readonly dims: number;
-  /** One vector per text. */
+  /** Returns one vector per text, in the same order. */
   embed(texts: readonly string[]): Promise<readonly (readonly number[])[]>;
-  /** Paths into the value that are embedded, as `title` or `chapters[*].text`; `$` is the whole value. Default `["$"]`. */
+  /** Paths into the value to embed, such as `title` or `chapters[*].text`; `$` is the whole value. Default `["$"]`. */
   readonly fields?: readonly string[];
 }
 
 /**
- * The texts at a path, as LangGraph reads it: `a.b`, `list[0]`, `list[-1]`, `list[*].text`, `*` for all members, `{a,b.c}`
- * for several, `$` for the whole value. Scalars count as text, lists and objects as JSON; where nothing is there is none.
+ * The texts at a path in LangGraph's syntax: `a.b`, `list[0]`, `list[-1]`, `list[*].text`, `*` for all members, `{a,b.c}` for
+ * several, `$` for the whole value. Lists and objects become JSON. A path to a missing value has no text.
  */
 export function textsAt(value: JsonObject, path: string): readonly string[] {
   if (path === "" || path === "$") return [jsonText(value)];
   return textsOf(value, stepsOf(path));
 }
 
-/** Names, and what brackets and braces hold together with them. */
+/** Splits a path into names, `[...]` and `{...}`. */
 const stepsOf = (path: string): readonly string[] => path.match(/\[[^\]]*\]?|\{[^}]*\}?|[^.[{]+/g) ?? [];
 
 function textsOf(value: Json | undefined, steps: readonly string[]): readonly string[] {
@@ -29,10 +29,10 @@ function textsOf(value: Json | undefined, steps: readonly string[]): readonly st
   if (step === undefined) return textOf(value);
   if (step.startsWith("[")) {
     if (!Array.isArray(value)) return [];
-    const place = step.replace(/^\[|\]$/g, "");
-    if (place === "*") return value.flatMap((item) => textsOf(item, rest));
-    const at = /^-?\d+$/.test(place) ? value.at(Number(place)) : undefined;
-    return textsOf(at, rest);
+    const index = step.replace(/^\[|\]$/g, "");
+    if (index === "*") return value.flatMap((item) => textsOf(item, rest));
+    const item = /^-?\d+$/.test(index) ? value.at(Number(index)) : undefined;
+    return textsOf(item, rest);
   }
   if (step.startsWith("{")) {
     const fields = step.replace(/^\{|\}$/g, "").split(",");
@@ -52,23 +52,23 @@ function textOf(value: Json | undefined): readonly string[] {
 
 const jsonText = (value: Json): string => JSON.stringify(value, null, 2);
 
-/** One vector per text; equal texts are embedded once. Throws when the embedder gives anything else. */
-export async function embedded(index: StoreIndex, texts: readonly string[]): Promise<readonly Vector[]> {
+/** Embeds the texts, equal texts once. Throws when the embedder does not return one vector per text. */
+export async function embed(index: StoreIndex, texts: readonly string[]): Promise<readonly Vector[]> {
   const unique = [...new Set(texts)];
   if (unique.length === 0) return [];
-  const given: unknown = await index.embed(unique);
-  if (!Array.isArray(given) || given.length !== unique.length) {
-    throw new Error(`store.index.embed: gave no list of ${unique.length} vectors for ${unique.length} texts`);
+  const answer: unknown = await index.embed(unique);
+  if (!Array.isArray(answer) || answer.length !== unique.length) {
+    throw new Error(`store.index.embed: must return a list of ${unique.length} vectors for ${unique.length} texts`);
   }
-  const vectors = new Map(unique.map((text, at) => [text, proven(given[at], index.dims)]));
+  const vectors = new Map(unique.map((text, at) => [text, checkVector(answer[at], index.dims)]));
   return texts.map((text) => vectors.get(text) as Vector);
 }
 
-function proven(given: unknown, dims: number): Vector {
-  const vector = Array.isArray(given) || ArrayBuffer.isView(given) ? Array.from(given as ArrayLike<unknown>) : [];
-  if (vector.length !== dims) throw new Error(`store.index.embed: gave a vector whose length is not ${dims}`);
+function checkVector(value: unknown, dims: number): Vector {
+  const vector = Array.isArray(value) || ArrayBuffer.isView(value) ? Array.from(value as ArrayLike<unknown>) : [];
+  if (vector.length !== dims) throw new Error(`store.index.embed: must return vectors of length ${dims}`);
   if (!vector.every((number) => Number.isFinite(number))) {
-    throw new Error("store.index.embed: gave a vector that holds something else than finite numbers");
+    throw new Error("store.index.embed: must return vectors of finite numbers");
   }
   return vector as Vector;
 }

@@ -1,4 +1,4 @@
-/** The store: items under namespaces, shared by all threads of a deployment. */
+/** The store: JSON items under namespaces, shared by all threads of a deployment. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { StoreHandle, StoreItem, StoreNamespaceSearch, StorePut, StoreSearch } from "../executor/contract.ts";
@@ -19,17 +19,17 @@ import {
   MAX_LIMIT,
 } from "./bounds.ts";
 import { conditionsOf } from "./conditions.ts";
-import { embedded, type StoreIndex, textsAt } from "./embedding.ts";
+import { embed, type StoreIndex, textsAt } from "./embedding.ts";
 
 export type { StoreIndex } from "./embedding.ts";
 
-/** How long items live that say nothing themselves; in minutes. */
+/** The lifetime of items without a `ttl`. */
 export interface StoreTtl {
-  /** Default: for good. */
+  /** In minutes. Default: items never expire. */
   readonly default_ttl?: number;
-  /** Reading an item lets it live on. Default true. */
+  /** Reading an item restarts its lifetime. Default true. */
   readonly refresh_on_read?: boolean;
-  /** How often expired items, which are not there any more, are deleted. Default 5. */
+  /** How often the rows of expired items are deleted. Reads skip them at once. Default 5. */
   readonly sweep_interval_minutes?: number;
 }
 
@@ -41,7 +41,7 @@ export interface StoreOptions {
   readonly ttl?: StoreTtl;
 }
 
-/** As `StoreHandle`, for callers with a reach. Errors: invalid; forbidden (a put out of reach, or over an item out of reach). */
+/** `StoreHandle` for callers with a visibility filter. Errors: invalid; forbidden (the new or the replaced item is not visible). */
 export interface Store extends StoreHandle {
   get(
     namespace: readonly string[],
@@ -73,16 +73,16 @@ const OFFSETS: readonly [number, number] = [0, Number.MAX_SAFE_INTEGER];
 
 export function createStore({ storage, scope, environment, index, ttl = {} }: StoreOptions): Store {
   const defaultTtl = checkTtl(ttl.default_ttl) ?? null;
-  const refreshes = (asked: boolean | null | undefined): boolean => asked ?? ttl.refresh_on_read ?? true;
+  const refreshes = (refresh: boolean | null | undefined): boolean => refresh ?? ttl.refresh_on_read ?? true;
 
-  /** What is embedded of an item that is put. */
+  /** The texts of a new item to embed. */
   function textsOf(item: StorePut, value: JsonObject): readonly string[] {
     const fields = checkIndex(item.index) ?? index?.fields ?? ["$"];
     return index && fields !== false ? fields.flatMap((field) => textsAt(value, field)) : [];
   }
 
   async function putMany(items: readonly StorePut[], visibility?: Visibility): Promise<void> {
-    const proven = items.map((item) => {
+    const checked = items.map((item) => {
       if (item.value === null) {
         const namespace = checkLabels("namespace", item.namespace, 1);
         return { namespace, key: checkKey(item.key), value: null, texts: [] };
@@ -94,29 +94,29 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
       return { namespace, key, value, ttl_ms: ttl_ms === undefined ? defaultTtl : ttl_ms, texts };
     });
     const vectors = index
-      ? await embedded(
+      ? await embed(
           index,
-          proven.flatMap(({ texts }) => texts),
+          checked.flatMap(({ texts }) => texts),
         )
       : [];
     let used = 0;
-    const writes = proven.map(({ texts, ...write }): Write => {
+    const writes = checked.map(({ texts, ...write }): Write => {
       if (write.value === null) return write;
-      const own: readonly Vector[] = vectors.slice(used, used + texts.length);
+      const itemVectors: readonly Vector[] = vectors.slice(used, used + texts.length);
       used += texts.length;
-      return { ...write, vectors: own };
+      return { ...write, vectors: itemVectors };
     });
     if (writes.length === 0) return;
     const outcome = await storage.putItems(withVisibility(scope, visibility), writes, environment.now());
-    // What is hidden is not there: deleting it is no error, and changes nothing.
+    // To the caller, a hidden item does not exist: deleting it changes nothing and is no error.
     if (outcome === "hidden" && writes.some(({ value }) => value !== null)) throw outOfReach();
   }
 
-  /** The query as a vector; undefined where none is asked. */
-  async function near(query: string | undefined): Promise<Vector | undefined> {
+  /** The query as a vector; undefined without a query. */
+  async function embedQuery(query: string | undefined): Promise<Vector | undefined> {
     if (query === undefined || query === "") return undefined;
     if (!index) throw new ServiceError("invalid", "Semantic search is not configured");
-    return (await embedded(index, [query]))[0];
+    return (await embed(index, [query]))[0];
   }
 
   return {
@@ -143,12 +143,12 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
       const conditions = conditionsOf(query.filter);
       const limit = checkWhole("limit", query.limit, PAGES, 10);
       const offset = checkWhole("offset", query.offset, OFFSETS, 0);
-      const vector = await near(checkText("query", query.query));
+      const vector = await embedQuery(checkText("query", query.query));
       const refresh = refreshes(query.refresh_ttl);
-      const asked = { namespace_prefix: prefix, conditions, refresh, limit, offset };
+      const filter = { namespace_prefix: prefix, conditions, refresh, limit, offset };
       const rows = await storage.searchItems(
         withVisibility(scope, visibility),
-        vector ? { ...asked, near: vector } : asked,
+        vector ? { ...filter, near: vector } : filter,
         environment.now(),
       );
       return rows.map((row) => (row.score === undefined ? toItem(row) : { ...toItem(row), score: row.score }));
@@ -159,8 +159,8 @@ export function createStore({ storage, scope, environment, index, ttl = {} }: St
       const max_depth = checkWhole("max_depth", query.max_depth, [1, Number.MAX_SAFE_INTEGER], undefined);
       const limit = checkWhole("limit", query.limit, PAGES, 100);
       const offset = checkWhole("offset", query.offset, OFFSETS, 0);
-      const asked = { prefix, suffix, limit, offset, ...(max_depth === undefined ? {} : { max_depth }) };
-      return await storage.listNamespaces(withVisibility(scope, visibility), asked, environment.now());
+      const filter = { prefix, suffix, limit, offset, ...(max_depth === undefined ? {} : { max_depth }) };
+      return await storage.listNamespaces(withVisibility(scope, visibility), filter, environment.now());
     },
   };
 }

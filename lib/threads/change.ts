@@ -1,4 +1,4 @@
-/** Changes the state of a thread without a run. */
+/** Changes the state of a thread without a run: updates, copies, pruning. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { collectedCheckpoints, type JobCheckpoints } from "../executor/checkpoints.ts";
@@ -17,7 +17,7 @@ import { stateConfigs } from "../executor/state-config.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { type CheckpointSelector, noCheckpoint, notFound, noting, type States } from "./read.ts";
+import { type CheckpointSelector, noCheckpoint, notFound, type States, trackFailures } from "./read.ts";
 
 /** A state update, as if a node had returned it. */
 export interface StateChange {
@@ -29,7 +29,7 @@ export interface StateChange {
   readonly checkpoint_id?: string;
 }
 
-/** Updates that belong to one step. */
+/** Updates that are applied as one step. */
 export interface Superstep {
   readonly updates: readonly {
     readonly values?: Json;
@@ -42,10 +42,10 @@ export interface Superstep {
   }[];
 }
 
-/** The maximum number of supersteps of one thread. */
+/** The maximum number of supersteps in one request. */
 export const MOST_SUPERSTEPS = 100;
 
-/** Authorizes a copy before it is made. Returns the metadata of the copy. */
+/** Authorizes a copy before it is stored. Returns the metadata of the copy; throws to refuse. */
 export type MayCopy = (copy: {
   readonly thread_id: string;
   readonly metadata: JsonObject;
@@ -57,13 +57,13 @@ export interface Changes {
    * active), invalid (the graph refuses it).
    */
   updateState(thread_id: string, change: StateChange, visibility?: Visibility): Promise<WireCheckpoint>;
-  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (what the service sets). */
+  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (a reserved name). */
   patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
-  /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (there is no such thread). */
+  /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
   copy(thread_id: string, may?: MayCopy, visibility?: Visibility): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<readonly string[]>;
-  /** The state that these steps give to a thread that does not exist yet. Errors: invalid. */
+  /** Computes the initial state of a thread that does not exist yet. Stores nothing. Errors: invalid. */
   opening(thread_id: string, metadata: JsonObject, supersteps: readonly Superstep[]): Promise<NewState>;
 }
 
@@ -74,25 +74,25 @@ export interface ChangeOptions {
   readonly states: States;
 }
 
-/** Runs a graph's own update on checkpoints that are collected, not stored. */
+/** Applies updates by the graph; the new checkpoints are collected for one write instead of stored one by one. */
 function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
   const collected = (thread_id: string, head: string | null): JobCheckpoints =>
     collectedCheckpoints({ storage, scope, thread_id, head, now: () => environment.now() });
 
-  /** Errors of the storage are thrown as they are. An update that the graph refuses is `invalid`. */
-  async function changed(
+  /** Rethrows storage errors unchanged. Errors: invalid (the graph refuses the update). */
+  async function applyUpdates(
     graph: GraphState,
     graph_id: string,
     at: StateRef,
     steps: readonly (readonly StateUpdate[])[],
     checkpoints: JobCheckpoints,
     metadata: JsonObject,
-    configured: () => Promise<StateConfig>,
+    readConfig: () => Promise<StateConfig>,
   ): Promise<{ readonly checkpoint: { ns: string; checkpoint_id: string }; readonly state: ThreadState }> {
-    if (!graph.update) throw new ServiceError("invalid", `The states of graph ${graph_id} are changed by runs alone`);
-    const { noted, failed, config } = noting(checkpoints, configured);
+    if (!graph.update) throw new ServiceError("invalid", `Graph ${graph_id} changes its states only by runs`);
+    const { reader, failed, config } = trackFailures(checkpoints, readConfig);
     try {
-      return await graph.update(at, graph_id, steps, noted, { metadata, environment, config });
+      return await graph.update(at, graph_id, steps, reader, { metadata, environment, config });
     } catch (error) {
       if (failed()) throw error instanceof StateRefused ? error.cause : error;
       if (!(error instanceof StateRefused)) throw error;
@@ -119,11 +119,11 @@ function stateWriter({ storage, scope, environment, states }: ChangeOptions) {
     return [graph_id, graph];
   }
 
-  return { collected, changed, graphOf };
+  return { collected, applyUpdates, graphOf };
 }
 
 export function createChanges({ storage, scope, environment, states }: ChangeOptions): Changes {
-  const { collected, changed, graphOf } = stateWriter({ storage, scope, environment, states });
+  const { collected, applyUpdates, graphOf } = stateWriter({ storage, scope, environment, states });
   return {
     async updateState(thread_id, change, visibility) {
       const { values = null, as_node, checkpoint } = change;
@@ -147,9 +147,9 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
           ...(typeof assistant_id === "string" ? { assistant_id } : {}),
         };
         const config = stateConfigs(storage, scope, row)(graph_id, stored?.run_id);
-        const made_by = await changed(graph, graph_id, at, [[update]], checkpoints, metadata, config);
-        const { checkpoint: made, state } = made_by;
-        const head = made.ns === "" ? made.checkpoint_id : row.head;
+        const updated = await applyUpdates(graph, graph_id, at, [[update]], checkpoints, metadata, config);
+        const { checkpoint: added, state } = updated;
+        const head = added.ns === "" ? added.checkpoint_id : row.head;
         if (head === null) throw noCheckpoint(thread_id, `in ${ns}`);
         const outcome = await storage.writeState(
           withVisibility(scope, visibility),
@@ -160,14 +160,14 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
         if (outcome === "busy") throw busy(thread_id);
         if (outcome === "not_found") throw notFound(thread_id);
         if (outcome === "written") {
-          const { checkpoint_id } = made;
-          return { thread_id: row.thread_id, checkpoint_ns: made.ns, checkpoint_id, checkpoint_map: null };
+          const { checkpoint_id } = added;
+          return { thread_id: row.thread_id, checkpoint_ns: added.ns, checkpoint_id, checkpoint_map: null };
         }
       }
     },
     async patchState(thread_id, metadata, visibility) {
-      const set = Object.keys(metadata).find((name) => RESERVED.has(name));
-      if (set !== undefined) throw new ServiceError("invalid", `metadata.${set}: is set by the service`);
+      const reserved = Object.keys(metadata).find((name) => RESERVED.has(name));
+      if (reserved !== undefined) throw new ServiceError("invalid", `metadata.${reserved}: is set by the service`);
       const row = await states.visible(thread_id, visibility);
       const checkpoint_id = await states.headOf(row);
       const at = checkpoint_id === null ? null : { ns: "", checkpoint_id };
@@ -182,9 +182,9 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
           throw error instanceof ServiceError && error.code === "not_found" ? absent : error;
         });
         const copy = environment.uuid();
-        // Some servers keep the thread's id in its metadata.
-        const own: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
-        const { metadata } = await may({ thread_id: copy, metadata: { ...row.metadata, ...own } });
+        // Threads imported from other servers can have their id in the metadata.
+        const id: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
+        const { metadata } = await may({ thread_id: copy, metadata: { ...row.metadata, ...id } });
         const outcome = await storage.copyThread(
           withVisibility(scope, visibility),
           { from: row.thread_id, seen_revision: row.revision, thread_id: copy, metadata },
@@ -215,14 +215,14 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
       const metadata = { graph_id, thread_id, ...(typeof assistant_id === "string" ? { assistant_id } : {}) };
       const at = { thread_id, ns: "" };
       const config = stateConfigs(storage, scope, { thread_id, metadata: about, config: {} })(graph_id, null);
-      const { checkpoint, state } = await changed(graph, graph_id, at, steps, checkpoints, metadata, config);
+      const { checkpoint, state } = await applyUpdates(graph, graph_id, at, steps, checkpoints, metadata, config);
       const scalars = scalarsOf(state.values);
       return { graph_id, progress: checkpoints.take(), head: checkpoint.checkpoint_id, scalars };
     },
   };
 }
 
-/** Metadata of checkpoints that only the service sets. */
+/** Checkpoint metadata that only the service may set. */
 const RESERVED: ReadonlySet<string> = new Set([
   "source",
   "step",
@@ -236,17 +236,17 @@ const RESERVED: ReadonlySet<string> = new Set([
 const busy = (thread_id: string): ServiceError =>
   new ServiceError(
     "conflict",
-    `Thread ${thread_id} is already running a task: its state can be changed when that has ended`,
+    `Thread ${thread_id} is already running a task. Wait for it to end, then change the state.`,
   );
 
 function updateOf({ values = null, command, as_node }: Superstep["updates"][number]): StateUpdate {
   if (!command) return { values, as_node };
   const { update, resume, goto } = command;
   const targets = goto === null || goto === undefined ? [] : ([goto].flat() as (string | Send)[]);
-  const given: Command = {
+  const checked: Command = {
     ...(resume === undefined ? {} : { resume }),
     ...(update === undefined || update === null ? {} : { update }),
     ...(targets.length > 0 ? { goto: targets } : {}),
   };
-  return { values, as_node, command: given };
+  return { values, as_node, command: checked };
 }

@@ -1,14 +1,14 @@
-/** Paths into a thread, such as `values.messages[-1].content`. */
+/** Reads values at paths into a thread, such as `values.messages[-1].content`. */
 import { ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 const ROOTS = ["values", "metadata", "config", "interrupts"] as const;
 type Root = (typeof ROOTS)[number];
 
-/** What paths lead into. */
+/** The parts of a thread that a path can start with. */
 export type Extractable = Readonly<Record<Root, Json>>;
 
-/** The most paths of one search. */
+/** The maximum number of paths in one search. */
 export const MOST_PATHS = 10;
 
 interface Path {
@@ -16,23 +16,23 @@ interface Path {
   readonly steps: readonly (string | number)[];
 }
 
-/** A path is a root, then members after dots and list places in brackets; negative places count from the end. Errors: invalid. */
+/** Parses a path: a root, then `.member` and `[index]`; a negative index counts from the end. Errors: invalid. */
 function pathOf(alias: string, text: string): Path {
   const steps: (string | number)[] = [];
   const step = /\.([^.[\]]+)|\[(-?\d{1,9})\]/y;
   const root = ROOTS.find((name) => text === name || text.startsWith(`${name}.`) || text.startsWith(`${name}[`));
   if (!root) throw new ServiceError("invalid", `extract.${alias}: must start with ${ROOTS.join(", ")}`);
   for (step.lastIndex = root.length; step.lastIndex < text.length; ) {
-    const found = step.exec(text);
-    if (!found) throw new ServiceError("invalid", `extract.${alias}: is no path such as values.messages[-1].content`);
-    steps.push(found[1] ?? Number(found[2]));
+    const match = step.exec(text);
+    if (!match) throw new ServiceError("invalid", `extract.${alias}: is no path such as values.messages[-1].content`);
+    steps.push(match[1] ?? Number(match[2]));
   }
   return { root, steps };
 }
 
-/** Makes of paths by alias what reads them; where a path leads nowhere, it finds null. Errors: invalid. */
+/** Compiles paths by alias. A path to a missing value reads null. Errors: invalid. */
 export function extractor(paths: Readonly<Record<string, string>>): {
-  /** Some path leads into the state. */
+  /** True when a path reads the state's values. */
   readonly values: boolean;
   from(thread: Extractable): JsonObject;
 } {

@@ -1,4 +1,4 @@
-/** Threads: conversations whose state persists, reading that state and changing it. */
+/** The threads of a deployment: conversations with a persistent state. */
 import type { PageOf } from "../assistants/mod.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
@@ -23,13 +23,13 @@ export interface ThreadCreate {
   readonly thread_id?: string;
   readonly metadata?: JsonObject;
   readonly if_exists?: "raise" | "do_nothing";
-  /** Its state, made of updates by the graph that `metadata.graph_id` names. */
+  /** Initial state: updates, applied by the graph that `metadata.graph_id` names. */
   readonly supersteps?: readonly Superstep[];
-  /** A number: minutes, after which it is deleted. Default: `checkpointer.ttl`. */
+  /** Time to live. A number is minutes until deletion. Default: `checkpointer.ttl`. */
   readonly ttl?: number | TimeToLive;
 }
 
-/** What the checkpoints of a thread take, as they are stored: those of its subgraphs too, and of every version. */
+/** The stored size of a thread's checkpoints in bytes, including subgraphs and all versions of channels. */
 export interface ThreadStorage extends ThreadSize {
   readonly thread_id: string;
   /** The sum of the sections. */
@@ -42,22 +42,22 @@ export interface ThreadPatch {
 }
 
 export interface Threads {
-  /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail: there is no thread then). */
+  /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate, visibility?: Visibility): Promise<Thread>;
   /** Errors: not_found. */
   get(thread_id: string, options?: { readonly include?: readonly Extra[] }, visibility?: Visibility): Promise<Thread>;
   /** Merges metadata shallowly. Errors: not_found. */
   update(thread_id: string, patch: ThreadPatch, visibility?: Visibility): Promise<Thread>;
-  /** Runs and checkpoints go too; active runs are stopped. Errors: not_found. */
+  /** Deletes the thread with its runs and checkpoints; active runs are stopped. Errors: not_found. */
   delete(thread_id: string, visibility?: Visibility): Promise<void>;
-  /** A thread of its own with the metadata and all checkpoints of this one but those of active runs. Errors: conflict (it is absent). */
+  /** Copies metadata and all checkpoints, except those of active runs, to a new thread. Errors: conflict (unknown thread). */
   copy(thread_id: string, may?: MayCopy, visibility?: Visibility): Promise<Thread>;
-  /** Threads that are absent or have an active run are left alone. Gives how many were pruned. Default: `delete`. */
+  /** Skips unknown threads and threads with an active run. Returns the number of pruned threads. Default strategy: `delete`. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<number>;
   /** Errors: invalid (a path of `extract`). */
   search(query?: ThreadSearch, visibility?: Visibility): Promise<PageOf<Partial<Thread>>>;
   count(query?: ThreadFilter, visibility?: Visibility): Promise<number>;
-  /** While a run is active, its newest state. Errors: not_found. */
+  /** The current state; while a run is active, the newest state of the run. Errors: not_found. */
   state(thread_id: string, options?: { readonly subgraphs?: boolean }, visibility?: Visibility): Promise<ThreadState>;
   /** Errors: not_found (thread or checkpoint). */
   stateAt(
@@ -67,20 +67,17 @@ export interface Threads {
     visibility?: Visibility,
   ): Promise<ThreadState>;
   /**
-   * Changes the state as a node of the graph would. Gives the checkpoint that it made. Errors: bad_request (no graph has run
+   * Changes the state as if a node had returned the update. Returns the new checkpoint. Errors: bad_request (no graph has run
    * there), not_found (thread, graph or checkpoint), conflict (a run is active), invalid (the graph refuses it).
    */
   updateState(thread_id: string, change: StateChange, visibility?: Visibility): Promise<WireCheckpoint>;
-  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (what the service sets). */
+  /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (a reserved name). */
   patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
   /** Newest first. Errors: not_found. */
   history(thread_id: string, query?: HistoryQuery, visibility?: Visibility): Promise<readonly ThreadState[]>;
-  /** Reads every row of the thread's checkpoints. Errors: not_found. */
+  /** Measures the stored checkpoints. Slow: reads all of their rows. Errors: not_found. */
   storage(thread_id: string, visibility?: Visibility): Promise<ThreadStorage>;
-  /**
-   * The frames of its runs, over many of them, until the reader leaves, the thread is deleted or the service stops. Errors:
-   * not_found.
-   */
+  /** Streams the frames of all runs until the reader closes, the thread is deleted or the service stops. Errors: not_found. */
   stream(thread_id: string, query?: ThreadStreamQuery, visibility?: Visibility): Promise<FrameReader>;
 }
 
@@ -90,19 +87,19 @@ export interface ThreadOptions {
   readonly executor: Executor;
   readonly environment: Environment;
   readonly events: StreamHub;
-  /** What new threads get where nothing else is said. */
+  /** The default time to live of new threads. */
   readonly ttl?: ThreadTtl;
-  /** Frames of a run after an id, whoever executes it. */
+  /** Frames of a run after an id, also of a run that another process executes. */
   readonly read: ThreadStreamOptions["read"];
-  /** Resolves when what readers of a run have been shown is stored; false where it does not execute in this process. */
+  /** Resolves once everything that readers of the run have received is stored; false when another process executes it. */
   caughtUp(run_id: string): Promise<boolean>;
-  /** A thread is deleted with these active runs: whoever executes or reads them must learn it. */
+  /** Called after a thread was deleted with these active runs. Must stop them and end their streams. */
   onDeleted(run_ids: readonly string[]): void;
 }
 
-/** What the other nouns use of threads. */
+/** Threads, with the methods that other modules of the service use. */
 export interface ThreadDirectory extends Threads, Pick<States, "visible" | "current"> {
-  /** Prunes threads whose time is over. Gives how many there were: call again while it is not 0. */
+  /** Prunes up to `limit` expired threads. Returns their number: call it again until it is 0. */
   expire(limit: number): Promise<number>;
 }
 
@@ -119,8 +116,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
   const ttlOf = (ttl: number | TimeToLive | undefined): ThreadTtl | undefined =>
     ttl === undefined ? undefined : storedTtl(typeof ttl === "number" ? { ttl } : ttl);
 
-  /** Readers of these threads look whether they are still there. */
-  function pruned(thread_ids: readonly string[]): void {
+  /** Wakes the streams of these threads: they end when the thread was deleted. */
+  function announce(thread_ids: readonly string[]): void {
     for (const thread_id of thread_ids) events.announce(thread_id);
   }
 
@@ -140,9 +137,9 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         environment.now(),
       );
       if (outcome.kind === "created") return await toThread(outcome.thread);
-      // One that is hidden from the caller is somebody else's, whatever they ask for.
-      const { hidden, metadata: its } = outcome.thread;
-      if (if_exists === "raise" || hidden || !permits(visibility?.filter, its)) {
+      // A thread that the caller cannot see is a conflict, also with if_exists `do_nothing`.
+      const { hidden, metadata: stored } = outcome.thread;
+      if (if_exists === "raise" || hidden || !permits(visibility?.filter, stored)) {
         throw new ServiceError("conflict", `Thread ${thread_id} already exists`);
       }
       return await toThread(outcome.thread);
@@ -183,12 +180,12 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     },
     async prune(thread_ids, strategy, visibility) {
       const gone = await changes.prune(thread_ids, strategy, visibility);
-      pruned(gone);
+      announce(gone);
       return gone.length;
     },
     async expire(limit) {
       const gone = await storage.expireThreads(scope, environment.now(), limit);
-      pruned(gone);
+      announce(gone);
       return gone.length;
     },
     state: async (thread_id, { subgraphs } = {}, visibility) =>
@@ -206,7 +203,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
     },
     async stream(thread_id, query = {}, visibility) {
       const row = await visible(thread_id, visibility);
-      // What a run that goes on has done so far is not what the last one left.
+      // The stream starts from the state before the active run; its frames show the rest.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
       return await threadStream({ ...options, hub: events, state }, row.thread_id, query);
     },

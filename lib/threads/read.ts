@@ -1,4 +1,4 @@
-/** Reading the states of threads. */
+/** Reads the states of threads. */
 import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import { recordedState, storedCheckpoints } from "../executor/checkpoints.ts";
@@ -16,10 +16,10 @@ import type { JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 
-/** How long states may be read without letting the event loop turn. */
+/** How long reading a history may block the event loop. */
 const BUSY_MS = 4;
 
-/** Which checkpoint of a thread. */
+/** Names a checkpoint of a thread; without an id, the newest. */
 export interface CheckpointSelector {
   readonly checkpoint_id?: string;
   readonly checkpoint_ns?: string;
@@ -30,7 +30,7 @@ export interface HistoryQuery {
   readonly limit?: number;
   readonly before?: string;
   readonly metadata?: JsonObject;
-  /** With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: that one alone. */
+  /** With `checkpoint_ns`: the states of a subgraph. With `checkpoint_id`: only that state. */
   readonly checkpoint?: CheckpointSelector;
 }
 
@@ -40,28 +40,28 @@ export interface StateOptions {
   readonly executor: Executor;
   readonly environment: Environment;
   /**
-   * Resolves when what readers of this run have been shown is stored; false where the run does not execute in this process. A state
-   * that is read after a frame is never older than the frame.
+   * Resolves once everything that readers of the run have received is stored, so that a state read after a frame is never older than
+   * the frame. False when another process executes the run.
    */
   caughtUp(run_id: string): Promise<boolean>;
 }
 
 export interface States {
-  /** The row, if callers may see it; errors: not_found. */
+  /** The row, if the caller may see it. Errors: not_found. */
   visible(thread_id: string, visibility?: Visibility): Promise<ThreadRow>;
-  /** The same, as the readers of its run have been shown it. */
+  /** The same, not older than the frames that readers of its active run have received. */
   shown(thread_id: string, visibility?: Visibility): Promise<ThreadRow>;
-  /** The root checkpoint of the newest state. While a run is active: its newest. */
+  /** The id of the newest root checkpoint, including those of the active run. */
   headOf(row: ThreadRow): Promise<string | null>;
   /** The state at the head; null before the first run. Errors: StateUnreadable. */
   current(row: ThreadRow): Promise<ThreadState | null>;
-  /** The same for searches: one thread that its graph cannot read does not hide the others. */
+  /** The same for searches: logs StateUnreadable and returns null, so that the other threads are found. */
   readable(row: ThreadRow): Promise<ThreadState | null>;
   /** Errors: not_found, StateUnreadable. */
   at(row: ThreadRow, checkpoint: CheckpointSelector, subgraphs?: boolean): Promise<ThreadState>;
   /** Newest first. */
   history(row: ThreadRow, query?: HistoryQuery): Promise<readonly ThreadState[]>;
-  /** What reads and changes the states of a graph: null for one that is not hosted. */
+  /** Reads and changes the states of a graph; null when this service does not host the graph. */
   of(graph_id: string): GraphState | null;
 }
 
@@ -82,17 +82,17 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     return newest?.checkpoint_id ?? row.head;
   }
 
-  /** What a running run has stored goes when it is rolled back, also while it is read: then the thread is read again. */
-  async function whole<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
+  /** Repeats `read` when the active run was rolled back meanwhile: its checkpoints may be gone in the middle of it. */
+  async function consistently<Answer>(row: ThreadRow, read: (row: ThreadRow) => Promise<Answer>): Promise<Answer> {
     if (row.running !== null) await caughtUp(row.running);
     const answer = read(row);
     await answer.catch(() => {});
     if (row.running === null || (await storage.getRun(scope, row.running))) return await answer;
-    const now = await storage.getThread(scope, row.thread_id);
-    return now ? await whole(now, read) : await answer;
+    const current = await storage.getThread(scope, row.thread_id);
+    return current ? await consistently(current, read) : await answer;
   }
 
-  /** A thread may have been run by several graphs: each checkpoint is read by the one that wrote it. */
+  /** Reads each checkpoint with the graph that wrote it: several graphs may have run on one thread. */
   async function stateFrom(
     at: StateRef,
     reader: CheckpointReader,
@@ -104,13 +104,13 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     const { graph_id } = stored.metadata;
     const graph = (typeof graph_id === "string" && of(graph_id)) || recordedState;
     const config = configOf(String(graph_id), stored.run_id);
-    // A graph may fail on what its last step has left to be applied. Asked for by its id, a state is read without that.
-    const places = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
+    // A graph may fail to apply the pending writes of its head. Reading the checkpoint by its id leaves them out.
+    const refs = at.checkpoint_id === undefined ? [at, { ...at, checkpoint_id: stored.checkpoint_id }] : [at];
     let failure: unknown;
-    for (const place of places) {
-      const { noted, failed, config: notedConfig } = noting(reader, config);
+    for (const ref of refs) {
+      const { failed, ...tracked } = trackFailures(reader, config);
       try {
-        return await graph.get(place, noted, { subgraphs, config: notedConfig });
+        return await graph.get(ref, tracked.reader, { subgraphs, config: tracked.config });
       } catch (error) {
         if (failed()) throw error;
         failure = error;
@@ -120,7 +120,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
   }
 
   const current = (row: ThreadRow): Promise<ThreadState | null> =>
-    whole(row, async (row) => {
+    consistently(row, async (row) => {
       const reader = storedCheckpoints(storage, scope, row.thread_id, await headOf(row));
       return await stateFrom({ thread_id: row.thread_id, ns: "" }, reader, stateConfigs(storage, scope, row));
     });
@@ -141,7 +141,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
         if (!(error instanceof StateUnreadable)) throw error;
         environment.log({
           level: "error",
-          message: "a thread's state could not be read",
+          message: "reading a thread's state failed",
           thread_id: row.thread_id,
           error,
         });
@@ -150,7 +150,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
     },
     async at({ thread_id, ...rest }, { checkpoint_id, checkpoint_ns = "" }, subgraphs = false) {
       const named = checkpoint_id === undefined ? {} : { checkpoint_id };
-      const state = await whole({ thread_id, ...rest }, async (row) => {
+      const state = await consistently({ thread_id, ...rest }, async (row) => {
         const reader = storedCheckpoints(storage, scope, thread_id, await headOf(row));
         const configOf = stateConfigs(storage, scope, row);
         return await stateFrom({ thread_id, ns: checkpoint_ns, ...named }, reader, configOf, subgraphs);
@@ -160,23 +160,23 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
       throw noCheckpoint(thread_id, checkpoint_id);
     },
     history: (row, { limit = 10, before, metadata, checkpoint = {} } = {}) =>
-      whole(row, async (row) => {
+      consistently(row, async (row) => {
         const { thread_id } = row;
         const configOf = stateConfigs(storage, scope, row);
         const reader = storedCheckpoints(storage, scope, thread_id, null);
         const { checkpoint_id, checkpoint_ns: ns = "" } = checkpoint;
         const one = checkpoint_id === undefined ? null : await reader.get({ ns, checkpoint_id });
-        const found: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
+        const checkpoints: AsyncIterable<StoredCheckpoint> | StoredCheckpoint[] =
           checkpoint_id === undefined ? reader.list({ ns, limit, before, metadata }) : one ? [one] : [];
         const states: ThreadState[] = [];
-        let turnedAt = environment.now();
-        for await (const { ns, checkpoint_id } of found) {
+        let yieldedAt = environment.now();
+        for await (const { ns, checkpoint_id } of checkpoints) {
           const state = await stateFrom({ thread_id, ns, checkpoint_id }, reader, configOf);
           if (state) states.push(state);
-          // A history may hold a hundred large states.
-          if (environment.now() - turnedAt < BUSY_MS) continue;
+          // A history may have a hundred large states.
+          if (environment.now() - yieldedAt < BUSY_MS) continue;
           await new Promise<void>((resolve) => environment.defer(resolve));
-          turnedAt = environment.now();
+          yieldedAt = environment.now();
         }
         return states;
       }),
@@ -189,11 +189,11 @@ export const notFound = (thread_id: string): ServiceError =>
 export const noCheckpoint = (thread_id: string, checkpoint_id: string): ServiceError =>
   new ServiceError("not_found", `Thread ${thread_id} has no checkpoint ${checkpoint_id}`);
 
-/** The reader and the configuration, and whether one of their calls has failed since. */
-export function noting<Reader extends CheckpointReader>(
+/** Wraps the reader and the configuration. `failed` tells whether a call of theirs failed, as opposed to the graph. */
+export function trackFailures<Reader extends CheckpointReader>(
   reader: Reader,
   config: () => Promise<StateConfig>,
-): { readonly noted: Reader; readonly config: () => Promise<StateConfig>; readonly failed: () => boolean } {
+): { readonly reader: Reader; readonly config: () => Promise<StateConfig>; readonly failed: () => boolean } {
   let failed = false;
   const note = (error: unknown): never => {
     failed = true;
@@ -202,7 +202,7 @@ export function noting<Reader extends CheckpointReader>(
   return {
     failed: () => failed,
     config: () => config().catch(note),
-    noted: {
+    reader: {
       ...reader,
       get: (at) => reader.get(at).catch(note),
       async *list(at) {

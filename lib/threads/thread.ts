@@ -1,4 +1,4 @@
-/** A thread as callers see it. */
+/** The public form of a thread, made from its row and state. */
 import { ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
@@ -19,17 +19,17 @@ export interface Thread {
   readonly interrupts: JsonObject;
   /** `{error, message}` while status is `error`. */
   readonly error: Json;
-  /** Only where it was asked for; null for a thread that stays. */
+  /** Only with `include: ["ttl"]`; null for a thread that never expires. */
   readonly ttl?: ShownTtl | null;
-  /** What a search was asked to take out of it: alias → value. */
+  /** The values of a search's `extract`: alias → value. */
   readonly extracted?: JsonObject;
 }
 
-/** How long a thread lasts after the last thing that happened on it. */
+/** How long a thread lives after its last activity. */
 export interface TimeToLive {
-  /** In minutes; fractions count. */
+  /** In minutes; fractions are allowed. */
   readonly ttl: number;
-  /** `delete` (the default): the thread goes. `keep_latest`: all its checkpoints but the newest state go. */
+  /** `delete` (the default) deletes the thread; `keep_latest` deletes all checkpoints except the newest state. */
   readonly strategy?: PruneStrategy;
 }
 
@@ -40,10 +40,10 @@ export interface ShownTtl {
 }
 
 const MINUTE_MS = 60_000;
-/** A hundred years, in minutes: every time before that is one that all databases and clients can write. */
+/** A hundred years, in minutes: all databases and clients can represent the resulting time. */
 export const LONGEST_TTL = 52_560_000;
 
-/** Errors: invalid. */
+/** Checks a time to live and converts it to milliseconds. Errors: invalid. */
 export function storedTtl({ ttl, strategy = "delete" }: TimeToLive): ThreadTtl {
   if (!(ttl > 0 && ttl <= LONGEST_TTL)) {
     throw new ServiceError("invalid", `ttl: must be a number of minutes above 0, at most ${LONGEST_TTL}`);
@@ -58,18 +58,18 @@ const shownTtl = (ttl: ThreadRow["ttl"]): ShownTtl | null =>
     expires_at: new Date(ttl.expires_at).toISOString(),
   };
 
-/** Parts of a thread that are shown only where they are asked for. */
+/** Parts of a thread that are returned only when `include` names them. */
 export type Extra = "ttl";
 
-/** With the values and questions of its newest state: the row has those that the last run has left. */
+/** The thread with the values and interrupts of its newest state. */
 export function withState(row: ThreadRow, state: ThreadState | null, include?: readonly Extra[]): Thread {
-  const asking = state?.tasks.filter((task) => task.interrupts.length > 0) ?? [];
-  const asked = Object.fromEntries(asking.map((task) => [task.id, task.interrupts as unknown as Json]));
-  const interrupts = row.running === null ? row.interrupts : asked;
+  const tasks = state?.tasks.filter((task) => task.interrupts.length > 0) ?? [];
+  const pending = Object.fromEntries(tasks.map((task) => [task.id, task.interrupts as unknown as Json]));
+  const interrupts = row.running === null ? row.interrupts : pending;
   return { ...withoutState(row, include), interrupts, values: state?.values ?? null };
 }
 
-/** `interrupts` as the last run has left them. */
+/** The thread without its state; `interrupts` are those of the last ended run. */
 export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,

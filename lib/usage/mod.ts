@@ -1,10 +1,10 @@
-/** Usage: how many traces a range of time holds, in buckets, by workspace, project, user or API key. */
+/** Usage reports: counts traces per time bucket, by workspace, project, user or API key. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Caller, type IdentityStore, type Names, requireOfOrganization } from "../storage/identity.ts";
 import type { TraceUsage, UsageGroup, UsageStorage } from "../storage/mod.ts";
 
-/** Width of the buckets; one of the two is 0. */
+/** The width of the time buckets; one of the two members is 0. */
 export interface Stride {
   readonly days: number;
   readonly hours: number;
@@ -18,7 +18,7 @@ export interface UsageRequest {
   readonly group_by: UsageGroup;
 }
 
-/** Which member there is depends on the grouping; null where a trace has no such thing, or its name is not known. */
+/** The members depend on the grouping. Null: the trace has no such id, or the id has no known name. */
 export type UsageDimensions =
   | { readonly workspace_id: string | null; readonly workspace_name: string | null }
   | { readonly project_id: string | null; readonly project_name: string | null }
@@ -27,7 +27,7 @@ export type UsageDimensions =
 
 /** The traces of one bucket and one dimension. */
 export interface UsageRecord {
-  /** When the bucket starts, RFC 3339 in UTC without a fraction. */
+  /** The start of the bucket: RFC 3339 in UTC without a fraction. */
   readonly time_bucket: string;
   readonly dimensions: UsageDimensions;
   readonly traces: number;
@@ -35,23 +35,23 @@ export interface UsageRecord {
 
 export interface UsageReport {
   readonly stride: Stride;
-  /** By bucket, then by id or short key in code point order, null last. Only buckets with traces. */
+  /** Only buckets with traces, sorted by bucket, then by id or short key in code point order, null last. */
   readonly usage: readonly UsageRecord[];
-  /** What was asked for. */
+  /** The request of this report. */
   readonly request: UsageRequest;
 }
 
 export interface Usage {
   /**
-   * Throws not_found while reporting is switched off, forbidden when the caller may not read the organization. `report` asks
-   * this too; a route asks it before it reads the query.
+   * Checks that the caller may read reports. Routes call it before they parse the query; `report` checks it too. Errors: not_found
+   * (reporting is disabled), forbidden.
    */
   admit(by: Caller): void;
-  /** Errors: not_found (reporting is switched off), forbidden. */
+  /** Errors: not_found (reporting is disabled), forbidden. */
   report(by: Caller, request: UsageRequest): Promise<UsageReport>;
-  /** Sums the hours that have closed, all of them. May be called at any time, by several processes. */
+  /** Aggregates the traces of all closed hours. Several processes may call it at any time. */
   seal(): Promise<void>;
-  /** Tokens and cost that were reported for the run; null when it has not started. */
+  /** The tokens and cost reported for the run; null before the run has started. */
   traceUsage(run_id: string): Promise<TraceUsage | null>;
 }
 
@@ -60,16 +60,16 @@ export interface UsageOptions {
   readonly identity: Pick<IdentityStore, "names">;
   readonly environment: Pick<Environment, "now">;
   readonly enabled: boolean;
-  /** What becomes of a request that lists a workspace the caller may not read. */
+  /** `refuse` rejects a request that lists a workspace the caller may not read; `omit` leaves the workspace out. */
   readonly unreadable_workspaces: "refuse" | "omit";
 }
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
-/** How long an hour stays open after its end: commits come late. */
+/** How long an hour stays open after its end, for late commits. */
 const MARGIN = 120_000;
 
-/** Bucket width for a range of whole milliseconds. */
+/** The bucket width for a range, in milliseconds since 1970. */
 export function strideFor(start: number, end: number): Stride {
   const range = end - start;
   if (range < DAY) return { days: 0, hours: 1 };
@@ -79,7 +79,7 @@ export function strideFor(start: number, end: number): Stride {
   return { days: 365, hours: 0 };
 }
 
-/** The same in milliseconds. */
+/** The width of a stride in milliseconds. */
 export function strideMs({ days, hours }: Stride): number {
   return days * DAY + hours * HOUR;
 }
@@ -93,11 +93,11 @@ export function createUsage({ storage, identity, environment, enabled, unreadabl
   }
 
   function readable(by: Caller, ids: readonly string[]): readonly string[] {
-    const found = ids.filter((id) => by.workspaces.get(id)?.has("workspaces:read"));
-    if (found.length < ids.length && unreadable_workspaces === "refuse") {
+    const allowed = ids.filter((id) => by.workspaces.get(id)?.has("workspaces:read"));
+    if (allowed.length < ids.length && unreadable_workspaces === "refuse") {
       throw new ServiceError("forbidden", "No read access to one of the workspaces");
     }
-    return found;
+    return allowed;
   }
 
   return {
@@ -127,7 +127,7 @@ export function createUsage({ storage, identity, environment, enabled, unreadabl
   };
 }
 
-/** How ids of the grouping are shown, with the names they have now. */
+/** Looks up the current names of the ids. Returns a function from id to dimensions. */
 async function namesOf(
   identity: UsageOptions["identity"],
   group: UsageGroup,
@@ -135,8 +135,8 @@ async function namesOf(
 ): Promise<(id: string | null) => UsageDimensions> {
   const names = async (of: Parameters<IdentityStore["names"]>[0]): Promise<Names> =>
     ids.length > 0 ? await identity.names(of) : { workspaces: new Map(), projects: new Map(), users: new Map() };
-  const find = (known: ReadonlyMap<string, string | null>, id: string | null): string | null =>
-    id === null ? null : (known.get(id) ?? null);
+  const find = (byId: ReadonlyMap<string, string | null>, id: string | null): string | null =>
+    id === null ? null : (byId.get(id) ?? null);
   switch (group) {
     case "workspace": {
       const { workspaces } = await names({ workspaces: ids });

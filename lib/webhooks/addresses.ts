@@ -1,6 +1,6 @@
-/** Which internet addresses are public. The ranges are written by hand: ready-made classifiers let some of them through. */
+/** Decides which IP addresses are public. The ranges are written out because existing classifiers miss some of them. */
 
-/** An address as bytes: 4 of IPv4, 16 of IPv6. */
+/** An address as bytes: 4 for IPv4, 16 for IPv6. */
 export type AddressBytes = readonly number[];
 
 /** Prefix and its length in bits. */
@@ -11,7 +11,7 @@ const NOT_PUBLIC_V4: readonly Range[] = [
   [[10], 8],
   [[100, 64], 10],
   [[127], 8],
-  // Azure's own: it answers the machines of Azure, with their metadata, and nobody else.
+  // Azure's wire server, which serves metadata to virtual machines.
   [[168, 63, 129, 16], 32],
   [[169, 254], 16],
   [[172, 16], 12],
@@ -26,9 +26,9 @@ const NOT_PUBLIC_V4: readonly Range[] = [
   [[240], 4],
 ];
 
-/** Of IPv6, only global unicast is public … */
+/** Global unicast: the only public range of IPv6. */
 const GLOBAL_V6: Range = [[0x20], 3];
-/** … and of that not what is meant for protocols, documentation and 6to4. */
+/** The parts of global unicast for protocol assignments, documentation and 6to4. */
 const NOT_PUBLIC_V6: readonly Range[] = [
   [[0x20, 0x01, 0x00], 23],
   [[0x20, 0x01, 0x0d, 0xb8], 32],
@@ -36,29 +36,29 @@ const NOT_PUBLIC_V6: readonly Range[] = [
   [[0x3f, 0xff, 0x00], 20],
 ];
 
-/** Addresses that stand for an IPv4 address in their last four bytes: mapped ones, and answers of DNS64. */
+/** IPv6 ranges with an IPv4 address in the last four bytes: IPv4-mapped and NAT64. */
 const EMBEDDING: readonly Range[] = [
   [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff], 96],
   [[0x00, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0], 96],
 ];
 
 /**
- * True for an address that anybody on the internet may answer at. False for text that is no address: brackets, zones, and
- * IPv4 in any spelling but plain dotted decimal. IPv6 may be in any spelling. Embedded IPv4 addresses are not looked at.
+ * True for a public address. False for other text, including brackets, zones, and IPv4 in any spelling but plain dotted decimal.
+ * Mapped and NAT64 addresses are not public here.
  */
 export function isPublicAddress(address: string): boolean {
   const bytes = addressBytes(address);
   return bytes !== null && isPublic(bytes);
 }
 
-/** The same of an answer of a resolver: a mapped or DNS64 address is judged by the IPv4 address it stands for. */
+/** The same for an address from a resolver: a mapped or NAT64 address is checked by its IPv4 address. */
 export function isPublicAnswer(address: string): boolean {
   const bytes = addressBytes(address);
   if (bytes === null) return false;
   return isPublic(EMBEDDING.some((range) => isIn(bytes, range)) ? bytes.slice(12) : bytes);
 }
 
-/** Null when the text is no address. */
+/** Parses an address; null for other text. */
 export function addressBytes(address: string): AddressBytes | null {
   return address.includes(":") ? bytesOfV6(address) : bytesOfV4(address);
 }
@@ -76,7 +76,7 @@ function isIn(bytes: AddressBytes, [prefix, bits]: Range): boolean {
   });
 }
 
-/** Leading zeros are refused: some read them as octal. */
+/** Refuses leading zeros, which some parsers read as octal. */
 function bytesOfV4(text: string): AddressBytes | null {
   const parts = text.split(".");
   if (parts.length !== 4 || !parts.every((part) => /^(?:0|[1-9][0-9]{0,2})$/.test(part))) return null;
@@ -90,12 +90,12 @@ function bytesOfV6(text: string): AddressBytes | null {
   const [head, tail] = halves.map((half, i) => bytesOfGroups(half, i === halves.length - 1));
   if (!head || tail === null) return null;
   if (tail === undefined) return head.length === 16 ? head : null;
-  // `::` stands for one group of zeros at least.
+  // `::` replaces at least one group of zeros.
   const zeros = 16 - head.length - tail.length;
   return zeros < 2 ? null : [...head, ...new Array<number>(zeros).fill(0), ...tail];
 }
 
-/** Groups between colons; the last one of an address may be dotted decimal. */
+/** Parses groups between colons; the last group of an address may be dotted decimal. */
 function bytesOfGroups(half: string, last: boolean): AddressBytes | null {
   if (half === "") return [];
   const groups = half.split(":");

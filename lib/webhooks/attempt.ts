@@ -1,4 +1,4 @@
-/** One attempt of a webhook delivery: checks its destination, signs and sends it, and says what came of it. */
+/** Makes one attempt of a webhook delivery: checks the destination, signs, sends and classifies the result. */
 import type { Environment } from "../environment.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
@@ -41,8 +41,8 @@ const failure = (error: string, options: Partial<AttemptOutcome> = {}): AttemptO
 });
 
 /**
- * Makes the function that attempts a delivery. It always resolves: the attempt ends when its time is over or `controller` aborts,
- * whatever the receiver and the host's functions do.
+ * Returns the function that attempts a delivery. It always resolves: at the latest when `timeout_ms` is over or `controller` aborts,
+ * even if the receiver or a function of the host hangs.
  */
 export function createAttempts(
   options: AttemptOptions,
@@ -70,9 +70,9 @@ export function createAttempts(
   }
 
   async function attempt(row: DeliveryRow, at: number, signal: AbortSignal): Promise<AttemptOutcome> {
-    const checked = checkUrl(settings.policy, row.url);
-    if (checked.verdict !== "accept") return failure(checked.reason, { final: true });
-    const { destination } = checked;
+    const verdict = checkUrl(settings.policy, row.url);
+    if (verdict.verdict !== "accept") return failure(verdict.reason, { final: true });
+    const { destination } = verdict;
     const body = payload(row);
     if (destination.kind === "loopback") {
       return toLoopback(destination.path, row, await headersOf(row, at, body), body, signal);
@@ -80,14 +80,14 @@ export function createAttempts(
     const { transport } = options;
     if (!transport) return failure("delivery_unavailable");
     const literal = literalAddress(destination.host);
-    const addresses = literal === null ? await resolved(transport, destination.host) : [literal];
+    const addresses = literal === null ? await resolveHost(transport, destination.host) : [literal];
     const allowed = checkAddresses(settings.policy, addresses);
     if (allowed.verdict !== "send") return failure(allowed.reason, { final: allowed.verdict === "reject" });
     const headers = await headersOf(row, at, body);
     if (signal.aborted) return failure("aborted");
     const request = { url: destination.href, method: "POST" as const, headers, body };
-    const times = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_MS, timeout_ms) };
-    return answered(await transport.send({ ...request, ...times }, allowed.connect_to, signal));
+    const timeouts = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_MS, timeout_ms) };
+    return outcomeOf(await transport.send({ ...request, ...timeouts }, allowed.connect_to, signal));
   }
 
   async function toLoopback(
@@ -105,10 +105,10 @@ export function createAttempts(
     const request = new Request(url, { method: "POST", headers: sent, body, signal });
     const response = await options.loopback(request);
     await readSome(response, signal);
-    return answered({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
+    return outcomeOf({ status: response.status, retry_after: response.headers.get("retry-after"), address: null });
   }
 
-  /** The configured headers come last. They may replace the user agent; the others are reserved. */
+  /** Configured headers come last and may replace the user agent. The names of the other defaults are reserved. */
   async function headersOf(
     row: DeliveryRow,
     at: number,
@@ -117,15 +117,15 @@ export function createAttempts(
     const id = `msg_${row.delivery_id}`;
     const timestamp = Math.floor(at / 1000);
     const signed = settings.secrets.length > 0 ? await signature(settings.secrets, id, timestamp, body) : null;
-    const own: readonly (readonly [string, string])[] = [
+    const defaults: readonly (readonly [string, string])[] = [
       ["content-type", "application/json; charset=utf-8"],
       ["user-agent", options.user_agent],
       ["webhook-id", id],
       ["idempotency-key", id],
     ];
-    const given = new Set(settings.headers.map(([name]) => name.toLowerCase()));
+    const configured = new Set(settings.headers.map(([name]) => name.toLowerCase()));
     return [
-      ...own.filter(([name]) => !given.has(name)),
+      ...defaults.filter(([name]) => !configured.has(name)),
       ...(signed === null
         ? []
         : ([
@@ -139,8 +139,8 @@ export function createAttempts(
   return attemptWithin;
 }
 
-/** The outcome of an answer. Redirects are not followed: they count as failures. */
-function answered({
+/** The outcome of a response. Redirects are not followed and count as failures. */
+function outcomeOf({
   status,
   retry_after,
   address,
@@ -157,28 +157,28 @@ function failureOf(cause: unknown): AttemptOutcome {
   return cause instanceof SendError ? failure(cause.code, { address: cause.address }) : failure("network_error");
 }
 
-/** Reads at most 1 KiB of the answer and drops the rest. A body that breaks off does not change the outcome. */
+/** Reads at most 1 KiB of the body and cancels the rest. An error of the body does not change the outcome. */
 async function readSome({ body }: Response, signal: AbortSignal): Promise<void> {
   if (!body) return;
   const reader = body.getReader();
-  const letGo = (): void => void reader.cancel().catch(() => {});
-  signal.addEventListener("abort", letGo, { once: true });
+  const cancel = (): void => void reader.cancel().catch(() => {});
+  signal.addEventListener("abort", cancel, { once: true });
   try {
     for (let read = 0; read < MAX_ANSWER_BYTES; ) {
       const { done, value } = await reader.read();
       if (done) return;
       read += (value as Uint8Array).length;
     }
-    letGo();
+    cancel();
   } catch {
-    // The status is all that counts.
+    // Only the status counts.
   } finally {
-    signal.removeEventListener("abort", letGo);
+    signal.removeEventListener("abort", cancel);
   }
 }
 
-/** Empty when the name cannot be resolved, whatever the reason. */
-async function resolved({ resolve }: WebhookTransport, host: string): Promise<readonly string[]> {
+/** The addresses of a name; empty when resolving fails. */
+async function resolveHost({ resolve }: WebhookTransport, host: string): Promise<readonly string[]> {
   try {
     return await resolve(host);
   } catch {

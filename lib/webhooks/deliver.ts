@@ -1,6 +1,6 @@
 /**
- * Sends webhook deliveries from the outbox: claims those that are due, retries each by its schedule, and records every attempt.
- * Several processes may send for one database. Each delivery is sent at least once. No failure here reaches a run.
+ * Sends webhook deliveries from the outbox with retries (at-least-once). Several processes may send for one database. A failure here
+ * never affects a run.
  */
 import { ServiceError } from "../errors.ts";
 import type {
@@ -35,80 +35,78 @@ export interface DeliveryCounters {
 /** The deliveries of this deployment. URLs are shown with `?…` instead of their query. */
 export interface Deliveries {
   /**
-   * Call this when a run with a webhook has ended. A run that ended in another process (`elsewhere`) is that process's to send, so
-   * this one looks only after a short wait. Returns at once.
+   * Call this when a run with a webhook has ended. Returns at once. `elsewhere`: the run ended in another process, which sends first;
+   * this process checks a little later.
    */
   wake(elsewhere?: boolean): void;
-  /** Claims no more deliveries and aborts those under way, which become due again. */
+  /** Stops claiming deliveries. Aborts those under way, which become due again. */
   stop(): Promise<void>;
   /** Errors: not_found. */
   get(delivery_id: string): Promise<DeliveryRow>;
-  /** Newest first; 100 of them unless told. */
+  /** Newest first. Default limit: 100. */
   list(
     query?: { readonly state?: DeliveryState; readonly run_id?: string } & Partial<Page>,
   ): Promise<readonly DeliveryRow[]>;
   /** Oldest first. Errors: not_found. */
   attempts(delivery_id: string): Promise<readonly DeliveryAttempt[]>;
-  /**
-   * Sends it again now, with the same id and body and a new series of retries. Errors: not_found; conflict while an attempt is
-   * under way.
-   */
+  /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
   redeliver(delivery_id: string): Promise<void>;
   counters(): DeliveryCounters;
 }
 
 const PER_HOST = 2;
 const CLAIM_MS = 60_000;
-/** Finds what no wake-up announces: claims of dead processes, deliveries of other processes. */
+/** Finds deliveries without a wake-up: claimed by dead processes, or created by other processes. */
 const POLL_MS = 15_000;
-/** How soon to look again for deliveries whose host has its maximum of sends under way, perhaps in another process. */
+/** The wait for deliveries whose host has its maximum of requests under way, perhaps in another process. */
 const BLOCKED_MS = 1_000;
-/** How long a delivery that another process announced is left to that process. */
-const OTHERS_MS = 100;
+/** The head start of the process in which a run ended. */
+const ELSEWHERE_MS = 100;
 const STORAGE_RETRY_MS = 2_000;
 const FINISH_TRIES = 3;
-/** An aborted delivery waits this long, so that the next process is up. */
-const BROKEN_OFF_MS = 1_000;
+/** An aborted delivery waits until the next process has started. */
+const ABORTED_MS = 1_000;
 const RETRY_AFTER_MS: readonly [least: number, most: number] = [1_000, 86_400_000];
 const JITTER = 0.1;
 
-/** Sends what is due, from the first wake-up on. With webhooks disabled it sends nothing and leaves deliveries as they are. */
+/** Starts with the first wake-up. With webhooks disabled, it sends nothing and keeps the deliveries. */
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
   const { storage, scope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;
   const attempt = createAttempts(options);
-  const counted = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
+  const counters = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
   const sending = new Map<AbortController, Promise<void>>();
-  const ended = new AbortController();
+  const stopped = new AbortController();
   let stopping = settings.policy.disabled;
-  let looking: Promise<void> | null = null;
+  let claiming: Promise<void> | null = null;
   let again = false;
   let cancelWait = (): void => {};
-  let cancelOthers: (() => void) | null = null;
+  let cancelElsewhere: (() => void) | null = null;
 
-  function look(): void {
+  /** Claims due deliveries, once more if called during a claim. */
+  function poll(): void {
     again = true;
-    if (stopping || looking || sending.size >= concurrency) return;
+    if (stopping || claiming || sending.size >= concurrency) return;
     cancelWait();
-    looking = take()
+    claiming = claim()
       .then(waitFor)
       .catch((error) => {
         environment.log({ level: "error", message: "claiming webhook deliveries failed", error });
         waitFor(STORAGE_RETRY_MS);
       })
       .finally(() => {
-        looking = null;
-        if (again) look();
+        claiming = null;
+        if (again) poll();
       });
   }
 
   function waitFor(ms: number): void {
     cancelWait();
-    if (!stopping) cancelWait = environment.timer(ms, look);
+    if (!stopping) cancelWait = environment.timer(ms, poll);
   }
 
-  /** Claims what is due, up to the concurrency. Returns how long to wait before the next claim. */
-  async function take(): Promise<number> {
+  /** Claims due deliveries, up to the concurrency. Returns the wait before the next claim. */
+  async function claim(): Promise<number> {
     again = false;
     const token = environment.uuid();
     const now = environment.now();
@@ -116,7 +114,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     const until = now + Math.max(CLAIM_MS, 2 * timeout_ms);
     const rows = await storage.claimDeliveries(scope, { token, until, now, limit, per_host: PER_HOST });
     for (const row of rows) start(row, token);
-    // The end of each of them looks again.
+    // Each of them polls again when it ends.
     if (rows.length === limit) return POLL_MS;
     const next = await storage.nextDelivery(scope);
     if (next === null) return POLL_MS;
@@ -127,47 +125,47 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
   function start(row: DeliveryRow, token: string): void {
     const controller = new AbortController();
     if (stopping) controller.abort();
-    counted.attempts++;
-    const done = attend(row, token, controller)
+    counters.attempts++;
+    const done = deliver(row, token, controller)
       .catch((error) => environment.log({ level: "error", message: "recording a webhook attempt failed", error }))
       .finally(() => {
         sending.delete(controller);
-        look();
+        poll();
       });
     sending.set(controller, done);
   }
 
-  async function attend(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
+  async function deliver(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
     const at = environment.now();
     const outcome = await attempt(row, at, controller);
     const now = environment.now();
-    const rest = nextState(row, outcome, now, settings, environment.random);
+    const next = nextState(row, outcome, now, settings, environment.random);
     const { error, status, address } = outcome;
     const { delivery_id, attempts: number } = row;
     const record = { delivery_id, number, at, status, error, duration_ms: Math.max(0, now - at), address };
-    if (!(await finished(token, record, rest))) {
-      environment.log({ level: "warn", message: "a webhook delivery was claimed by another process", delivery_id });
+    if (!(await recordAttempt(token, record, next))) {
+      environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
       return;
     }
-    if (rest.state === "delivered") counted.delivered++;
-    if (rest.state === "failed") counted.failed++;
-    if (rest.state === "pending") counted.retried++;
-    if (rest.state === "delivered" || error === "aborted") return;
-    const level = rest.state === "failed" ? "warn" : "info";
-    const message = rest.state === "failed" ? "a webhook delivery failed" : "a webhook attempt failed";
+    if (next.state === "delivered") counters.delivered++;
+    if (next.state === "failed") counters.failed++;
+    if (next.state === "pending") counters.retried++;
+    if (next.state === "delivered" || error === "aborted") return;
+    const level = next.state === "failed" ? "warn" : "info";
+    const message = next.state === "failed" ? "webhook delivery failed" : "webhook attempt failed";
     environment.log({ level, message, delivery_id, url: shownUrl(row.url), attempt: number, status, error });
   }
 
-  /** Records the attempt, with retries while the storage fails. When the claim runs out first, the delivery is sent again. */
-  async function finished(token: string, attempt: DeliveryAttempt, rest: DeliveryResult): Promise<boolean> {
+  /** Retries while the storage fails. False when the claim has expired and another process has claimed the delivery. */
+  async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
-        return await storage.finishDelivery(scope, token, attempt, rest);
+        return await storage.finishDelivery(scope, token, attempt, next);
       } catch (error) {
         if (tries === FINISH_TRIES || stopping) throw error;
         await new Promise<void>((resolve) => {
           environment.timer(STORAGE_RETRY_MS, resolve);
-          ended.signal.addEventListener("abort", () => resolve(), { once: true });
+          stopped.signal.addEventListener("abort", () => resolve(), { once: true });
         });
       }
     }
@@ -179,31 +177,31 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     return shown(row);
   }
 
-  /** Reads before it claims: most often nothing is left. */
-  async function lookForLeft(): Promise<void> {
-    cancelOthers = null;
+  /** Reads before it claims: usually the other process has sent everything. */
+  async function pollElsewhere(): Promise<void> {
+    cancelElsewhere = null;
     try {
       const next = await storage.nextDelivery(scope);
-      if (next !== null && next <= environment.now()) look();
+      if (next !== null && next <= environment.now()) poll();
     } catch {
-      look();
+      poll();
     }
   }
 
-  const wake = (): void => environment.defer(look);
+  const wake = (): void => environment.defer(poll);
   return {
     wake(elsewhere = false) {
       if (!elsewhere) wake();
-      else if (!stopping) cancelOthers ??= environment.timer(OTHERS_MS, () => void lookForLeft());
+      else if (!stopping) cancelElsewhere ??= environment.timer(ELSEWHERE_MS, () => void pollElsewhere());
     },
     async stop() {
       stopping = true;
-      ended.abort();
+      stopped.abort();
       cancelWait();
-      cancelOthers?.();
+      cancelElsewhere?.();
       for (const controller of sending.keys()) controller.abort();
-      // A claim under way brings attempts that are aborted at once.
-      await looking;
+      // A claim under way can still start attempts; these abort at once.
+      await claiming;
       await Promise.all(sending.values());
       cancelWait();
     },
@@ -218,15 +216,15 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     async redeliver(delivery_id) {
       if (!(await storage.redeliver(scope, delivery_id, environment.now()))) {
         await existing(delivery_id);
-        throw new ServiceError("conflict", `Webhook delivery ${delivery_id} is being sent`);
+        throw new ServiceError("conflict", `Webhook delivery ${delivery_id} is being sent: retry later`);
       }
       wake();
     },
-    counters: () => ({ sending: sending.size, ...counted }),
+    counters: () => ({ sending: sending.size, ...counters }),
   };
 }
 
-/** What becomes of a delivery after an attempt: delivered, failed, or pending until the next attempt is due. */
+/** The state of a delivery after an attempt: delivered, failed, or pending until the next attempt. */
 function nextState(
   row: DeliveryRow,
   outcome: AttemptOutcome,
@@ -235,15 +233,15 @@ function nextState(
   random: () => number,
 ): DeliveryResult {
   if (outcome.error === null) return { state: "delivered" };
-  if (outcome.error === "aborted") return { state: "pending", due_at: now + BROKEN_OFF_MS, uncounted: true };
+  if (outcome.error === "aborted") return { state: "pending", due_at: now + ABORTED_MS, uncounted: true };
   const wait = settings.schedule_ms[row.series_attempts - 1];
   if (outcome.final || wait === undefined) return { state: "failed" };
   const jittered = Math.round(wait * (1 - JITTER + 2 * JITTER * random()));
-  const asked = outcome.status === 429 || outcome.status === 503 ? retryAfter(outcome.retry_after, now) : 0;
-  return { state: "pending", due_at: now + Math.max(jittered, asked) };
+  const requested = outcome.status === 429 || outcome.status === 503 ? retryAfter(outcome.retry_after, now) : 0;
+  return { state: "pending", due_at: now + Math.max(jittered, requested) };
 }
 
-/** The wait that a `Retry-After` header names, in milliseconds within bounds; 0 when it is neither seconds nor a date. */
+/** The wait of a `Retry-After` header in milliseconds, within bounds; 0 for anything but seconds or a date. */
 function retryAfter(text: string | null, now: number): number {
   if (text === null) return 0;
   const trimmed = text.trim();

@@ -1,19 +1,19 @@
-/** Values of the configuration that may name environment variables: static headers and secrets. */
+/** Resolves static webhook headers and secrets, whose values can contain environment variables. */
 import { isObject } from "../json.ts";
 
-/** Something wrong with the configuration. `message` is for people and never holds a value of the environment. */
+/** A problem of the configuration. `message` never contains the value of an environment variable. */
 export interface ConfigProblem {
-  /** Where, as `webhooks.headers.X-Token`. */
+  /** The option, such as `webhooks.headers.X-Token`. */
   readonly key: string;
-  /** What, as `missing_env`. */
+  /** The kind of problem, such as `missing_env`. */
   readonly code: string;
   readonly message: string;
 }
 
-/** The environment's variables by name. */
+/** Environment variables by name. */
 export type EnvVars = Readonly<Record<string, string | undefined>>;
 
-/** Names and values as they are sent, in the order they were given. */
+/** The headers to send, in the order of the configuration. */
 export type ResolvedHeaders = readonly (readonly [name: string, value: string])[];
 
 export const DEFAULT_ENV_PREFIX = "SERVICE_WEBHOOK_";
@@ -23,47 +23,44 @@ const TEMPLATE = /\$\{\{[ \t]*env\.([A-Za-z_][A-Za-z0-9_]*)[ \t]*\}\}/y;
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const RESERVED =
   /^(?:host|content-length|content-type|transfer-encoding|connection|keep-alive|upgrade|te|trailer|expect|proxy-.*|idempotency-key|webhook-(?:id|timestamp|signature))$/i;
-/** Text of a header: tab, and Latin-1 without control characters. The rest would fail at each attempt. */
+/** A valid header value: tab, and Latin-1 without control characters. `fetch` throws for any other. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-/** What `fetch` takes off both ends of a value. */
+/** The white space that `fetch` strips from both ends of a value. */
 const EDGES = /^[\t\n\r ]+|[\t\n\r ]+$/g;
 
-/**
- * The headers with their templates filled in, and everything that is wrong with them. What has a problem is left out. A prefix
- * that is undefined is the default one.
- */
+/** Fills in the templates of the headers. Leaves out invalid headers and returns every problem. Default prefix: `DEFAULT_ENV_PREFIX`. */
 export function resolveHeaders(
   headers: unknown,
   env_prefix: unknown,
   env: EnvVars,
 ): { readonly headers: ResolvedHeaders; readonly problems: readonly ConfigProblem[] } {
-  const { prefix, problems: found } = checkPrefix(env_prefix);
-  const problems = [...found];
+  const { prefix, problems: prefixProblems } = checkPrefix(env_prefix);
+  const problems = [...prefixProblems];
   if (headers === undefined) return { headers: [], problems };
   if (!isObject(headers)) {
     problems.push({
       key: "webhooks.headers",
       code: "invalid_headers",
-      message: "must be an object of header names and texts",
+      message: "must be an object of header names and strings",
     });
     return { headers: [], problems };
   }
   const resolved: [string, string][] = [];
-  const seen = new Set<string>();
+  const names = new Set<string>();
   for (const [name, value] of Object.entries(headers as Readonly<Record<string, unknown>>)) {
     const key = `webhooks.headers.${TOKEN.test(name) ? name : JSON.stringify(name)}`;
-    const repeated = seen.has(name.toLowerCase());
-    seen.add(name.toLowerCase());
-    const wrong = nameProblem(key, name, repeated);
-    if (wrong) problems.push(wrong);
+    const repeated = names.has(name.toLowerCase());
+    names.add(name.toLowerCase());
+    const problem = nameProblem(key, name, repeated);
+    if (problem) problems.push(problem);
     const outcome = resolveValue(key, value, prefix, env);
     problems.push(...outcome.problems);
-    if (!wrong && outcome.value !== null) resolved.push([name, outcome.value]);
+    if (!problem && outcome.value !== null) resolved.push([name, outcome.value]);
   }
   return { headers: resolved, problems };
 }
 
-/** The prefix that variables must have; null when what was given is none. */
+/** Checks the prefix of readable variables; null when it is invalid. */
 export function checkPrefix(env_prefix: unknown): {
   readonly prefix: string | null;
   readonly problems: readonly ConfigProblem[];
@@ -75,8 +72,8 @@ export function checkPrefix(env_prefix: unknown): {
 }
 
 /**
- * The text with every `${{ env.NAME }}` replaced once, or everything that is wrong with it. Names must start with the prefix;
- * without a prefix, which is a problem of its own, no variable is read and the value is null.
+ * Replaces every `${{ env.NAME }}` of the text, once, or returns every problem. Names must start with the prefix. With prefix null,
+ * whose problem `checkPrefix` reports, no variable is read and the value is null.
  */
 export function resolveTemplate(
   key: string,
@@ -103,21 +100,22 @@ export function resolveTemplate(
       const message = `may not read the variable ${name}: its name does not start with ${prefix} (webhooks.env_prefix)`;
       problems.push({ key, code: "env_not_allowed", message });
     } else {
-      const held = Object.hasOwn(env, name) ? env[name] : undefined;
-      if (held) value += held;
-      else problems.push({ key, code: "missing_env", message: `the variable ${name} is not set or empty` });
+      const variable = Object.hasOwn(env, name) ? env[name] : undefined;
+      if (variable) value += variable;
+      else
+        problems.push({ key, code: "missing_env", message: `needs the variable ${name}, which is not set or empty` });
     }
   }
   return { value: readable && problems.length === 0 ? value + text.slice(at) : null, problems };
 }
 
-/** A template's text without white space at its ends. */
+/** Strips the white space that `fetch` would strip. */
 export const trimmed = (value: string): string => value.replace(EDGES, "");
 
 function nameProblem(key: string, name: string, repeated: boolean): ConfigProblem | null {
-  if (!TOKEN.test(name)) return { key, code: "invalid_header_name", message: "is no name of an HTTP header" };
-  if (RESERVED.test(name)) return { key, code: "reserved_header", message: "is set by the service itself" };
-  if (repeated) return { key, code: "duplicate_header", message: "is given twice; case does not count in names" };
+  if (!TOKEN.test(name)) return { key, code: "invalid_header_name", message: "is not a valid HTTP header name" };
+  if (RESERVED.test(name)) return { key, code: "reserved_header", message: "is set by the service: remove it" };
+  if (repeated) return { key, code: "duplicate_header", message: "is a duplicate; names ignore case" };
   return null;
 }
 
@@ -128,12 +126,12 @@ function resolveValue(
   env: EnvVars,
 ): { readonly value: string | null; readonly problems: readonly ConfigProblem[] } {
   if (typeof value !== "string") {
-    return { value: null, problems: [{ key, code: "invalid_header_value", message: "must be a text" }] };
+    return { value: null, problems: [{ key, code: "invalid_header_value", message: "must be a string" }] };
   }
   const outcome = resolveTemplate(key, value, prefix, env);
   if (outcome.value === null) return outcome;
   const sent = trimmed(outcome.value);
   if (VALUE.test(sent)) return { value: sent, problems: [] };
-  const message = "must not contain line breaks, control characters or characters above U+00FF, templates filled in";
+  const message = "must not resolve to line breaks, control characters or characters above U+00FF";
   return { value: null, problems: [{ key, code: "invalid_header_value", message }] };
 }

@@ -1,4 +1,4 @@
-/** The `webhooks` section of the options, proven as a whole when the service starts. */
+/** Validates the `webhooks` section of the options when the service starts. */
 import { isObject } from "../json.ts";
 import {
   type ConfigProblem,
@@ -12,49 +12,46 @@ import {
 import { MAX_URL_LENGTH, normalisedDomain, policyOf, type WebhookPolicy, type WebhookUrlOptions } from "./policy.ts";
 import type { Resolve, Send } from "./send.ts";
 
-/** Answers a request to the host application itself, in this process. */
+/** Handles a request to the host application in this process. */
 export type Loopback = (request: Request) => Response | Promise<Response>;
 
-/** How names are resolved and requests leave the process. */
+/** Resolves host names and sends requests. */
 export interface WebhookTransport {
   readonly resolve: Resolve;
   readonly send: Send;
 }
 
-/** How the ends of runs are told to their `webhook`. An option that is not listed here keeps the service from starting. */
+/** Settings of run-completion webhooks. With an unknown option, the service does not start. */
 export interface WebhookOptions {
   /**
-   * Headers of every delivery. `${{ env.NAME }}` in a value stands for an environment variable, read when the service starts;
-   * one that is not set keeps it from starting.
+   * Headers of every delivery. `${{ env.NAME }}` in a value is replaced by an environment variable when the service starts. If the
+   * variable is not set, the service does not start.
    */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Variables that templates may read start so. Default `SERVICE_WEBHOOK_`. */
+  /** The prefix of variables that templates may read. Default `SERVICE_WEBHOOK_`. */
   readonly env_prefix?: string;
-  /** Which URLs runs may name. */
+  /** Restricts the URLs of webhooks. */
   readonly url?: WebhookUrlOptions;
   /**
-   * `whsec_` and base64 of 24 to 64 bytes; templates are allowed. Deliveries are then signed as Standard Webhooks says; by
-   * each one of a list, so that a secret can be replaced. Default: not signed.
+   * `whsec_` and base64 of 24 to 64 bytes; templates are allowed. Signs deliveries as Standard Webhooks defines; a list signs with
+   * each secret, so that secrets can be rotated. Default: unsigned.
    */
   readonly signing_secret?: string | readonly string[];
   readonly delivery?: {
-    /** How long one attempt may take. Default 15,000. */
+    /** The timeout of one attempt. Default 15,000. */
     readonly timeout_ms?: number;
-    /**
-     * The wait after each failure; after the last one the delivery has failed. Default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h and
-     * 10 h.
-     */
+    /** The wait after each failed attempt; one more failure ends the delivery. Default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h. */
     readonly schedule_ms?: readonly number[];
-    /** Requests under way at once in this process. Default 20. */
+    /** The maximum number of concurrent requests in this process. Default 20. */
     readonly concurrency?: number;
   };
-  /** Answers webhooks with a relative URL. Without it, runs with one are refused. */
+  /** Handles webhooks with a relative URL. Without it, runs with such a webhook are refused. */
   readonly loopback?: Loopback;
-  /** Replaces name resolution and sending, for tests and for runtimes without `node:http`. */
+  /** Replaces name resolution and sending, in tests and on runtimes without `node:http`. */
   readonly transport?: WebhookTransport;
 }
 
-/** The options as they hold, templates filled in: never logged or shown. */
+/** The validated options with templates filled in. Contains secrets: never log it. */
 export interface WebhookSettings {
   readonly policy: WebhookPolicy;
   readonly headers: ResolvedHeaders;
@@ -79,12 +76,12 @@ export const DELIVERY_DEFAULTS: {
 const WEEK_MS = 7 * 86_400_000;
 const MAX_WAITS = 20;
 
-/** What is wrong with a value; none when it is undefined. */
+/** Returns the problems of a value; none for undefined. */
 type Check = (value: unknown, key: string) => readonly ConfigProblem[];
 
 /**
- * The settings of a `webhooks` section and of `http.disable_webhooks`, or every problem found in them. Headers and secrets are
- * proven when webhooks are disabled, too. Settings are null when there is a problem.
+ * Validates a `webhooks` section and `http.disable_webhooks`. Headers and secrets are checked even if webhooks are disabled. Returns
+ * every problem; settings are null if there is one.
  */
 export function checkWebhooks(
   webhooks: unknown,
@@ -96,12 +93,12 @@ export function checkWebhooks(
     const problem = { key: "webhooks", code: "invalid_webhooks", message: "must be an object" };
     return { settings: null, problems: [problem, ...disabled] };
   }
-  const given = (webhooks ?? {}) as Readonly<Record<string, unknown>>;
-  const { headers, problems: wrong } = resolveHeaders(given.headers, given.env_prefix, env);
-  const { secrets, problems: unusable } = proveSecrets(given.signing_secret, given.env_prefix, env);
-  const problems = [...section(SECTIONS)(given, "webhooks"), ...wrong, ...unusable, ...disabled];
+  const input = (webhooks ?? {}) as Readonly<Record<string, unknown>>;
+  const { headers, problems: ofHeaders } = resolveHeaders(input.headers, input.env_prefix, env);
+  const { secrets, problems: ofSecrets } = checkSecrets(input.signing_secret, input.env_prefix, env);
+  const problems = [...section(SECTIONS)(input, "webhooks"), ...ofHeaders, ...ofSecrets, ...disabled];
   if (problems.length > 0) return { settings: null, problems };
-  const { url, delivery = {}, loopback, transport } = given as WebhookOptions;
+  const { url, delivery = {}, loopback, transport } = input as WebhookOptions;
   return {
     settings: {
       policy: policyOf(url, disable_webhooks === true),
@@ -117,13 +114,13 @@ export function checkWebhooks(
   };
 }
 
-/** Headers with text of the environment that any public host may be sent: a run names its webhook itself. */
+/** Headers with environment variables that any public host could receive: without `allowed_domains`, runs choose the host. */
 export function exposedHeaders({ headers }: WebhookOptions, { policy }: WebhookSettings): readonly string[] {
   if (policy.disabled || policy.allowed_domains.length > 0) return [];
   return Object.entries(headers ?? {}).flatMap(([name, value]) => (value.includes("${{") ? [name] : []));
 }
 
-/** The bytes of a secret; null when the text is none. */
+/** The bytes of a `whsec_` secret; null for invalid text. */
 export function secretBytes(secret: string): Uint8Array | null {
   const encoded = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret)?.[1];
   if (encoded === undefined) return null;
@@ -135,7 +132,7 @@ export function secretBytes(secret: string): Uint8Array | null {
   }
 }
 
-function proveSecrets(
+function checkSecrets(
   signing_secret: unknown,
   env_prefix: unknown,
   env: EnvVars,
@@ -145,11 +142,11 @@ function proveSecrets(
   const list: readonly unknown[] = Array.isArray(signing_secret) ? signing_secret : [signing_secret];
   const secrets: Uint8Array[] = [];
   const problems: ConfigProblem[] = [];
-  if (list.length === 0) problems.push(unusable("webhooks.signing_secret"));
+  if (list.length === 0) problems.push(invalidSecret("webhooks.signing_secret"));
   for (const [i, secret] of list.entries()) {
     const key = Array.isArray(signing_secret) ? `webhooks.signing_secret.${i}` : "webhooks.signing_secret";
     if (typeof secret !== "string") {
-      problems.push(unusable(key));
+      problems.push(invalidSecret(key));
       continue;
     }
     const outcome = resolveTemplate(key, secret, prefix, env);
@@ -157,18 +154,18 @@ function proveSecrets(
     if (outcome.value === null) continue;
     const bytes = secretBytes(trimmed(outcome.value));
     if (bytes) secrets.push(bytes);
-    else problems.push(unusable(key));
+    else problems.push(invalidSecret(key));
   }
   return { secrets, problems };
 }
 
-const unusable = (key: string): ConfigProblem => ({
+const invalidSecret = (key: string): ConfigProblem => ({
   key,
   code: "invalid_signing_secret",
   message: "must be whsec_ and base64 of 24 to 64 bytes, or a list of such secrets",
 });
 
-/** An object of known options. */
+/** Checks an object of known options. */
 function section(checks: Readonly<Record<string, Check>>): Check {
   return (value, key) => {
     if (value === undefined) return [];
@@ -176,20 +173,20 @@ function section(checks: Readonly<Record<string, Check>>): Check {
     return Object.entries(value).flatMap(([name, inner]) => {
       const at = `${key}.${name}`;
       const check = Object.hasOwn(checks, name) ? checks[name] : undefined;
-      return check ? check(inner, at) : [{ key: at, code: "unknown_option", message: "is no option" }];
+      return check ? check(inner, at) : [{ key: at, code: "unknown_option", message: "is an unknown option" }];
     });
   };
 }
 
-/** A value that holds or does not. */
+/** Checks a value by a predicate. */
 function rule(holds: (value: unknown) => boolean, message: string): Check {
   return (value, key) => (value === undefined || holds(value) ? [] : [{ key, code: invalid(key), message }]);
 }
 
-/** The code of an option, from its name. */
+/** The problem code of an option, made from its name. */
 const invalid = (key: string): string => `invalid_${key.split(".").at(-1)}`;
 
-/** A list, each item of which holds. Problems name the item by its number. */
+/** Checks each item of a list. Problems name the index of the item. */
 function list(holds: (item: unknown) => boolean, message: string, code: string): Check {
   return (value, key) => {
     if (value === undefined) return [];
@@ -206,17 +203,17 @@ const count = (min: number, max: number): Check =>
   rule(whole(min, max), `must be a whole number from ${min} to ${max}`);
 const flag: Check = rule((value) => typeof value === "boolean", "must be true or false");
 const callable: Check = rule((value) => typeof value === "function", "must be a function");
-/** Proven elsewhere. */
-const proven: Check = () => [];
+/** For options that `checkWebhooks` validates by other functions. */
+const unchecked: Check = () => [];
 
 const SECTIONS: Readonly<Record<string, Check>> = {
-  headers: proven,
-  env_prefix: proven,
-  signing_secret: proven,
+  headers: unchecked,
+  env_prefix: unchecked,
+  signing_secret: unchecked,
   url: section({
     allowed_domains: list(
       (entry) => typeof entry === "string" && normalisedDomain(entry) !== null,
-      "must be a host, or *. and a host: without scheme, port, path or other stars",
+      "must be a host or *.host, without scheme, port, path or other wildcards",
       "invalid_allowed_domain",
     ),
     require_https: flag,
@@ -235,9 +232,11 @@ const SECTIONS: Readonly<Record<string, Check>> = {
   }),
   loopback: callable,
   transport: (value, key) => {
-    const wrong = section({ resolve: callable, send: callable })(value, key);
-    if (wrong.length > 0 || value === undefined) return wrong;
+    const problems = section({ resolve: callable, send: callable })(value, key);
+    if (problems.length > 0 || value === undefined) return problems;
     const { resolve, send } = value as Partial<WebhookTransport>;
-    return resolve && send ? [] : [{ key, code: "invalid_transport", message: "must have resolve and send" }];
+    return resolve && send
+      ? []
+      : [{ key, code: "invalid_transport", message: "must have the functions resolve and send" }];
   },
 };

@@ -1,40 +1,40 @@
-/** Where webhooks may go: verdicts over URLs and over the addresses that their names resolve to. */
+/** Decides where webhooks may go, by their URLs and the addresses of their hosts. */
 import { isPublicAddress, isPublicAnswer } from "./addresses.ts";
 
-/** Which URLs a run's `webhook` may be. */
+/** Restricts the URLs of webhooks. */
 export interface WebhookUrlOptions {
   /**
-   * Hosts, and `*.host` for every host below it but not itself. Absent or empty: any public host. Only narrows: what is not
-   * public stays refused.
+   * Hosts; `*.host` allows every subdomain but not the host. Absent or empty: any public host. It does not allow private hosts: see
+   * `allow_private_network`.
    */
   readonly allowed_domains?: readonly string[];
-  /** Refuses absolute URLs of another scheme. Default false. */
+  /** Refuses absolute URLs with http. Default false. */
   readonly require_https?: boolean;
-  /** Absent: 443 of https and 80 of http. Given: these, whatever the scheme. */
+  /** The ports for both schemes. Default: 443 for https and 80 for http. */
   readonly allowed_ports?: readonly number[];
-  /** Refuses relative URLs, which go to the host application itself. Default false. */
+  /** Refuses relative URLs, which go to the host application. Default false. */
   readonly disable_loopback?: boolean;
   /** In code points, 1 to 65,536. Default 65,536. */
   readonly max_url_length?: number;
-  /** Lets webhooks go to addresses and names that are not public. Default false. */
+  /** Allows addresses and host names that are not public. Default false. */
   readonly allow_private_network?: boolean;
 }
 
-/** The options as they hold; `allowed_domains` are compared as they stand here. */
+/** The validated options. */
 export interface WebhookPolicy {
-  /** Webhooks are taken, unchecked, and never sent. */
+  /** True: runs accept any webhook, and none is sent. */
   readonly disabled: boolean;
   /** Normalised; empty: any public host. */
   readonly allowed_domains: readonly string[];
   readonly require_https: boolean;
-  /** Null: 443 of https and 80 of http. */
+  /** Null: 443 for https and 80 for http. */
   readonly allowed_ports: readonly number[] | null;
   readonly disable_loopback: boolean;
   readonly max_url_length: number;
   readonly allow_private_network: boolean;
 }
 
-/** Why a URL is refused. */
+/** The reason why a URL is refused. */
 export type Reason =
   | "empty"
   | "too_long"
@@ -61,12 +61,12 @@ export type Destination =
       /** Lower case, without a trailing dot; IPv6 addresses in brackets. */
       readonly host: string;
       readonly port: number;
-      /** What is sent to: the URL as parsed, with this host and without its fragment. */
+      /** The URL to send to: as parsed, with this host and without its fragment. */
       readonly href: string;
     }
   | {
       readonly kind: "loopback";
-      /** As given, without its fragment; starts with one `/`. */
+      /** The relative URL without its fragment; starts with one `/`. */
       readonly path: string;
     };
 
@@ -82,13 +82,13 @@ export type AddressVerdict =
 
 export const MAX_URL_LENGTH = 65_536;
 
-/** C0, space, DEL, C1, backslash and every white space, also what URL parsers strip silently. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for
+/** C0, space, DEL, C1, backslash and all white space, including characters that URL parsers strip silently. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern must match them
 const INVALID_CHARACTER = /[\u0000-\u0020\u007f-\u009f\\\p{White_Space}\ufeff]/u;
 const DOTTED = /^\d+\.\d+\.\d+\.\d+$/;
 const PRIVATE_NAMES: readonly string[] = ["localhost", "local", "internal", "localdomain", "home.arpa"];
 
-/** The policy of options that have been proven (`checkWebhooks`); entries of `allowed_domains` that are no hosts match nothing. */
+/** The policy of options that `checkWebhooks` has validated. Invalid entries of `allowed_domains` match nothing. */
 export function policyOf(options: WebhookUrlOptions = {}, disabled = false): WebhookPolicy {
   return {
     disabled,
@@ -102,19 +102,19 @@ export function policyOf(options: WebhookUrlOptions = {}, disabled = false): Web
 }
 
 /**
- * Whether a run may name this URL. Without any lookup: what a name resolves to is judged before each attempt, by
- * `checkAddresses`. The first check that fails gives the reason.
+ * Decides whether a run may use this URL. Does no DNS lookup: `checkAddresses` checks the addresses before each attempt. The first
+ * failed check gives the reason.
  */
 export function checkUrl(policy: WebhookPolicy, raw: string): Verdict {
   if (policy.disabled) return { verdict: "ignore", reason: "webhooks_disabled" };
-  const judged = destinationOf(policy, raw);
-  if (typeof judged === "string") return { verdict: "reject", reason: judged };
-  return { verdict: "accept", reason: "ok", destination: judged };
+  const destination = destinationOf(policy, raw);
+  if (typeof destination === "string") return { verdict: "reject", reason: destination };
+  return { verdict: "accept", reason: "ok", destination };
 }
 
 /**
- * Whether to send to a host that resolves to these addresses, each of which must be public. `connect_to` are the only
- * addresses to connect to. An address that is the host itself (`literalAddress`) needs no lookup and is judged alike.
+ * Decides whether to send to a host with these addresses: all must be public. Connect only to `connect_to`. A host that is an
+ * address (`literalAddress`) needs no lookup and is checked the same way.
  */
 export function checkAddresses(policy: WebhookPolicy, addresses: readonly string[]): AddressVerdict {
   if (addresses.length === 0) return { verdict: "retry", reason: "dns_failed" };
@@ -124,15 +124,15 @@ export function checkAddresses(policy: WebhookPolicy, addresses: readonly string
   return { verdict: "send", reason: "ok", connect_to: addresses };
 }
 
-/** The address that a destination's host is, without brackets; null for a name, which is to be resolved. */
+/** The host's address without brackets, if the host is an address; null for a name, which needs a lookup. */
 export function literalAddress(host: string): string | null {
   if (host.startsWith("[")) return host.slice(1, -1);
   return DOTTED.test(host) ? host : null;
 }
 
 /**
- * An entry of `allowed_domains` as it is compared: lower case, IDNA, without one trailing dot; IPv6 in brackets. Null when it
- * is neither a host nor `*.` and a name.
+ * Normalises an entry of `allowed_domains`: lower case, IDNA, without one trailing dot; IPv6 in brackets. Null when it is neither a
+ * host nor `*.` and a name.
  */
 export function normalisedDomain(entry: string): string | null {
   const wildcard = entry.startsWith("*.");
@@ -159,7 +159,7 @@ function destinationOf(policy: WebhookPolicy, raw: string): Destination | Reason
   if (colon === undefined) return "not_absolute";
   const scheme = colon.slice(0, -1).toLowerCase();
   if (scheme !== "http" && scheme !== "https") return "scheme_not_allowed";
-  // Parsers forgive other numbers of slashes; what others read as the host could then be a path here.
+  // URL parsers accept other numbers of slashes, but disagree about where the host is then.
   const authority = /^\/\/([^/?#]+)/.exec(raw.slice(colon.length))?.[1];
   if (authority === undefined) return "malformed_authority";
   if (authority.includes("@")) return "userinfo_not_allowed";
@@ -180,7 +180,7 @@ const DEFAULT_PORT = { http: 80, https: 443 };
 
 function hostProblem(policy: WebhookPolicy, host: string, authority: string): Reason | null {
   if (!hasValidLabels(host)) return "invalid_host";
-  // Parsers read 0x7f.1, 017700000001 and full-width digits as addresses, other software does not.
+  // URL parsers read 0x7f.1, 017700000001 and full-width digits as addresses; other software does not.
   if (DOTTED.test(host) && authority.replace(/:\d*$/, "") !== host) return "non_canonical_ip";
   if (!isAllowedDomain(policy, host)) return "domain_not_allowed";
   if (policy.allow_private_network) return null;
@@ -193,7 +193,7 @@ function hostProblem(policy: WebhookPolicy, host: string, authority: string): Re
 function parsed(text: string): URL | null {
   try {
     const url = new URL(text);
-    // Node's parser does not look into xn-- labels of a host that is ASCII. The soft hyphen makes it: it stands for nothing.
+    // Node does not validate xn-- labels of an ASCII host. A soft hyphen, which IDNA drops, forces the validation.
     if (/(?:^|\.)xn--/.test(url.hostname) && new URL(`http://\u00ad${url.hostname}`).hostname !== url.hostname)
       return null;
     return url;
@@ -204,7 +204,7 @@ function parsed(text: string): URL | null {
 
 const hostOf = (url: URL): string => url.hostname.replace(/\.$/, "");
 
-/** The name that was judged is the one that is looked up and sent. */
+/** Sends to the host that was checked, without its trailing dot. */
 function hrefOf(url: URL, host: string): string {
   if (url.hostname !== host) url.hostname = host;
   return withoutFragment(url.href);
@@ -215,7 +215,7 @@ const withoutFragment = (text: string): string => {
   return hash < 0 ? text : text.slice(0, hash);
 };
 
-/** In code points; counting stops where the answer is known. */
+/** True when the text has more than `limit` code points. Counts only as far as necessary. */
 function isLonger(text: string, limit: number): boolean {
   if (text.length <= limit) return false;
   if (text.length > 2 * limit) return true;
@@ -238,7 +238,7 @@ const isPublicName = (name: string): boolean =>
 const isAllowedPort = ({ allowed_ports }: WebhookPolicy, scheme: "http" | "https", port: number): boolean =>
   port !== 0 && (allowed_ports ? allowed_ports.includes(port) : port === DEFAULT_PORT[scheme]);
 
-/** The URL as it may be shown: its query may hold a secret of the receiver. */
+/** The URL for logs and responses: with `?…` for its query, which can contain a secret of the receiver. */
 export function shownUrl(url: string): string {
   const end = url.search(/[?#]/);
   return end < 0 ? url : `${url.slice(0, end)}${url[end] === "?" ? "?…" : ""}`;

@@ -1,16 +1,16 @@
-/** How deliveries leave the process: names are resolved here, and connections go to the addresses that were judged. */
+/** Resolves names and sends HTTP requests, by `node:http`, only to addresses that were checked. */
 import { type Environment, systemEnvironment } from "../environment.ts";
 
-/** All addresses of a name, IPv4 and IPv6, as text. Rejects, or gives none, when the name cannot be resolved now. */
+/** Returns all addresses of a name, IPv4 and IPv6. Rejects, or returns none, when the name cannot be resolved. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
 export interface OutboundRequest {
-  /** Absolute, http or https. Its host is what `Host` and the certificate are about. */
+  /** Absolute, http or https. Its host is sent as `Host` and checked against the certificate. */
   readonly url: string;
   readonly method: "POST";
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body: string;
-  /** For the whole exchange. */
+  /** The timeout of the whole exchange, including the connection. */
   readonly timeout_ms: number;
   readonly connect_timeout_ms: number;
 }
@@ -18,13 +18,13 @@ export interface OutboundRequest {
 export interface OutboundAnswer {
   readonly status: number;
   readonly retry_after: string | null;
-  /** The address that was connected to, where that is known. */
+  /** The address of the connection; null when the runtime does not report it. */
   readonly address: string | null;
 }
 
 /**
- * Sends the request to one of the addresses and to nothing else: no other lookup, no proxy, no redirect. Resolves with the
- * answer whatever its status is. Rejects with a `SendError` when there is no answer, or once the signal is aborted.
+ * Sends the request to one of the addresses, without further lookups, proxies or redirects. Resolves with any status. Rejects with a
+ * `SendError` when there is no response or the signal aborts.
  */
 export type Send = (
   request: OutboundRequest,
@@ -32,10 +32,10 @@ export type Send = (
   signal: AbortSignal,
 ) => Promise<OutboundAnswer>;
 
-/** Why there is no answer. `code` is stored with the attempt; the cause stays with the error. */
+/** A request without a response. `code` is stored with the attempt. */
 export class SendError extends Error {
   readonly code: "timeout" | "network_error" | "aborted";
-  /** The address that was connected to, if any. */
+  /** The address of the connection, if known. */
   readonly address: string | null;
   constructor(code: SendError["code"], address: string | null, options?: ErrorOptions) {
     super(code, options);
@@ -45,10 +45,10 @@ export class SendError extends Error {
   }
 }
 
-/** How much of an answer is read: nothing in it is used. */
+/** The maximum of a response body to read; nothing of it is used. */
 const MAX_ANSWER_BYTES = 1024;
 
-// What is used of Node's modules, as it is used: the core is compiled without the types of any runtime.
+// The core is compiled without runtime types, so these declare the parts of Node's modules that are used here.
 interface Socket {
   readonly remoteAddress?: string | undefined;
   once(event: "connect" | "secureConnect", listener: () => void): unknown;
@@ -84,11 +84,11 @@ type Lookup = (
   callback: (error: null, address: string | readonly { address: string; family: number }[], family?: number) => void,
 ) => void;
 
-/** A module of the runtime. Bundlers are to leave it where it is. */
+/** Imports a module of the runtime; the comments keep bundlers from resolving it. */
 const builtin = <Module>(name: string): Promise<Module> =>
   import(/* webpackIgnore: true */ /* @vite-ignore */ name) as Promise<Module>;
 
-/** Resolving and sending by `node:http`; null on runtimes without it. */
+/** The transport by `node:http`; null on runtimes without it. */
 export async function systemTransport(
   environment: Pick<Environment, "timer"> = systemEnvironment(),
 ): Promise<{ readonly resolve: Resolve; readonly send: Send } | null> {
@@ -99,8 +99,7 @@ export async function systemTransport(
       builtin<Dns>("node:dns/promises"),
     ]);
     return {
-      // The system's resolver, not DNS queries: it knows /etc/hosts and what else the machine is told, as people expect of every
-      // program on it. Whatever it answers is judged.
+      // The system's resolver instead of DNS queries: it reads /etc/hosts too. Its answers are checked like any other.
       resolve: async (host) => (await dns.lookup(host, { all: true, verbatim: true })).map(({ address }) => address),
       send: (request, addresses, signal) => {
         const { protocol } = new URL(request.url);
@@ -123,14 +122,14 @@ function exchange(
     const url = new URL(request.url);
     const host = url.hostname.replace(/^\[|\]$/g, "");
     const body = new TextEncoder().encode(request.body);
-    // Known beforehand where there is only one: not every runtime tells.
+    // Not every runtime reports the address of a connection. A single one is known beforehand.
     let address = addresses.length === 1 ? (addresses[0] as string) : null;
     let done = false;
     const settle = (finish: () => void): void => {
       if (done) return;
       done = true;
       cancelConnect();
-      cancelWhole();
+      cancelTimeout();
       signal.removeEventListener("abort", onAbort);
       finish();
       outgoing.destroy();
@@ -144,17 +143,16 @@ function exchange(
       port: url.port === "" ? undefined : Number(url.port),
       method: request.method,
       path: `${url.pathname}${url.search}`,
-      // A connection of its own, without keep-alive: none that was made for another address is used. Where agents look for
-      // proxies in the environment, this one finds none.
+      // A new agent without keep-alive never reuses a connection to another address. `proxyEnv: {}` hides proxy variables.
       agent: new http.Agent({ keepAlive: false, proxyEnv: {} }),
-      lookup: only(addresses),
+      lookup: lookupOf(addresses),
       autoSelectFamilyAttemptTimeout: Math.max(250, Math.floor(request.connect_timeout_ms / addresses.length)),
-      // What certificates are about. An address has none to be named by.
+      // SNI allows names only, not addresses.
       ...(isAddress(host) ? {} : { servername: host }),
       headers: { ...Object.fromEntries(request.headers), host: url.host, "content-length": String(body.length) },
     });
     const cancelConnect = environment.timer(request.connect_timeout_ms, () => fail("timeout"));
-    const cancelWhole = environment.timer(request.timeout_ms, () => fail("timeout"));
+    const cancelTimeout = environment.timer(request.timeout_ms, () => fail("timeout"));
     outgoing.on("error", (error) => fail("network_error", error));
     outgoing.on("close", () => fail("network_error"));
     outgoing.on("socket", (socket) => {
@@ -169,16 +167,16 @@ function exchange(
       const status = response.statusCode ?? 0;
       const retry_after = response.headers["retry-after"] ?? null;
       address = response.socket?.remoteAddress ?? address;
-      // The status is the answer: what becomes of the rest changes nothing, unless it keeps us waiting.
-      const answered = (): void => settle(() => resolve({ status, retry_after, address }));
+      // Only the status counts: an error of the body is ignored. The timeout still applies while it is read.
+      const succeed = (): void => settle(() => resolve({ status, retry_after, address }));
       let read = 0;
       response.on("data", (chunk: Uint8Array) => {
         read += chunk.length;
-        if (read >= MAX_ANSWER_BYTES) answered();
+        if (read >= MAX_ANSWER_BYTES) succeed();
       });
-      response.on("end", answered);
-      response.on("error", answered);
-      response.on("close", answered);
+      response.on("end", succeed);
+      response.on("error", succeed);
+      response.on("close", succeed);
     });
     if (signal.aborted) onAbort();
     else {
@@ -190,8 +188,8 @@ function exchange(
 
 const isAddress = (host: string): boolean => host.includes(":") || /^[\d.]+$/.test(host);
 
-/** A lookup that answers these addresses, whatever it is asked. */
-function only(addresses: readonly string[]): Lookup {
+/** A lookup function that returns these addresses for any name. */
+function lookupOf(addresses: readonly string[]): Lookup {
   const all = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
   return (_host, options, callback) => {
     if (typeof options === "object" && options.all) callback(null, all);

@@ -1,11 +1,8 @@
-/** Signatures of deliveries, as Standard Webhooks has them. */
+/** Signs deliveries as Standard Webhooks defines. */
 
 const encoder = new TextEncoder();
 
-/**
- * The value of `webhook-signature`: one `v1,<base64>` for each secret, with a space between. `timestamp` is in seconds. Empty
- * without secrets.
- */
+/** The value of `webhook-signature`: one `v1,<base64>` per secret, separated by spaces. `timestamp` is in seconds since 1970. */
 export async function signature(
   secrets: readonly Uint8Array[],
   id: string,

@@ -225,12 +225,12 @@ describe("API keys", () => {
         [{ kind: "pt", user: "u", workspaces: ["One"], permissions: [] }, "invalid", /workspaces: .*; permissions: /],
         [{ user: "ada@example.com" }, "invalid", /user: a service key has none/],
         [{ workspaces: ["One", "Two", "Three"] }, "not_found", /Workspace Two, Three not found/],
-        [{ workspaces: [] }, "invalid", /workspaces: none/],
-        [{ permissions: [] }, "invalid", /permissions: none/],
+        [{ workspaces: [] }, "invalid", /workspaces: must not be empty/],
+        [{ permissions: [] }, "invalid", /permissions: must not be empty/],
         [
           { permissions: ["runs:read", "runs:fly" as "runs:read"] },
           "invalid",
-          /no runs:fly; known are organization:read,/,
+          /unknown permission runs:fly; use organization:read,/,
         ],
         [{ expires_at: NOW }, "invalid", /expires_at: 2026-01-01T00:00:00\.000Z is not in the future/],
         [{ expires_at: -1e20 }, "invalid", /expires_at/],
@@ -307,7 +307,7 @@ describe("workspaces, projects and users", () => {
         [
           () => accounts.createUser({ email: "b@example.com", permissions: ["x" as "runs:read"] }),
           "invalid",
-          /there is no x/,
+          /unknown permission x/,
         ],
         [() => accounts.deleteUser("bob@example.com"), "not_found", /User bob@example\.com not found/],
         [() => accounts.grant({ user: "bob@example.com", permissions: [] }), "not_found", /User bob@example\.com/],
@@ -319,7 +319,7 @@ describe("workspaces, projects and users", () => {
         [
           () => accounts.grant({ user: "ada@example.com", workspace: "One", permissions: ["organization:read"] }),
           "invalid",
-          /organization:read can be granted on the organization alone/,
+          /organization:read can be granted only on the organization/,
         ],
         [() => accounts.shareAgent("none"), "not_found", /Agent none not found/],
         [() => accounts.transferAgent("none", "bob@example.com"), "not_found", /User bob@example\.com/],
@@ -484,7 +484,7 @@ describe("static identity", () => {
           /keys\.3: no workspace w9/,
           /keys\.3: no user u9/,
           /projects: p1: no workspace w8/,
-          /keys: one is given twice/,
+          /keys: must be unique/,
         ]) {
           assert.match(error.message, part);
         }

@@ -323,7 +323,7 @@ describe("a thread whose graph cannot read it", () => {
     const { items } = await threads.search();
     assert.deepEqual(new Set(items.map(({ thread_id }) => thread_id)), new Set(ids));
     assert.equal(items.find(({ thread_id }) => thread_id === never)?.values, null);
-    assert.ok(kit.log.some(({ message }) => message === "a thread's state could not be read"));
+    assert.ok(kit.log.some(({ message }) => message === "reading a thread's state failed"));
     assert.deepEqual(
       (await threads.search({ values: { a: 1 } })).items.map(({ thread_id }) => thread_id),
       [ok],

@@ -275,7 +275,7 @@ describe("changed states", () => {
     await using host = await testService({ executor: fixed });
     const { threads } = host.service;
     const own = await threads.create({ metadata: { graph_id: "fixed" } });
-    await assert.rejects(threads.updateState(own.thread_id, { values: {} }), refusal("invalid", /by runs alone/));
+    await assert.rejects(threads.updateState(own.thread_id, { values: {} }), refusal("invalid", /only by runs/));
     const gone = await threads.create({ metadata: { graph_id: "gone" } });
     await assert.rejects(threads.updateState(gone.thread_id, { values: {} }), refusal("not_found", /Graph gone/));
     const other = await threads.create({ metadata: { graph_id: 5 } });

@@ -88,11 +88,11 @@ describe("searching by meaning", () => {
 
   it("stores nothing where the embedder gives no such vectors", async () => {
     const wrong: [unknown, RegExp][] = [
-      [[], /gave no list of 1 vectors/],
-      [null, /gave no list of 1 vectors/],
-      [[[1], [1]], /gave no list of 1 vectors/],
-      [[[1, 2, 3]], /whose length is not 2/],
-      [["ab"], /whose length is not 2/],
+      [[], /must return a list of 1 vectors/],
+      [null, /must return a list of 1 vectors/],
+      [[[1], [1]], /must return a list of 1 vectors/],
+      [[[1, 2, 3]], /vectors of length 2/],
+      [["ab"], /vectors of length 2/],
       [[[1, Number.NaN]], /finite numbers/],
       [[[1, "2"]], /finite numbers/],
       [new Error("no network"), /no network/],

@@ -224,7 +224,7 @@ describe("what the store answers", () => {
       status: 500,
       body: { detail: "Internal server error" },
     });
-    assert.ok(kit.log.some(({ level, error }) => level === "error" && /whose length/.test(String(error))));
+    assert.ok(kit.log.some(({ level, error }) => level === "error" && /vectors of length 2/.test(String(error))));
     assert.deepEqual(await send(kit, "POST", N, {}), { status: 200, body: { namespaces: [] } });
   });
 });

@@ -208,7 +208,7 @@ describe("greenroom commands", () => {
         /expires_at: 2025-12-31T23:59:59\.000Z is not in the future/,
       ],
       [["keys", "create", "--workspaces", "Shop,Nowhere"], /Workspace Nowhere not found/],
-      [["keys", "create", "--permission", "runs:fly"], /there is no runs:fly/],
+      [["keys", "create", "--permission", "runs:fly"], /unknown permission runs:fly/],
       [["keys", "create", "--kind", "pt"], /user: a personal token needs one/],
       [["keys", "create", "--kind", "pt", "--user", "bob@example.com"], /User bob@example\.com not found/],
       [["keys", "create", "--organization", "elsewhere"], /Organization elsewhere not found/],
@@ -221,7 +221,7 @@ describe("greenroom commands", () => {
       [["users", "create", "ada"], /"ada" is not an email address/],
       [["users", "create", "ada@example.com"], /User ada@example\.com already exists/],
       [["users", "grant", "bob@example.com", "--permission", "runs:read"], /User bob@example\.com not found/],
-      [["users", "grant", "ada@example.com", "--permission", "none,runs:read"], /there is no none/],
+      [["users", "grant", "ada@example.com", "--permission", "none,runs:read"], /unknown permission none/],
       [["agents", "share", "agent"], /Agent agent not found/],
     ];
     for (const [args, message] of refused) {

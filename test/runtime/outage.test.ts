@@ -19,7 +19,7 @@ const send = (kit: TestService, method: string, path: string, body?: unknown, he
 const detail = async (response: Response): Promise<string> => ((await response.json()) as { detail: string }).detail;
 
 describe("answers while the database is away", () => {
-  const unreachable = "The database cannot be reached at the moment";
+  const unreachable = "The database cannot be reached: retry later";
 
   it("are 503, with a Retry-After where the call may be made again, and right again afterwards", async () => {
     await using w = world();
