@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import { describe, it } from "node:test";
+import { tables } from "../../adapters/sql/schema/mod.ts";
 import { COMMANDS, usageOf } from "../../adapters/standalone/commands.ts";
 import { usage } from "../../adapters/standalone/config.ts";
 import { type ErrorCode, ServiceError } from "../../lib/errors.ts";
@@ -47,8 +48,8 @@ describe("docs/architecture.md", () => {
   it("has every storage verb", () => {
     const section = page.split(/^## /m).find((part) => part.startsWith("Storage verbs\n")) ?? "";
     const named = new Set(matches(section, /\*\*(\w+)\*\*/g));
-    const interfaces = ["mod", "cron-storage", "item-storage", "platform-storage", "identity"].flatMap((file) =>
-      matches(read(`lib/storage/${file}.ts`), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[\s\S]*?^\})/gm),
+    const interfaces = globSync("lib/storage/*.ts", { cwd: ROOT }).flatMap((file) =>
+      matches(read(file), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[\s\S]*?^\})/gm),
     );
     const verbs = interfaces.flatMap((text) => matches(text, /^ {2}(\w+)\??\(/gm));
     assert.ok(verbs.length > 90);
@@ -73,6 +74,15 @@ describe("docs/contributing.md", () => {
     const named = [...page.matchAll(/`(\w+)` (?:in|of) `((?:lib|adapters|test|scripts)\/[\w/.-]+\.ts)`/g)];
     assert.ok(named.length >= 10);
     for (const [what, name = "", file = ""] of named) assert.match(read(file), new RegExp(`\\b${name}\\b`), what);
+  });
+
+  it("selects columns of the table runs", () => {
+    const [, list = ""] = /select ([\w, ]+) from runs where/.exec(page) ?? [];
+    const known = Object.keys(tables.runs.columns);
+    assert.deepEqual(
+      list.split(", ").filter((column) => !known.includes(column)),
+      [],
+    );
   });
 
   it("names log records of the engine", () => {
