@@ -23,7 +23,9 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/(?:core\/imports|core\/exports|http\/openapi)\./, on: ["node"] },
 
   // Drivers, and the clients of database servers over a runtime's sockets.
-  { files: /^test\/adapters\/(?:storage|drivers|exclusive|file-watch|faults|libsql|postgres)\./, on: RUNTIMES },
+  { files: /^test\/adapters\/(?:storage|drivers|file-watch|faults|libsql|postgres)\./, on: RUNTIMES },
+  // Starts rivals on every runtime.
+  { files: /^test\/adapters\/exclusive\./, on: ["bun", "node"] },
   { files: /^test\/adapters\/langgraph(?:-streams|-stops)?\.test/, on: RUNTIMES },
   { files: /^test\/adapters\//, on: ["node"] },
   { files: /^test\/clients\/sdk\./, on: RUNTIMES },
