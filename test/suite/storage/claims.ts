@@ -1,4 +1,4 @@
-/** Who may execute a run. */
+/** Tests of claims: which worker may execute a run. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, ClaimRequest, Storage } from "../../../lib/storage/mod.ts";
 import {
@@ -82,8 +82,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         ["u", 6000],
       ] as const) {
         await aThread(storage, thread);
-        const asked = await request(storage, assistant, thread, `${thread}1`);
-        await storage.createRun(here, { ...asked, run: newRun(thread, `${thread}1`, { created_at }), now: 5000 });
+        const terms = await request(storage, assistant, thread, `${thread}1`);
+        await storage.createRun(here, { ...terms, run: newRun(thread, `${thread}1`, { created_at }), now: 5000 });
       }
       const now = 2000;
       const { oldest_due, pending, scheduled } = await storage.activity(here, now);
@@ -92,7 +92,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(claim?.run.run_id, "t1");
       const early = { token: "early", lease_until: 9000, graph_ids: ["echo"], now: 5999 };
       assert.equal((await storage.claimRun(here, early)).kind, "none", "the other one waits for its time");
-      // Put back, it is due at once, whatever it was before.
+      // A requeued run is due at once.
       assert.ok(claim && (await storage.requeueRun(here, claim.lease, now)));
       const again = await claimNext(storage, here, { ...claimTerms("again"), now: now - 1 });
       assert.equal(again?.run.run_id, "t1");
@@ -110,8 +110,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       ] as const) {
         const thread = run_id.slice(0, 1);
         await aThread(storage, thread);
-        const asked = await request(storage, assistant, thread, run_id);
-        await storage.createRun(here, { ...asked, run: newRun(thread, run_id, { created_at }), now });
+        const terms = await request(storage, assistant, thread, run_id);
+        await storage.createRun(here, { ...terms, run: newRun(thread, run_id, { created_at }), now });
       }
       const order: (string | undefined)[] = [];
       for (let i = 0; i < 4; i++) {
@@ -127,8 +127,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         ["r1", "other", 1300],
         ["r2", "echo", 1200],
       ] as const) {
-        const asked = await request(storage, assistant, "t", run_id);
-        await storage.createRun(here, { ...asked, run: newRun("t", run_id, { graph_id, created_at: now }), now });
+        const terms = await request(storage, assistant, "t", run_id);
+        await storage.createRun(here, { ...terms, run: newRun("t", run_id, { graph_id, created_at: now }), now });
       }
       assert.equal(await claimNext(storage, here, claimTerms("w")), null, "r1 is first, and not for this worker");
       const first = await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other", "echo"] });
@@ -205,7 +205,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await claimed(storage, assistant, "t", "r1");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 4999 }), null);
       assert.deepEqual(await storage.renewLease(here, lease, 7000), { cancelled: false });
-      // One that was sent earlier arrives later.
+      // A renewal that was sent earlier arrives later.
       assert.deepEqual(await storage.renewLease(here, lease, 6500), { cancelled: false });
       assert.equal((await storage.getThread(here, lease.thread_id))?.slot?.until, 7000);
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 6999 }), null);
@@ -246,7 +246,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(third.run.attempt, 3);
     });
 
-    /** Claims the run again and again, a lease at a time, until that was to end it: how often it was started. */
+    /** Claims the run after each expired lease until its attempts are exhausted. Returns the number of starts. */
     async function starts(
       storage: Storage,
       terms: Partial<ClaimRequest>,

@@ -1,4 +1,4 @@
-/** What new runs and requests do to runs that wait or execute. */
+/** Tests of stopping pending and running runs, by new runs and by requests. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, StopAction, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
@@ -24,7 +24,7 @@ import {
   write,
 } from "./material.ts";
 
-/** Everything a run may leave on thread `t`: r1 has ended at c1, r2 answers it, goes on to c2 and waits in the slot. */
+/** Thread `t` with everything a run can store: r1 has ended at c1; r2 has answered it, saved c2 and waits in the slot. */
 async function answering(
   storage: Storage,
 ): Promise<{ assistant: Awaited<ReturnType<typeof anAssistant>>; r2: ClaimedRun }> {
@@ -44,7 +44,7 @@ async function answering(
   return { assistant, r2 };
 }
 
-/** Nothing of r2 is left, and what r1 left is as it was. */
+/** Checks that nothing of r2 is left, and that the state of r1 is unchanged. */
 async function assertAsBefore(storage: Storage, { lease }: ClaimedRun): Promise<void> {
   assert.equal(await storage.getRun(here, "r2"), null);
   assert.deepEqual(await storage.readFrames(here, "r2", 0), []);
@@ -72,7 +72,7 @@ async function assertAsBefore(storage: Storage, { lease }: ClaimedRun): Promise<
   assert.deepEqual(await storage.readFrames(here, "r2", 0), []);
 }
 
-/** A value that the run left would show through a checkpoint of the same versions. */
+/** Checks for leftover values with a new checkpoint of the same versions, which would show them. */
 async function assertNoValueLeft(storage: Storage, { lease }: ClaimedRun): Promise<void> {
   const again = { ...checkpoint("c2", { x: 2 }, "c1"), values: [] };
   assert.equal(await storage.saveProgress(here, lease, progress([again]), 6100), true);
