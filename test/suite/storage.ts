@@ -68,7 +68,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   });
 
   api.describe("the right to work", () => {
-    test("is kept, and nothing that runs here is disturbed when it is asked for again", async (storage) => {
+    test("is kept, and a second request does not disturb running runs", async (storage) => {
       assert.deepEqual(await Promise.all([storage.becomeWorker(1000), storage.becomeWorker(1000)]), [true, true]);
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");

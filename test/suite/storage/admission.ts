@@ -26,7 +26,7 @@ const idempotency = { route: "/threads/t/runs", key: "k", body_hash: "h" };
 
 export function admissionTests(api: SuiteApi, test: StorageTest): void {
   api.describe("an idempotency key", () => {
-    test("makes one run, and shows it to who repeats the request", async (storage) => {
+    test("makes one run, and returns it to repeated requests", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const options = { idempotency, run: { multitask_strategy: "reject" } } as const;
@@ -223,7 +223,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("activity", () => {
-    test("counts what is due, what is to start later, and what runs", async (storage) => {
+    test("counts due, scheduled and running runs", async (storage) => {
       const assistant = await anAssistant(storage);
       assert.deepEqual(await storage.activity(here, 1000), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
       await aThread(storage, "t");

@@ -20,7 +20,7 @@ export function assistantTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.listAssistantVersions(here, "a", { limit: 10, offset: 0 }))?.length, 1);
     });
 
-    test("gives each update a version of its own", async (storage) => {
+    test("makes a new version with each update", async (storage) => {
       const before = await anAssistant(storage);
       const rename = (name: string) => storage.updateAssistant(here, "a", (row) => ({ ...row, name }), 2000);
       const [two, three] = await Promise.all([rename("Two"), rename("Three")]);

@@ -90,7 +90,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getCheckpoint(here, "u", { ns: "" }), null);
     });
 
-    test("replace what is put again, in its old place", async (storage) => {
+    test("are replaced when they are saved again, at their old position", async (storage) => {
       const lease = await aLease(storage);
       const withValue = (id: string, x: Json): SavedCheckpoint => checkpoint(id, { x }, null, "v1");
       await storage.saveProgress(here, lease, progress([withValue("c1", 1), checkpoint("c2", {})]), 1200);
@@ -246,7 +246,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
         assert.equal(
           tail_length,
           alwaysWhole ? 0 : data.length,
-          "what is not of the last whole copy, here an empty one",
+          "everything outside the last whole copy, here an empty one",
         );
       }
     });

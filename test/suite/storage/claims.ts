@@ -59,7 +59,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(order, ["t1", "t2", "u1", "t3", "u2"]);
     });
 
-    test("gives a run no place before an earlier one, also when it was asked for before that was made", async (storage) => {
+    test("never puts a run before an earlier one, even if its request was prepared first", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const first = await request(storage, assistant, "t", "r1");
@@ -135,7 +135,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(first?.run.run_id, "r1");
     });
 
-    test("gives each of many workers a thread of its own", async (storage) => {
+    test("gives each of many workers a different thread", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const thread of ["t", "u", "v"]) {
         await aThread(storage, thread);
@@ -154,7 +154,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await claimNext(storage, here, claimTerms("more")), null);
     });
 
-    test("takes the next turn of its thread, also for a run that is taken again or only to be ended", async (storage) => {
+    test("takes the next turn of its thread, also for a run that is claimed again or only ended", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       const turns = async (...run_ids: readonly string[]) =>
@@ -174,20 +174,20 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const stopped = (await claimNext(storage, here, late)) as ClaimedRun;
       assert.deepEqual([stopped.cancelled, stopped.run.turn], [true, 4]);
       assert.equal((await claimed(storage, assistant, "u", "u1")).run.turn, 1);
-      const made = await storage.createRun(here, {
+      const outcome = await storage.createRun(here, {
         run: newRun("v", "v1"),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "v", metadata: {}, config: {}, hidden: false },
         claim: { token: "w5", lease_until: 5000 },
         now: 1100,
       });
-      assert.ok(made.kind === "created");
-      assert.deepEqual([made.run.turn, made.claimed?.run.turn], [1, 1]);
-      await storage.finishRun(here, (made.claimed as ClaimedRun).lease, finish());
+      assert.ok(outcome.kind === "created");
+      assert.deepEqual([outcome.run.turn, outcome.claimed?.run.turn], [1, 1]);
+      await storage.finishRun(here, (outcome.claimed as ClaimedRun).lease, finish());
       assert.equal((await claimed(storage, assistant, "v", "v2")).run.turn, 2);
     });
 
-    test("takes only runs of the graphs asked for", async (storage) => {
+    test("takes only runs of the requested graphs", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await aRun(storage, assistant, "t", "r1");

@@ -353,7 +353,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await firings(storage), ["5000 r1"]);
     });
 
-    test("is lost where the cron is not as it was seen", async (storage) => {
+    test("is lost when the cron has changed since it was read", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
@@ -497,7 +497,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(
         (await storage.failingCrons(here, 1, 10)).map(({ cron_id }) => cron_id),
         ["d"],
-        "one that is disabled is not looked for",
+        "a disabled cron is not read",
       );
       const enabled = await storage.updateCron(here, "c", (cron) => ({ ...cron, enabled: true }), 3000);
       assert.equal(enabled?.failures, 0, "who enables it begins anew");

@@ -266,7 +266,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.listAttempts(here, "r1")).length, 2);
     });
 
-    test("are told of runs whose attempts are used up", async (storage) => {
+    test("are created for runs without attempts left", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const run = { webhook: hook() };

@@ -178,7 +178,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending");
     });
 
-    test("keeps the slot of a deleted thread's successor apart, and frees only its own", async (storage) => {
+    test("frees only the run's slot, not that of a deleted thread's successor", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");

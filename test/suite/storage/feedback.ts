@@ -278,7 +278,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, { scope: here }), "f1,gone,project");
     });
 
-    test("is changed and deleted by nobody else", async (storage) => {
+    test("is changed and deleted only by its owner", async (storage) => {
       await annsFeedback(storage);
       assert.equal(await storage.updateFeedback(["w1"], "f1", { score: 2 }, 3000, bob), null);
       assert.equal(await storage.updateFeedback(["w1"], "gone", { score: 2 }, 3000, ann), null);
@@ -306,7 +306,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("feedback", () => {
-    test("is kept as it was sent", async (storage) => {
+    test("is stored unchanged", async (storage) => {
       const odd = JSON.parse('{"__proto__":{"a":[1,null]},"nul\\u0000":"\\ud800","":""}') as JsonObject;
       const rows = [
         aRecord("f1", { score: true, value: "1", comment: "c", correction: "text", source: "model" }),
@@ -367,7 +367,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimed(storage, assistant, (await aThread(storage, "t")).thread_id, "r2")).run.run_id, "r2");
     });
 
-    test("is listed newest first, by what is asked for", async (storage) => {
+    test("is listed newest first, by any filter", async (storage) => {
       const user = { user_id: "u", source: "app" };
       const rows = [
         aRecord("b", { created_at: 2001, key: "k1" }),

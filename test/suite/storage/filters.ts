@@ -201,7 +201,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("without conditions asks for nothing", async (storage) => {
+    test("without conditions matches everything", async (storage) => {
       await aThread(storage, "t");
       assert.ok(await storage.getThread({ ...here, filter: [] }, "t"));
       assert.equal(await storage.countThreads({ ...here, filter: [] }, {}), 1);
@@ -225,7 +225,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.listAssistantVersions(bob, "a", { limit: 10, offset: 0 }), null);
       await aThread(storage, "t", { assistant_id: "a", owner: "bob" });
       assert.equal(await storage.deleteAssistant(bob, "a", { delete_threads: true }), false);
-      assert.ok(await storage.getThread(here, "t"), "what is not deleted keeps its threads");
+      assert.ok(await storage.getThread(here, "t"), "an assistant that is not deleted keeps its threads");
       assert.equal((await storage.getAssistant(here, "a"))?.revision, revision);
       assert.equal(await storage.countAssistants(ann, {}), 1);
 

@@ -90,7 +90,7 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(await store.listDeployments("other"), []);
     });
 
-    test("make what is asked for by name, and move a deployment there", async (store) => {
+    test("are created by name, and a deployment moves there", async (store) => {
       await store.placeDeployment({ name: "d" }, 1000);
       const placement = { name: "d", workspace: "Blue", project: "Bots" };
       const outcomes = await Promise.all(times(6, () => store.placeDeployment(placement, 2000)));
@@ -154,7 +154,7 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.equal((await store.placeDeployment({ name: "d", workspace: w2.id }, 4000)).kind, "parent_not_found");
     });
 
-    test("make nothing beside what is there under another name", async (store) => {
+    test("create no new default in place of a renamed one", async (store) => {
       const { organization, workspace, project } = await store.ensureDefaults(1000);
       await store.renameWorkspace(workspace.id, "First");
       await store.renameProject(project.id, "Main");
@@ -221,7 +221,7 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual((await store.findKey("hash of key"))?.workspaces, [workspace]);
     });
 
-    test("refuse a short form that is taken and what is not there, writing nothing", async (store) => {
+    test("refuse a taken short form and unknown parents, and write nothing", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
       await aWorkspace(store, "gone");
       await store.deleteWorkspace("gone", 2000);
@@ -296,7 +296,7 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
   });
 
   api.describe("workspaces and projects", () => {
-    test("have names of their own among what is not deleted", async (store) => {
+    test("have unique names, except for deleted rows", async (store) => {
       const { organization, workspace } = await store.ensureDefaults(1000);
       const w2 = await aWorkspace(store, "w2");
       assert.equal((await store.createWorkspace({ ...w2, id: "w3" })).kind, "name_taken");

@@ -119,7 +119,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(
         await keys(storage, { refresh: true, offset: 1 }, 1270),
         "",
-        "what is not on the page is not refreshed",
+        "items outside the page are not refreshed",
       );
       assert.equal(await value(storage, "a", "k", 1280), undefined);
       assert.equal(await storage.getItem(here, ["a"], "k", { refresh: true }, 1280), null, "too late");
@@ -271,7 +271,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("are told apart where place and key read alike", async (storage) => {
+    test("differ if namespace and key look alike when joined", async (storage) => {
       await put(storage, [item("a", "b.c", { n: 1 }), item("a.b", "c", { n: 2 })]);
       const found = await search(storage, { conditions: [["n", "gt", 0]] });
       assert.deepEqual(
@@ -422,7 +422,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
           storage.putItems(here, [item(place, "a", { owner: "bob" })], at),
         ]);
         const a = await value(storage, place, "a", at);
-        assert.equal(a?.owner, "bob", "what was given away is written over by nobody else");
+        assert.equal(a?.owner, "bob", "ann cannot overwrite an item of bob");
         assert.equal((await value(storage, place, "b", at)) !== undefined, outcome === "written", "all or nothing");
       }
     });

@@ -135,7 +135,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("pruning to the newest state", () => {
-    test("keeps the head with what is pending on it, and the runs", async (storage) => {
+    test("keeps the head with its pending writes, and the runs", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "busy", "empty", "other"]) await aThread(storage, id);
       const steps = progress(
@@ -292,7 +292,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       await finished(storage, assistant, "t", "r1", { head: "c6" }, { progress: progress(saved, writes) });
       const before = await allOf(storage, "t");
       assert.deepEqual(await keep(storage, "t"), ["t"]);
-      // With c3 the version is known that c2 has made; it is stored whole.
+      // c3 names the version that c2 has stored; it is stored whole.
       const kept = before.slice(0, 4).map((one) => (one.checkpoint_id === "c3" ? { ...one, parent_id: null } : one));
       assert.deepEqual(await allOf(storage, "t"), kept);
       assert.deepEqual(await keep(storage, "t"), ["t"]);

@@ -234,7 +234,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(Number(seqs[0]?.[1]) < Number(seqs[1]?.[1]));
     });
 
-    test("does not wait for whoever executes a run that was rolled back, and keeps what it wrote", async (storage) => {
+    test("does not wait for the executor of a rolled back run, and keeps the new state", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");

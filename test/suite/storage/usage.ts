@@ -76,7 +76,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
   };
 
   api.describe("the trace of a run", () => {
-    test("is left by its first attempt, whoever claims it, with what the run was made with", async (storage) => {
+    test("is stored by its first attempt, in any worker, with the values of the run's creation", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const claim = { token: "w", lease_until: 5000, trace };
