@@ -18,7 +18,7 @@ const key = (name: string, body_hash = "h"): NonNullable<CreateRun["idempotency"
   body_hash,
 });
 
-/** A run on its own new thread. */
+/** A run on a new thread. */
 function alone(
   assistant: AssistantRow,
   run_id: string,

@@ -38,7 +38,7 @@ const attempt = (delivery_id: string, number: number, error: string | null = nul
 
 const ids = (rows: readonly DeliveryRow[]): string => rows.map(({ delivery_id }) => delivery_id).join();
 
-/** Ends runs with webhooks, each on its own thread. */
+/** Ends runs with webhooks, each on a separate thread. */
 async function endWithWebhooks(
   storage: Storage,
   runs: Readonly<Record<string, NewWebhook>>,

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import type { ApiKeyRow, IdentityStore, MembershipRow, UserRow, WorkspaceRow } from "../../../lib/storage/identity.ts";
 import type { StorageTest, SuiteApi } from "./material.ts";
 
-/** Defines a test on its own store, without keys and users. */
+/** Defines a test on a new store without keys and users. */
 export type IdentityTest = (name: string, body: (store: IdentityStore) => Promise<void>) => void;
 
 const uuid = (number: number): string => `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;

@@ -49,7 +49,7 @@ export const content: AssistantContent = {
   metadata: {},
 };
 
-/** Defines a test on its own migrated, empty storage. */
+/** Defines a test on a new, migrated, empty storage. */
 export type StorageTest = (name: string, body: (storage: Storage) => Promise<void>) => void;
 
 // ---------------------------------------------------------------- material
