@@ -25,7 +25,7 @@ export function readFeedbackKeys(value: unknown): readonly string[] {
   });
 }
 
-/** What is wrong with a feedback key, as a sentence; null for a valid key. */
+/** The problem of a feedback key, as the end of an error text; null for a valid key. */
 export function keyProblem(key: unknown): string | null {
   if (typeof key !== "string") return "must be a string";
   if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;

@@ -99,15 +99,15 @@ for (const [how, socket] of [
 
     it("fails what waits when it stops, and does not wait for good", async () => {
       await using impatient = await open({ patience_ms: 20 });
-      await assert.rejects(impatient.next(), /No such webhook in 20 ms; 0 came/);
+      await assert.rejects(impatient.next(), /No matching webhook in 20 ms; received: 0/);
       await using catcher = await open();
       catcher.hang();
       await using ended = await end(catcher);
       assert.equal((await catcher.next()).body.run_id, ended.run_id);
-      const waiting = assert.rejects(catcher.next(), /The catcher has stopped/);
+      const waiting = assert.rejects(catcher.next(), /The webhook catcher has stopped/);
       await catcher.stop();
       await waiting;
-      await assert.rejects(catcher.next(), /The catcher has stopped/);
+      await assert.rejects(catcher.next(), /The webhook catcher has stopped/);
       await catcher.stop();
     });
   });

@@ -1,4 +1,4 @@
-/** What tests of agents need: a service in memory, a clock they set, ids that repeat. */
+/** Test doubles for agents: an in-memory service, a manual clock, predictable ids. */
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type StaticIdentityOptions, type StaticKey, staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { Environment } from "../../lib/environment.ts";
@@ -9,20 +9,20 @@ import { createService, type Service, type ServiceOptions } from "../../lib/serv
 import type { IdentityStore } from "../../lib/storage/identity.ts";
 import type { FeedbackTokenRow, TraceRow } from "../../lib/storage/mod.ts";
 
-/** How long a feedback token lives where nothing else is said. */
+/** The default lifetime of a feedback token: three hours. */
 const TOKEN_LIFE_MS = 10_800_000;
 
-/** A clock that stands still until it is told otherwise. */
+/** A manual clock: time stands still between calls of `advance` and `set`. */
 export interface TestClock {
   readonly now: Environment["now"];
   readonly timer: Environment["timer"];
-  /** Moves time on, calling what is due on the way in order; resolves when the event loop has turned once after each. */
+  /** Advances the time and calls due timers in order, each followed by a turn of the event loop. */
   advance(ms: number): Promise<void>;
-  /** Jumps to a moment, as the clock of a machine that slept: what is due by then is called once, in order. */
+  /** Jumps to a time in milliseconds since 1970, as after a machine's sleep, and calls each due timer once, in order. */
   set(moment: number): Promise<void>;
 }
 
-/** Starts at `start`, milliseconds since 1970; by default 2026-01-01T00:00:00Z. */
+/** Makes a manual clock that starts at `start`, in milliseconds since 1970. Default 2026-01-01T00:00:00Z. */
 export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   let time = start;
   let order = 0;
@@ -63,53 +63,55 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   };
 }
 
-/** UUIDs that count up from 1: the same in every run of a test. */
+/** Makes a generator of UUIDs that count up from 1, the same in every run of a test. */
 export function testIds(): Environment["uuid"] {
   let count = 0;
   return () => `00000000-0000-4000-8000-${(++count).toString(16).padStart(12, "0")}`;
 }
 
-/** Accounts in memory, and the keys that were made for them, by name. */
+/** In-memory accounts and their API keys, by name. */
 export interface TestAccounts {
-  /** Give it to a service as its `identity`, with `auth: { mode: "api_key" }`. */
+  /** The `identity` option of a service; use it with `auth: { mode: "api_key" }`. */
   readonly identity: IdentityStore;
-  /** What to send as `X-API-Key`. */
+  /** The values for `X-API-Key`. */
   readonly keys: Readonly<Record<string, string>>;
 }
 
-/** Accounts as `staticIdentity` has them, with a key for each name in `keys`. Throws a ConfigError with every problem. */
+/** Makes accounts by `staticIdentity`, with a generated key per name in `keys`. Throws a ConfigError with every problem. */
 export function testAccounts(
   options: Omit<StaticIdentityOptions, "keys"> & { readonly keys: Readonly<Record<string, Omit<StaticKey, "key">>> },
 ): TestAccounts {
   const keys = Object.fromEntries(Object.keys(options.keys).map((name) => [name, `test_${name}_`.padEnd(40, "0")]));
-  const known = Object.entries(options.keys).map(([name, of]): StaticKey => ({ ...of, key: keys[name] as string }));
-  return { identity: staticIdentity({ ...options, keys: known }), keys };
+  const staticKeys = Object.entries(options.keys).map(
+    ([name, of]): StaticKey => ({ ...of, key: keys[name] as string }),
+  );
+  return { identity: staticIdentity({ ...options, keys: staticKeys }), keys };
 }
 
-/** A trace to be added; what is left out is as of a run of the service's deployment that started now, with no user and no key. */
+/** A trace to add. Defaults: a run of the service's deployment that starts now, without user and key. */
 export type TestTrace = Partial<TraceRow>;
 
-/** A feedback token to be added; what is left out is as of a token of the service's deployment that was made now for three hours. */
+/** A feedback token to add. Defaults: a token of the service's deployment, created now, valid for three hours. */
 export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Partial<FeedbackTokenRow>;
 
 export interface TestServiceOptions extends Partial<ServiceOptions> {
-  /** Plain functions to host; or give `executor`. */
+  /** Plain functions to host, instead of an `executor`. */
   readonly agents?: Readonly<Record<string, AgentFunction>>;
 }
 
 export interface TestService extends AsyncDisposable {
   readonly service: Service;
-  /** Give it to a client as its `fetch`: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
+  /** The service's handler as `fetch`: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
   readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
-  /** Log records so far; none goes to the console. */
+  /** The log records so far. Nothing is written to the console. */
   readonly log: readonly Parameters<Environment["log"]>[0][];
-  /** Adds traces of runs, as if they had been executed here; gives their ids. */
+  /** Stores traces as if their runs had been executed here. Returns their ids. */
   addTraces(traces: readonly TestTrace[]): Promise<readonly string[]>;
-  /** Adds feedback tokens; gives their ids. */
+  /** Stores feedback tokens. Returns their ids. */
   addTokens(tokens: readonly TestToken[]): Promise<readonly string[]>;
 }
 
-/** A service on an in-memory database, with the real clock unless `ambient` holds another. `await using` stops it. */
+/** Starts a service on an in-memory database. The clock is real unless `environment` has another. `await using` stops the service. */
 export async function testService(options: TestServiceOptions): Promise<TestService> {
   const { agents = {}, environment, ...rest } = options;
   const log: Parameters<Environment["log"]>[0][] = [];
@@ -129,9 +131,9 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     log,
     fetch: (input, init) => handler(new Request(input, init)),
     async addTraces(traces) {
-      const nobody = { thread_id: null, user_id: null, api_key: null };
+      const unset = { thread_id: null, user_id: null, api_key: null };
       const rows = traces.map((trace): TraceRow => {
-        const fallback = { trace_id: uuid(), workspace_id, project_id, ...nobody, started_at: now(), counted: true };
+        const fallback = { trace_id: uuid(), workspace_id, project_id, ...unset, started_at: now(), counted: true };
         return { ...fallback, ...trace };
       });
       await storage.addTraces(rows);

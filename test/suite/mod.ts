@@ -1,4 +1,5 @@
-/** What tests of agents, drivers and storages need.
+/**
+ * Test helpers for agents, drivers and storage adapters.
  * @module
  */
 export {

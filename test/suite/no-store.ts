@@ -4,7 +4,7 @@ const never = async (): Promise<never> => {
   throw new Error("this job has no store");
 };
 
-/** For jobs that remember nothing. */
+/** A store for jobs that must not use one: every call throws. */
 export const noStore: StoreHandle = {
   get: never,
   put: never,

@@ -1,4 +1,4 @@
-/** What every Storage must do. Run it on a new adapter: `storageSuite({ describe, it }, () => open())`. */
+/** The conformance tests of Storage. Run them on a new adapter: `storageSuite({ describe, it }, () => open())`. */
 import assert from "node:assert/strict";
 import type { AssistantRow, Storage } from "../../lib/storage/mod.ts";
 import { admissionTests } from "./storage/admission.ts";
@@ -44,7 +44,7 @@ import { runWorkload } from "./workload.ts";
 
 export type { SuiteApi } from "./storage/material.ts";
 
-/** Defines the tests. `open` gives a storage of its own for each, new and empty; the suite migrates and closes it. */
+/** Defines the tests. `open` must return a new, empty storage for each test; the suite migrates and closes it. */
 export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void {
   const test: StorageTest = (name, body) => {
     api.it(name, async () => {
@@ -68,7 +68,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   });
 
   api.describe("the right to work", () => {
-    test("is kept, and nothing that runs here is disturbed when it is asked for again", async (storage) => {
+    test("is kept, and a second request does not disturb running runs", async (storage) => {
       assert.deepEqual(await Promise.all([storage.becomeWorker(1000), storage.becomeWorker(1000)]), [true, true]);
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");

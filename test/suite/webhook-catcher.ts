@@ -1,107 +1,104 @@
-/** Receives webhooks in tests: on a port of its own, or without a socket. */
+/** Receives webhooks in tests, on a local port or without a socket. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { secretBytes, type WebhookOptions, type WebhookTransport } from "../../lib/webhooks/options.ts";
 import { SendError } from "../../lib/webhooks/send.ts";
 
-/** One attempt of a delivery, as it came. */
+/** One received attempt of a delivery. */
 export interface CaughtWebhook {
-  /** `webhook-id`, the same at each attempt of a delivery; empty when there is none. */
+  /** The `webhook-id` header, the same at each attempt of a delivery; empty without the header. */
   readonly id: string;
-  /** By their names in lower case. */
+  /** Names are in lower case. */
   readonly headers: Readonly<Record<string, string>>;
-  /** What it says; `{}` when that is no JSON object. */
+  /** The parsed body; `{}` if it is not a JSON object. */
   readonly body: JsonObject;
-  /** The body as it came. */
+  /** The raw body. */
   readonly text: string;
-  /** Path and query that it was sent to. */
+  /** The path and query of the request. */
   readonly path: string;
-  /**
-   * Whether a secret of the catcher has signed it; null when the catcher has none. The age of the signature does not count: the
-   * clock of a test may stand anywhere.
-   */
+  /** Whether a secret of the catcher has signed it; null without a secret. The signature's age is not checked, for manual clocks. */
   readonly verified: boolean | null;
-  /** The status of the answer; null: there is none. */
+  /** The status of the response; null: the catcher does not respond. */
   readonly status: number | null;
 }
 
 export interface CatcherOptions {
-  /** `whsec_` and base64 of 24 to 64 bytes, or a list of such secrets: a signature by one of them is enough. */
+  /** `whsec_` and base64 of 24 to 64 bytes. With a list, a signature by one of the secrets is enough. */
   readonly secret?: string | readonly string[];
-  /** False: there is no port, and `webhooks` has a transport that leads here. Default true. */
+  /** False: opens no port; `webhooks` has a transport that delivers directly. Default true. */
   readonly socket?: boolean;
-  /** How long `next` waits before it rejects. Default 30,000. */
+  /** The timeout of `next`. Default 30,000. */
   readonly patience_ms?: number;
 }
 
 export interface WebhookCatcher extends AsyncDisposable {
-  /** What a run names as its `webhook`. Other paths and queries there are caught too. */
+  /** The value for a run's `webhook`. Other paths and queries of this origin are received, too. */
   readonly url: string;
-  /** Options for a service that is to reach the catcher: it signs with the secret, and tries again at once. */
+  /** The `webhooks` option of a service: allows the catcher's URL, signs with the secret and retries at once. */
   readonly webhooks: WebhookOptions;
-  /** Leads here from every URL, without a socket: an option `webhooks.transport`. */
+  /** A `webhooks.transport` that delivers every URL to the catcher, without a socket. */
   readonly transport: WebhookTransport;
-  /** Everything so far, in the order it came: failed and repeated attempts too. */
+  /** All received attempts in order, including failed and repeated ones. */
   readonly received: readonly CaughtWebhook[];
-  /** Takes a request without a socket: an option `webhooks.loopback`, for webhooks with a relative URL. */
+  /** A `webhooks.loopback`: receives webhooks with a relative URL, without a socket. */
   fetch(request: Request): Promise<Response>;
   /**
-   * The oldest that fits and that no `next` has given yet, or the next one to come. Rejects when none has come in time, and when
-   * the catcher stops.
+   * Resolves with the oldest matching webhook that no `next` has returned yet, or waits for one. Rejects on timeout and when the
+   * catcher stops.
    */
   next(predicate?: (webhook: CaughtWebhook) => boolean): Promise<CaughtWebhook>;
-  /** So many of those that come next (after those already spoken for) are answered with this status. Default: one, 500. */
+  /** Responds to the next `times` webhooks with this status. Calls of `fail` and `hang` queue up. Default: one, 500. */
   fail(times?: number, status?: number): void;
-  /** So many of those that come next get no answer, until the sender gives up or the catcher stops. Default: one. */
+  /** Does not respond to the next `times` webhooks until the sender gives up or the catcher stops. Default: one. */
   hang(times?: number): void;
-  /** Closes the port; what waits for an answer or for a webhook fails. */
+  /** Closes the port. Open requests and calls of `next` fail. */
   stop(): Promise<void>;
 }
 
 interface Waiting {
-  fits(webhook: CaughtWebhook): boolean;
-  give(webhook: CaughtWebhook): void;
+  matches(webhook: CaughtWebhook): boolean;
+  resolve(webhook: CaughtWebhook): void;
   fail(error: unknown): void;
 }
 
 const PATIENCE_MS = 30_000;
-/** Public, as the policy for webhooks wants it; nothing is sent there. */
+/** A public address, because the webhook policy requires one. Nothing is sent there. */
 const ADDRESS = "93.184.215.14";
 const SOCKETLESS = "https://hooks.example.com/";
 const AT_ONCE: readonly number[] = [1, 1, 1, 1, 1, 1, 1];
 
-/** Catches webhooks until it is stopped; `await using` does that. Throws a TypeError for a secret that is none. */
+/** Receives webhooks until `stop`; `await using` calls it. Throws a TypeError for an invalid secret. */
 export async function catchWebhooks(options: CatcherOptions = {}): Promise<WebhookCatcher> {
   const { secret, socket = true, patience_ms = PATIENCE_MS } = options;
   const keys = secret === undefined ? null : await keysOf(typeof secret === "string" ? [secret] : secret);
   const received: CaughtWebhook[] = [];
-  const unseen: CaughtWebhook[] = [];
+  const unclaimed: CaughtWebhook[] = [];
   const waiting = new Set<Waiting>();
   const answers: (number | null)[] = [];
   const stopped = new AbortController();
 
-  function tell(webhook: CaughtWebhook): void {
+  function add(webhook: CaughtWebhook): void {
     received.push(webhook);
-    for (const one of waiting) {
-      if (!one.fits(webhook)) continue;
-      one.give(webhook);
+    for (const waiter of waiting) {
+      if (!waiter.matches(webhook)) continue;
+      waiter.resolve(webhook);
       return;
     }
-    unseen.push(webhook);
+    unclaimed.push(webhook);
   }
 
-  /** Notes an attempt; gives the status to answer with, null for no answer. */
+  /** Records an attempt. Returns the status of the response, or null to send none. */
   async function take(path: string, headers: Readonly<Record<string, string>>, text: string): Promise<number | null> {
     const next = answers.shift();
     const status = next === undefined ? 204 : next;
     const verified = keys && (await isSigned(keys, headers, text));
-    tell({ id: headers["webhook-id"] ?? "", headers, body: objectIn(text), text, path, verified, status });
+    add({ id: headers["webhook-id"] ?? "", headers, body: objectIn(text), text, path, verified, status });
     return status;
   }
 
-  /** Waits until the sender gives up or the catcher stops, and rejects then. */
-  async function hanging(sender: AbortSignal): Promise<never> {
+  /** Rejects when the sender gives up or the catcher stops. */
+  async function hang(sender: AbortSignal): Promise<never> {
     const signal = AbortSignal.any([sender, stopped.signal]);
     return await new Promise<never>((_, reject) => {
       const end = (): void => reject(new SendError("aborted", null));
@@ -116,7 +113,7 @@ export async function catchWebhooks(options: CatcherOptions = {}): Promise<Webho
       if (stopped.signal.aborted) throw new SendError("network_error", null);
       const { pathname, search } = new URL(url);
       const named = Object.fromEntries(headers.map(([name, value]) => [name.toLowerCase(), value]));
-      const status = (await take(pathname + search, named, body)) ?? (await hanging(signal));
+      const status = (await take(pathname + search, named, body)) ?? (await hang(signal));
       return { status, retry_after: null, address: addresses[0] ?? null };
     },
   };
@@ -125,7 +122,7 @@ export async function catchWebhooks(options: CatcherOptions = {}): Promise<Webho
   async function stop(): Promise<void> {
     if (stopped.signal.aborted) return;
     stopped.abort();
-    for (const one of waiting) one.fail(new Error("The catcher has stopped"));
+    for (const waiter of waiting) waiter.fail(new Error("The webhook catcher has stopped"));
     await port?.close();
   }
 
@@ -142,32 +139,32 @@ export async function catchWebhooks(options: CatcherOptions = {}): Promise<Webho
     async fetch(request) {
       const { pathname, search } = new URL(request.url);
       const status = await take(pathname + search, Object.fromEntries(request.headers), await request.text());
-      return new Response(null, { status: status ?? (await hanging(request.signal)) });
+      return new Response(null, { status: status ?? (await hang(request.signal)) });
     },
     next(predicate = () => true) {
       return new Promise((resolve, reject) => {
-        const at = unseen.findIndex(predicate);
-        if (at >= 0) return resolve(unseen.splice(at, 1)[0] as CaughtWebhook);
-        if (stopped.signal.aborted) return reject(new Error("The catcher has stopped"));
-        // It also keeps the process alive, which the timers of a service do not.
-        const patience = setTimeout(
-          () => one.fail(new Error(`No such webhook in ${patience_ms} ms; ${received.length} came`)),
+        const at = unclaimed.findIndex(predicate);
+        if (at >= 0) return resolve(unclaimed.splice(at, 1)[0] as CaughtWebhook);
+        if (stopped.signal.aborted) return reject(new Error("The webhook catcher has stopped"));
+        // The timer also keeps the process alive; the timers of a service do not.
+        const timeout = setTimeout(
+          () => waiter.fail(new Error(`No matching webhook in ${patience_ms} ms; received: ${received.length}`)),
           patience_ms,
         );
         const done = (): void => {
-          clearTimeout(patience);
-          waiting.delete(one);
+          clearTimeout(timeout);
+          waiting.delete(waiter);
         };
-        const one: Waiting = {
-          fits(webhook) {
+        const waiter: Waiting = {
+          matches(webhook) {
             try {
               return predicate(webhook);
             } catch (error) {
-              one.fail(error);
+              waiter.fail(error);
               return false;
             }
           },
-          give(webhook) {
+          resolve(webhook) {
             done();
             resolve(webhook);
           },
@@ -176,7 +173,7 @@ export async function catchWebhooks(options: CatcherOptions = {}): Promise<Webho
             reject(error);
           },
         };
-        waiting.add(one);
+        waiting.add(waiter);
       });
     },
     fail(times = 1, status = 500) {
@@ -242,7 +239,7 @@ function keysOf(secrets: readonly string[]): Promise<CryptoKey[]> {
   );
 }
 
-/** Whether one of the keys has made one of the signatures (Standard Webhooks: `v1,` and base64, with spaces between). */
+/** True if one of the keys has made one of the signatures. Standard Webhooks: `v1,` and base64, separated by spaces. */
 async function isSigned(
   keys: readonly CryptoKey[],
   headers: Readonly<Record<string, string>>,
@@ -254,10 +251,10 @@ async function isSigned(
   const signed = [...signatures.matchAll(/(?:^| )v1,([A-Za-z0-9+/]{43}=)(?= |$)/g)].map(([, base64 = ""]) =>
     Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)),
   );
-  const proven = await Promise.all(
+  const verified = await Promise.all(
     signed.flatMap((bytes) => keys.map((key) => crypto.subtle.verify("HMAC", key, bytes, content))),
   );
-  return proven.includes(true);
+  return verified.includes(true);
 }
 
 function objectIn(text: string): JsonObject {

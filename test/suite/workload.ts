@@ -1,4 +1,4 @@
-/** Workers and clients that do at random what they do in earnest, and what must hold afterwards. */
+/** A random workload of concurrent workers and clients, followed by checks of all invariants. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, ClaimRequest, Progress, Scope, StopAction, Storage } from "../../lib/storage/mod.ts";
 import { bare, checkAftermath } from "./workload/aftermath.ts";
@@ -6,13 +6,13 @@ import { type Attempt, allFrames, History, MAX_ATTEMPTS } from "./workload/histo
 
 const WORKERS = 8;
 const CLIENTS = 12;
-/** With all effort, clients go on until so much has happened, and each at most so long. */
+/** With effort 1, clients continue until all of these counts are reached, each for at most `STEPS` steps. */
 const WANTED = { attempts: 130, refusals: 20, rolled_back: 25, evicted: 8, flagged: 8, repeated: 10, frames: 100 };
 const STEPS = 600;
 const THREADS = 10;
 const LEASE_MS = 100;
 
-/** Repeatable randomness. */
+/** A seeded random number generator. */
 export function dice(seed: number): {
   /** An integer in [0, count). */
   readonly below: (count: number) => number;
@@ -27,7 +27,7 @@ export function dice(seed: number): {
 }
 
 /**
- * 8 workers and 12 clients on a few threads: leases run out, stalled workers write late, runs are stopped, rolled back, deleted
+ * Runs 8 workers and 12 clients on a few threads: leases expire, stalled workers write late, runs are stopped, rolled back, deleted
  * and created twice, threads are deleted.
  */
 export async function runWorkload(storage: Storage, seed: number, effort = 1): Promise<void> {
@@ -71,12 +71,12 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
 
   const claim = async (): Promise<Attempt | null> => {
     const sent = history.tick();
-    const asked = request();
-    const outcome = await storage.claimRun(scope, asked);
-    return outcome.kind === "claimed" ? begin(outcome.claimed, asked, sent) : null;
+    const terms = request();
+    const outcome = await storage.claimRun(scope, terms);
+    return outcome.kind === "claimed" ? begin(outcome.claimed, terms, sent) : null;
   };
 
-  /** A write with the lease: notes whether it was accepted. */
+  /** Sends a write under the lease. Records whether it was accepted. */
   const fenced = async (attempt: Attempt, write: (sent: number) => Promise<boolean>): Promise<boolean> => {
     const sent = history.tick();
     const accepted = await write(sent);
@@ -88,7 +88,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     return accepted;
   };
 
-  /** A checkpoint, now and then an answer on an earlier run's checkpoint, and frames. Notes what of it was accepted. */
+  /** Saves a checkpoint, frames and sometimes an answer on the head of an earlier run. Records what was accepted. */
   const save = async (
     attempt: Attempt,
     next: { frame: number },
@@ -123,7 +123,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     };
     return await fenced(attempt, async (sent) => {
       const accepted = await write(progress, sent);
-      // Where the answer was lost, the same is sent again.
+      // A worker that loses the response sends the same again.
       if (accepted && chance(10)) await storage.saveProgress(scope, attempt.lease, progress, now);
       if (!accepted) {
         history.refused.add(checkpoint_id);
@@ -141,15 +141,15 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   };
 
   const release = async (attempt: Attempt): Promise<void> => {
-    attempt.let_go = Math.min(attempt.let_go, history.tick());
+    attempt.release_sent = Math.min(attempt.release_sent, history.tick());
     await storage.releaseSlot(scope, attempt.lease);
   };
 
-  /** Ends the run, and takes the next one where there is one. */
+  /** Ends the run; with `goOn`, it claims the next one in the same call. */
   const end = async (attempt: Attempt, next: { frame: number }, goOn: boolean): Promise<boolean> => {
     const { lease, claimed } = attempt;
     const run = history.run(lease.run_id);
-    const asked = goOn ? request() : undefined;
+    const nextClaim = goOn ? request() : undefined;
     const status = claimed.cancelled ? "interrupted" : pick(["success", "error", "interrupted", "timeout"] as const);
     let end_frame = 0;
     const ended = await save(attempt, next, async (progress, sent) => {
@@ -169,14 +169,14 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
           error: null,
         },
         end_frame,
-        ...(asked ? { next: asked } : {}),
+        ...(nextClaim ? { next: nextClaim } : {}),
         now,
       });
       if (!outcome) return false;
-      // Before the next claim is noted: this is what made it possible.
-      attempt.let_go = Math.min(attempt.let_go, sent);
-      if (outcome.next) taken.push(begin(outcome.next, asked as ClaimRequest, sent));
-      // The answer to a deletion that came after it was here before.
+      // Recorded before the next claim, which this release made possible.
+      attempt.release_sent = Math.min(attempt.release_sent, sent);
+      if (outcome.next) taken.push(begin(outcome.next, nextClaim as ClaimRequest, sent));
+      // The deletion of the ended run was answered before this end.
       if (run.seen_ended === false) run.rolled_back = false;
       run.ended = Math.min(run.ended, sent);
       run.end_frame = end_frame;
@@ -189,7 +189,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   const requeue = async (attempt: Attempt): Promise<void> => {
     const requeued = await fenced(attempt, async (sent) => {
       if (!(await storage.requeueRun(scope, attempt.lease, now))) return false;
-      attempt.let_go = Math.min(attempt.let_go, sent);
+      attempt.release_sent = Math.min(attempt.release_sent, sent);
       attempt.requeued = true;
       return true;
     });
@@ -203,7 +203,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       return void (chance(10) ? await requeue(attempt) : await end(attempt, next, false));
     for (let step = below(4); step > 0; step--) {
       const stalled = now;
-      // A stall: time passes the lease, and the write comes from a worker that no longer holds it.
+      // A stall: the lease expires, and then the worker writes without it.
       if (chance(8)) await until(() => now > stalled + 2 * LEASE_MS);
       else if (chance(60)) {
         const lease_until = now + LEASE_MS;
@@ -218,9 +218,9 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         if (renewed && history.run(lease.run_id).ended < Number.POSITIVE_INFINITY) return;
       }
       const kept = await save(attempt, next, (progress) => storage.saveProgress(scope, lease, progress, now));
-      // Some go on as if nothing had happened, and those that were told take their time to settle.
-      if (attempt.told) for (let turns = below(6); turns > 0; turns--) await turn();
-      if (!kept && chance(attempt.told ? 90 : 50)) return release(attempt);
+      // Some workers ignore the refusal; those with a rollback signal take some turns to stop.
+      if (attempt.signalled) for (let turns = below(6); turns > 0; turns--) await turn();
+      if (!kept && chance(attempt.signalled ? 90 : 50)) return release(attempt);
     }
     if (chance(10)) return;
     if (chance(15)) return requeue(attempt);
@@ -238,7 +238,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
 
   // ------------------------------------------------------------- clients
 
-  /** Notes what a stop answered. */
+  /** Records the outcome of a stop. */
   const stopped = (outcome: Awaited<ReturnType<Storage["stopRuns"]>>, action: StopAction, sent: number): void => {
     const answered = history.tick();
     for (const { run_id, thread_id, kind, end_frame, slot_token } of outcome) {
@@ -247,7 +247,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       assert.equal(kind === "deleted", action === "rollback", `${run_id} was ${kind} by ${action}`);
       assert.equal(end_frame === null, kind !== "ended");
       const attempt = slot_token === null ? undefined : history.attemptOf(slot_token);
-      // An attempt may still be unknown here: its claim was answered in the same moment.
+      // The attempt is unknown here if its claim is answered at the same time.
       if (attempt) assert.equal(attempt.lease.run_id, run_id);
       if (kind === "flagged") {
         run.flagged = Math.min(run.flagged, answered);
@@ -259,8 +259,8 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
           Object.assign(run, { rolled_back: true, deleted: answered, deletion_sent: sent });
           done.rolled_back++;
           if (slot_token !== null) done.evicted++;
-          // Another process's worker learns it by itself.
-          if (attempt && chance(60)) attempt.told = true;
+          // Without a signal, as for a worker in another process, it finds out at its next write.
+          if (attempt && chance(60)) attempt.signalled = true;
         }
       }
     }
@@ -278,10 +278,10 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const key = chance(25) ? `k${below(1 + count / 40)}` : undefined;
     const body_hash = pick(["one", "one", "two"]);
     const claimed = chance(30) ? { token: `c${run_id}`, lease_until: now + LEASE_MS } : undefined;
-    const asked = now;
+    const createdAt = now;
     const sent = history.tick();
-    // Another answer may name the run before this one comes.
-    history.addRun(run_id, { thread_id, due, at_once: due <= asked, framed, sent, key, body_hash });
+    // Recorded first: another response may name the run before this one arrives.
+    history.addRun(run_id, { thread_id, due, at_once: due <= createdAt, framed, sent, key, body_hash });
     const outcome = await storage.createRun(scope, {
       run: {
         run_id,
@@ -301,18 +301,18 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
       ...(claimed ? { claim: claimed } : {}),
       ...(key === undefined ? {} : { idempotency: { route: "/runs", key, body_hash } }),
       limits: { pending_per_thread: 6, pending: 1000 },
-      now: asked,
+      now: createdAt,
     });
     if (outcome.kind === "created") {
       stopped(outcome.stopped, multitask_strategy === "rollback" ? "rollback" : "interrupt", sent);
       if (outcome.stopped.length > 0) assert.match(multitask_strategy, /interrupt|rollback/);
       if (outcome.claimed) {
-        taken.push(begin(outcome.claimed, { now: asked, lease_until: claimed?.lease_until as number }, sent));
+        taken.push(begin(outcome.claimed, { now: createdAt, lease_until: claimed?.lease_until as number }, sent));
       }
       return;
     }
     history.created.delete(run_id);
-    assert.equal(await storage.getRun(scope, run_id), null, `${run_id} is there, and the answer was ${outcome.kind}`);
+    assert.equal(await storage.getRun(scope, run_id), null, `${run_id} is stored, but the answer was ${outcome.kind}`);
     if (outcome.kind === "thread_full") assert.ok(outcome.pending >= 6);
     if (outcome.kind !== "repeated") return;
     const { run, same_body } = outcome;
@@ -345,15 +345,15 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
     const [run] = await storage.listRuns(scope, thread_id, { limit: 1, offset: below(4) });
     const sent = history.tick();
     if (!run || (await storage.deleteRun(scope, thread_id, run.run_id)) !== "deleted") return;
-    const known = history.run(run.run_id);
-    // One that was to go on later takes along what it has stored.
-    if (known.ended === Number.POSITIVE_INFINITY) Object.assign(known, { rolled_back: true, seen_ended: false });
-    known.ended = Math.min(known.ended, sent);
-    Object.assign(known, { deleted: history.tick(), deletion_sent: sent });
+    const created = history.run(run.run_id);
+    // Deleting a run that has not ended removes what it has stored.
+    if (created.ended === Number.POSITIVE_INFINITY) Object.assign(created, { rolled_back: true, seen_ended: false });
+    created.ended = Math.min(created.ended, sent);
+    Object.assign(created, { deleted: history.tick(), deletion_sent: sent });
   };
 
-  /** What can be told of one answer alone. */
-  const look = async (thread_id: string): Promise<void> => {
+  /** Checks invariants that hold within one response. */
+  const checkReads = async (thread_id: string): Promise<void> => {
     const sorted = { limit: 50, offset: 0, sort_by: "status", sort_order: "asc" } as const;
     const found = await storage.searchThreads(scope, sorted);
     assert.equal(found.rows.length, found.total);
@@ -371,7 +371,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
   const client = async (): Promise<void> => {
     for (let step = 0; step < STEPS && clientsLeft > 0 && !enough(); step++) {
       now += below(4);
-      // Where a driver answers at once, nobody else would ever get a turn.
+      // With a synchronous driver, the other workers and clients need this turn.
       await turn();
       const thread_id = pick(threadIds);
       const roll = below(100);
@@ -383,14 +383,14 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
         if (await storage.deleteThread(scope, thread_id)) history.addThreadDeletion(thread_id, sent);
       } else if (roll < 90) {
         await storage.updateThread(scope, thread_id, ({ metadata }) => ({ metadata: { ...metadata, step } }), now);
-      } else await look(thread_id);
+      } else await checkReads(thread_id);
     }
     clientsLeft--;
   };
 
   const all = [...Array.from({ length: WORKERS }, worker), ...Array.from({ length: CLIENTS }, client)];
   await Promise.all(all).catch(async (error: unknown) => {
-    // The others end, too: none may go on while the storage is closed.
+    // The others must stop before the storage is closed.
     clientsLeft = 0;
     await Promise.allSettled(all);
     throw error;
@@ -399,7 +399,7 @@ export async function runWorkload(storage: Storage, seed: number, effort = 1): P
 
   // ---------------------------------------------------------- afterwards
 
-  // Drain: whoever still held a lease is dead now.
+  // Drains the queue: workers that still hold a lease count as dead.
   taken.length = 0;
   for (let idle = 0; idle < 5; idle++) {
     now += LEASE_MS;

@@ -1,4 +1,4 @@
-/** Which runs are made: keys, limits, and runs that are to start later. */
+/** Tests of admission: idempotency keys, limits, and runs with a later start. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, Storage } from "../../../lib/storage/mod.ts";
 import {
@@ -26,17 +26,17 @@ const idempotency = { route: "/threads/t/runs", key: "k", body_hash: "h" };
 
 export function admissionTests(api: SuiteApi, test: StorageTest): void {
   api.describe("an idempotency key", () => {
-    test("makes one run, and shows it to who repeats the request", async (storage) => {
+    test("makes one run, and returns it to repeated requests", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      const asked = { idempotency, run: { multitask_strategy: "reject" } } as const;
-      const seen = await storage.getThread(here, "t");
+      const options = { idempotency, run: { multitask_strategy: "reject" } } as const;
+      const before = await storage.getThread(here, "t");
       const outcomes = await Promise.all(
-        Array.from({ length: 10 }, (_, i) => create(storage, assistant, "t", `r${i}`, asked)),
+        Array.from({ length: 10 }, (_, i) => create(storage, assistant, "t", `r${i}`, options)),
       );
-      const made = outcomes.filter((outcome) => outcome.kind === "created");
-      assert.equal(made.length, 1);
-      const run = await storage.getRun(here, made[0]?.run.run_id ?? "");
+      const winners = outcomes.filter((outcome) => outcome.kind === "created");
+      assert.equal(winners.length, 1);
+      const run = await storage.getRun(here, winners[0]?.run.run_id ?? "");
       for (const outcome of outcomes) {
         if (outcome.kind !== "created") assert.deepEqual(outcome, { kind: "repeated", run, same_body: true });
       }
@@ -49,7 +49,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
         same_body: false,
       });
       const thread = await storage.getThread(here, "t");
-      assert.deepEqual([thread?.metadata, thread?.revision], [seen?.metadata, seen?.revision]);
+      assert.deepEqual([thread?.metadata, thread?.revision], [before?.metadata, before?.revision]);
       assert.equal(await storage.countThreads(here, { metadata: { lost: 1 } }), 0);
       for (const fresh of [
         { ...idempotency, key: "l" },
@@ -130,14 +130,14 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
       for (const id of ["u1", "u2"]) await created(storage, assistant, "u", id, { limits });
       const full = { kind: "deployment_full", pending: 4 };
       assert.deepEqual(await create(storage, assistant, "v", "v1", { limits, idempotency }), full);
-      const made = await storage.createRun(here, {
+      const outcome = await storage.createRun(here, {
         run: newRun("w", "w1"),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "w", metadata: {}, config: {}, hidden: false },
         limits,
         now: 1100,
       });
-      assert.deepEqual(made, full);
+      assert.deepEqual(outcome, full);
       assert.equal(await storage.getThread(here, "w"), null);
       const reject = { limits, run: { multitask_strategy: "reject" } } as const;
       assert.deepEqual(await create(storage, assistant, "t", "t3", reject), { kind: "thread_busy" });
@@ -223,7 +223,7 @@ export function admissionTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("activity", () => {
-    test("counts what is due, what is to start later, and what runs", async (storage) => {
+    test("counts due, scheduled and running runs", async (storage) => {
       const assistant = await anAssistant(storage);
       assert.deepEqual(await storage.activity(here, 1000), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
       await aThread(storage, "t");

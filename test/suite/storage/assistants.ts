@@ -1,4 +1,4 @@
-/** Assistants and their versions. */
+/** Tests of assistants and their versions. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
@@ -7,20 +7,20 @@ import { anAssistant, aRun, aThread, content, here, type StorageTest, type Suite
 export function assistantTests(api: SuiteApi, test: StorageTest): void {
   api.describe("assistants", () => {
     test("creates once, and shows the existing one after", async (storage) => {
-      const made = { ...content, assistant_id: "a", description: "d", config: { tags: ["x"] }, metadata: { n: 1 } };
-      const first = await storage.createAssistant(here, made, 1000);
+      const input = { ...content, assistant_id: "a", description: "d", config: { tags: ["x"] }, metadata: { n: 1 } };
+      const first = await storage.createAssistant(here, input, 1000);
       assert.equal(first.kind, "created");
       const { revision, ...row } = first.assistant;
       assert.equal(typeof revision, "number");
-      assert.deepEqual(row, { ...made, version: 1, created_at: 1000, updated_at: 1000 });
-      const second = await storage.createAssistant(here, { ...made, name: "Other" }, 2000);
+      assert.deepEqual(row, { ...input, version: 1, created_at: 1000, updated_at: 1000 });
+      const second = await storage.createAssistant(here, { ...input, name: "Other" }, 2000);
       assert.deepEqual(second, { kind: "exists", assistant: first.assistant });
       assert.deepEqual(await storage.getAssistant(here, "a"), first.assistant);
       assert.equal(await storage.getAssistant(here, "b"), null);
       assert.equal((await storage.listAssistantVersions(here, "a", { limit: 10, offset: 0 }))?.length, 1);
     });
 
-    test("gives each update a version of its own", async (storage) => {
+    test("makes a new version with each update", async (storage) => {
       const before = await anAssistant(storage);
       const rename = (name: string) => storage.updateAssistant(here, "a", (row) => ({ ...row, name }), 2000);
       const [two, three] = await Promise.all([rename("Two"), rename("Three")]);

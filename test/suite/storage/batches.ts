@@ -1,4 +1,4 @@
-/** Runs that are made together: all of them, or none. */
+/** Tests of `createRuns`: it creates all runs or none. */
 import assert from "node:assert/strict";
 import type { AssistantRow, CreateRun, CreateRunsOutcome, NewRun, Storage } from "../../../lib/storage/mod.ts";
 import {
@@ -18,7 +18,7 @@ const key = (name: string, body_hash = "h"): NonNullable<CreateRun["idempotency"
   body_hash,
 });
 
-/** A run with a thread of its own. */
+/** A run on a new thread. */
 function alone(
   assistant: AssistantRow,
   run_id: string,
@@ -36,7 +36,7 @@ function alone(
 }
 
 export function batchTests(api: SuiteApi, test: StorageTest): void {
-  /** Nothing of these runs is there, and whatever is asked for alone finds its place. */
+  /** Checks that none of these runs has left anything, and that each can be created alone. */
   async function assertNone(storage: Storage, requests: readonly CreateRun[]): Promise<void> {
     for (const { run } of requests) {
       assert.equal(await storage.getRun(here, run.run_id), null);
@@ -128,7 +128,7 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
         assert.equal(await storage.countThreads(here, { metadata: { lost: 1 } }), 0);
       }
       assert.deepEqual(await storage.activity(here, 9000), { pending: 0, scheduled: 0, running: 0, oldest_due: null });
-      // What failed has kept no key.
+      // A failed batch keeps no idempotency key.
       const keyed = ["r1", "r2"].map((id) => alone(assistant, id, { limits, idempotency: key(id) }));
       assert.equal((await storage.createRuns(here, keyed)).kind, "created");
       const again = await storage.createRuns(here, [alone(assistant, "r5", { idempotency: key("k") })]);
@@ -147,10 +147,10 @@ export function batchTests(api: SuiteApi, test: StorageTest): void {
             : storage.createRuns(here, [alone(assistant, `alone${i}`), ...(i === 1 ? [broken] : [])]),
         ),
       );
-      const made = outcomes.filter((_, i) => i % 2 === 0);
-      const [first] = made.filter((outcome) => outcome.kind === "created");
+      const batches = outcomes.filter((_, i) => i % 2 === 0);
+      const [first] = batches.filter((outcome) => outcome.kind === "created");
       assert.ok(first);
-      for (const outcome of made.filter((other) => other !== first)) {
+      for (const outcome of batches.filter((other) => other !== first)) {
         assert.deepEqual(outcome, { kind: "repeated", runs: first.created.map(({ run }) => run), same_body: true });
       }
       assert.deepEqual(

@@ -1,4 +1,4 @@
-/** Checkpoints, values and writes. */
+/** Tests of checkpoints, values and writes. */
 import assert from "node:assert/strict";
 import type { ChannelValue } from "../../../lib/executor/contract.ts";
 import type { Json } from "../../../lib/json.ts";
@@ -90,11 +90,11 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getCheckpoint(here, "u", { ns: "" }), null);
     });
 
-    test("replace what is put again, in its old place", async (storage) => {
+    test("are replaced when they are saved again, at their old position", async (storage) => {
       const lease = await aLease(storage);
-      const made = (id: string, x: Json): SavedCheckpoint => checkpoint(id, { x }, null, "v1");
-      await storage.saveProgress(here, lease, progress([made("c1", 1), checkpoint("c2", {})]), 1200);
-      await storage.saveProgress(here, lease, progress([{ ...made("c1", 2), metadata: { again: true } }]), 1300);
+      const withValue = (id: string, x: Json): SavedCheckpoint => checkpoint(id, { x }, null, "v1");
+      await storage.saveProgress(here, lease, progress([withValue("c1", 1), checkpoint("c2", {})]), 1200);
+      await storage.saveProgress(here, lease, progress([{ ...withValue("c1", 2), metadata: { again: true } }]), 1300);
       const all = await storage.listCheckpoints(here, "t", { limit: 10 });
       assert.deepEqual(
         all.map((stored) => stored.checkpoint_id),
@@ -107,10 +107,10 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     test("of another run are never changed or taken over", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
-      const made = (x: Json): SavedCheckpoint => ({ ...checkpoint("c1", { x }, null, "v1"), metadata: { x } });
-      await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: progress([made(1)]) });
+      const withValue = (x: Json): SavedCheckpoint => ({ ...checkpoint("c1", { x }, null, "v1"), metadata: { x } });
+      await finished(storage, assistant, "t", "r1", { head: "c1" }, { progress: progress([withValue(1)]) });
       const { lease } = await claimed(storage, assistant, "t", "r2");
-      await storage.saveProgress(here, lease, progress([made(2)]), 1200);
+      await storage.saveProgress(here, lease, progress([withValue(2)]), 1200);
       const look = async () => {
         const stored = await storage.getCheckpoint(here, "t", { ns: "", checkpoint_id: "c1" });
         return [stored?.run_id, stored?.metadata, stored?.values[0]?.data];
@@ -139,9 +139,9 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
     test("are listed newest first, by namespace, age and metadata", async (storage) => {
       const lease = await aLease(storage);
       const all = Array.from({ length: 450 }, (_, i): SavedCheckpoint => {
-        const made = checkpoint(`c${String(i).padStart(3, "0")}`, { i });
+        const base = checkpoint(`c${String(i).padStart(3, "0")}`, { i });
         return {
-          ...made,
+          ...base,
           ns: i % 3 === 2 ? "sub" : "",
           metadata: { step: i, mod: [i % 5], deep: { even: i % 2 === 0 } },
         };
@@ -246,7 +246,7 @@ export function checkpointTests(api: SuiteApi, test: StorageTest): void {
         assert.equal(
           tail_length,
           alwaysWhole ? 0 : data.length,
-          "what is not of the last whole copy, here an empty one",
+          "everything outside the last whole copy, here an empty one",
         );
       }
     });

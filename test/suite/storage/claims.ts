@@ -1,4 +1,4 @@
-/** Who may execute a run. */
+/** Tests of claims: which worker may execute a run. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, ClaimRequest, Storage } from "../../../lib/storage/mod.ts";
 import {
@@ -59,7 +59,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(order, ["t1", "t2", "u1", "t3", "u2"]);
     });
 
-    test("gives a run no place before an earlier one, also when it was asked for before that was made", async (storage) => {
+    test("never puts a run before an earlier one, even if its request was prepared first", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const first = await request(storage, assistant, "t", "r1");
@@ -82,8 +82,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         ["u", 6000],
       ] as const) {
         await aThread(storage, thread);
-        const asked = await request(storage, assistant, thread, `${thread}1`);
-        await storage.createRun(here, { ...asked, run: newRun(thread, `${thread}1`, { created_at }), now: 5000 });
+        const terms = await request(storage, assistant, thread, `${thread}1`);
+        await storage.createRun(here, { ...terms, run: newRun(thread, `${thread}1`, { created_at }), now: 5000 });
       }
       const now = 2000;
       const { oldest_due, pending, scheduled } = await storage.activity(here, now);
@@ -92,7 +92,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(claim?.run.run_id, "t1");
       const early = { token: "early", lease_until: 9000, graph_ids: ["echo"], now: 5999 };
       assert.equal((await storage.claimRun(here, early)).kind, "none", "the other one waits for its time");
-      // Put back, it is due at once, whatever it was before.
+      // A requeued run is due at once.
       assert.ok(claim && (await storage.requeueRun(here, claim.lease, now)));
       const again = await claimNext(storage, here, { ...claimTerms("again"), now: now - 1 });
       assert.equal(again?.run.run_id, "t1");
@@ -110,8 +110,8 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       ] as const) {
         const thread = run_id.slice(0, 1);
         await aThread(storage, thread);
-        const asked = await request(storage, assistant, thread, run_id);
-        await storage.createRun(here, { ...asked, run: newRun(thread, run_id, { created_at }), now });
+        const terms = await request(storage, assistant, thread, run_id);
+        await storage.createRun(here, { ...terms, run: newRun(thread, run_id, { created_at }), now });
       }
       const order: (string | undefined)[] = [];
       for (let i = 0; i < 4; i++) {
@@ -127,15 +127,15 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
         ["r1", "other", 1300],
         ["r2", "echo", 1200],
       ] as const) {
-        const asked = await request(storage, assistant, "t", run_id);
-        await storage.createRun(here, { ...asked, run: newRun("t", run_id, { graph_id, created_at: now }), now });
+        const terms = await request(storage, assistant, "t", run_id);
+        await storage.createRun(here, { ...terms, run: newRun("t", run_id, { graph_id, created_at: now }), now });
       }
       assert.equal(await claimNext(storage, here, claimTerms("w")), null, "r1 is first, and not for this worker");
       const first = await claimNext(storage, here, { ...claimTerms("w"), graph_ids: ["other", "echo"] });
       assert.equal(first?.run.run_id, "r1");
     });
 
-    test("gives each of many workers a thread of its own", async (storage) => {
+    test("gives each of many workers a different thread", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const thread of ["t", "u", "v"]) {
         await aThread(storage, thread);
@@ -154,7 +154,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await claimNext(storage, here, claimTerms("more")), null);
     });
 
-    test("takes the next turn of its thread, also for a run that is taken again or only to be ended", async (storage) => {
+    test("takes the next turn of its thread, also for a run that is claimed again or only ended", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "u"]) await aThread(storage, id);
       const turns = async (...run_ids: readonly string[]) =>
@@ -174,20 +174,20 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const stopped = (await claimNext(storage, here, late)) as ClaimedRun;
       assert.deepEqual([stopped.cancelled, stopped.run.turn], [true, 4]);
       assert.equal((await claimed(storage, assistant, "u", "u1")).run.turn, 1);
-      const made = await storage.createRun(here, {
+      const outcome = await storage.createRun(here, {
         run: newRun("v", "v1"),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "v", metadata: {}, config: {}, hidden: false },
         claim: { token: "w5", lease_until: 5000 },
         now: 1100,
       });
-      assert.ok(made.kind === "created");
-      assert.deepEqual([made.run.turn, made.claimed?.run.turn], [1, 1]);
-      await storage.finishRun(here, (made.claimed as ClaimedRun).lease, finish());
+      assert.ok(outcome.kind === "created");
+      assert.deepEqual([outcome.run.turn, outcome.claimed?.run.turn], [1, 1]);
+      await storage.finishRun(here, (outcome.claimed as ClaimedRun).lease, finish());
       assert.equal((await claimed(storage, assistant, "v", "v2")).run.turn, 2);
     });
 
-    test("takes only runs of the graphs asked for", async (storage) => {
+    test("takes only runs of the requested graphs", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await aRun(storage, assistant, "t", "r1");
@@ -205,7 +205,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       const { lease } = await claimed(storage, assistant, "t", "r1");
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 4999 }), null);
       assert.deepEqual(await storage.renewLease(here, lease, 7000), { cancelled: false });
-      // One that was sent earlier arrives later.
+      // A renewal that was sent earlier arrives later.
       assert.deepEqual(await storage.renewLease(here, lease, 6500), { cancelled: false });
       assert.equal((await storage.getThread(here, lease.thread_id))?.slot?.until, 7000);
       assert.equal(await claimNext(storage, here, { ...claimTerms("w2"), now: 6999 }), null);
@@ -246,7 +246,7 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(third.run.attempt, 3);
     });
 
-    /** Claims the run again and again, a lease at a time, until that was to end it: how often it was started. */
+    /** Claims the run after each expired lease until its attempts are exhausted. Returns the number of starts. */
     async function starts(
       storage: Storage,
       terms: Partial<ClaimRequest>,

@@ -1,4 +1,4 @@
-/** Copies of threads, and a thread with a random past to copy and to prune. */
+/** Tests of thread copies, and a thread with a random history to copy and prune. */
 import assert from "node:assert/strict";
 import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import type { NewState, Progress, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
@@ -94,9 +94,9 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         await finished(storage, assistant, "t", id, { head: `c-${id}` }, { progress: steps });
       }
       assert.equal((await copy(storage, revision)).kind, "copied");
-      // Its id sorts before those whose writes are there, its place is after theirs.
-      const { lease, thread: seen } = await claimed(storage, assistant, "copy", "r0");
-      assert.equal(seen.head, "c-r7");
+      // Its id sorts before the ids of the other runs with writes, but it is the latest run.
+      const { lease, thread: copied } = await claimed(storage, assistant, "copy", "r0");
+      assert.equal(copied.head, "c-r7");
       const steps = progress([checkpoint("d", {}, "c-r7")], [write("c-r5", "task", 0, "answer")]);
       await storage.saveProgress(here, lease, steps, 1200);
       assert.deepEqual(
@@ -192,10 +192,10 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
   });
 }
 
-/** Every version of a channel that `randomHistory` has stored, and those that each of them extends. */
+/** The channel versions that `randomHistory` has stored, and the version that each of them extends. */
 export type Versions = Map<string, { readonly ns: string; readonly extended: string | undefined }>;
 
-/** Runs, some rolled back, and state updates on one thread: forks, subgraphs, lists that grow by tails, answers on old heads. */
+/** Makes runs, some rolled back, and state updates on one thread: forks, subgraphs, extended lists, answers on old heads. */
 export async function randomHistory(storage: Storage, thread_id: string, seed: number): Promise<Versions> {
   const { below, pick } = dice(seed);
   const assistant = await anAssistant(storage);
@@ -203,18 +203,18 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
   const versions: Versions = new Map();
   let count = 0;
   let head: string | null = null;
-  const known: SavedCheckpoint[] = [];
-  const steps = (from: string | null): { progress: Progress; head: string; made: SavedCheckpoint[] } => {
-    const made: SavedCheckpoint[] = [];
+  const stored: SavedCheckpoint[] = [];
+  const steps = (from: string | null): { progress: Progress; head: string; added: SavedCheckpoint[] } => {
+    const added: SavedCheckpoint[] = [];
     let parent = from;
     for (let left = 1 + below(4); left > 0; left--) {
       const at = ++count;
       const id = `c${String(at).padStart(4, "0")}`;
-      const before = known.concat(made).find((one) => one.ns === "" && one.checkpoint_id === parent);
+      const before = stored.concat(added).find((one) => one.ns === "" && one.checkpoint_id === parent);
       const list = before?.versions.list;
       const extended = list !== undefined && below(4) > 0 ? list : undefined;
       versions.set(id, { ns: "", extended });
-      made.push({
+      added.push({
         ...checkpoint(id, {}, parent),
         versions: { ...before?.versions, list: id, ...(below(2) ? { other: id } : {}) },
         values: [
@@ -233,20 +233,20 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
         versions.set(version, { ns, extended: undefined });
         const inner = checkpoint(version, {}, null);
         const values = [{ channel: "list", version, type: "json", data: `[${at}]` }];
-        made.push({ ...inner, ns, metadata: { parents: { "": id } }, versions: { list: version }, values });
+        added.push({ ...inner, ns, metadata: { parents: { "": id } }, versions: { list: version }, values });
       }
       parent = id;
     }
-    const places = known.concat(made).filter((one) => one.ns === "");
+    const places = stored.concat(added).filter((one) => one.ns === "");
     const writes = Array.from({ length: below(4) }, (_, i) =>
       write(pick(places).checkpoint_id, `t${below(2)}`, i, ++count),
     );
-    return { progress: progress(made, writes), head: parent as string, made };
+    return { progress: progress(added, writes), head: parent as string, added };
   };
   for (let i = 0; i < 14; i++) {
-    const roots = known.filter((one) => one.ns === "");
+    const roots = stored.filter((one) => one.ns === "");
     const from = roots.length > 0 && below(4) === 0 ? pick(roots).checkpoint_id : head;
-    const { progress, head: reached, made } = steps(from);
+    const { progress, head: reached, added } = steps(from);
     const fate = below(4);
     if (fate === 0) {
       const state: NewState & { seen_head: string | null } = {
@@ -270,13 +270,13 @@ export async function randomHistory(storage: Storage, thread_id: string, seed: n
       if (fate === 1) {
         await storage.stopRuns(here, { thread_id, run_ids: [run_id] }, "rollback", 1300);
         await storage.releaseSlot(here, lease);
-        for (const one of made) versions.delete(one.checkpoint_id);
+        for (const one of added) versions.delete(one.checkpoint_id);
         continue;
       }
       const end = finish();
       await storage.finishRun(here, lease, { ...end, thread: { ...end.thread, head: reached } });
     }
-    known.push(...made);
+    stored.push(...added);
     head = reached;
   }
   return versions;

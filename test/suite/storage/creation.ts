@@ -1,4 +1,4 @@
-/** How runs come to be. */
+/** Tests of the creation of runs. */
 import assert from "node:assert/strict";
 import type { CreateRunOutcome, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
@@ -25,10 +25,10 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       const outcome = await storage.createRun(here, { ...(await request(storage, assistant, "t", "r1")), run });
       assert.equal(outcome.kind, "created");
       const row = { ...run, seq: 1, updated_at: 1100, status: "pending", attempt: 0, claims: 0, turn: 0 };
-      const told = { user_id: null, api_key: null, feedback: [], webhook: null, auth_user: null };
-      const rest = { ...told, started_at: null, ended_at: null, error: null, result: null, end_frame: null };
-      assert.deepEqual(outcome, { kind: "created", run: { ...row, ...rest }, claimed: null, stopped: [] });
-      assert.deepEqual(await storage.getRun(here, "r1"), { ...row, ...rest });
+      const unset = { user_id: null, api_key: null, feedback: [], webhook: null, auth_user: null };
+      const initial = { ...unset, started_at: null, ended_at: null, error: null, result: null, end_frame: null };
+      assert.deepEqual(outcome, { kind: "created", run: { ...row, ...initial }, claimed: null, stopped: [] });
+      assert.deepEqual(await storage.getRun(here, "r1"), { ...row, ...initial });
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       assert.equal(thread.status, "busy");
       assert.equal(thread.running, null);
@@ -75,7 +75,7 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await create("r0", assistant.revision - 1), { kind: "stale" });
       assert.equal(await storage.getThread(here, "t"), null, "no orphan thread");
       const outcomes = await Promise.all(["r1", "r2", "r3"].map((id) => create(id)));
-      // Which of them is first is for the database to say.
+      // The database decides which of them is first.
       const won = outcomes.findIndex((outcome) => outcome.kind === "created");
       const winner = outcomes[won] as Extract<CreateRunOutcome, { kind: "created" }>;
       const stale = outcomes.toSpliced(won, 1);
@@ -116,8 +116,11 @@ export function creationTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       const before = await aThread(storage, "t", { a: 1 });
       const update_thread = { metadata: { a: 2, b: [1] }, config: { configurable: { c: 1 } } };
-      const made = await storage.createRun(here, { ...(await request(storage, assistant, "t", "r1")), update_thread });
-      assert.equal(made.kind, "created");
+      const outcome = await storage.createRun(here, {
+        ...(await request(storage, assistant, "t", "r1")),
+        update_thread,
+      });
+      assert.equal(outcome.kind, "created");
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       assert.deepEqual(thread.metadata, update_thread.metadata);
       assert.deepEqual(thread.config, update_thread.config);

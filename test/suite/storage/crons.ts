@@ -1,4 +1,4 @@
-/** Crons, and what becomes of their ticks. */
+/** Tests of crons and of the outcomes of their ticks. */
 import assert from "node:assert/strict";
 import type {
   AssistantRow,
@@ -53,7 +53,7 @@ async function aCron(storage: Storage, cron_id: string, options: Partial<NewCron
   return outcome.cron;
 }
 
-/** A stateless run, or one on a thread as it is now. */
+/** A stateless run, or a run on a thread in its current revision. */
 async function runOf(
   storage: Storage,
   assistant: AssistantRow,
@@ -101,12 +101,12 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       await anAssistant(storage);
       await aThread(storage, "t");
       const auth_user = { identity: "ann", permissions: ["p"] };
-      const told = { timezone: "Europe/Berlin", end_time: 99000, user_id: "u", auth_user, metadata: { team: "a" } };
-      const cron = await aCron(storage, "c", { thread_id: "t", ...told });
+      const options = { timezone: "Europe/Berlin", end_time: 99000, user_id: "u", auth_user, metadata: { team: "a" } };
+      const cron = await aCron(storage, "c", { thread_id: "t", ...options });
       const { revision, ...row } = cron;
       assert.equal(typeof revision, "number");
-      const rest = { failures: 0, created_at: 1000, updated_at: 1000 };
-      assert.deepEqual(row, { ...newCron("c", { thread_id: "t", ...told }), ...rest });
+      const initial = { failures: 0, created_at: 1000, updated_at: 1000 };
+      assert.deepEqual(row, { ...newCron("c", { thread_id: "t", ...options }), ...initial });
       assert.deepEqual(await storage.getCron(here, "c"), cron);
       assert.equal(await storage.getCron(here, "d"), null);
       assert.equal(await storage.getCron(there, "c"), null);
@@ -219,7 +219,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         2000,
       );
       const { kind } = await (firing as Promise<FireOutcome>);
-      // Which of the two is first is for the database to say.
+      // The database decides which of the two is first.
       const next_run_date = kind === "fired" ? 65000 : 5000;
       assert.deepEqual([changed?.next_run_date, changed?.metadata], [next_run_date, { seen: next_run_date }]);
       assert.deepEqual(await firings(storage), kind === "fired" ? ["5000 r1"] : []);
@@ -256,7 +256,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       }
       assert.equal((await storage.getRun(here, "r1"))?.status, "pending", "its runs stay");
       assert.equal(await storage.countCrons(here, { metadata: { its: "c4" } }), 1);
-      // Labels that c1 and c2 have left, and then none.
+      // First labels of the deleted c1 and c2, then no labels.
       assert.equal(await storage.sweepCrons(here, 0, 100), 2);
       assert.equal(await storage.sweepCrons(here, 0, 100), 0);
       assert.deepEqual(await firings(storage, "c4"), ["5000 missed"]);
@@ -318,8 +318,8 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
       const outcomes = await Promise.all(runs.map((run) => storage.fireCron(here, tick(cron, run, { skipped }))));
       assert.deepEqual(kinds(outcomes), ["fired", ...Array(7).fill("lost")]);
-      const made = await Promise.all(runs.map(({ run }) => storage.getRun(here, run.run_id)));
-      assert.equal(made.filter((run) => run !== null).length, 1);
+      const rows = await Promise.all(runs.map(({ run }) => storage.getRun(here, run.run_id)));
+      assert.equal(rows.filter((run) => run !== null).length, 1);
       const threads = await Promise.all(runs.map(({ run }) => storage.getThread(here, run.thread_id)));
       assert.equal(threads.filter((thread) => thread !== null).length, 1, "and no thread without its run");
       assert.equal((await firings(storage)).length, 2);
@@ -342,7 +342,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       const fire = async (run_id: string) =>
         (await storage.fireCron(here, tick(await get(storage), await runOf(storage, assistant, run_id)))).kind;
       assert.equal(await fire("r1"), "fired");
-      // A clock went back, and the schedule was computed anew from there.
+      // A clock was set back, and the next tick was computed from there.
       await storage.updateCron(here, "c", (row) => ({ ...row, next_run_date: cron.next_run_date }), 4000);
       assert.equal(await fire("r2"), "lost");
       assert.equal(await storage.getRun(here, "r2"), null);
@@ -353,7 +353,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await firings(storage), ["5000 r1"]);
     });
 
-    test("is lost where the cron is not as it was seen", async (storage) => {
+    test("is lost when the cron has changed since it was read", async (storage) => {
       const assistant = await anAssistant(storage);
       const cron = await aCron(storage, "c");
       const skipped = [{ scheduled_at: 4000, reason: "superseded" as const }];
@@ -475,7 +475,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
         const { claimed: made } = await created(storage, assistant, id, id, { run: of, claim });
         assert.ok(made);
         assert.deepEqual(await storage.finishRun(here, made.lease, finish({ status, ...of })), { next: null });
-        // A second call ends nothing.
+        // A second call has no effect.
         assert.equal(await storage.finishRun(here, made.lease, finish({ status, ...of })), null);
         return (await get(storage)).failures;
       };
@@ -497,7 +497,7 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(
         (await storage.failingCrons(here, 1, 10)).map(({ cron_id }) => cron_id),
         ["d"],
-        "one that is disabled is not looked for",
+        "a disabled cron is not read",
       );
       const enabled = await storage.updateCron(here, "c", (cron) => ({ ...cron, enabled: true }), 3000);
       assert.equal(enabled?.failures, 0, "who enables it begins anew");

@@ -1,4 +1,4 @@
-/** The outbox: what ends of runs leave in it, and the claims of those who send. */
+/** Tests of the webhook outbox: deliveries of ended runs, and claims of the senders. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, DeliveryClaim, DeliveryRow, NewWebhook, Storage } from "../../../lib/storage/mod.ts";
 import {
@@ -38,8 +38,12 @@ const attempt = (delivery_id: string, number: number, error: string | null = nul
 
 const ids = (rows: readonly DeliveryRow[]): string => rows.map(({ delivery_id }) => delivery_id).join();
 
-/** Runs that have ended, each on a thread of its own, with their webhook. */
-async function told(storage: Storage, runs: Readonly<Record<string, NewWebhook>>, now = 2000): Promise<void> {
+/** Ends runs with webhooks, each on a separate thread. */
+async function endWithWebhooks(
+  storage: Storage,
+  runs: Readonly<Record<string, NewWebhook>>,
+  now = 2000,
+): Promise<void> {
   const assistant = await anAssistant(storage);
   for (const [id, webhook] of Object.entries(runs)) {
     const { lease } = await stateless(storage, assistant, id, { run: { webhook } });
@@ -53,8 +57,8 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const run = { webhook: { ...hook(), depth: 3 }, metadata: { m: 1 }, kwargs: { input: { a: [1, "é"] } } };
-      const made = await created(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 5000 } });
-      const { lease } = made.claimed as ClaimedRun;
+      const creation = await created(storage, assistant, "t", "r1", { run, claim: { token: "w", lease_until: 5000 } });
+      const { lease } = creation.claimed as ClaimedRun;
       assert.equal(await storage.getDelivery(here, "r1"), null);
       const lost = { ...lease, token: "another" };
       assert.equal(await storage.finishRun(here, lost, finish()), null);
@@ -107,9 +111,9 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([first?.run.temporary, first?.run.values, first?.run.values_omitted], [true, null, false]);
       await aThread(storage, "t");
       const claim = { token: "w", lease_until: 5000 };
-      const made = await created(storage, assistant, "t", "r2", { run: { webhook: hook() }, claim });
+      const creation = await created(storage, assistant, "t", "r2", { run: { webhook: hook() }, claim });
       const end = finish({ values: { json: null, omitted: true } });
-      await storage.finishRun(here, (made.claimed as ClaimedRun).lease, end);
+      await storage.finishRun(here, (creation.claimed as ClaimedRun).lease, end);
       const second = await storage.getDelivery(here, "r2");
       assert.deepEqual([second?.run.temporary, second?.run.values, second?.run.values_omitted], [false, null, true]);
     });
@@ -137,7 +141,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
 
   api.describe("deliveries", () => {
     test("are claimed when they are due, oldest first, and each claim is an attempt", async (storage) => {
-      await told(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
+      await endWithWebhooks(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
       assert.deepEqual(await storage.claimDeliveries(here, claim("c", 1999)), []);
       assert.deepEqual(await storage.claimDeliveries(there, claim("c", 3000)), []);
       const [first, second, ...none] = await storage.claimDeliveries(here, claim("c", 3000, { limit: 2 }));
@@ -154,20 +158,20 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("of one host are taken a few at a time, by all claims together", async (storage) => {
-      await told(storage, { r1: hook(), r2: hook(), r3: hook(), r4: hook(), other: hook("b.example:443") });
+      await endWithWebhooks(storage, { r1: hook(), r2: hook(), r3: hook(), r4: hook(), other: hook("b.example:443") });
       assert.equal(ids(await storage.claimDeliveries(here, claim("c", 3000, { limit: 1 }))), "r1");
       assert.equal(ids(await storage.claimDeliveries(here, claim("d", 3001))), "r2,other");
       assert.equal(ids(await storage.claimDeliveries(here, claim("e", 3002))), "");
       assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1), { state: "delivered" }), true);
       assert.equal(ids(await storage.claimDeliveries(here, claim("f", 3003))), "r3");
-      // The claims of d and f are over at 4001 and 4003: what they held is due again, and counts no more.
+      // The claims of d and f expire at 4001 and 4003: their deliveries are due again and leave the per-host limit.
       assert.equal(ids(await storage.claimDeliveries(here, claim("g", 4001))), "r2,other");
       assert.equal(ids(await storage.claimDeliveries(here, claim("h", 4003))), "r3");
       assert.equal(ids(await storage.claimDeliveries(here, claim("i", 5003))), "r2,r3,other");
     });
 
     test("whose claim is over are due again, and the old claim writes nothing", async (storage) => {
-      await told(storage, { r1: hook() });
+      await endWithWebhooks(storage, { r1: hook() });
       await storage.claimDeliveries(here, claim("dead", 3000));
       assert.equal(await storage.nextDelivery(here), null);
       assert.deepEqual(await storage.claimDeliveries(here, claim("c", 3999)), []);
@@ -177,7 +181,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.getDelivery(here, "r1"), again);
       assert.deepEqual(await storage.listAttempts(here, "r1"), []);
       assert.equal(await storage.finishDelivery(there, "c", attempt("r1", 2), { state: "failed" }), false);
-      // A claim that is over and that nobody else has taken still counts.
+      // An expired claim is valid until another process claims the delivery.
       assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 2), { state: "delivered" }), true);
       assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 2), { state: "delivered" }), false);
       assert.deepEqual(await storage.listAttempts(here, "r1"), [attempt("r1", 2)]);
@@ -185,7 +189,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are taken by one of several who ask at once", async (storage) => {
-      await told(storage, { r1: hook() });
+      await endWithWebhooks(storage, { r1: hook() });
       const taken = await Promise.all(
         ["c", "d", "e"].map((token) => storage.claimDeliveries(here, claim(token, 3000))),
       );
@@ -193,12 +197,12 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("wait for the next attempt, or come to their end", async (storage) => {
-      await told(storage, { r1: hook(), r2: hook("b.example:80") });
+      await endWithWebhooks(storage, { r1: hook(), r2: hook("b.example:80") });
       assert.equal(await storage.nextDelivery(here), 2000);
       assert.equal(await storage.nextDelivery(there), null);
       await storage.claimDeliveries(here, claim("c", 3000));
-      const rest = { state: "pending", due_at: 8000 } as const;
-      await storage.finishDelivery(here, "c", attempt("r1", 1, "timeout"), rest);
+      const retry = { state: "pending", due_at: 8000 } as const;
+      await storage.finishDelivery(here, "c", attempt("r1", 1, "timeout"), retry);
       await storage.finishDelivery(here, "c", attempt("r2", 1, "bad_status"), { state: "failed" });
       assert.equal(await storage.nextDelivery(here), 8000);
       assert.deepEqual(await storage.claimDeliveries(here, claim("d", 7999)), []);
@@ -213,11 +217,11 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("wait without an attempt that is not to count", async (storage) => {
-      await told(storage, { r1: hook() });
+      await endWithWebhooks(storage, { r1: hook() });
       await storage.claimDeliveries(here, claim("c", 3000));
-      const rest = { state: "pending", due_at: 8000, uncounted: true } as const;
-      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), rest), true);
-      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), rest), false);
+      const retry = { state: "pending", due_at: 8000, uncounted: true } as const;
+      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), retry), true);
+      assert.equal(await storage.finishDelivery(here, "c", attempt("r1", 1, "aborted"), retry), false);
       const { attempts, series_attempts } = (await storage.getDelivery(here, "r1")) ?? {};
       assert.deepEqual([attempts, series_attempts], [1, 0]);
       const [again] = await storage.claimDeliveries(here, claim("d", 8000));
@@ -225,7 +229,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are listed newest first, by state and run", async (storage) => {
-      await told(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
+      await endWithWebhooks(storage, { r1: hook(), r2: hook("b.example:80"), r3: hook("c.example:80") });
       await storage.claimDeliveries(here, claim("c", 2000));
       await storage.finishDelivery(here, "c", attempt("r1", 1), { state: "delivered" });
       const list = async (query: Partial<Parameters<Storage["listDeliveries"]>[1]>) =>
@@ -240,7 +244,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("are sent again when asked, with what they said and a new series", async (storage) => {
-      await told(storage, { r1: hook() });
+      await endWithWebhooks(storage, { r1: hook() });
       assert.equal(await storage.redeliver(here, "r9", 3000), false);
       assert.equal(await storage.redeliver(there, "r1", 3000), false);
       await storage.claimDeliveries(here, claim("c", 3000));
@@ -262,7 +266,7 @@ export function deliveryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.listAttempts(here, "r1")).length, 2);
     });
 
-    test("are told of runs whose attempts are used up", async (storage) => {
+    test("are created for runs without attempts left", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const run = { webhook: hook() };

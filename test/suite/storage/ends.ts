@@ -1,4 +1,4 @@
-/** How runs end, and what is left of them. */
+/** Tests of the end of runs. */
 import assert from "node:assert/strict";
 import type { Json } from "../../../lib/json.ts";
 import type { ClaimedRun, Lease, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
@@ -53,8 +53,8 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await storage.getRun(here, "r1"))?.status, "interrupted");
       const next = (await claimNext(storage, here, claimTerms("w2"))) as ClaimedRun;
       assert.equal(next.run.run_id, "r2");
-      const rest = { status: "idle", interrupts: {}, error: null } as const;
-      await storage.finishRun(here, next.lease, finish({ thread: { head: null, ...rest } }));
+      const idle = { status: "idle", interrupts: {}, error: null } as const;
+      await storage.finishRun(here, next.lease, finish({ thread: { head: null, ...idle } }));
       assert.equal((await storage.getThread(here, "t"))?.head, "c1", "null keeps the head");
       assert.deepEqual((await storage.getThread(here, "t"))?.interrupts, {});
       assert.equal((await storage.getThread(here, "t"))?.status, "idle");
@@ -74,8 +74,8 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       for (const thread of ["t", "u"]) {
         await aThread(storage, thread);
         const { lease } = await claimed(storage, assistant, thread, `run-${thread}`);
-        const made = progress([checkpoint("c1", { x: 1 })], [write("c1", "task", 0, "y")]);
-        assert.equal(await storage.saveProgress(here, lease, made, 1200), true);
+        const saved = progress([checkpoint("c1", { x: 1 })], [write("c1", "task", 0, "y")]);
+        assert.equal(await storage.saveProgress(here, lease, saved, 1200), true);
         await storage.finishRun(here, lease, finish({ discard: thread === "t", result: { x: 1 } }));
       }
       assert.equal(await storage.getCheckpoint(here, "t", { ns: "" }), null);
@@ -107,15 +107,15 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       await later("t", "t2", 1300);
       await later("u", "u1", 1200);
       const order: string[] = [];
-      for (let held = lease; ; ) {
+      for (let current = lease; ; ) {
         const token = `w${order.length}`;
-        const outcome = await storage.finishRun(here, held, finish({ next: claimTerms(token) }));
+        const outcome = await storage.finishRun(here, current, finish({ next: claimTerms(token) }));
         assert.ok(outcome);
         if (!outcome.next) break;
         const { run, thread } = outcome.next;
         order.push(run.run_id);
-        held = outcome.next.lease;
-        assert.deepEqual(held, { run_id: run.run_id, thread_id: run.thread_id, token });
+        current = outcome.next.lease;
+        assert.deepEqual(current, { run_id: run.run_id, thread_id: run.thread_id, token });
         assert.deepEqual(
           [run.status, run.attempt, outcome.next.cancelled, outcome.next.last_frame],
           ["running", 1, false, 0],
@@ -178,7 +178,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "t1 success,t2 pending");
     });
 
-    test("keeps the slot of a deleted thread's successor apart, and frees only its own", async (storage) => {
+    test("frees only the run's slot, not that of a deleted thread's successor", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");

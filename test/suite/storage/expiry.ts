@@ -1,4 +1,4 @@
-/** Threads whose time is over. */
+/** Tests of threads with a time to live. */
 import assert from "node:assert/strict";
 import type { Storage, ThreadRow, ThreadTtl } from "../../../lib/storage/mod.ts";
 import {
@@ -26,8 +26,8 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       of: ThreadTtl | undefined,
       now = 1000,
     ): Promise<ThreadRow> => {
-      const made = { thread_id, metadata: { owner: "ada" }, config: {}, hidden: false, ...(of && { ttl: of }) };
-      return (await storage.createThread(here, made, now)).thread;
+      const terms = { thread_id, metadata: { owner: "ada" }, config: {}, hidden: false, ...(of && { ttl: of }) };
+      return (await storage.createThread(here, terms, now)).thread;
     };
     const expire = async (storage: Storage, now: number, limit = 10): Promise<string> =>
       (await storage.expireThreads(here, now, limit)).toSorted().join();
@@ -51,11 +51,11 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
 
     test("takes a thread that a run has made", async (storage) => {
       const assistant = await anAssistant(storage);
-      const made = { thread_id: "t", metadata: { owner: "ada" }, config: {}, hidden: false };
+      const terms = { thread_id: "t", metadata: { owner: "ada" }, config: {}, hidden: false };
       const outcome = await storage.createRun(here, {
         run: newRun("t", "r1"),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
-        create_thread: { ...made, ttl: ttl("delete", 500) },
+        create_thread: { ...terms, ttl: ttl("delete", 500) },
         now: 1100,
       });
       assert.equal(outcome.kind, "created");
@@ -115,7 +115,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await ids(storage, "t"), "b2,b1,a2");
       assert.equal(await expire(storage, 101_000), "t");
       assert.equal(await ids(storage, "t"), "b2");
-      // Pruned by hand in the meantime: there is nothing left to do, but a thread that is to be deleted still is.
+      // After a manual prune, `keep_latest` has nothing to do; `delete` still deletes its thread.
       await run("c", 200_000);
       assert.deepEqual(await storage.pruneThreads(here, ["t"], "keep_latest", 200_001), ["t"]);
       assert.equal(await expire(storage, 300_000), "");
@@ -135,7 +135,7 @@ export function expiryTests(api: SuiteApi, test: StorageTest): void {
           storage.expireThreads(here, 9000, 10),
         ]);
         if (strategy === "delete") assert.notEqual(outcome === "written", gone.includes(id));
-        // What came first was pruned in vain, what came second is left alone.
+        // In either order the new state stays: pruning keeps the newest state, and a write restarts the lifetime.
         else assert.equal(await ids(storage, id), "c1");
         assert.equal((await storage.expireThreads(here, 9999, 10)).length, 0);
       }

@@ -1,4 +1,4 @@
-/** Feedback tokens, submissions and records. */
+/** Tests of feedback tokens, submissions and records. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type {
@@ -50,7 +50,7 @@ async function tokensOf(storage: Storage, run_id: string): Promise<string> {
 }
 
 export function feedbackTests(api: SuiteApi, test: StorageTest): void {
-  /** Submits a record of this id. */
+  /** Submits a record with this id. */
   const submit = async (
     storage: Storage,
     token_id: string,
@@ -71,7 +71,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     test("are kept as they were made, and listed oldest first", async (storage) => {
       const config = { type: "categorical", min: 0, categories: [{ value: 1, label: null }] } as const;
       const keys = ["", "__proto__", "é😀", "'; drop table feedback; --"];
-      const made = [
+      const tokens = [
         aToken("t2", { config, created_at: 1001, feedback_key: "other" }),
         aToken("t1", { created_at: 1001 }),
         aToken("t3"),
@@ -80,9 +80,9 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
         ...keys.map((feedback_key, i) => aToken(`key${i}`, { feedback_key, run_id: "keys" })),
         ...Array.from({ length: 20 }, (_, i) => aToken(`many${i}`, { run_id: "many", created_at: 1000 + i })),
       ];
-      await storage.createFeedbackTokens(here, made);
+      await storage.createFeedbackTokens(here, tokens);
       await storage.createFeedbackTokens(here, []);
-      for (const token of made) assert.deepEqual(await storage.getFeedbackToken(token.token_id), token);
+      for (const token of tokens) assert.deepEqual(await storage.getFeedbackToken(token.token_id), token);
       assert.equal(await storage.getFeedbackToken("t4"), null);
       const list = async (run_id: string, workspace_ids: string[], page = {}) => {
         const found = await storage.listFeedbackTokens({ workspace_ids, run_id, ...everything, ...page });
@@ -134,10 +134,10 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       await aThread(storage, "t");
       const idempotency = { route: "/runs", key: "k", body_hash: "h" };
       await created(storage, assistant, "t", "r1", { idempotency });
-      const seen = (await storage.getThread(here, "t"))?.revision as number;
+      const before = (await storage.getThread(here, "t"))?.revision as number;
       const outcome = await storage.createRun(here, {
         run: newRun("t", "r2", { feedback }),
-        seen: { assistant_revision: assistant.revision, thread_revision: seen },
+        seen: { assistant_revision: assistant.revision, thread_revision: before },
         idempotency,
         now: 1100,
       });
@@ -150,7 +150,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const keyed = (n: number) => ({ run: { feedback: { ...feedback, tokens: [["k", `t${n}`] as const] } } });
       for (const n of [1, 2, 3, 4]) await aThread(storage, `thread${n}`);
       for (const n of [1, 2, 3, 4]) await created(storage, assistant, `thread${n}`, `r${n}`, keyed(n));
-      // Those that were made beside go with the run too.
+      // Tokens that were created separately are deleted with the run, too.
       for (const n of [2, 3, 4]) await storage.createFeedbackTokens(here, [aToken(`own${n}`, { run_id: `r${n}` })]);
       const named = (n: number) => ({ thread_id: `thread${n}`, run_ids: [`r${n}`] });
       await storage.stopRuns(here, named(1), "interrupt", 3000);
@@ -159,7 +159,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.deleteRun(here, "thread3", "r3"), "deleted");
       assert.equal(await storage.deleteThread(here, "thread4"), true);
       for (const n of [2, 3, 4]) assert.equal(await tokensOf(storage, `r${n}`), "", `r${n}`);
-      // A run without feedback keys may have tokens too.
+      // A run without feedback keys can have tokens.
       for (const action of ["delete", "rollback"] as const) {
         await created(storage, assistant, "thread3", action);
         await storage.createFeedbackTokens(here, [aToken(action, { run_id: action })]);
@@ -244,7 +244,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
     const ann = { ...here, filter: [{ key: "owner", equals: "ann" }] } as const;
     const bob = { ...here, filter: [{ key: "owner", equals: "bob" }] } as const;
 
-    /** Ann's run `r1`, a record and a token on it, on a project alone, and on runs that are elsewhere or gone. */
+    /** Ann's run `r1` with a record and a token, and records on a project and on a deleted run. */
     async function annsFeedback(storage: Storage): Promise<void> {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { owner: "ann" });
@@ -262,23 +262,23 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const tokens = async (scope: Scope, run_id: string): Promise<number> =>
         (await storage.listFeedbackTokens({ workspace_ids: ["w1"], run_id, scope, ...everything })).length;
       const elsewhere = { ...ann, deployment: there.deployment };
-      for (const [scope, seen] of [
+      for (const [scope, visible] of [
         [ann, "f1"],
         [bob, ""],
         [elsewhere, ""],
       ] as const) {
-        const found = seen === "" ? 0 : 1;
-        assert.equal(await ids(storage, { scope }), seen);
-        assert.equal(await ids(storage, { scope, run_ids: ["r1", "r9"] }), seen);
-        assert.deepEqual(await stats(scope), seen === "" ? [] : [1]);
+        const found = visible === "" ? 0 : 1;
+        assert.equal(await ids(storage, { scope }), visible);
+        assert.equal(await ids(storage, { scope, run_ids: ["r1", "r9"] }), visible);
+        assert.deepEqual(await stats(scope), visible === "" ? [] : [1]);
         assert.deepEqual([await tokens(scope, "r1"), await tokens(scope, "r9")], [found, 0]);
-        assert.equal((await storage.getFeedback(["w1"], "f1", scope))?.id, seen === "" ? undefined : seen);
+        assert.equal((await storage.getFeedback(["w1"], "f1", scope))?.id, visible === "" ? undefined : visible);
         for (const id of ["project", "gone"]) assert.equal(await storage.getFeedback(["w1"], id, scope), null);
       }
       assert.equal(await ids(storage, { scope: here }), "f1,gone,project");
     });
 
-    test("is changed and deleted by nobody else", async (storage) => {
+    test("is changed and deleted only by its owner", async (storage) => {
       await annsFeedback(storage);
       assert.equal(await storage.updateFeedback(["w1"], "f1", { score: 2 }, 3000, bob), null);
       assert.equal(await storage.updateFeedback(["w1"], "gone", { score: 2 }, 3000, ann), null);
@@ -306,7 +306,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("feedback", () => {
-    test("is kept as it was sent", async (storage) => {
+    test("is stored unchanged", async (storage) => {
       const odd = JSON.parse('{"__proto__":{"a":[1,null]},"nul\\u0000":"\\ud800","":""}') as JsonObject;
       const rows = [
         aRecord("f1", { score: true, value: "1", comment: "c", correction: "text", source: "model" }),
@@ -327,9 +327,9 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       const outcomes = await Promise.all(
         [first, first, first].map((row, i) => storage.createFeedback({ ...row, score: i })),
       );
-      const made = outcomes.filter((outcome) => outcome?.kind === "created").map((outcome) => outcome?.feedback);
-      assert.equal(made.length, 1);
-      for (const outcome of outcomes) assert.deepEqual(outcome?.feedback, made[0]);
+      const creations = outcomes.filter((outcome) => outcome?.kind === "created").map((outcome) => outcome?.feedback);
+      assert.equal(creations.length, 1);
+      for (const outcome of outcomes) assert.deepEqual(outcome?.feedback, creations[0]);
       assert.equal((await storage.createFeedback(aRecord("f1", { workspace_id: "w2" })))?.kind, "exists");
       assert.equal(await storage.getFeedback(["w2"], "f1"), null);
     });
@@ -367,7 +367,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimed(storage, assistant, (await aThread(storage, "t")).thread_id, "r2")).run.run_id, "r2");
     });
 
-    test("is listed newest first, by what is asked for", async (storage) => {
+    test("is listed newest first, by any filter", async (storage) => {
       const user = { user_id: "u", source: "app" };
       const rows = [
         aRecord("b", { created_at: 2001, key: "k1" }),
@@ -378,7 +378,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
         aRecord("z", { workspace_id: "w2" }),
       ];
       for (const row of rows) await storage.createFeedback(row);
-      const asked: readonly (readonly [Partial<FeedbackQuery & { limit: number; offset: number }>, string])[] = [
+      const cases: readonly (readonly [Partial<FeedbackQuery & { limit: number; offset: number }>, string])[] = [
         [{}, "d,e,a,b,c"],
         [{ workspace_ids: [] }, ""],
         [{ workspace_ids: ["w2", "w1"] }, "d,e,a,b,c,z"],
@@ -400,7 +400,7 @@ export function feedbackTests(api: SuiteApi, test: StorageTest): void {
         [{ level: "session" }, "d"],
         [{ min_created_at: 2001, max_created_at: 2002 }, "e,a,b"],
       ];
-      for (const [query, expected] of asked) assert.equal(await ids(storage, query), expected, JSON.stringify(query));
+      for (const [query, expected] of cases) assert.equal(await ids(storage, query), expected, JSON.stringify(query));
     });
 
     test("gives numbers per key", async (storage) => {

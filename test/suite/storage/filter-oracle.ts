@@ -1,4 +1,4 @@
-/** Filters on metadata against an oracle of their own: random rows, random changes of them, random filters. */
+/** Tests of metadata filters against an independent oracle: random rows, changes and filters. */
 import assert from "node:assert/strict";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { Page, Scope, Sorted, Storage } from "../../../lib/storage/mod.ts";
@@ -47,20 +47,20 @@ const SCALARS: readonly Scalar[] = [
   ...[true, false, null],
 ];
 
-/** What a filter asks, told of the two values side by side. */
-function asks(part: Json, whole: Json | undefined): boolean {
+/** Containment, computed independently of `contains`. */
+function includes(part: Json, whole: Json | undefined): boolean {
   switch (kindOf(part)) {
     case "object": {
       if (whole === undefined || kindOf(whole) !== "object") return false;
       const members = new Map(Object.entries(whole as JsonObject));
       for (const [name, wanted] of Object.entries(part as JsonObject)) {
-        if (!members.has(name) || !asks(wanted, members.get(name))) return false;
+        if (!members.has(name) || !includes(wanted, members.get(name))) return false;
       }
       return true;
     }
     case "list": {
       if (whole === undefined || kindOf(whole) !== "list") return false;
-      const found = (wanted: Json): boolean => (whole as Json[]).findIndex((item) => asks(wanted, item)) >= 0;
+      const found = (wanted: Json): boolean => (whole as Json[]).findIndex((item) => includes(wanted, item)) >= 0;
       return !(part as Json[]).some((wanted) => !found(wanted));
     }
     default:
@@ -74,15 +74,18 @@ function kindOf(value: Json | undefined): string {
   return typeof value;
 }
 
-/** What a caller's reach lets through. */
-function reaches(filter: Filter, metadata: JsonObject): boolean {
+/** The visibility filter, computed independently of `permits`. */
+function isVisible(filter: Filter, metadata: JsonObject): boolean {
   const members = new Map(Object.entries(metadata));
   for (const condition of filter) {
     const member = members.get(condition.key);
     if ("equals" in condition) {
       if (member === undefined || kindOf(member) === "list" || kindOf(member) === "object") return false;
-      if (!asks(condition.equals, member)) return false;
-    } else if (!Array.isArray(member) || condition.contains.some((item) => !member.some((one) => asks(item, one)))) {
+      if (!includes(condition.equals, member)) return false;
+    } else if (
+      !Array.isArray(member) ||
+      condition.contains.some((item) => !member.some((one) => includes(item, one)))
+    ) {
       return false;
     }
   }
@@ -96,7 +99,7 @@ interface Row {
   metadata: JsonObject;
 }
 
-/** What is searched: how its rows are made and changed, and the fields they are sorted by. */
+/** A searchable noun: creates and changes rows, and names their sort fields. */
 interface Noun {
   readonly id: string;
   create(id: string, metadata: JsonObject, now: number): Promise<unknown>;
@@ -153,12 +156,12 @@ function nounsOf(storage: Storage): readonly Noun[] {
   ];
 }
 
-/** How many rows each noun has. */
+/** The number of rows per noun. */
 const ROWS = 40;
 
 /**
- * Searches, counts and lists as often as `count` says, on a storage that has nothing in it, and holds each answer against the
- * oracle. Gives how many rows were found in all.
+ * Runs `count` random searches, counts and lists on an empty storage and compares each answer with the oracle. Returns the total number
+ * of rows found.
  */
 export async function fuzzFilters(storage: Storage, count: number, seed: number): Promise<number> {
   const { below, pick } = dice(seed);
@@ -170,14 +173,14 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
   };
   const object = (depth: number, size: number): JsonObject =>
     Object.fromEntries(Array.from({ length: size }, () => [pick(KEYS), value(depth)]));
-  /** A part of a value that it certainly contains. */
+  /** A random part of a value; the value contains it. */
   const partOf = (whole: Json): Json => {
     if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(partOf);
     if (typeof whole !== "object" || whole === null) return whole;
     const kept = Object.entries(whole).filter(() => below(3) > 0);
     return Object.fromEntries(kept.map(([key, item]) => [key, partOf(item)]));
   };
-  /** The same with something changed in it, which may be contained no more. */
+  /** The same with a random change; the value may not contain it any more. */
   const mutated = (part: Json): Json => {
     if (below(4) === 0) return value(2);
     if (Array.isArray(part)) return below(3) === 0 ? [...part, value(1)] : part.map((item) => mutated(item));
@@ -192,7 +195,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
   };
   const aRow = (like: readonly { readonly metadata: JsonObject }[] = []): JsonObject => {
     const roll = below(4);
-    // One that differs from another in one place, so that all but one label of a filter may be there.
+    // Differs from another row in one place, so that a row can match all but one label of a filter.
     if (like.length === 0 || roll > 1) return object(3, roll === 2 ? 24 : below(6));
     const { metadata } = pick(like);
     const changed = mutated(metadata);
@@ -208,22 +211,22 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
   };
   const reachOf = (rows: readonly Row[]): Filter => {
     const entries = Object.entries(rows.length > 0 ? pick(rows).metadata : {});
-    const known = entries.slice(0, 1 + below(2)).map(([key, member]): Filter[number] => {
+    const conditions = entries.slice(0, 1 + below(2)).map(([key, member]): Filter[number] => {
       const scalars = (Array.isArray(member) ? member : []).filter((item): item is Scalar => typeof item !== "object");
       if (Array.isArray(member)) return { key, contains: scalars.slice(0, below(3)) };
       return { key, equals: typeof member === "object" ? pick(SCALARS) : member };
     });
-    return below(6) === 0 ? [...known, { key: pick(KEYS), equals: pick(SCALARS) }] : known;
+    return below(6) === 0 ? [...conditions, { key: pick(KEYS), equals: pick(SCALARS) }] : conditions;
   };
 
   let now = 1000;
   await anAssistant(storage, { assistant_id: "host" }, now);
   const nouns = nounsOf(storage).map((noun) => ({ noun, rows: [] as Row[] }));
-  let made = 0;
+  let rowCount = 0;
   const add = async ({ noun, rows }: (typeof nouns)[number]): Promise<void> => {
-    // Several of one moment, so that ids decide too.
+    // Several rows with the same time, so that ids decide the order.
     now += below(2);
-    const row = { id: `r${made++}`, created_at: now, updated_at: now, metadata: aRow(rows) };
+    const row = { id: `r${rowCount++}`, created_at: now, updated_at: now, metadata: aRow(rows) };
     await noun.create(row.id, row.metadata, now);
     rows.push(row);
   };
@@ -239,7 +242,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     if (at === 6) {
       const metadata = filterOn(states);
       const limit = 1 + below(ROWS);
-      const expected = states.filter((state) => asks(metadata, state.metadata)).slice(0, limit);
+      const expected = states.filter((state) => includes(metadata, state.metadata)).slice(0, limit);
       const listed = await storage.listCheckpoints(here, "states", { metadata, limit });
       assert.deepEqual(
         listed.map((state) => state.checkpoint_id),
@@ -272,7 +275,7 @@ export async function fuzzFilters(storage: Storage, count: number, seed: number)
     const [limit, offset] = [1 + below(below(4) === 0 ? ROWS : 6), below(3) === 0 ? below(12) : 0];
     const sign = sort_order === "asc" ? 1 : -1;
     const expected = rows
-      .filter((row) => asks(metadata, row.metadata) && reaches(filter, row.metadata))
+      .filter((row) => includes(metadata, row.metadata) && isVisible(filter, row.metadata))
       .sort((a, b) => sign * (a[sort_by] - b[sort_by] || (a.id < b.id ? -1 : 1)));
     const shown = `filter ${i} of seed ${seed} on ${noun.id}: ${JSON.stringify({ metadata, filter, sort_by, sort_order, limit, offset })}`;
     const answer = await noun.search(scope, { metadata, sort_by, sort_order, limit, offset });
@@ -300,7 +303,7 @@ async function someCheckpoints(
   return states.reverse();
 }
 
-/** How many filters a test of the suite tries with all effort. */
+/** The number of filters per test with effort 1. */
 const FILTERS = 400;
 
 export function filterTests(api: SuiteApi, test: StorageTest): void {

@@ -1,4 +1,4 @@
-/** What a scope's filter lets a call see and touch: each verb against `permits`, and nothing else of what is stored moves. */
+/** Tests of visibility filters: each verb reads and changes only rows that `permits` accepts. */
 import assert from "node:assert/strict";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import type { Scope, Storage } from "../../../lib/storage/mod.ts";
@@ -23,7 +23,7 @@ import {
   statuses,
 } from "./material.ts";
 
-/** Repeatable randomness: a number below `n`. */
+/** A seeded random number below `n`. */
 function dice(seed: number): (n: number) => number {
   let state = seed;
   return (n) => {
@@ -32,7 +32,7 @@ function dice(seed: number): (n: number) => number {
   };
 }
 
-// What SQL, JSON and JavaScript could each take for something else.
+// Values that SQL, JSON and JavaScript could interpret differently.
 const SCALARS: readonly Scalar[] = [
   ...[
     "",
@@ -87,7 +87,7 @@ function randomMetadata(roll: (n: number) => number): JsonObject {
   return Object.fromEntries(Array.from({ length: 1 + roll(5) }, () => [KEYS[roll(KEYS.length)] as string, value()]));
 }
 
-/** Mostly of what some row has, so that some match. */
+/** Takes most conditions from an existing row, so that some rows match. */
 function randomFilter(roll: (n: number) => number, rows: readonly JsonObject[]): Filter {
   const row = Object.entries(rows[roll(rows.length)] as JsonObject);
   return Array.from({ length: 1 + roll(2) }, (): Condition => {
@@ -106,7 +106,7 @@ const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
 const bob: Scope = { ...here, filter: [{ key: "owner", equals: "bob" }] };
 const page = { limit: 1000, offset: 0, sort_by: "created_at", sort_order: "asc" } as const;
 
-/** Two runs that wait on each of a visible and a hidden thread of Ann's. */
+/** Two pending runs each on a visible and a hidden thread of Ann. */
 async function waiting(storage: Storage): Promise<void> {
   const assistant = await anAssistant(storage, { metadata: { owner: "ann" } });
   await aThread(storage, "t", { owner: "ann" });
@@ -131,12 +131,12 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
           await storage.createThread(here, { thread_id: `t${i}`, metadata, config: {}, hidden: false }, 1000 + i);
           await storage.createAssistant(here, { ...content, assistant_id: `a${i}`, metadata }, 1000 + i);
         }
-        let seen = 0;
+        let permitted = 0;
         for (let round = 0; round < 60; round++) {
           const filter = randomFilter(roll, rows);
           const scope = { ...here, filter };
           const expected = rows.flatMap((metadata, i) => (permits(filter, metadata) ? [i] : []));
-          seen += expected.length;
+          permitted += expected.length;
           const about = `${JSON.stringify(filter)} over ${JSON.stringify(rows)}`;
           const threads = await storage.searchThreads(scope, page);
           assert.deepEqual(
@@ -158,7 +158,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
             assert.equal((await storage.getAssistant(scope, `a${i}`)) !== null, there, `a${i}: ${about}`);
           }
         }
-        assert.ok(seen > 40, `only ${seen} rows were permitted`);
+        assert.ok(permitted > 40, `only ${permitted} rows were permitted`);
       });
     }
 
@@ -201,7 +201,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("without conditions asks for nothing", async (storage) => {
+    test("without conditions matches everything", async (storage) => {
       await aThread(storage, "t");
       assert.ok(await storage.getThread({ ...here, filter: [] }, "t"));
       assert.equal(await storage.countThreads({ ...here, filter: [] }, {}), 1);
@@ -225,7 +225,7 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.listAssistantVersions(bob, "a", { limit: 10, offset: 0 }), null);
       await aThread(storage, "t", { assistant_id: "a", owner: "bob" });
       assert.equal(await storage.deleteAssistant(bob, "a", { delete_threads: true }), false);
-      assert.ok(await storage.getThread(here, "t"), "what is not deleted keeps its threads");
+      assert.ok(await storage.getThread(here, "t"), "an assistant that is not deleted keeps its threads");
       assert.equal((await storage.getAssistant(here, "a"))?.revision, revision);
       assert.equal(await storage.countAssistants(ann, {}), 1);
 
@@ -233,14 +233,14 @@ export function reachTests(api: SuiteApi, test: StorageTest): void {
       const renamed = await storage.updateAssistant(ann, "a", (active) => ({ ...active, name: "B" }), 2000);
       assert.equal(renamed?.version, 2);
       assert.equal((await storage.setLatest(ann, "a", 1, 2000)).kind, "updated");
-      const given = await storage.updateAssistant(
+      const updated = await storage.updateAssistant(
         ann,
         "a",
         (active) => ({ ...active, metadata: { owner: "bob" } }),
         2100,
       );
       assert.deepEqual(await storage.setLatest(bob, "a", 1, 2200), { kind: "out_of_reach" });
-      assert.equal((await storage.getAssistant(bob, "a"))?.revision, given?.revision);
+      assert.equal((await storage.getAssistant(bob, "a"))?.revision, updated?.revision);
       assert.equal((await storage.setLatest(here, "a", 1, 2200)).kind, "updated");
       assert.equal(await storage.deleteAssistant(ann, "a", { delete_threads: false }), true);
     });

@@ -1,4 +1,4 @@
-/** Frames, and how long things are kept. */
+/** Tests of frames and of retention. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, Lease, Storage, SweepTerms } from "../../../lib/storage/mod.ts";
 import {
@@ -151,7 +151,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
       const framed = await stateless(storage, assistant, "framed", {
         run: { framed: true, kwargs: { resumable: true } },
       });
-      // Stored for readers of other processes: nobody asked for more.
+      // Stored only for readers of other processes, so not kept longer.
       const passing = await stateless(storage, assistant, "passing", { run: { framed: true } });
       await storage.finishRun(here, passing.lease, finish({ progress: frames(1, "a") }));
       const keyed = await stateless(storage, assistant, "keyed", { idempotency });
@@ -191,7 +191,7 @@ export function frameTests(api: SuiteApi, test: StorageTest): void {
     test("deletes many frames in steps, and none of another run", async (storage) => {
       const lease = await framedLease(storage);
       const list = Array.from({ length: 250 }, (_, i) => ({ event: "e", data: "x".repeat(i % 2 ? 66_000 : 2) }));
-      // Several megabytes at once; there are clients that send no more than 16.
+      // Several megabytes at once: some database clients send at most 16.
       for (let first_id = 1; first_id <= 2500; first_id += list.length) {
         assert.ok(await storage.saveProgress(here, lease, { ...progress([]), frames: { first_id, list } }, 1200));
       }

@@ -1,9 +1,9 @@
-/** Accounts: defaults, deployments, keys, workspaces, projects, users and memberships. */
+/** Tests of identity stores: defaults, deployments, keys, workspaces, projects, users and memberships. */
 import assert from "node:assert/strict";
 import type { ApiKeyRow, IdentityStore, MembershipRow, UserRow, WorkspaceRow } from "../../../lib/storage/identity.ts";
 import type { StorageTest, SuiteApi } from "./material.ts";
 
-/** Defines a test on a store of its own, without keys and users. */
+/** Defines a test on a new store without keys and users. */
 export type IdentityTest = (name: string, body: (store: IdentityStore) => Promise<void>) => void;
 
 const uuid = (number: number): string => `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
@@ -45,7 +45,7 @@ export function identityTests(api: SuiteApi, test: StorageTest): void {
   identityCases(api, (name, body) => test(name, (storage) => body(storage.identity)));
 }
 
-/** What every IdentityStore must do. */
+/** The conformance tests of IdentityStore. */
 export function identityCases(api: SuiteApi, test: IdentityTest): void {
   api.describe("defaults and deployments", () => {
     test("have one organization, workspace and project, also when several ask at once", async (store) => {
@@ -90,10 +90,10 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual(await store.listDeployments("other"), []);
     });
 
-    test("make what is asked for by name, and move a deployment there", async (store) => {
+    test("are created by name, and a deployment moves there", async (store) => {
       await store.placeDeployment({ name: "d" }, 1000);
-      const asked = { name: "d", workspace: "Blue", project: "Bots" };
-      const outcomes = await Promise.all(times(6, () => store.placeDeployment(asked, 2000)));
+      const placement = { name: "d", workspace: "Blue", project: "Bots" };
+      const outcomes = await Promise.all(times(6, () => store.placeDeployment(placement, 2000)));
       const [first] = outcomes;
       assert.ok(first?.kind === "made");
       for (const outcome of outcomes) assert.deepEqual(outcome, first);
@@ -108,10 +108,10 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
         projects.map(({ id, name }) => [id, name]),
         [[first.row.project_id, "Bots"]],
       );
-      // It stays where nothing else is asked for.
+      // Without a workspace and project, the deployment stays in place.
       assert.deepEqual(await store.placeDeployment({ name: "d" }, 3000), first);
       assert.deepEqual(await store.placeDeployment({ name: "d", workspace: "Blue" }, 3000), first);
-      // Others join it.
+      // Other deployments with these names join the same project.
       const other = await store.placeDeployment({ name: "e", workspace: "Blue" }, 3000);
       assert.ok(other.kind === "made" && other.row.project_id === first.row.project_id);
     });
@@ -148,13 +148,13 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
         (await store.listWorkspaces(organization.id)).map(({ id }) => id).sort(),
         [workspace.id, w2.id].sort(),
       );
-      // Elsewhere, and gone.
+      // The workspace is deleted, and its project with it.
       await store.deleteWorkspace(w2.id, 4000);
       assert.equal((await store.placeDeployment({ name: "d", project: uuid(3) }, 4000)).kind, "parent_not_found");
       assert.equal((await store.placeDeployment({ name: "d", workspace: w2.id }, 4000)).kind, "parent_not_found");
     });
 
-    test("make nothing beside what is there under another name", async (store) => {
+    test("create no new default in place of a renamed one", async (store) => {
       const { organization, workspace, project } = await store.ensureDefaults(1000);
       await store.renameWorkspace(workspace.id, "First");
       await store.renameProject(project.id, "Main");
@@ -176,13 +176,13 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
 
     test("keep owner and sharing until they are changed", async (store) => {
       for (const id of ["u1", "u2"]) await store.createUser(aUser(id));
-      const made = await store.placeDeployment({ name: "d", owner_user_id: "u1", shared: true }, 1000);
-      assert.ok(made.kind === "made");
-      assert.deepEqual([made.row.owner_user_id, made.row.shared], ["u1", true]);
-      assert.deepEqual(await store.placeDeployment({ name: "d", owner_user_id: "u2", shared: false }, 2000), made);
-      assert.deepEqual(await store.updateDeployment("d", { shared: false }), { ...made.row, shared: false });
+      const placed = await store.placeDeployment({ name: "d", owner_user_id: "u1", shared: true }, 1000);
+      assert.ok(placed.kind === "made");
+      assert.deepEqual([placed.row.owner_user_id, placed.row.shared], ["u1", true]);
+      assert.deepEqual(await store.placeDeployment({ name: "d", owner_user_id: "u2", shared: false }, 2000), placed);
+      assert.deepEqual(await store.updateDeployment("d", { shared: false }), { ...placed.row, shared: false });
       assert.deepEqual(await store.updateDeployment("d", { owner_user_id: "u2" }), {
-        ...made.row,
+        ...placed.row,
         shared: false,
         owner_user_id: "u2",
       });
@@ -221,7 +221,7 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual((await store.findKey("hash of key"))?.workspaces, [workspace]);
     });
 
-    test("refuse a short form that is taken and what is not there, writing nothing", async (store) => {
+    test("refuse a taken short form and unknown parents, and write nothing", async (store) => {
       const { organization } = await store.ensureDefaults(1000);
       await aWorkspace(store, "gone");
       await store.deleteWorkspace("gone", 2000);
@@ -296,7 +296,7 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
   });
 
   api.describe("workspaces and projects", () => {
-    test("have names of their own among what is not deleted", async (store) => {
+    test("have unique names, except for deleted rows", async (store) => {
       const { organization, workspace } = await store.ensureDefaults(1000);
       const w2 = await aWorkspace(store, "w2");
       assert.equal((await store.createWorkspace({ ...w2, id: "w3" })).kind, "name_taken");

@@ -1,4 +1,4 @@
-/** The store's items. */
+/** Tests of the store's items. */
 import assert from "node:assert/strict";
 import type { Json, JsonObject } from "../../../lib/json.ts";
 import {
@@ -119,15 +119,15 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(
         await keys(storage, { refresh: true, offset: 1 }, 1270),
         "",
-        "what is not on the page is not refreshed",
+        "items outside the page are not refreshed",
       );
       assert.equal(await value(storage, "a", "k", 1280), undefined);
       assert.equal(await storage.getItem(here, ["a"], "k", { refresh: true }, 1280), null, "too late");
       assert.equal(await value(storage, "a", "k", 1280), undefined);
 
       await put(storage, [item("a", "k", { n: 2 })], 2000);
-      const made = await storage.getItem(here, ["a"], "k", { refresh: false }, 2000);
-      assert.deepEqual([made?.created_at, made?.expires_at], [2000, null], "put over an expired one it is new");
+      const stored = await storage.getItem(here, ["a"], "k", { refresh: false }, 2000);
+      assert.deepEqual([stored?.created_at, stored?.expires_at], [2000, null], "put over an expired one it is new");
     });
 
     test("are swept once they have expired, so many at a time", async (storage) => {
@@ -271,7 +271,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
       }
     });
 
-    test("are told apart where place and key read alike", async (storage) => {
+    test("differ if namespace and key look alike when joined", async (storage) => {
       await put(storage, [item("a", "b.c", { n: 1 }), item("a.b", "c", { n: 2 })]);
       const found = await search(storage, { conditions: [["n", "gt", 0]] });
       assert.deepEqual(
@@ -405,8 +405,8 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
     test("may have expired, and then hide nothing", async (storage) => {
       await put(storage, [item("a", "k", { owner: "bob" }, { ttl_ms: 10 })]);
       await put(storage, [item("a", "k", { owner: "ann" })], 1010, ann);
-      const made = await storage.getItem(ann, ["a"], "k", { refresh: false }, 1010);
-      assert.equal(made?.created_at, 1010);
+      const stored = await storage.getItem(ann, ["a"], "k", { refresh: false }, 1010);
+      assert.equal(stored?.created_at, 1010);
     });
 
     test("are safe from those who write at the same moment", async (storage) => {
@@ -422,7 +422,7 @@ export function itemTests(api: SuiteApi, test: StorageTest): void {
           storage.putItems(here, [item(place, "a", { owner: "bob" })], at),
         ]);
         const a = await value(storage, place, "a", at);
-        assert.equal(a?.owner, "bob", "what was given away is written over by nobody else");
+        assert.equal(a?.owner, "bob", "ann cannot overwrite an item of bob");
         assert.equal((await value(storage, place, "b", at)) !== undefined, outcome === "written", "all or nothing");
       }
     });

@@ -1,4 +1,4 @@
-/** What the tests of storages have in common. */
+/** Shared helpers and test data of the storage tests. */
 import assert from "node:assert/strict";
 import type { NewCheckpoint } from "../../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../../lib/json.ts";
@@ -23,16 +23,16 @@ import type {
 export interface SuiteApi {
   describe(name: string, fn: () => void): unknown;
   it(name: string, fn: () => Promise<void>): unknown;
-  /** How much the random tests do, above 0 and up to 1: less for a database that answers slowly. Default 1. */
+  /** The amount of random testing, above 0 and up to 1. Use less for a slow database. Default 1. */
   readonly effort?: number;
 }
 
-/** So many of `most` as the effort allows; at least one. */
+/** `most` scaled by the effort; at least one. */
 export function inShort({ effort = 1 }: SuiteApi, most: number): number {
   return Math.max(1, Math.round(most * effort));
 }
 
-/** Seeds from 1 on, for a random test that has so many at most. */
+/** The seeds of a random test: 1, 2, … up to `most`, scaled by the effort. */
 export function seeds(api: SuiteApi, most: number): number[] {
   return Array.from({ length: inShort(api, most) }, (_, i) => i + 1);
 }
@@ -49,7 +49,7 @@ export const content: AssistantContent = {
   metadata: {},
 };
 
-/** Defines a test on a storage of its own, migrated and empty. */
+/** Defines a test on a new, migrated, empty storage. */
 export type StorageTest = (name: string, body: (storage: Storage) => Promise<void>) => void;
 
 // ---------------------------------------------------------------- material
@@ -114,7 +114,7 @@ export async function aRun(
   return await storage.createRun(here, await request(storage, assistant, thread, id));
 }
 
-/** A run that its creation claimed, until 5000. */
+/** A run that was claimed at its creation, until 5000. */
 export async function claimed(
   storage: Storage,
   assistant: AssistantRow,
@@ -122,12 +122,12 @@ export async function claimed(
   id: string,
 ): Promise<ClaimedRun> {
   const claim = { token: `token-${id}`, lease_until: 5000 };
-  const made = await storage.createRun(here, { ...(await request(storage, assistant, thread, id)), claim });
-  assert.ok(made.kind === "created" && made.claimed, `${id} is claimed`);
-  return made.claimed;
+  const outcome = await storage.createRun(here, { ...(await request(storage, assistant, thread, id)), claim });
+  assert.ok(outcome.kind === "created" && outcome.claimed, `${id} is claimed`);
+  return outcome.claimed;
 }
 
-/** A run on the thread that has ended. */
+/** An ended run on the thread. */
 export async function finished(
   storage: Storage,
   assistant: AssistantRow,
@@ -149,7 +149,7 @@ export async function aLease(storage: Storage): Promise<Lease> {
   return (await claimed(storage, assistant, "t", "r1")).lease;
 }
 
-/** The claimed run, or null where there was none to claim. */
+/** Claims a run; null if none is due. */
 export async function claimNext(
   storage: Storage,
   ...args: Parameters<Storage["claimRun"]>
@@ -209,8 +209,8 @@ export function finish(options: Partial<FinishRun> = {}): FinishRun {
   };
 }
 
-/** What there is to create a run with, beside what every run has. */
-export interface Asked extends Partial<Omit<CreateRun, "run" | "seen">> {
+/** Options of a new run, in addition to the defaults. */
+export interface RunOptions extends Partial<Omit<CreateRun, "run" | "seen">> {
   readonly run?: Partial<NewRun>;
 }
 
@@ -219,7 +219,7 @@ export async function create(
   assistant: AssistantRow,
   thread_id: string,
   run_id: string,
-  { run, ...rest }: Asked = {},
+  { run, ...rest }: RunOptions = {},
 ): Promise<CreateRunOutcome> {
   const made = newRun(thread_id, run_id, run);
   return await storage.createRun(here, {
@@ -229,7 +229,7 @@ export async function create(
   });
 }
 
-/** The same, where it must succeed. */
+/** The same, but fails the test unless the run is created. */
 export async function created(
   ...args: Parameters<typeof create>
 ): Promise<Extract<CreateRunOutcome, { kind: "created" }>> {
@@ -243,7 +243,7 @@ export async function stateless(
   storage: Storage,
   assistant: AssistantRow,
   run_id: string,
-  { run, ...rest }: Asked = {},
+  { run, ...rest }: RunOptions = {},
 ): Promise<ClaimedRun> {
   const thread_id = `thread-${run_id}`;
   const outcome = await storage.createRun(here, {
@@ -258,7 +258,7 @@ export async function stateless(
   return outcome.claimed;
 }
 
-/** What became of each run, in the order of their ids. */
+/** The outcome of each run, sorted by id. */
 export function fates(stopped: readonly StoppedRun[]): string {
   return stopped
     .map(({ run_id, kind }) => `${run_id} ${kind}`)

@@ -1,4 +1,4 @@
-/** Threads that are pruned: deleted, or brought down to their newest state. */
+/** Tests of pruning: threads are deleted or reduced to their newest state. */
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../../lib/json.ts";
 import type { AssistantRow, Progress, SavedCheckpoint, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
@@ -35,7 +35,7 @@ const under = (root: string, ns: string, checkpoint_id: string, metadata: JsonOb
   metadata: { ...metadata, parents: { "": root } },
 });
 
-/** Which of these versions of a channel are stored: seen through a checkpoint that names them. */
+/** The stored ones of these versions of a channel, read through a probe checkpoint that names them. */
 async function stored(
   storage: Storage,
   assistant: AssistantRow,
@@ -135,7 +135,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
   });
 
   api.describe("pruning to the newest state", () => {
-    test("keeps the head with what is pending on it, and the runs", async (storage) => {
+    test("keeps the head with its pending writes, and the runs", async (storage) => {
       const assistant = await anAssistant(storage);
       for (const id of ["t", "busy", "empty", "other"]) await aThread(storage, id);
       const steps = progress(
@@ -144,8 +144,8 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       );
       const { lease } = await claimed(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, frames(1, "values"), 1200);
-      const rest = { head: "c3", interrupts: { b: [] }, error: null, scalars: { n: 3 } };
-      await storage.finishRun(here, lease, finish({ progress: steps, thread: { ...rest, status: "interrupted" } }));
+      const end = { head: "c3", interrupts: { b: [] }, error: null, scalars: { n: 3 } };
+      await storage.finishRun(here, lease, finish({ progress: steps, thread: { ...end, status: "interrupted" } }));
       await finished(storage, assistant, "t", "r2", {}, { progress: progress([], [write("c3", "b", 0, "answer")]) });
       for (const id of ["other", "busy"]) {
         await finished(
@@ -177,7 +177,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await found(storage, {}, { n: 3 }), "t");
       assert.equal(await stored(storage, assistant, "t", "", "n", ["c1", "c2", "c3"]), "c3");
 
-      // What was on a checkpoint that went does not come back with it.
+      // A pruned checkpoint that is saved again does not get its old writes back.
       const again = progress([checkpoint("c1", {}, "c3")], [write("c3", "b", 0, "later")]);
       await finished(storage, assistant, "t", "r3", { head: "c1" }, { progress: again });
       const [newest, kept] = await allOf(storage, "t");
@@ -231,7 +231,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
         under("c1", "sub:1", "a1"),
         under("c1", "memory", "m1"),
         checkpoint("c2", {}, "c1"),
-        // The head's subgraph may be stored before the head, when both are stored as they end.
+        // With durability `exit`, the subgraph of the head may be stored before the head.
         under("c3", "sub:3", "b1"),
         under("c3", "sub:3", "b2"),
         under("c3", "sub:3|deep:4", "d1"),
@@ -263,7 +263,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       const step = (i: number, versions: Readonly<Record<string, string>>): SavedCheckpoint => ({
         ...checkpoint(`c${i}`, {}, i === 0 ? null : `c${i - 1}`),
         versions,
-        // `next` says which node is next: it is emptied without a write.
+        // `next` names the next node. It becomes empty without a write.
         values: Object.entries(versions)
           .filter(([channel, version]) => (channel === "log" && version === "2") || version === "full")
           .map(([channel, version]) => ({ channel, version, type: "json", data: '"whole"' })),
@@ -292,7 +292,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
       await finished(storage, assistant, "t", "r1", { head: "c6" }, { progress: progress(saved, writes) });
       const before = await allOf(storage, "t");
       assert.deepEqual(await keep(storage, "t"), ["t"]);
-      // With c3 the version is known that c2 has made; it is stored whole.
+      // c3 names the version that c2 has stored; it is stored whole.
       const kept = before.slice(0, 4).map((one) => (one.checkpoint_id === "c3" ? { ...one, parent_id: null } : one));
       assert.deepEqual(await allOf(storage, "t"), kept);
       assert.deepEqual(await keep(storage, "t"), ["t"]);
@@ -352,7 +352,7 @@ export function pruningTests(api: SuiteApi, test: StorageTest): void {
   });
 }
 
-/** Of everything that was ever stored, only what these checkpoints need is. */
+/** Checks that only the versions these checkpoints need are stored. */
 async function onlyNeeded(
   storage: Storage,
   versions: Versions,
@@ -366,8 +366,8 @@ async function onlyNeeded(
     await storage.searchAssistants(here, { limit: 1, offset: 0, sort_by: "name", sort_order: "asc" })
   ).rows;
   for (const ns of ["", "still"]) {
-    const known = [...versions.keys()].filter((version) => versions.get(version)?.ns === ns);
-    const there = await stored(storage, assistant as AssistantRow, "t", ns, "list", known);
-    assert.equal(there, known.filter((version) => needed.has(version)).join());
+    const ids = [...versions.keys()].filter((version) => versions.get(version)?.ns === ns);
+    const there = await stored(storage, assistant as AssistantRow, "t", ns, "list", ids);
+    assert.equal(there, ids.filter((version) => needed.has(version)).join());
   }
 }

@@ -1,4 +1,4 @@
-/** States that change without a run: at the creation of a thread, by updates, by copies. */
+/** Tests of states that change without a run: initial states, updates, checkpoint metadata. */
 import assert from "node:assert/strict";
 import type { StoredCheckpoint } from "../../../lib/executor/contract.ts";
 import type { JsonObject } from "../../../lib/json.ts";
@@ -28,7 +28,7 @@ import {
   write,
 } from "./material.ts";
 
-/** Who may see only threads of this owner. */
+/** The scope of a caller who sees only threads of this owner. */
 export const only = (owner: string): Scope => ({ ...here, filter: [{ key: "owner", equals: owner }] });
 
 /** A state with one checkpoint. */
@@ -59,7 +59,7 @@ export const shown = async (storage: Storage, thread_id: string, checkpoint_id: 
 
 export function stateTests(api: SuiteApi, test: StorageTest): void {
   api.describe("a thread that is created with a state", () => {
-    const made = { thread_id: "t", metadata: { kind: "made" }, config: {}, hidden: false };
+    const terms = { thread_id: "t", metadata: { kind: "made" }, config: {}, hidden: false };
 
     test("has its checkpoints, writes and values, of no run", async (storage) => {
       const steps = progress(
@@ -67,7 +67,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         [write("c1", "b", 0, "x")],
       );
       const state = aState("c2", { a: 2 }, { progress: steps });
-      const outcome = await storage.createThread(here, { ...made, state }, 1000);
+      const outcome = await storage.createThread(here, { ...terms, state }, 1000);
       assert.equal(outcome.kind, "created");
       const { head, graph_id, status, created_at } = outcome.thread;
       assert.deepEqual([head, graph_id, status, created_at], ["c2", "g", "idle", 1000]);
@@ -80,21 +80,21 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await found(storage, {}, { a: 3 }), "");
     });
 
-    test("is made as a whole or not at all", async (storage) => {
+    test("is terms as a whole or not at all", async (storage) => {
       await aThread(storage, "t", { kind: "old" });
       for (const id of ["c1", "c2"]) {
         const state = aState(id, { a: 1 }, { progress: progress([checkpoint(id, { a: 1 })], [write(id, "b", 0, 1)]) });
-        assert.equal((await storage.createThread(here, { ...made, state }, 1000)).kind, "exists");
+        assert.equal((await storage.createThread(here, { ...terms, state }, 1000)).kind, "exists");
       }
       assert.equal(await ids(storage, "t"), "");
       assert.equal((await thread(storage, "t")).head, null);
       const states = Array.from({ length: 8 }, (_, i) => aState(`d${i}`, { a: i }));
       const outcomes = await Promise.all(
-        states.map((state) => storage.createThread(here, { ...made, thread_id: "u", state }, 1000)),
+        states.map((state) => storage.createThread(here, { ...terms, thread_id: "u", state }, 1000)),
       );
       assert.equal(outcomes.filter(({ kind }) => kind === "created").length, 1);
       assert.equal(await ids(storage, "u"), (await thread(storage, "u")).head);
-      const again = { ...made, thread_id: "u", state: states[0] as NewState };
+      const again = { ...terms, thread_id: "u", state: states[0] as NewState };
       assert.equal((await storage.createThread(here, again, 1000)).kind, "exists");
       assert.equal(await ids(storage, "u"), (await thread(storage, "u")).head);
     });
@@ -106,7 +106,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
         { a: 1 },
         { progress: progress([checkpoint("c1", {})], [write("c1", "b", 0, "made")]) },
       );
-      await storage.createThread(here, { ...made, state }, 1000);
+      await storage.createThread(here, { ...terms, state }, 1000);
       const next = progress([checkpoint("c2", {}, "c1")], [write("c1", "b", 0, "run")]);
       const { lease } = await claimed(storage, assistant, "t", "r1");
       await storage.saveProgress(here, lease, next, 1200);
@@ -121,8 +121,8 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t", { a: 1 });
       const interrupts = { task: [{ id: "i", value: 1 }] };
-      const rest: Partial<FinishRun["thread"]> = { head: "c1", status: "error", interrupts, error: { error: "E" } };
-      await finished(storage, assistant, "t", "r1", rest, { progress: progress([checkpoint("c1", { n: 1 })]) });
+      const end: Partial<FinishRun["thread"]> = { head: "c1", status: "error", interrupts, error: { error: "E" } };
+      await finished(storage, assistant, "t", "r1", end, { progress: progress([checkpoint("c1", { n: 1 })]) });
       const before = await thread(storage, "t");
       const update = aState("c2", { n: 2 }, { progress: progress([checkpoint("c2", { n: 2 }, "c1")]) });
       assert.equal(await storage.writeState(here, "t", { ...update, seen_head: "c1" }, 3000), "written");
@@ -132,7 +132,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([newest?.checkpoint_id, newest?.parent_id, newest?.run_id], ["c2", "c1", null]);
       assert.equal(await ids(storage, "t"), "c2,c1");
       assert.deepEqual([await found(storage, {}, { n: 2 }), await found(storage, {}, { n: 1 })], ["t", ""]);
-      // A thread that had no head gets its first.
+      // The first update of a thread without a head.
       await aThread(storage, "u");
       assert.equal(await storage.writeState(here, "u", { ...aState("d1", {}), seen_head: null }, 3000), "written");
       assert.equal((await thread(storage, "u")).head, "d1");
@@ -219,7 +219,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       };
       await rollback("r2");
       assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="update"');
-      // r0 sorts before every other run's id, and the empty one of updates before it.
+      // r0 sorts before all other run ids, and the empty id of updates before r0.
       await finished(storage, assistant, "t", "r0", {}, { progress: answer("r0") });
       assert.equal(await shown(storage, "t", "c1"), 'a0="kept" b0="r0"');
       await update("again", "c3", "c2");
@@ -234,7 +234,7 @@ export function stateTests(api: SuiteApi, test: StorageTest): void {
       assert.ok(Number(seqs[0]?.[1]) < Number(seqs[1]?.[1]));
     });
 
-    test("does not wait for whoever executes a run that was rolled back, and keeps what it wrote", async (storage) => {
+    test("does not wait for the executor of a rolled back run, and keeps the new state", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const { lease } = await claimed(storage, assistant, "t", "r1");

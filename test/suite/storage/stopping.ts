@@ -1,4 +1,4 @@
-/** What new runs and requests do to runs that wait or execute. */
+/** Tests of stopping pending and running runs, by new runs and by requests. */
 import assert from "node:assert/strict";
 import type { ClaimedRun, StopAction, Storage, ThreadRow } from "../../../lib/storage/mod.ts";
 import {
@@ -24,7 +24,7 @@ import {
   write,
 } from "./material.ts";
 
-/** Everything a run may leave on thread `t`: r1 has ended at c1, r2 answers it, goes on to c2 and waits in the slot. */
+/** Thread `t` with everything a run can store: r1 has ended at c1; r2 has answered it, saved c2 and waits in the slot. */
 async function answering(
   storage: Storage,
 ): Promise<{ assistant: Awaited<ReturnType<typeof anAssistant>>; r2: ClaimedRun }> {
@@ -44,7 +44,7 @@ async function answering(
   return { assistant, r2 };
 }
 
-/** Nothing of r2 is left, and what r1 left is as it was. */
+/** Checks that nothing of r2 is left, and that the state of r1 is unchanged. */
 async function assertAsBefore(storage: Storage, { lease }: ClaimedRun): Promise<void> {
   assert.equal(await storage.getRun(here, "r2"), null);
   assert.deepEqual(await storage.readFrames(here, "r2", 0), []);
@@ -72,7 +72,7 @@ async function assertAsBefore(storage: Storage, { lease }: ClaimedRun): Promise<
   assert.deepEqual(await storage.readFrames(here, "r2", 0), []);
 }
 
-/** A value that the run left would show through a checkpoint of the same versions. */
+/** Checks for leftover values with a new checkpoint of the same versions, which would show them. */
 async function assertNoValueLeft(storage: Storage, { lease }: ClaimedRun): Promise<void> {
   const again = { ...checkpoint("c2", { x: 2 }, "c1"), values: [] };
   assert.equal(await storage.saveProgress(here, lease, progress([again]), 6100), true);
@@ -271,14 +271,14 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await statuses(storage, "t"), "r1 success,r2 interrupted");
       await aRun(storage, assistant, "t", "r3");
       await named(storage, "interrupt", "r3");
-      assert.equal((await storage.getThread(here, "t"))?.status, "interrupted", "the state is as it was");
+      assert.equal((await storage.getThread(here, "t"))?.status, "interrupted", "the state is unchanged");
       await aThread(storage, "u");
       await aRun(storage, assistant, "u", "u1");
       for (const action of ["interrupt", "rollback"] as const) assert.deepEqual(await named(storage, action, "u1"), []);
       assert.deepEqual(await named(storage, "rollback"), []);
     });
 
-    test("rolls back what is named, and leaves the slot", async (storage) => {
+    test("rolls back the named runs, and keeps the slot", async (storage) => {
       const { assistant, r2 } = await answering(storage);
       await aRun(storage, assistant, "t", "r3");
       await aRun(storage, assistant, "t", "r4");
@@ -328,7 +328,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       const r2 = await stateless(storage, assistant, "r2");
       await storage.requeueRun(here, r2.lease, 1300);
       await storage.stopRuns(here, { status: "all" }, "rollback", 2000);
-      assert.deepEqual([await there("r1"), await there("r2")], [true, false], "the executor of r1 has not settled");
+      assert.deepEqual([await there("r1"), await there("r2")], [true, false], "the executor of r1 still has the slot");
       await storage.releaseSlot(here, r1.lease);
       assert.equal(await there("r1"), false);
 
@@ -352,7 +352,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await there("r5"), true);
     });
 
-    test("stays asked for over the death of a worker, and the last claim is no attempt", async (storage) => {
+    test("survives the death of a worker, and the last claim is no attempt", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const first = await claimed(storage, assistant, "t", "r1");
@@ -363,7 +363,7 @@ export function stoppingTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual([second.cancelled, second.run.attempt, second.run.claims], [true, 1, 2]);
       assert.equal(await storage.finishRun(here, first.lease, finish()), null);
       assert.equal(await storage.requeueRun(here, second.lease, 5100), true);
-      assert.equal((await storage.getRun(here, "r1"))?.attempt, 1, "nothing was charged, so nothing is given back");
+      assert.equal((await storage.getRun(here, "r1"))?.attempt, 1, "the claim did not count as an attempt");
       const third = (await claimNext(storage, here, { ...claimTerms("w3"), now: 5200 })) as ClaimedRun;
       assert.deepEqual([third.cancelled, third.run.attempt, third.run.claims], [true, 1, 3]);
       await storage.requeueRun(here, third.lease, 5300);

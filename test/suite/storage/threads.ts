@@ -1,4 +1,4 @@
-/** Threads, and filters on metadata. */
+/** Tests of threads and of filters on metadata. */
 import assert from "node:assert/strict";
 import { contains, type Json, type JsonObject } from "../../../lib/json.ts";
 import type { Storage, ThreadRow } from "../../../lib/storage/mod.ts";
@@ -37,27 +37,27 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await found({ key19: 19 }), "t");
       const assistant = await anAssistant(storage);
       await storage.updateThread(here, "t", () => ({ metadata: keys(10, 31) }), 2000);
-      const held = async () => [await found({ key4: 4 }), await found({ key10: 10 }), await found(keys(21, 31))];
-      assert.deepEqual(await held(), ["other", "t", "t"]);
-      const seen = (await storage.getThread(here, "t")) as ThreadRow;
+      const matches = async () => [await found({ key4: 4 }), await found({ key10: 10 }), await found(keys(21, 31))];
+      assert.deepEqual(await matches(), ["other", "t", "t"]);
+      const before = (await storage.getThread(here, "t")) as ThreadRow;
       const update_thread = { metadata: { ...keys(3, 5), key10: 10 }, config: {} };
       const plan = await request(storage, assistant, "t", "r1");
       assert.equal((await storage.createRun(here, { ...plan, update_thread })).kind, "created");
-      assert.deepEqual(await held(), ["other,t", "t", ""]);
-      assert.notEqual((await storage.getThread(here, "t"))?.revision, seen.revision);
+      assert.deepEqual(await matches(), ["other,t", "t", ""]);
+      assert.notEqual((await storage.getThread(here, "t"))?.revision, before.revision);
       const late = { ...plan, run: newRun("t", "r2"), update_thread: { metadata: keys(21, 31), config: {} } };
       assert.equal((await storage.createRun(here, late)).kind, "stale");
-      assert.deepEqual(await held(), ["other,t", "t", ""]);
+      assert.deepEqual(await matches(), ["other,t", "t", ""]);
     });
 
     test("creates once, and shows the existing one after", async (storage) => {
-      const made = { thread_id: "t", metadata: { a: 1 }, config: { b: 2 }, hidden: false };
-      const first = await storage.createThread(here, made, 1000);
+      const terms = { thread_id: "t", metadata: { a: 1 }, config: { b: 2 }, hidden: false };
+      const first = await storage.createThread(here, terms, 1000);
       assert.equal(first.kind, "created");
       assert.deepEqual(
         { ...first.thread, revision: 0 },
         {
-          ...made,
+          ...terms,
           created_at: 1000,
           updated_at: 1000,
           state_updated_at: 1000,
@@ -72,7 +72,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
           revision: 0,
         },
       );
-      const second = await storage.createThread(here, { ...made, metadata: { c: 3 } }, 2000);
+      const second = await storage.createThread(here, { ...terms, metadata: { c: 3 } }, 2000);
       assert.deepEqual(second, { kind: "exists", thread: first.thread });
       assert.deepEqual(await storage.getThread(here, "t"), first.thread);
       assert.equal(await storage.countThreads(here, { metadata: { c: 3 } }), 0);
@@ -80,8 +80,8 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
     });
 
     test("accepts one of many concurrent creates", async (storage) => {
-      const made = { thread_id: "t", metadata: {}, config: {}, hidden: false };
-      const outcomes = await Promise.all(Array.from({ length: 10 }, () => storage.createThread(here, made, 1000)));
+      const terms = { thread_id: "t", metadata: {}, config: {}, hidden: false };
+      const outcomes = await Promise.all(Array.from({ length: 10 }, () => storage.createThread(here, terms, 1000)));
       assert.equal(outcomes.filter((outcome) => outcome.kind === "created").length, 1);
     });
 
@@ -193,7 +193,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
       };
       const object = (depth: number, size: number): JsonObject =>
         Object.fromEntries(Array.from({ length: size }, () => [pick(names), value(depth)]));
-      /** A part of a value that it certainly contains. */
+      /** A random part of a value; the value contains it. */
       const partOf = (whole: Json): Json => {
         if (Array.isArray(whole)) return whole.filter(() => below(2) === 0).map(partOf);
         if (typeof whole !== "object" || whole === null) return whole;

@@ -1,4 +1,4 @@
-/** Traces and counting them: what is counted equals what is stored, whatever is sealed and whenever rows come. */
+/** Tests of traces and usage: counts equal the stored rows, before and after sealing, also for late rows. */
 import assert from "node:assert/strict";
 import type { Storage, TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageRow } from "../../../lib/storage/mod.ts";
 import { dice } from "../workload.ts";
@@ -23,8 +23,15 @@ const GROUPS: readonly UsageGroup[] = ["workspace", "project", "user", "api_key"
 const trace: TraceTerms = { workspace_id: "w1", project_id: "p1", counted: true };
 
 function aTrace(trace_id: string, started_at: number, more: Partial<TraceRow> = {}): TraceRow {
-  const rest = { thread_id: null, workspace_id: "w1", project_id: "p1", user_id: "u1", api_key: "k1", counted: true };
-  return { trace_id, started_at, ...rest, ...more };
+  const defaults = {
+    thread_id: null,
+    workspace_id: "w1",
+    project_id: "p1",
+    user_id: "u1",
+    api_key: "k1",
+    counted: true,
+  };
+  return { trace_id, started_at, ...defaults, ...more };
 }
 
 function aQuery(more: Partial<UsageQuery> = {}): UsageQuery {
@@ -32,7 +39,7 @@ function aQuery(more: Partial<UsageQuery> = {}): UsageQuery {
   return { workspace_ids: ["w1"], group_by: "workspace", ...all, ...more };
 }
 
-/** The answer as the definition has it: one row after the other. */
+/** The expected answer, computed row by row. */
 function counted(traces: readonly TraceRow[], query: UsageQuery): UsageRow[] {
   const column = { workspace: "workspace_id", project: "project_id", user: "user_id", api_key: "api_key" } as const;
   const rows = new Map<string, { bucket: number; dimension: string | null; traces: number }>();
@@ -42,9 +49,9 @@ function counted(traces: readonly TraceRow[], query: UsageQuery): UsageRow[] {
     const bucket = Math.floor((row.started_at - query.origin) / query.stride_ms);
     const dimension = row[column[query.group_by]];
     const key = JSON.stringify([bucket, dimension]);
-    const known = rows.get(key) ?? { bucket, dimension, traces: 0 };
-    known.traces++;
-    rows.set(key, known);
+    const sum = rows.get(key) ?? { bucket, dimension, traces: 0 };
+    sum.traces++;
+    rows.set(key, sum);
   }
   const points = (text: string): number[] => [...text].map((char) => char.codePointAt(0) as number);
   const compare = (a: string | null, b: string | null): number => {
@@ -62,14 +69,14 @@ async function sealAll(storage: Storage, before: number): Promise<void> {
 }
 
 export function usageTests(api: SuiteApi, test: StorageTest): void {
-  /** How many traces there are in all, by one hour each. */
+  /** The total number of traces, counted hour by hour. */
   const total = async (storage: Storage, workspace_ids: readonly string[] = ["w1"]): Promise<number> => {
     const rows = await storage.countUsage(aQuery({ workspace_ids, end: 1000 * DAY, stride_ms: HOUR }));
     return rows.reduce((sum, row) => sum + row.traces, 0);
   };
 
   api.describe("the trace of a run", () => {
-    test("is left by its first attempt, whoever claims it, with what the run was made with", async (storage) => {
+    test("is stored by its first attempt, in any worker, with the values of the run's creation", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       const claim = { token: "w", lease_until: 5000, trace };
@@ -90,14 +97,14 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
 
     test("of a stateless run names no thread", async (storage) => {
       const assistant = await anAssistant(storage);
-      const made = await storage.createRun(here, {
+      const outcome = await storage.createRun(here, {
         run: newRun("hidden", "r1", { temporary: true }),
         seen: { assistant_revision: assistant.revision, thread_revision: null },
         create_thread: { thread_id: "hidden", metadata: {}, config: {}, hidden: true },
         claim: { token: "w", lease_until: 5000, trace },
         now: 1100,
       });
-      assert.equal(made.kind, "created");
+      assert.equal(outcome.kind, "created");
       assert.deepEqual(await storage.getTrace("r1"), aTrace("r1", 1100, { user_id: null, api_key: null }));
     });
 
@@ -105,7 +112,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");
       await created(storage, assistant, "t", "r1", { claim: { token: "a", lease_until: 5000, trace } });
-      // Put back, so that its next attempt is the first again; then lost, so that the one after is the second.
+      // Requeued, so that the next attempt is the first again; then lost, so that the following one is the second.
       assert.equal(await storage.requeueRun(here, { thread_id: "t", run_id: "r1", token: "a" }, 2000), true);
       const again = { ...claimTerms("b"), now: 3000, lease_until: 4000, trace: { ...trace, project_id: "p2" } };
       assert.equal((await claimNext(storage, here, again))?.run.attempt, 1);
@@ -126,7 +133,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1500);
       assert.ok(await claimNext(storage, here, { ...claimTerms("b"), trace }));
       assert.equal(await storage.getTrace("r1"), null);
-      // Its first attempt was not traced: later ones are not either.
+      // Without a trace of the first attempt, later attempts have none.
       await aThread(storage, "t2");
       await create(storage, assistant, "t2", "r2", { claim: { token: "c", lease_until: 2000 } });
       const second = await claimNext(storage, here, { ...claimTerms("d"), trace });
@@ -263,7 +270,7 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
         const from = -2 * DAY;
         const moment = (): number => {
           const at = from + below(6 * DAY);
-          // Many at the very edge of an hour.
+          // Many traces exactly at the start or end of an hour.
           return pick([at, Math.floor(at / HOUR) * HOUR, Math.floor(at / HOUR) * HOUR - 1]);
         };
         const stored: TraceRow[] = [];
@@ -297,8 +304,8 @@ export function usageTests(api: SuiteApi, test: StorageTest): void {
             group_by: pick(GROUPS),
           };
           const aligned = { ...query, origin: Math.floor(start / DAY) * DAY, stride_ms: pick([HOUR, DAY]) };
-          for (const asked of [query, aligned]) {
-            assert.deepEqual(await storage.countUsage(asked), counted(stored, asked), JSON.stringify(asked));
+          for (const range of [query, aligned]) {
+            assert.deepEqual(await storage.countUsage(range), counted(stored, range), JSON.stringify(range));
           }
         }
         assert.equal(

@@ -1,4 +1,4 @@
-/** Which threads a filter on values finds: all that may hold it, and where their scalars are known few others. */
+/** Tests of filters on values: they find every thread that may match, and exclude others by their stored scalars. */
 import assert from "node:assert/strict";
 import { contains, type Json, type JsonObject, scalarsOf } from "../../../lib/json.ts";
 import type { AssistantRow, Storage } from "../../../lib/storage/mod.ts";
@@ -20,7 +20,7 @@ import {
 
 export function valueFilterTests(api: SuiteApi, test: StorageTest): void {
   let runs = 0;
-  /** Ends a run on the thread that leaves these values. */
+  /** Ends a run on the thread with these values. */
   const leave = (storage: Storage, assistant: AssistantRow, thread_id: string, scalars: JsonObject | null) => {
     const head = `c${++runs}`;
     const stored = { progress: progress([checkpoint(head, {})]) };

@@ -1,9 +1,9 @@
-/** What must be true of a storage when a random workload is over. */
+/** Compares a storage with the history of a random workload. */
 import assert from "node:assert/strict";
 import type { Lease, SavedCheckpoint, Scope, Storage } from "../../../lib/storage/mod.ts";
 import { allFrames, type History } from "./history.ts";
 
-/** A checkpoint that names a value of its own version, and brings none. */
+/** A checkpoint with a version for channel `n`, but without the value: it shows a value that is left in the storage. */
 export function bare(checkpoint_id: string, created_at: number): SavedCheckpoint {
   return {
     ns: "",
@@ -20,12 +20,12 @@ export function bare(checkpoint_id: string, created_at: number): SavedCheckpoint
 export interface Aftermath {
   readonly scope: Scope;
   readonly history: History;
-  /** Every lease and slot is over. */
+  /** A time when every lease and slot has expired. */
   readonly now: number;
   readonly assistant_revision: number;
 }
 
-/** Compares what is stored with what happened. All runs have ended. */
+/** Checks every invariant. Call it when all runs have ended. */
 export async function checkAftermath(storage: Storage, aftermath: Aftermath): Promise<void> {
   const { scope, history, now } = aftermath;
   const idle = { pending: 0, scheduled: 0, running: 0, oldest_due: null };
@@ -48,17 +48,17 @@ export async function checkAftermath(storage: Storage, aftermath: Aftermath): Pr
   for (const { thread_id } of rows) await checkRemains(storage, aftermath, thread_id);
   for (const run_id of history.goneWithFrames()) {
     if (await storage.getRun(scope, run_id)) continue;
-    // A run of the same id would show the frames that are left of it.
+    // A new run with the same id would show leftover frames.
     await createRun(storage, aftermath, run_id, "probe");
     assert.deepEqual(await allFrames(storage, scope, run_id), [], `frames left of ${run_id}`);
   }
 }
 
-/** Nothing is left on the thread of checkpoints that are gone: one of the same id and version would show it. */
+/** Deleted checkpoints leave nothing on the thread: new ones with the same ids and versions would show it. */
 async function checkRemains(storage: Storage, aftermath: Aftermath, thread_id: string): Promise<void> {
   const { scope, history, now } = aftermath;
   const gone = new Set(history.goneFrom(thread_id));
-  // One that is not due yet keeps no later one waiting.
+  // A run that is not due yet does not block a later one.
   await createRun(storage, aftermath, `later-${thread_id}`, thread_id, now + 1);
   await createRun(storage, aftermath, `probe-${thread_id}`, thread_id);
   const terms = { token: `probe-${thread_id}`, lease_until: now + 1 };
