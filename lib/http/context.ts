@@ -27,7 +27,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   readonly params: Readonly<Record<string, string | undefined>>;
   /** The query as it was sent, by name. */
   readonly parameters: parse.Query;
-  /** The caller of a deployment route. Of open and account routes: nobody in particular. */
+  /** The caller of a deployment route; on open and account routes without a user. */
   readonly principal: Principal;
   /** Part of every log record of the request. */
   readonly request_id: string;

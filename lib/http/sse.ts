@@ -116,17 +116,63 @@ interface Source {
   leave(): unknown;
 }
 
+/** The text of a source, cut into chunks. */
+interface Chunks {
+  /** Puts a heartbeat before the text that is taken next. */
+  beat_due: boolean;
+  /** The next chunk; empty when nothing is ready. `waiting`: the source's `wait` is pending. */
+  next(waiting: boolean): string;
+  /** True once the last chunk was returned. */
+  isDone(): boolean;
+  clear(): void;
+}
+
+function chunksOf(source: Source): Chunks {
+  // Taken from the source, and not sent yet.
+  let unsent: string[] = [];
+  let last = false;
+  return {
+    beat_due: false,
+    next(waiting) {
+      if (unsent.length === 0) {
+        // While `wait` is pending its frame comes first, so `take` must not be called.
+        const taken = waiting ? undefined : source.take();
+        unsent = [...(this.beat_due ? [source.heartbeat] : []), ...(taken?.pieces ?? [])];
+        last = taken?.last ?? false;
+        this.beat_due = false;
+      }
+      let chunk = "";
+      let count = 0;
+      for (const piece of unsent) {
+        let room = Math.max(0, CHUNK_SIZE - chunk.length);
+        // Never between the two halves of a surrogate pair.
+        if ((piece.charCodeAt(room) & 0xfc00) === 0xdc00) room++;
+        if (piece.length > room) {
+          chunk += piece.slice(0, room);
+          unsent[count] = piece.slice(room);
+          break;
+        }
+        chunk += piece;
+        count++;
+      }
+      unsent = unsent.slice(count);
+      return chunk;
+    },
+    isDone: () => last && unsent.length === 0,
+    clear() {
+      unsent = [];
+    },
+  };
+}
+
 /**
  * Sends what is ready in chunks, and takes nothing before the reader pulls. Heartbeats come at a fixed rate from the first pull,
  * because clients measure the gaps. Heartbeats that find no pull become one; an early one starts a body that has nothing to send.
  */
 function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source): ReadableStream<Uint8Array> {
-  // Taken from the source, and not sent yet.
-  let unsent: string[] = [];
-  let last = false;
+  const chunks = chunksOf(source);
   let pulled = false;
   let waiting = false;
-  let beat_due = false;
   let missed = 0;
   let closed = false;
   let cancelTimer: (() => void) | undefined;
@@ -136,7 +182,7 @@ function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source
   function close(): void {
     if (!closed) bodies.open--;
     closed = true;
-    unsent = [];
+    chunks.clear();
     cancelTimer?.();
     cancelFirst?.();
   }
@@ -156,39 +202,12 @@ function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source
     controller.error(new Error("The body ended before it was complete"));
   }
 
-  /** The next chunk. */
-  function cut(): string {
-    if (unsent.length === 0) {
-      // While `wait` is pending its frame comes first, so `take` must not be called.
-      const taken = waiting ? undefined : source.take();
-      unsent = [...(beat_due ? [source.heartbeat] : []), ...(taken?.pieces ?? [])];
-      last = taken?.last ?? false;
-      beat_due = false;
-    }
-    let chunk = "";
-    let count = 0;
-    for (const piece of unsent) {
-      let room = Math.max(0, CHUNK_SIZE - chunk.length);
-      // Never between the two halves of a surrogate pair.
-      if ((piece.charCodeAt(room) & 0xfc00) === 0xdc00) room++;
-      if (piece.length > room) {
-        chunk += piece.slice(0, room);
-        unsent[count] = piece.slice(room);
-        break;
-      }
-      chunk += piece;
-      count++;
-    }
-    unsent = unsent.slice(count);
-    return chunk;
-  }
-
   /** Sends a chunk if the reader pulled. An error ends this body alone: no caller could catch it. */
   function answer(controller: ReadableStreamDefaultController<Uint8Array>): void {
     if (!pulled || closed) return;
     try {
-      const chunk = cut();
-      const done = last && unsent.length === 0;
+      const chunk = chunks.next(waiting);
+      const done = chunks.isDone();
       if (done) close();
       if (chunk) {
         pulled = false;
@@ -231,7 +250,7 @@ function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source
         fail(controller);
         return;
       }
-      beat_due = true;
+      chunks.beat_due = true;
       beat(controller);
       answer(controller);
       isStillValid().then(
@@ -252,7 +271,7 @@ function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source
         if (!cancelTimer) {
           beat(controller);
           cancelFirst = bodies.environment.timer(FIRST_BEAT_MS, () => {
-            beat_due = true;
+            chunks.beat_due = true;
             answer(controller);
           });
         }

@@ -47,7 +47,7 @@ export const cronAndStoreSchemas: JsonObject = {
       value: object,
       created_at: time,
       updated_at: time,
-      score: { type: "number", description: "Of a search by `query`: cosine similarity" },
+      score: { type: "number", description: "Cosine similarity, in searches with `query`" },
     },
     ["score"],
   ),

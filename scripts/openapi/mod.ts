@@ -48,7 +48,7 @@ const templateOf = ({ path }: Route): string => path.replace(/:(\w+)\+?/g, "{$1}
 const namesIn = (path: string): string[] => [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string);
 const isAccountPath = ({ path }: Route): boolean => path.startsWith("/api/v1/");
 
-/** Of a submission the path names the link, so no key has two meanings. */
+/** The description of the header. */
 const keyHeader = ({ public_headers }: Route): string =>
   `1 to 255 visible ASCII characters; the same ${public_headers ? "submission again is recorded once" : "request again gives the same run"}`;
 

@@ -27,12 +27,12 @@ const all = (properties: JsonObject): JsonObject => record(properties, Object.ke
 /** What the routes take and answer. */
 export const platformSchemas: JsonObject = {
   InputError: {
-    description: "What is wrong, each finding with its place; in the other form, one text",
+    description: "All findings with their places, or one text",
     ...record({
       detail: {
         anyOf: [
           list(record({ loc: list({ anyOf: [string, integer] }), msg: string, type: string })),
-          { type: "string", description: "What does not depend on one field" },
+          { type: "string", description: "An error that does not belong to one field" },
         ],
       },
     }),
@@ -47,7 +47,7 @@ export const platformSchemas: JsonObject = {
     ["min", "max", "categories"],
   ),
   FeedbackTokenCreate: {
-    description: "Without `expires_in` and `expires_at` it lives for 3 hours; 365 days at most",
+    description: "Without `expires_in` and `expires_at` it expires after 3 hours; 365 days at most",
     ...record(
       {
         run_id: uuid,
@@ -86,7 +86,7 @@ export const platformSchemas: JsonObject = {
     ),
   },
   FeedbackPatch: {
-    description: "What is given is changed, null clears",
+    description: "Present fields are changed, null clears",
     ...all({ ...said, feedback_source: from }),
   },
   Feedback: record({

@@ -199,7 +199,7 @@ export const ERRORS: Readonly<Record<number, string>> = {
 
 export const HEADERS: Readonly<Record<string, JsonObject>> = {
   "Content-Location": { description: "The path of the run, relative to the mount", schema: string },
-  Location: { description: "The path to read on from, relative to the mount", schema: string },
-  "X-Pagination-Total": { description: "How many match in all", schema: count },
+  Location: { description: "The path to continue reading from, relative to the mount", schema: string },
+  "X-Pagination-Total": { description: "The number of all matches", schema: count },
   "X-Pagination-Next": { description: "The next offset; absent on the last page", schema: count },
 };

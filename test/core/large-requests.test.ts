@@ -118,7 +118,7 @@ describe("a body with too many values", () => {
     const response = await kit.fetch(`http://x${path}`, { method: "POST", body });
     return [response.status, ((await response.json()) as { detail?: unknown }).detail];
   };
-  const refused = "The body holds more than 20000 values: send less at once, or raise http.max_body_values";
+  const refused = "The body holds more than 20000 values. Send less at once, or raise http.max_body_values";
 
   it("is refused before it is read, wherever the values are", async () => {
     await using kit = await testService({ agents: { graph: () => ({}) } });
@@ -145,7 +145,10 @@ describe("a body with too many values", () => {
     const text = (size: number): string => JSON.stringify({ unknown: "x".repeat(size) });
     await using kit = await testService({ agents: { graph: () => ({}) }, http: { max_body_bytes: 2_000 } });
     assert.equal((await post(kit, "/threads", text(1_900)))[0], 200);
-    assert.deepEqual(await post(kit, "/threads", text(2_000)), [413, "The body is larger than 2000 bytes"]);
+    assert.deepEqual(await post(kit, "/threads", text(2_000)), [
+      413,
+      "The body is larger than 2000 bytes. Send less at once",
+    ]);
   });
 
   it("and one with too long lists are refused by their names", async () => {

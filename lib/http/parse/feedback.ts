@@ -1,6 +1,6 @@
 /**
- * Reads the requests of the feedback routes. What is wrong throws one InputError that lists it with its place, in the order of the
- * fields. Members that are null count as absent, unknown ones are ignored.
+ * Validates the requests of the feedback routes. Throws one InputError with all findings, in the order of the fields. Null members
+ * count as absent, unknown ones are ignored.
  */
 import { InputError, ServiceError } from "../../errors.ts";
 import { longerThan } from "../../feedback/keys.ts";

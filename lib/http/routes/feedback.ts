@@ -85,8 +85,8 @@ const submission = {
   errors: [404, 409, 410, 422, 429],
   handle: submit,
 } as const;
-const reading = { events: ["threads:read"] } as const;
-const changing = { events: ["threads:update"] } as const;
+const reads = { events: ["threads:read"] } as const;
+const updates = { events: ["threads:update"] } as const;
 
 export const FEEDBACK_ROUTES: readonly Route[] = [
   route("get", "/api/v1/feedback/tokens/:token+", {
@@ -99,7 +99,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     summary: "Submit feedback to a link; the body is read as JSON",
   }),
   route("post", "/api/v1/feedback/tokens", {
-    ...changing,
+    ...updates,
     summary: "Create links that accept feedback on a run without a key; a list is created whole or not at all",
     answer: "FeedbackTokens",
     errors: [404],
@@ -113,7 +113,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/api/v1/feedback/tokens", {
-    ...reading,
+    ...reads,
     summary: "List the links of a run, oldest first, including expired ones",
     answer: "FeedbackToken[]",
     async handle(context) {
@@ -124,7 +124,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/api/v1/feedback/stats", {
-    ...reading,
+    ...reads,
     summary: "Get feedback statistics by key",
     answer: "FeedbackStats",
     async handle(context) {
@@ -136,7 +136,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/api/v1/feedback", {
-    ...reading,
+    ...reads,
     summary: "List feedback, newest first",
     answer: "Feedback[]",
     async handle(context) {
@@ -147,7 +147,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("post", "/api/v1/feedback", {
-    ...changing,
+    ...updates,
     summary: "Record feedback on a run or a project",
     answer: "Feedback",
     errors: [404, 409],
@@ -160,7 +160,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("get", "/api/v1/feedback/:id", {
-    ...reading,
+    ...reads,
     summary: "Get feedback",
     answer: "Feedback",
     errors: [404],
@@ -172,7 +172,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("patch", "/api/v1/feedback/:id", {
-    ...changing,
+    ...updates,
     summary: "Change feedback",
     answer: "Feedback",
     errors: [404],
@@ -185,7 +185,7 @@ export const FEEDBACK_ROUTES: readonly Route[] = [
     },
   }),
   route("delete", "/api/v1/feedback/:id", {
-    ...changing,
+    ...updates,
     summary: "Delete feedback",
     answer: "any",
     errors: [404],

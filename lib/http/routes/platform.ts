@@ -1,4 +1,4 @@
-/** The routes of accounts: what clients of the platform read first, workspaces, and usage. */
+/** The routes of the platform: its description, workspaces and usage. */
 import { type Service, VERSION } from "../../service.ts";
 import type { UsageReport } from "../../usage/mod.ts";
 import { type RequestContext, searchParams } from "../context.ts";

@@ -28,13 +28,13 @@ export interface Route {
   /** The section of the OpenAPI document. */
   readonly tag: string;
   readonly summary: string;
-  /** What `http.disable_*` hides it. Absent: nothing does. */
+  /** The `http.disable_*` option that hides it. Absent: none. */
   readonly group?: RouteGroup;
   /** Default: `read` for GET, else `change`. */
   readonly access?: Access;
   /** True: also open to clients on this machine where the handler's `open_metrics` is set. */
   readonly open_locally?: boolean;
-  /** What custom authorization may be asked; `context.authorize` uses the first by default. */
+  /** The events of custom authorization; `context.authorize` uses the first by default. */
   readonly events?: readonly AuthEvent[];
   readonly body?: Fields<unknown>;
   /** True: the body is a list of what `body` describes. */

@@ -180,7 +180,7 @@ const join = { access: joinUse, events: ["threads:read", "threads:update"], erro
 const joinedStream = {
   ...join,
   query: parse.joinStreamQuery,
-  request_headers: { "Last-Event-ID": "The last event seen; `-1` for all that are kept" },
+  request_headers: { "Last-Event-ID": "The last event seen; `-1` for all that are stored" },
   answer: "stream",
   answer_headers: ["Location"],
   handle: joinStream,
@@ -254,8 +254,8 @@ export const RUN_ROUTES: readonly Route[] = [
     access: "run",
     events: ["threads:update"],
     query: parse.cancelQuery,
-    accepted: "It will stop",
-    no_content: "It has stopped, as `wait` asked",
+    accepted: "The run will stop",
+    no_content: "The run has stopped (`wait`)",
     errors: [404, 507],
     async handle(context) {
       const [thread_id, run_id] = [threadId(context), runId(context)];

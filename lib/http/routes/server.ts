@@ -15,7 +15,7 @@ export const SERVER_ROUTES: readonly Route[] = [
     handle({ service }) {
       const services = service.services();
       if (service.healthy()) return json({ ok: true, services });
-      const detail = "The worker has stopped and executes no runs. Restart the server";
+      const detail = "The worker can execute no run any more";
       return json({ ok: false, detail, services }, {}, 503);
     },
   }),

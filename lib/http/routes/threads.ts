@@ -109,7 +109,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     body: parse.threadPatch,
     request_headers: { Prefer: "`return=minimal` for an answer without a body" },
     answer: "Thread",
-    no_content: "Changed, as `Prefer: return=minimal` asked",
+    no_content: "Changed (`Prefer: return=minimal`)",
     errors: [404],
     async handle(context) {
       const thread_id = threadId(context);
@@ -231,7 +231,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     summary: "Stream the events of all runs of a thread, including later ones",
     events: ["threads:read"],
     query: parse.threadStreamQuery,
-    request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are kept" },
+    request_headers: { "Last-Event-ID": "The last event seen; `-` or `-1` for all that are stored" },
     answer: "stream",
     answer_headers: ["Location"],
     errors: [404],
