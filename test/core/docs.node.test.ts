@@ -1,6 +1,6 @@
 /** Facts of the reference and maintainer pages, held against the code. */
 import assert from "node:assert/strict";
-import { globSync, readFileSync } from "node:fs";
+import { globSync, readdirSync, readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { COMMANDS, usageOf } from "../../adapters/standalone/commands.ts";
 import { usage } from "../../adapters/standalone/config.ts";
@@ -47,8 +47,8 @@ describe("docs/architecture.md", () => {
   it("has every storage verb", () => {
     const section = page.split(/^## /m).find((part) => part.startsWith("Storage verbs\n")) ?? "";
     const named = new Set(matches(section, /\*\*(\w+)\*\*/g));
-    const interfaces = ["mod", "cron-storage", "item-storage", "platform-storage", "identity"].flatMap((file) =>
-      matches(read(`lib/storage/${file}.ts`), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[\s\S]*?^\})/gm),
+    const interfaces = readdirSync(new URL("lib/storage", ROOT)).flatMap((file) =>
+      matches(read(`lib/storage/${file}`), /^export interface (?:\w*Storage|IdentityStore)\b[^{]*(\{[\s\S]*?^\})/gm),
     );
     const verbs = interfaces.flatMap((text) => matches(text, /^ {2}(\w+)\??\(/gm));
     assert.ok(verbs.length > 90);
