@@ -27,15 +27,16 @@ type PayloadArgs = Pick<PayloadColumns, keyof PayloadColumns>;
 export type ThreadKey = { deployment: string; thread_id: string };
 
 /** What a lease says of its run. */
-export type Held = ThreadKey & { run_id: string; token: string };
+export type LeaseFence = ThreadKey & { run_id: string; token: string };
 
 /** True for the run that the lease still holds. */
-export const held = (p: Held): RawBuilder<boolean> =>
+export const holdsLease = (p: LeaseFence): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}
     and run_id = ${constant(p.run_id)} and lease_token = ${constant(p.token)} and status = 'running'`;
 
 /** A fence: a lost lease selects nothing, so it writes nothing. */
-export const whileHeld = (p: Held): RawBuilder<boolean> => sql<boolean>`exists (select 1 from runs where ${held(p)})`;
+export const whileLeased = (p: LeaseFence): RawBuilder<boolean> =>
+  sql<boolean>`exists (select 1 from runs where ${holdsLease(p)})`;
 
 /** Who stores progress, and under what condition: where that does not hold, nothing is stored. */
 export interface Author<Of> {
@@ -150,15 +151,15 @@ const puttingWrites = <Of extends ThreadKey>({ allowed, run_seq, run_id = () => 
       bytes = excluded.bytes`,
   );
 
-const storeHeld = storing<Held>({
-  allowed: whileHeld,
+const storeLeased = storing<LeaseFence>({
+  allowed: whileLeased,
   run_id: (p) => sql`${p.run_id}`,
   run_seq: (p) => sql`(select seq from runs where run_id = ${constant(p.run_id)})`,
 });
 
 /** Statements that store progress while the run is still the lease's, and nothing else. */
 export const putProgress = (deployment: string, lease: Lease, progress: Progress): Statement[] =>
-  storeHeld({ deployment, ...lease }, progress);
+  storeLeased({ deployment, ...lease }, progress);
 
 function toValueArgs({ ns, values }: SavedCheckpoint): ValueArgs[] {
   return values.map((value) => {
@@ -181,10 +182,10 @@ function toWriteArgs({ ns, checkpoint_id, task_id, writes }: NewWrites): WriteAr
 }
 
 const discards = (["checkpoints", "checkpoint_writes", "channel_values"] as const).map((table) =>
-  prepared<Held>(
+  prepared<LeaseFence>(
     (p) =>
       sql`delete from ${sql.table(table)} where deployment = ${p.deployment} and thread_id = ${p.thread_id}
-      and ${whileHeld(p)}`,
+      and ${whileLeased(p)}`,
   ),
 );
 

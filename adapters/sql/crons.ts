@@ -19,7 +19,8 @@ import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, replaceLabels } from "./labels.ts";
-import { isOpen, isSeen, making, refusal, type Tick } from "./runs/create.ts";
+import { refusal } from "./runs/create.ts";
+import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { type Pipe, prepared } from "./statement.ts";
@@ -280,18 +281,18 @@ export function cronVerbs(driver: Pipe): CronStorage {
       const firing: Firing = { deployment, now, run_id: null, ...tick };
       if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
       const { run: request } = fire.firing;
-      const { statements, lock_keys, made } = making(deployment, request, request.limits?.pending ?? null, tick);
+      const create = createStatements(deployment, request, request.limits?.pending ?? null, tick);
       const fired: Firing = { ...firing, run_id: request.run.run_id };
       const results = await driver.batch(
         [
-          ...statements,
+          ...create.statements,
           insertFiring(fired),
           ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
           advance({ ...fired, next_run_date }),
         ],
-        [...lock_keys, `cron ${deployment} ${cron_id}`],
+        [...create.lock_keys, `cron ${deployment} ${cron_id}`],
       );
-      const created = made(results);
+      const created = create.created(results);
       return created ? { kind: "fired", created } : await refused(fire, firing, request);
     },
 

@@ -1,4 +1,4 @@
-/** Webhook deliveries: the outbox that ends of runs write to, and the claims of those who send. */
+/** Webhook deliveries: the outbox that ending runs write to, and the claims of its senders. */
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
@@ -14,23 +14,22 @@ import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
-/** How runs end, as far as it is told. `error` and `values` are JSON. */
-export type Told = {
+/** What a delivery says about the end of its run. `error` and `values` are JSON. */
+export type DeliveredEnd = {
   status: string;
   error: string | null;
-  /** The final state; null when there is none, or it is left out. */
+  /** The final state; null when there is none or it is omitted. */
   values: string | null;
   values_omitted: number;
   now: number;
 };
 
 /**
- * The statement that puts runs into the outbox as they end. It belongs into the batch that ends them, before the statement that
- * closes them: `runs` is the condition on rows of `runs` by which that statement chooses, and must still hold. Runs without a
- * webhook are passed over, and a run is told once whatever happens; the row is all that the payload needs, so what becomes of
- * the run afterwards does not matter.
+ * The statement that adds ending runs to the outbox. It goes into the batch that ends them, before the statement that sets their
+ * status; `runs` is the condition of that statement. Runs without a webhook are skipped, and a run gets one delivery at most. The row
+ * contains everything that the payload needs, so the run may be deleted afterwards.
  */
-export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => Statement {
+export function outbox<Of extends DeliveredEnd>(runs: (p: Of) => RawBuilder<unknown>): (end: Of) => Statement {
   return prepared<Of>(
     (p) =>
       sql`insert into webhook_deliveries (delivery_id, deployment, url, host, depth, state, attempts, series_attempts, due_at,
@@ -48,7 +47,7 @@ export function outbox<Of extends Told>(runs: (p: Of) => RawBuilder<unknown>): (
 
 type Claim = { deployment: string; token: string; until: number; now: number; limit: number; per_host: number };
 
-// Host by host, so that a long queue of one costs the others nothing. Those under way count against their host.
+/** Claims due deliveries host by host, so that one host's queue does not delay others; claimed ones count towards their host's limit. */
 const takeDue = prepared<Claim>(
   (p) =>
     sql`update webhook_deliveries set claim_token = ${p.token}, claimed_until = ${p.until}, attempts = attempts + 1,
@@ -66,7 +65,7 @@ const takeDue = prepared<Claim>(
         group by host
       ), due as (
         select d.delivery_id, d.host, d.due_at,
-          row_number() over (partition by d.host order by d.due_at, d.delivery_id) as place
+          row_number() over (partition by d.host order by d.due_at, d.delivery_id) as rank
         from hosts cross join webhook_deliveries d where d.delivery_id in (
           select w.delivery_id from webhook_deliveries w
           where w.deployment = ${constant(p.deployment)} and w.host = hosts.host and w.state = 'pending'
@@ -74,7 +73,7 @@ const takeDue = prepared<Claim>(
           order by w.due_at, w.delivery_id limit ${constant(p.per_host)})
       )
       select due.delivery_id from due left join busy on busy.host = due.host
-      where due.place + coalesce(busy.sends, 0) <= ${constant(p.per_host)}
+      where due.rank + coalesce(busy.sends, 0) <= ${constant(p.per_host)}
       order by due.due_at, due.delivery_id limit ${constant(p.limit)}
     ) returning *`,
 );
@@ -83,7 +82,7 @@ type Attempt = {
   delivery_id: string;
   number: number;
   at: number;
-  /** What the receiver answered; a run's status is a text. */
+  /** HTTP status of the answer. Not `status`, which is a text elsewhere. */
   http_status: number | null;
   error: string | null;
   duration_ms: number;
@@ -91,8 +90,8 @@ type Attempt = {
 };
 type Fence = { deployment: string; delivery_id: string; token: string };
 
-// `worker ` stands before the tokens of the one process that executes: when another one does, that is dead. Others send too, and nobody
-// knows whether they live.
+// The prefix `worker ` marks claims of the process with the worker lock: its successor knows that it is dead. Other processes send too,
+// without such a sign.
 const isClaimed = (p: Fence): RawBuilder<unknown> =>
   sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
     and claim_token in (${p.token}, 'worker ' || ${p.token})`;
@@ -111,7 +110,7 @@ const release = prepared<Fence & { state: string; due_at: number | null; uncount
     where ${isClaimed(p)} returning delivery_id`,
 );
 
-/** Ends the claims of a worker that is dead, so that their hosts are free. Their deliveries are due when the claims would have run out. */
+/** Ends the claims of a dead worker, which frees their hosts' limits. The deliveries are due when the claims would have expired. */
 export const endClaims: (none: Record<never, never>) => Statement = prepared(
   () =>
     sql`update webhook_deliveries set due_at = claimed_until, claim_token = null, claimed_until = null
@@ -148,7 +147,7 @@ const restart = prepared<Key & { now: number }>(
       and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
 );
 
-/** The verbs on webhook deliveries. `executes`: this process has become the one that executes, where there is only one. */
+/** The verbs on webhook deliveries. `executes`: this process holds the worker lock, where there is one. */
 export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliveryStorage {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
@@ -161,15 +160,15 @@ export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliverySt
       return rows.sort((a, b) => a.due_at - b.due_at || (a.delivery_id < b.delivery_id ? -1 : 1));
     },
 
-    async finishDelivery({ deployment }, token, attempt, rest) {
+    async finishDelivery({ deployment }, token, attempt, result) {
       const fence = { deployment, delivery_id: attempt.delivery_id, token };
       const { number, at, status, error, duration_ms, address } = attempt;
-      const due_at = rest.state === "pending" ? rest.due_at : null;
-      const uncounted = rest.state === "pending" && rest.uncounted ? 1 : 0;
+      const due_at = result.state === "pending" ? result.due_at : null;
+      const uncounted = result.state === "pending" && result.uncounted ? 1 : 0;
       const [, released] = await driver.batch(
         [
           recordAttempt({ ...fence, number, at, http_status: status, error, duration_ms, address }),
-          release({ ...fence, state: rest.state, due_at, uncounted }),
+          release({ ...fence, state: result.state, due_at, uncounted }),
         ],
         [`delivery ${attempt.delivery_id}`],
       );

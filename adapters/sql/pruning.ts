@@ -1,4 +1,4 @@
-/** Threads of which nothing, or the newest state alone, is kept. */
+/** Pruning: deletes threads, or all their checkpoints except the newest state. */
 import { type RawBuilder, sql } from "kysely";
 import type { PruneStrategy, StateStorage } from "../../lib/storage/mod.ts";
 import { constant, each, holds, membersOf, parentsIn } from "./dialect.ts";
@@ -13,12 +13,12 @@ type Named = { deployment: string; thread_ids: string; now: number };
 /** Written as the index `threads_expiry` has it, so that both databases use the index. */
 const lastChange = sql<number>`case when updated_at > state_updated_at then updated_at else state_updated_at end`;
 
-/** True for a thread whose time is over and that has something to lose by it. Written as its index is. */
+/** A thread whose TTL has expired and that pruning would change. Written as its index is. */
 const isOver = (p: { now: number }): RawBuilder<unknown> => sql`ttl_ms is not null
   and (ttl_strategy = 'delete' or pruned_at is null or pruned_at <= ${lastChange})
   and (${lastChange} + ttl_ms) <= ${constant(p.now)}`;
 
-/** Which of the named threads are pruned: every statement of a batch asks, and the last one changes what they ask for. */
+/** Which named threads are pruned. Every statement of a batch checks it, and the last one changes it. */
 type Condition = (p: Named) => RawBuilder<unknown>;
 
 const chosen = (condition: Condition, p: Named, bound: Bound): RawBuilder<unknown> =>
@@ -28,7 +28,7 @@ const chosen = (condition: Condition, p: Named, bound: Bound): RawBuilder<unknow
 
 type Step = ReturnType<typeof scoped<Named>>;
 
-/** Statements that prune; the rows of the last one but `after` are the threads that were. */
+/** Statements that prune. The last one, or the one `after` places before it, returns the pruned threads. */
 interface Pruning {
   readonly statements: readonly Step[];
   readonly after: number;
@@ -60,56 +60,88 @@ const deletion = (condition: Condition): Pruning => {
   };
 };
 
-/**
- * The checkpoints that stay, as `stays`: a thread's head; the newest one of every other namespace that belongs to it, which is one
- * whose checkpoint was made under the head or after it, or that has no task in its name and so is the same in every run; and of
- * each of these the ancestors that hold a part of it. LangGraph stores some channels whole only now and then: a version that
- * writes have led to and that has no value is made of these, and of the version before. One without a value that no writes have
- * led to is empty. So are those of LangGraph's own channels that say what is next, which are left out because there are many.
- */
-const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => {
-  const of = (rows: string, owner: string): RawBuilder<unknown> =>
+type Rows = (rows: string, owner: string) => RawBuilder<unknown>;
+
+/** Rows of a table that belong to the thread of another table's row. */
+const sameThreadAs =
+  (p: Named): Rows =>
+  (rows, owner) =>
     sql`${sql.ref(rows)}.deployment = ${constant(p.deployment)}
       and ${sql.ref(rows)}.thread_id = ${sql.ref(owner)}.thread_id`;
-  const isWhole = (owner: string, channel: RawBuilder<unknown>, version: RawBuilder<unknown>): RawBuilder<unknown> =>
-    sql`exists (select 1 from channel_values v where ${of("v", owner)} and v.ns = ${sql.ref(owner)}.ns
+
+/** The channel has a stored value of this version. */
+const hasValue = (
+  of: Rows,
+  owner: string,
+  channel: RawBuilder<unknown>,
+  version: RawBuilder<unknown>,
+): RawBuilder<unknown> =>
+  sql`exists (select 1 from channel_values v where ${of("v", owner)} and v.ns = ${sql.ref(owner)}.ns
       and v.channel = ${channel} and v.version = ${version})`;
-  return sql`recursive pruned (thread_id, head) as (select threads.thread_id, threads.head from ${pruned}),
-    heads (thread_id, head, seq) as (select c.thread_id, c.checkpoint_id, c.seq from pruned cross join checkpoints c
-      where ${of("c", "pruned")} and c.ns = '' and c.checkpoint_id = pruned.head),
-    newest (thread_id, seq) as (select c.thread_id, max(c.seq) from heads cross join checkpoints c
-      where ${of("c", "heads")} and c.ns <> '' group by c.thread_id, c.ns),
-    kept (thread_id, ns, checkpoint_id) as (
+
+/** `heads`: the head of each pruned thread. */
+const heads = (of: Rows): RawBuilder<unknown> =>
+  sql`heads (thread_id, head, seq) as (select c.thread_id, c.checkpoint_id, c.seq from pruned cross join checkpoints c
+      where ${of("c", "pruned")} and c.ns = '' and c.checkpoint_id = pruned.head)`;
+
+/** `newest`: the newest checkpoint of every other namespace. */
+const newest = (of: Rows): RawBuilder<unknown> =>
+  sql`newest (thread_id, seq) as (select c.thread_id, max(c.seq) from heads cross join checkpoints c
+      where ${of("c", "heads")} and c.ns <> '' group by c.thread_id, c.ns)`;
+
+/**
+ * `kept`: the heads, and the newest checkpoints that belong to them: made under the head or after it, or in a namespace without a task
+ * in its name, which is the same in every run.
+ */
+const kept = (of: Rows): RawBuilder<unknown> =>
+  sql`kept (thread_id, ns, checkpoint_id) as (
       select thread_id, '', head from heads
       union all
       select c.thread_id, c.ns, c.checkpoint_id from newest cross join checkpoints c cross join heads
       where ${of("c", "newest")} and c.seq = newest.seq and heads.thread_id = c.thread_id
         and (c.seq > heads.seq or not ${holds(sql`c.ns`, ":")}
-          or heads.head in ${parentsIn(sql`c.metadata`)})),
-    walk (thread_id, ns, checkpoint_id, channel, version, depth, written) as (
-      select c.thread_id, c.ns, c.checkpoint_id, held.key, held.value, 0, 0
-      from kept cross join checkpoints c cross join ${membersOf(sql`c.versions`)} held
+          or heads.head in ${parentsIn(sql`c.metadata`)}))`;
+
+/**
+ * `walk`: from each kept checkpoint back through its ancestors, per channel without a stored value. LangGraph stores some channels whole
+ * only now and then: their value is made of an older version and the writes since. `written`: the version changed on the way. The
+ * channels that say what runs next are omitted, because there are many and their values are empty.
+ */
+const walk = (of: Rows): RawBuilder<unknown> =>
+  sql`walk (thread_id, ns, checkpoint_id, channel, version, depth, written) as (
+      select c.thread_id, c.ns, c.checkpoint_id, entry.key, entry.value, 0, 0
+      from kept cross join checkpoints c cross join ${membersOf(sql`c.versions`)} entry
       where ${of("c", "kept")} and c.ns = kept.ns and c.checkpoint_id = kept.checkpoint_id
-        and substr(held.key, 1, 7) <> 'branch:' and held.key <> '__start__'
-        and not ${isWhole("c", sql`held.key`, sql`held.value`)}
+        and substr(entry.key, 1, 7) <> 'branch:' and entry.key <> '__start__'
+        and not ${hasValue(of, "c", sql`entry.key`, sql`entry.value`)}
       union all
-      select p.thread_id, p.ns, p.checkpoint_id, walk.channel, held.value, walk.depth + 1,
-        case when coalesce(held.value, '') <> coalesce(walk.version, '') then 1 else 0 end
+      select p.thread_id, p.ns, p.checkpoint_id, walk.channel, entry.value, walk.depth + 1,
+        case when coalesce(entry.value, '') <> coalesce(walk.version, '') then 1 else 0 end
       from walk cross join checkpoints c cross join checkpoints p
-        left join ${membersOf(sql`p.versions`)} held on held.key = walk.channel
+        left join ${membersOf(sql`p.versions`)} entry on entry.key = walk.channel
       where ${of("c", "walk")} and c.ns = walk.ns and c.checkpoint_id = walk.checkpoint_id
         and ${of("p", "walk")} and p.ns = walk.ns and p.checkpoint_id = c.parent_id and p.seq < c.seq
-        and not ${isWhole("walk", sql`walk.channel`, sql`walk.version`)}
-        and (held.value = walk.version or exists (select 1 from checkpoint_writes w where ${of("w", "walk")}
-          and w.ns = walk.ns and w.checkpoint_id = p.checkpoint_id and w.channel = walk.channel))),
-    parts (thread_id, ns, channel, depth) as (
-      select thread_id, ns, channel, max(depth) from walk where written = 1 group by thread_id, ns, channel),
-    stays (thread_id, ns, checkpoint_id) as (
+        and not ${hasValue(of, "walk", sql`walk.channel`, sql`walk.version`)}
+        and (entry.value = walk.version or exists (select 1 from checkpoint_writes w where ${of("w", "walk")}
+          and w.ns = walk.ns and w.checkpoint_id = p.checkpoint_id and w.channel = walk.channel)))`;
+
+/** `parts`: per channel, the oldest ancestor whose writes are a part of its value. */
+const parts = sql`parts (thread_id, ns, channel, depth) as (
+      select thread_id, ns, channel, max(depth) from walk where written = 1 group by thread_id, ns, channel)`;
+
+/** `stays`: the kept checkpoints, and the ancestors that hold a part of their values. */
+const stays = sql`stays (thread_id, ns, checkpoint_id) as (
       select thread_id, ns, checkpoint_id from kept
       union
       select walk.thread_id, walk.ns, walk.checkpoint_id from parts cross join walk
       where walk.thread_id = parts.thread_id and walk.ns = parts.ns and walk.channel = parts.channel
         and walk.depth <= parts.depth)`;
+
+/** The checkpoints of the pruned threads that stay, as common table expressions up to `stays`. */
+const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => {
+  const of = sameThreadAs(p);
+  return sql`recursive pruned (thread_id, head) as (select threads.thread_id, threads.head from ${pruned}),
+    ${heads(of)}, ${newest(of)}, ${kept(of)}, ${walk(of)}, ${parts}, ${stays}`;
 };
 
 const keeping = (condition: Condition): Pruning => {
@@ -119,7 +151,7 @@ const keeping = (condition: Condition): Pruning => {
   return {
     after: 0,
     statements: [
-      // What goes is listed by `except`: for each row that is not in a list of several columns SQLite reads all of the list.
+      // `except` instead of `not in`: for each row missing in a list of several columns, SQLite reads the whole list.
       scoped<Named>(
         (p, bound) =>
           sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}
@@ -137,7 +169,7 @@ const keeping = (condition: Condition): Pruning => {
       scoped<Named>(
         (p, bound) =>
           sql`with recursive needed (thread_id, ns, channel, version) as (
-            select c.thread_id, c.ns, held.key, held.value from checkpoints c cross join ${membersOf(sql`c.versions`)} held
+            select c.thread_id, c.ns, entry.key, entry.value from checkpoints c cross join ${membersOf(sql`c.versions`)} entry
             where c.deployment = ${constant(p.deployment)}
               and c.thread_id in (select threads.thread_id from ${pruned(p, bound)})
             union
@@ -181,7 +213,7 @@ const overdue = scoped<{ deployment: string; now: number; limit: number }>(
     order by (${lastChange} + ttl_ms) limit ${constant(p.limit)}`,
 );
 
-const touchedOf = (deployment: string, thread_ids: readonly string[]): string[] =>
+const locksOf = (deployment: string, thread_ids: readonly string[]): string[] =>
   thread_ids.map((thread_id) => ofThread(deployment, thread_id));
 
 /** The verbs that prune threads. */
@@ -193,7 +225,7 @@ export function pruningVerbs(driver: Pipe): Pick<StateStorage, "pruneThreads" | 
       const args = { deployment, thread_ids: JSON.stringify([...new Set(thread_ids)]), now };
       const results = await driver.batch(
         statements.map((statement) => statement(args, filter)),
-        touchedOf(deployment, thread_ids),
+        locksOf(deployment, thread_ids),
       );
       return idsOf(results[results.length - 1 - after]);
     },
@@ -211,7 +243,7 @@ export function pruningVerbs(driver: Pipe): Pick<StateStorage, "pruneThreads" | 
         answers.push(batch.length - 1 - after);
       }
       if (batch.length === 0) return [];
-      const results = await driver.batch(batch, touchedOf(deployment, idsOf(found)));
+      const results = await driver.batch(batch, locksOf(deployment, idsOf(found)));
       return answers.flatMap((at) => idsOf(results[at]));
     },
   };

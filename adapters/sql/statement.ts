@@ -1,4 +1,4 @@
-/** Statements that are compiled once for each dialect and then only filled in. */
+/** Prepared statements: compiled once per dialect, then filled with arguments. */
 import { compile, type Dialect, type Query } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 
@@ -19,7 +19,7 @@ type Args = Readonly<Record<string, SqlValue>>;
 
 class Placeholder {
   readonly name: string;
-  /** Whose value it is: the arguments', or that of the row of this number. */
+  /** The row that has the value; null: the arguments have it. */
   readonly row: number | null;
   constructor(name: string, row: number | null) {
     this.name = name;
@@ -30,74 +30,74 @@ class Placeholder {
 const placeholders = (row: number | null): never =>
   new Proxy({}, { get: (_target, name) => new Placeholder(String(name), row) }) as never;
 
-/** A compiled statement, and where its arguments come from. */
-class Shape {
+/** A compiled statement with its placeholders. */
+class CompiledStatement {
   readonly #text: string;
-  readonly #slots: readonly unknown[];
+  readonly #parameters: readonly unknown[];
 
   constructor(query: Query, dialect: Dialect) {
     const { sql, parameters } = compile(query, dialect);
     this.#text = sql;
-    this.#slots = parameters;
+    this.#parameters = parameters;
   }
 
   fill(args: Args, rows: readonly Args[]): SqlStatement {
-    const values = new Array<SqlValue>(this.#slots.length);
+    const values = new Array<SqlValue>(this.#parameters.length);
     for (let i = 0; i < values.length; i++) {
-      const slot = this.#slots[i];
-      if (!(slot instanceof Placeholder)) values[i] = slot as SqlValue;
-      else values[i] = (slot.row === null ? args : (rows[slot.row] as Args))[slot.name] as SqlValue;
+      const parameter = this.#parameters[i];
+      if (!(parameter instanceof Placeholder)) values[i] = parameter as SqlValue;
+      else values[i] = (parameter.row === null ? args : (rows[parameter.row] as Args))[parameter.name] as SqlValue;
     }
     return { sql: this.#text, args: values };
   }
 }
 
-/** The shapes of one query. */
-type Shapes = { [Of in Dialect]?: Shape };
+/** One query, compiled for each dialect that was used. */
+type Compiled = { [Of in Dialect]?: CompiledStatement };
 
-/** A shape, made when it is first needed, with its arguments. */
+/** A prepared statement with its arguments; compiled at the first use. */
 class Filled implements Statement {
-  readonly #shapes: Shapes;
+  readonly #compiled: Compiled;
   readonly #build: () => Query;
   readonly #args: Args;
   readonly #rows: readonly Args[];
 
-  constructor(shapes: Shapes, build: () => Query, args: Args, rows: readonly Args[] = []) {
-    this.#shapes = shapes;
+  constructor(compiled: Compiled, build: () => Query, args: Args, rows: readonly Args[] = []) {
+    this.#compiled = compiled;
     this.#build = build;
     this.#args = args;
     this.#rows = rows;
   }
 
   for(dialect: Dialect): SqlStatement {
-    let made = this.#shapes[dialect];
+    let made = this.#compiled[dialect];
     if (!made) {
-      made = new Shape(this.#build(), dialect);
-      this.#shapes[dialect] = made;
+      made = new CompiledStatement(this.#build(), dialect);
+      this.#compiled[dialect] = made;
     }
     return made.fill(this.#args, this.#rows);
   }
 }
 
 /**
- * A statement whose text never changes. `build` is called once for each dialect, at the first use, with a placeholder for every
- * argument; afterwards a call costs one array. So `build` must not decide anything by a value. Arguments have names by which their
- * types are known (dialect.ts): those of the columns they are compared with or stored in.
+ * A statement whose text never changes. `build` runs once per dialect, at the first use, with a placeholder for each argument, so it
+ * must not branch on values; afterwards a call costs one array. Arguments are named after the columns that they are compared with or
+ * stored in, which gives their types (dialect.ts).
  */
 export function prepared<Of extends Args>(build: (args: Of) => Query): (args: Of) => Statement {
-  const shapes: Shapes = {};
+  const compiled: Compiled = {};
   const query = (): Query => build(placeholders(null));
-  return (args) => new Filled(shapes, query, args);
+  return (args) => new Filled(compiled, query, args);
 }
 
-/** How many rows one statement takes at most. */
+/** Most rows of one statement. */
 const ROWS = 8;
 
-/** The same over rows. `build` is called once for each number of rows; a longer list takes several statements. */
+/** The same for a list of rows. `build` runs once per number of rows; a longer list takes several statements. */
 export function preparedRows<Of extends Args, Row extends Args>(
   build: (args: Of, rows: readonly Row[]) => Query,
 ): (args: Of, rows: readonly Row[]) => Statement[] {
-  const made: Shapes[] = [];
+  const made: Compiled[] = [];
   return (args, rows) => {
     const statements: Statement[] = [];
     for (let start = 0; start < rows.length; start += ROWS) {
@@ -108,13 +108,13 @@ export function preparedRows<Of extends Args, Row extends Args>(
           part.map((_, row): Row => placeholders(row)),
         );
       made[part.length] ??= {};
-      statements.push(new Filled(made[part.length] as Shapes, query, args, part));
+      statements.push(new Filled(made[part.length] as Compiled, query, args, part));
     }
     return statements;
   };
 }
 
-/** A statement made for one call. */
+/** A statement that is compiled for one call. */
 export function statement(query: Query): Statement {
   return {
     for(dialect) {
@@ -124,14 +124,14 @@ export function statement(query: Query): Statement {
   };
 }
 
-/** What a batch touches of a thread: all of its rows, and all of its runs. */
+/** The lock key of a thread with its runs and checkpoints. */
 export const ofThread = (deployment: string, thread_id: string): string => `thread ${deployment} ${thread_id}`;
 
-/** The same of an idempotency key. */
+/** The lock key of an idempotency key. */
 export const ofKey = (deployment: string, { route, key }: { readonly route: string; readonly key: string }): string =>
   `key ${deployment} ${route} ${key}`;
 
-/** A statement of the same text everywhere, without arguments. */
+/** A statement with the same text for every database, without arguments. */
 export function plain(text: string): Statement {
   return { for: () => ({ sql: text, args: [] }) };
 }

@@ -2,12 +2,12 @@
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
-import { isMarked, marked, putState, unmark } from "./changing.ts";
 import type { ThreadKey } from "./checkpoints.ts";
 import { constant } from "./dialect.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels } from "./labels.ts";
 import { pruningVerbs } from "./pruning.ts";
+import { isMarked, marked, putState, unmark } from "./state-updates.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
 import { busy, toThread } from "./threads.ts";
 

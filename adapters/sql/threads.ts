@@ -10,7 +10,6 @@ import type {
   ThreadTtl,
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
-import { MARKED, putState } from "./changing.ts";
 import { db, each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
@@ -18,6 +17,7 @@ import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
 import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
+import { MARKED, putState } from "./state-updates.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };

@@ -1,6 +1,7 @@
-/** Remembers that writes fail for a reason that lies in the database's files or its disk. */
+/** Remembers that writes fail because of the database's files or its disk. */
 import { isBroken, isFull } from "./dialect.ts";
 import type { SqlStatement } from "./driver.ts";
+import { sizeOf } from "./statement-size.ts";
 
 const SMALLEST = 64 * 1024;
 const LARGEST = 16 * 1024 * 1024;
@@ -14,28 +15,21 @@ export class WriteHealth {
     return this.#failure;
   }
 
-  /** How much a write has to bring to prove that what failed would succeed now; 0 while writes work. */
+  /** How many bytes a probe must write to prove that the failed batch would succeed now; 0 while writes work. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** A batch has failed. Errors that say nothing of the database's files are passed over. */
+  /** Records a failed batch. Ignores errors that do not concern the database's files. */
   note(error: unknown, statements: readonly SqlStatement[]): void {
     if (!isFull(error) && !isBroken(error)) return;
     this.#failure = isFull(error) ? "The disk of the database is full" : "The database cannot be written";
-    this.#bytes = Math.max(this.#bytes, Math.min(LARGEST, Math.max(SMALLEST, sizeOf(statements))));
+    const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
+    this.#bytes = Math.max(this.#bytes, Math.min(LARGEST, Math.max(SMALLEST, bytes)));
   }
 
   recovered(): void {
     this.#failure = null;
     this.#bytes = 0;
   }
-}
-
-function sizeOf(statements: readonly SqlStatement[]): number {
-  const values = statements.flatMap(({ args }) => args);
-  return values.reduce<number>((sum, value) => {
-    if (typeof value === "string") return sum + value.length;
-    return sum + (value instanceof Uint8Array ? value.byteLength : 8);
-  }, 0);
 }

@@ -3,6 +3,7 @@
  * connection for reads. It knows no SQLite package: bun.ts and node.ts each bring a SqliteConnection.
  */
 import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
+import { sizeOf } from "../sql/statement-size.ts";
 import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./file.ts";
 import { FileWatch } from "./file-watch.ts";
 
@@ -261,16 +262,4 @@ class Writer {
   #exec(sql: string): void {
     this.#connection.run({ sql, args: [] });
   }
-}
-
-/** About how many bytes a statement brings. Throws for a value that SQLite packages would bind as something else. */
-function sizeOf(statement: SqlStatement): number {
-  let bytes = statement.sql.length;
-  for (const value of statement.args) {
-    if (typeof value === "string") bytes += value.length;
-    else if (value instanceof Uint8Array) bytes += value.byteLength;
-    else if (typeof value === "number" || value === null) bytes += 8;
-    else throw new TypeError(`A ${typeof value} is not an SqlValue: ${statement.sql}`);
-  }
-  return bytes;
 }

@@ -3,9 +3,9 @@ import type { Json, JsonObject } from "../json.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**
- * Whose rows a verb may see and touch. Every verb takes one and applies it inside: what the filter does not permit is not there
- * for it. The filter is held against the metadata of assistants, threads and crons; runs, checkpoints and frames are there where
- * their thread is. createRun and createRuns take none: `seen` says what the caller has found.
+ * Which rows a verb may read and change. The verb applies it inside its statements: rows that the filter does not permit do not exist
+ * for it. The filter is compared with the metadata of assistants, threads and crons; runs, checkpoints and frames are visible with
+ * their thread. createRun and createRuns ignore the filter: the caller has read what `seen` names.
  */
 export interface Scope extends Visibility {
   readonly deployment: string;
@@ -27,7 +27,7 @@ export interface Found<Row> {
   readonly total: number;
 }
 
-/** What a version holds. */
+/** The content of a version. */
 export interface AssistantContent {
   readonly graph_id: string;
   readonly name: string;
@@ -49,7 +49,7 @@ export interface AssistantRow {
   readonly version: number;
   readonly created_at: number;
   readonly updated_at: number;
-  /** Moves with every change of the row. */
+  /** Changes with every change of the row. */
   readonly revision: number;
 }
 
@@ -79,28 +79,28 @@ export interface ThreadRow {
   readonly config: JsonObject;
   /** The graph of the latest run; null before the first. */
   readonly graph_id: string | null;
-  /** `busy` while a run is pending or running, else what the last finished run left. */
+  /** `busy` while a run is pending or running, else the resting status that the last finished run left. */
   readonly status: ThreadStatus;
   /** Root checkpoint that the last finished run (or state update) left. A run moves it only when it ends. */
   readonly head: string | null;
   /** Task id → interrupts, as the last finished run left them. */
   readonly interrupts: JsonObject;
   readonly error: Json;
-  /** The run that executes now. */
+  /** The running run. */
   readonly running: string | null;
-  /** Who may execute a run of this thread, and until when. It outlives a run that was deleted under its worker. */
+  /** The lease token that may execute a run of this thread, and until when. It outlives a run that was deleted while it executed. */
   readonly slot: { readonly token: string; readonly until: number } | null;
-  /** A stateless run's thread: only run verbs see it. */
+  /** The thread of a stateless run: only the verbs of runs show it. */
   readonly hidden: boolean;
-  /** What becomes of it when nothing has happened on it for so long; null: nothing. */
+  /** What happens when the thread was inactive for `ttl_ms`; null: nothing. */
   readonly ttl: (ThreadTtl & { readonly expires_at: number }) | null;
-  /** Moves with every change of metadata, config or ttl. */
+  /** Changes with every change of metadata, config or ttl. */
   readonly revision: number;
 }
 
 export type PruneStrategy = "delete" | "keep_latest";
 
-/** `delete`: the thread goes. `keep_latest`: all its checkpoints but the newest state go. */
+/** `delete`: deletes the thread. `keep_latest`: deletes all its checkpoints except the newest state. */
 export interface ThreadTtl {
   readonly strategy: PruneStrategy;
   readonly ttl_ms: number;
@@ -112,7 +112,7 @@ export type RunStatus = "pending" | "running" | TerminalStatus;
 
 export type MultitaskStrategy = "reject" | "enqueue" | "interrupt" | "rollback";
 
-/** Where a run's end is to be told. */
+/** The destination of a run-completion webhook. */
 export interface NewWebhook {
   readonly url: string;
   readonly host: string;
@@ -124,9 +124,9 @@ export interface RunRow {
   readonly thread_id: string;
   readonly assistant_id: string;
   readonly graph_id: string;
-  /** Its place in the thread: a later run has a higher one. */
+  /** Order within the thread: a later run has a higher one. */
   readonly seq: number;
-  /** In the future for a run that is to start later: it is due then. */
+  /** When the run is due; in the future for a delayed run. */
   readonly created_at: number;
   readonly updated_at: number;
   readonly status: RunStatus;
@@ -135,34 +135,34 @@ export interface RunRow {
   readonly multitask_strategy: MultitaskStrategy;
   /** 0 before the first claim. */
   readonly attempt: number;
-  /** How often it was claimed: attempts, and those that a shut-down took back. */
+  /** How often it was claimed, also by claims that do not count as attempts. */
   readonly claims: number;
   /** The turn that its latest claim took: each claim takes the next one of its thread. 0 before the first claim. */
   readonly turn: number;
-  /** A stateless run whose checkpoints go when it ends. */
+  /** A stateless run whose checkpoints are deleted when it ends. */
   readonly temporary: boolean;
   readonly started_at: number | null;
   readonly ended_at: number | null;
   /** `{error, message}` of a run that failed. */
   readonly error: JsonObject | null;
-  /** What wait and join answer, where the thread cannot tell: final values of a temporary run. */
+  /** The answer of wait and join for a temporary run: its final values. */
   readonly result: Json;
-  /** Its frames are stored, and not swept yet. */
+  /** Its frames are stored and not yet deleted by retention. */
   readonly framed: boolean;
   /** Id of its `end` frame, the highest of all; null while it is active. `error` and before it `feedback` come right before. */
   readonly end_frame: number | null;
-  /** Who made it, and the short form of the key that was used. */
+  /** The user who created it, and the short form of the API key that was used. */
   readonly user_id: string | null;
   readonly api_key: string | null;
-  /** Feedback keys and the tokens made for them; empty without. */
+  /** Feedback keys and their tokens; empty without. */
   readonly feedback: readonly (readonly [key: string, token_id: string])[];
-  /** Whom to tell of its end. */
+  /** Where to send the run-completion webhook. */
   readonly webhook: NewWebhook | null;
-  /** What custom authentication knew of who made it: the graph gets it, and nobody else. */
+  /** The user as custom authentication returned it; only the graph gets it. */
   readonly auth_user: JsonObject | null;
-  /** The cron that has made it; absent where none has. */
+  /** The cron that created it; absent without one. */
   readonly cron_id?: string;
-  /** Why it was cancelled; absent where nothing was said. */
+  /** Why it was cancelled; absent when no reason was given. */
   readonly cancel_reason?: string;
 }
 
@@ -173,7 +173,7 @@ export interface Lease {
   readonly token: string;
 }
 
-/** Somebody whom custom authentication has let in, with everything that it said of them. */
+/** An authenticated user, with everything that custom authentication returned. */
 export interface AuthUser {
   readonly identity: string;
   readonly permissions: readonly string[];
@@ -185,7 +185,7 @@ export interface AuthUser {
 export interface IdempotencyKey {
   readonly route: string;
   readonly key: string;
-  /** Tells one request from another. */
+  /** Distinguishes requests with the same key. */
   readonly body_hash: string;
 }
 
@@ -303,7 +303,7 @@ export interface Progress {
 export interface CronRow {
   readonly cron_id: string;
   readonly assistant_id: string;
-  /** Null for a stateless cron: each firing makes a thread of its own. */
+  /** Null for a stateless cron: each firing creates a thread. */
   readonly thread_id: string | null;
   /** Null for a cron of a thread. */
   readonly on_run_completed: OnRunCompleted | null;
@@ -318,17 +318,17 @@ export interface CronRow {
   /** The options of its runs, as sent. */
   readonly payload: JsonObject;
   readonly metadata: JsonObject;
-  /** Who made it: its runs are billed to them. */
+  /** The user who created it: its runs are billed to this user. */
   readonly user_id: string | null;
-  /** What custom authentication knew of them, without extras. Never shown. */
+  /** That user as custom authentication returned it, without extras. Never shown. */
   readonly auth_user: JsonObject | null;
-  /** Its runs in a row that ended as `error` or `timeout`. */
+  /** Consecutive runs that ended as `error` or `timeout`. */
   readonly failures: number;
   readonly created_at: number;
   readonly updated_at: number;
-  /** Moves with every change of the row but those that firing makes. */
+  /** Changes with every change of the row except those by a firing. */
   readonly revision: number;
 }
 
-/** What becomes of the thread that a firing of a stateless cron has made. */
+/** What happens to the thread that a stateless cron's firing has created. */
 export type OnRunCompleted = "delete" | "keep";

@@ -28,17 +28,17 @@ export interface NewRun {
   readonly kwargs: JsonObject;
   readonly multitask_strategy: MultitaskStrategy;
   readonly temporary: boolean;
-  /** Its frames are to be stored. */
+  /** Its frames must be stored. */
   readonly framed: boolean;
-  /** When it is due; not before `now`. */
+  /** When the run is due; not before `now`. */
   readonly created_at: number;
   readonly user_id?: string | null;
   readonly api_key?: string | null;
   readonly auth_user?: JsonObject | null;
-  /** The cron that makes it. */
+  /** The cron that creates it. */
   readonly cron_id?: string;
   readonly webhook?: NewWebhook;
-  /** Tokens made in the same batch. They are good until `life_ms` after the end of the run. */
+  /** Tokens created in the same batch. They are valid until `life_ms` after the end of the run. */
   readonly feedback?: {
     readonly tokens: readonly (readonly [key: string, token_id: string])[];
     readonly life_ms: number;
@@ -47,22 +47,22 @@ export interface NewRun {
   };
 }
 
-/** What a claim takes: the caller makes the token and says how long lease and slot last. */
+/** The lease of a claim: the caller generates the token and decides how long lease and slot last. */
 export interface ClaimTerms {
   readonly token: string;
   readonly lease_until: number;
-  /** A first attempt leaves a trace that is billed so. Default: none. */
+  /** Billing of the trace that a first attempt writes. Default: no trace. */
   readonly trace?: TraceTerms;
 }
 
 export interface ClaimRequest extends ClaimTerms {
   /** Only runs of these graphs. */
   readonly graph_ids: readonly string[];
-  /** How often a run of a graph may be started. Default: any number. */
+  /** How many attempts a run of a graph may have. Default: any number. */
   readonly max_attempts?: Readonly<Record<string, number>>;
   /**
-   * For how long after its first start the attempts of a graph's run are counted anew from the last one that has stored a root
-   * checkpoint. Default: all are counted.
+   * For how long after its first start only the attempts of a graph's run count that follow the latest one with a root checkpoint.
+   * Default: all count.
    */
   readonly progress_ms?: Readonly<Record<string, number>>;
   readonly now: number;
@@ -75,9 +75,9 @@ export interface ClaimedRun {
   readonly thread: ThreadRow;
   /** This run has stored a root checkpoint in an earlier attempt. */
   readonly resumed: boolean;
-  /** Somebody asked the run to stop before it was claimed: its last owner died or shut down. The claim charges no attempt. */
+  /** A stop was requested before the claim, whose previous worker died or shut down. The claim does not count as an attempt. */
   readonly cancelled: boolean;
-  /** It was started as often as it may be, and is claimed to be ended. The claim charges no attempt. */
+  /** The run has had all its attempts and was claimed only to be ended. The claim does not count as an attempt. */
   readonly exhausted: boolean;
   /** Id of the newest stored frame; 0 when there is none. */
   readonly last_frame: number;
@@ -90,15 +90,15 @@ export type ClaimOutcome =
 
 export interface CreateRun {
   readonly run: NewRun;
-  /** What the run was resolved from. If the assistant changed since, or the thread's metadata or config did, the outcome is `stale`. */
+  /** What the caller read. When the assistant or the thread's metadata or config changed since, the outcome is `stale`. */
   readonly seen: { readonly assistant_revision: number; readonly thread_revision: number | null };
-  /** Makes the thread in the same batch. Required when `seen.thread_revision` is null. */
+  /** Creates the thread in the same batch. Required when `seen.thread_revision` is null. */
   readonly create_thread?: NewThread;
   /** Written to an existing thread in the same batch; absent when nothing changes. */
   readonly update_thread?: { readonly metadata: JsonObject; readonly config: JsonObject };
-  /** An idle local worker takes the run in the same batch, if it is due, the thread's slot is free and no run waits before it. */
+  /** Claims the run in the same batch for an idle local worker, if it is due, the thread's slot is free and no run waits before it. */
   readonly claim?: ClaimTerms;
-  /** Kept with the run: a second create with this route and key makes nothing, and changes nothing on the thread. */
+  /** Stored with the run: a second create with this route and key writes nothing. */
   readonly idempotency?: IdempotencyKey;
   /** How many runs may be pending, this one included. */
   readonly limits?: { readonly pending_per_thread: number; readonly pending: number };
@@ -106,8 +106,8 @@ export interface CreateRun {
 }
 
 /**
- * A run with strategy `interrupt` or `rollback` stops every active run of its thread in the same batch: `stopped` tells
- * which. `repeated`: the idempotency key is known; `run` is null when its run is gone.
+ * A run with strategy `interrupt` or `rollback` stops every active run of its thread in the same batch: `stopped` lists them.
+ * `repeated`: the idempotency key is known; `run` is null when its run was deleted. `stale`: read again and retry.
  */
 export type CreateRunOutcome =
   | (CreatedRun & { readonly kind: "created" })
@@ -124,8 +124,8 @@ export interface CreatedRun {
 }
 
 /**
- * `refused`: nothing was made; what stood in the way of the first request that something did. `repeated`: every request's
- * idempotency key is known.
+ * `refused`: nothing was created; `index` is the first request that could not be, `outcome` why. `repeated`: the idempotency keys of
+ * all requests are known.
  */
 export type CreateRunsOutcome =
   | { readonly kind: "created"; readonly created: readonly CreatedRun[] }
@@ -140,8 +140,8 @@ export type CreateRunsOutcome =
 export type StopAction = "interrupt" | "rollback";
 
 /**
- * What became of a run that was stopped. `ended`: it had not started, and is `interrupted` now. `flagged`: its worker will end
- * it. `deleted`: its rows are gone; where it was running, its thread's slot stays taken until its worker lets go.
+ * What happened to a stopped run. `ended`: it had not started and is `interrupted` now. `flagged`: its worker will end it. `deleted`:
+ * its rows are deleted; if it was running, its thread's slot stays taken until its worker releases it.
  */
 export interface StoppedRun {
   readonly run_id: string;
@@ -164,11 +164,11 @@ export interface FinishRun {
   readonly status: TerminalStatus;
   readonly error: JsonObject | null;
   readonly result: Json;
-  /** What was not saved before; with `discard` there is none. */
+  /** What was not saved before; empty with `discard`. */
   readonly progress: Progress;
-  /** Drop the thread's checkpoints: a temporary run that has stored some. */
+  /** Delete the thread's checkpoints: for a temporary run that has stored some. */
   readonly discard: boolean;
-  /** The thread's rest after this run. `head` null keeps the present one. */
+  /** The thread's state after this run. `head` null keeps the present one. */
   readonly thread: {
     readonly head: string | null;
     readonly status: RestingStatus;
@@ -178,24 +178,24 @@ export interface FinishRun {
     readonly scalars?: JsonObject | null;
   };
   readonly end_frame: number;
-  /** For the webhook of a run that has one: the final state as JSON, null when it is left out. */
+  /** For the webhook of the run: the final state as JSON, null when it is omitted. */
   readonly values?: { readonly json: string | null; readonly omitted: boolean };
-  /** False for a run without tokens and webhook, which spares looking for them. Default true. */
+  /** False for a run without tokens and webhook: skips their statements. Default true. */
   readonly has_side_effects?: boolean;
   /** Tokens and cost that this attempt has reported: added to the run's trace. */
   readonly usage?: TraceUsage;
-  /** The cron that has made the run: its failures in a row are counted. */
+  /** The cron that created the run: its consecutive failures are counted. */
   readonly cron_id?: string;
-  /** Claims the next run in the same batch, as claimRun does, but leaves leases that are over to it. */
+  /** Claims the next run in the same batch, as claimRun does, but does not requeue expired leases. */
   readonly next?: ClaimRequest;
-  /** Runs are known to wait for a place, or for their threads. Default false. */
+  /** Runs are known to wait for a worker slot or for their threads. Default false. */
   readonly waiting?: boolean;
   readonly now: number;
 }
 
 /**
- * Null when the lease was lost: nothing was written then. `next` is the run that was claimed, if one was asked for and due; where it is
- * null, `blocked` tells whether runs wait for their threads, if that is known.
+ * Null when the lease was lost: nothing was written. `next` is the claimed run; when it is null, `blocked` says whether runs wait for
+ * their threads, if that is known.
  */
 export type FinishOutcome = { readonly next: ClaimedRun | null; readonly blocked?: boolean } | null;
 
@@ -210,7 +210,7 @@ export interface Activity {
   readonly oldest_due: number | null;
 }
 
-/** What is no longer kept: rows older than these times go. */
+/** Retention: rows older than these times are deleted. */
 export interface SweepTerms {
   /**
    * Temporary runs that ended before, unless their frames or an idempotency key are kept; their hidden threads go too. Frames are kept

@@ -64,8 +64,8 @@ export const PLATFORM: readonly PlantedFault[] = [
   {
     name: "deliveries of a host that are under way do not count",
     file: "adapters/sql/deliveries.ts",
-    find: "where due.place + coalesce(busy.sends, 0) <= ${constant(p.per_host)}",
-    replace: "where due.place <= ${constant(p.per_host)}",
+    find: "where due.rank + coalesce(busy.sends, 0) <= ${constant(p.per_host)}",
+    replace: "where due.rank <= ${constant(p.per_host)}",
   },
   {
     name: "the state is told of a run that leaves none",
@@ -90,7 +90,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "a run that starts with its creation is not counted",
-    file: "adapters/sql/runs/create.ts",
+    file: "adapters/sql/runs/create-statements.ts",
     find: "if (claim?.trace)",
     replace: "if (claim?.trace && claim.token === thread_id)",
   },

@@ -19,7 +19,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a rolled-back run's slot is freed with its rows",
-    file: "adapters/sql/runs/create.ts",
+    file: "adapters/sql/runs/create-statements.ts",
     find: "  return {\n    statements,\n    lock_keys: [\n",
     replace: `  if (eviction) {
     const sql = \`update threads set slot_token = null, slot_until = null where thread_id = ?
@@ -91,7 +91,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "the idempotency key is not kept",
-    file: "adapters/sql/runs/create.ts",
+    file: "adapters/sql/runs/create-statements.ts",
     find: "if (idempotency) statements.push(insertKey(",
     replace: "if (idempotency && run_id === thread_id) statements.push(insertKey(",
   },
@@ -110,19 +110,19 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a rollback leaves pending writes",
     file: "adapters/sql/runs/stop.ts",
-    find: 'const LEFT = ["checkpoints", "checkpoint_writes", "channel_values"] as const;',
-    replace: 'const LEFT = ["checkpoints", "channel_values"] as const;',
+    find: 'const RUN_TABLES = ["checkpoints", "checkpoint_writes", "channel_values"] as const;',
+    replace: 'const RUN_TABLES = ["checkpoints", "channel_values"] as const;',
   },
   {
     name: "attempts are never exhausted",
     file: "adapters/sql/runs/claim.ts",
-    find: "or ${counted(p)} >= ${numberIn(",
-    replace: "or ${counted(p)} >= 1000 + ${numberIn(",
+    find: "or ${starts(p)} >= ${numberIn(",
+    replace: "or ${starts(p)} >= 1000 + ${numberIn(",
   },
   {
     name: "whatever is stored counts as progress",
     file: "adapters/sql/runs/lease.ts",
-    find: "hasRoot ? markSaved(fence) : isHeld(fence),",
+    find: "hasRoot ? markSaved(fence) : isLeased(fence),",
     replace: "markSaved(fence),",
   },
   {
@@ -140,16 +140,16 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a claim leases the run that it has seen, whatever has become of it",
     file: "adapters/sql/runs/claim.ts",
-    find: "${lease(p, sql`and n.thread_id = ${constant(p.thread_id)}`)} returning",
-    replace: "${lease(p, p.thread_id)} returning",
+    find: "${leaseRun(p, sql`and n.thread_id = ${constant(p.thread_id)}`)} returning",
+    replace: "${leaseRun(p, p.thread_id)} returning",
     also: [
       {
-        find: "where run_id = ${nextRun(p, among)}`;",
-        replace: "where run_id = ${among ? sql`${(p as { run_id?: string }).run_id}` : nextRun(p)}`;",
+        find: "where run_id = ${nextRun(p, condition)}`;",
+        replace: "where run_id = ${condition ? sql`${(p as { run_id?: string }).run_id}` : nextRun(p)}`;",
       },
       {
-        find: "leaseNext({ ...taken, thread_id })",
-        replace: "leaseNext({ ...taken, thread_id, run_id: chosen.run_id })",
+        find: "leaseNext({ ...args, thread_id })",
+        replace: "leaseNext({ ...args, thread_id, run_id: chosen.run_id })",
       },
     ],
   },
@@ -162,8 +162,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "the end of a run claims the next one, though it ended nothing",
     file: "adapters/sql/runs/claim.ts",
-    find: "${lease(p)} and exists (${itsEnd(p)})\n",
-    replace: "${lease(p)}\n",
+    find: "${leaseRun(p)} and exists (${itsEnd(p)})\n",
+    replace: "${leaseRun(p)}\n",
   },
   {
     name: "no wake-up and no poll",
@@ -179,7 +179,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "reject does not look whether the thread is busy",
-    file: "adapters/sql/runs/create.ts",
+    file: "adapters/sql/runs/create-statements.ts",
     find: "(p) => sql`not ${busy} and",
     replace: "(p) => sql`",
   },
@@ -191,7 +191,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a run is made from an assistant that has changed since",
-    file: "adapters/sql/runs/create.ts",
+    file: "adapters/sql/runs/create-statements.ts",
     find: "and a.revision = ${p.assistant_revision})",
     replace: "and ${p.assistant_revision} is not null)",
   },

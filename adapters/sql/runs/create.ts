@@ -1,212 +1,13 @@
-import { type RawBuilder, sql } from "kysely";
-import type {
-  CreatedRun,
-  CreateRun,
-  CreateRunOutcome,
-  CreateRunsOutcome,
-  MultitaskStrategy,
-} from "../../../lib/storage/mod.ts";
+/** Creating runs: `Storage.createRun` and `createRuns`, and why they refuse. */
+import { sql } from "kysely";
+import type { CreateRun, CreateRunOutcome, CreateRunsOutcome } from "../../../lib/storage/mod.ts";
 import { constant, each } from "../dialect.ts";
-import type { SqlRow } from "../driver.ts";
-import { mintTokens } from "../feedback.ts";
-import { addLabels, replaceLabels } from "../labels.ts";
-import { ofKey, ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
-import { busy, type Ttl, ttlColumns } from "../threads.ts";
-import { traceClaimed } from "../usage.ts";
-import { isDue, traceTerms } from "./claim.ts";
-import { toClaim, toRun } from "./row.ts";
-import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
+import { type Pipe, prepared, type Statement } from "../statement.ts";
+import { busy } from "../threads.ts";
+import { createStatements, evicts, itsPending, type Key, pendingRuns } from "./create-statements.ts";
+import { toRun } from "./row.ts";
 
-// The first statement decides: it takes or makes the thread only where everything allows the run. Those after it hang on
-// its witness: the thread's `last_run`, a run that does not exist yet.
-
-/** The tick of a cron that makes the run, as its cron was seen. */
-export type Tick = { cron_id: string; seen_next: number; seen_revision: number; scheduled_at: number };
-
-const NO_TICK: Tick = { cron_id: "", seen_next: 0, seen_revision: 0, scheduled_at: 0 };
-
-type Asked = Tick & {
-  deployment: string;
-  thread_id: string;
-  run_id: string;
-  assistant_id: string;
-  assistant_revision: number;
-  graph_id: string;
-  token: string | null;
-  lease_until: number | null;
-  route: string | null;
-  key: string | null;
-  pending_per_thread: number;
-  /** Null where nobody needs to count. */
-  pending: number | null;
-  now: number;
-};
-
-/** True while the cron is as it was seen. */
-export const isSeen = (p: Tick, deployment: unknown): RawBuilder<unknown> =>
-  sql`exists (select 1 from crons c where c.deployment = ${deployment} and c.cron_id = ${p.cron_id} and c.enabled = 1
-    and c.next_run_date = ${p.seen_next} and c.revision = ${p.seen_revision})`;
-
-/** The same, and this tick is neither fired nor skipped. */
-export const isOpen = (p: Tick, deployment: unknown): RawBuilder<unknown> =>
-  sql`${isSeen(p, deployment)} and not exists (select 1 from cron_firings f where f.deployment = ${deployment}
-    and f.cron_id = ${p.cron_id} and f.scheduled_at = ${p.scheduled_at})`;
-
-/** What must be so for a run to be made, whatever its thread says. */
-type Allowed = (p: Asked, deployment: unknown) => RawBuilder<unknown>;
-
-const allowed: Allowed = (p, deployment) =>
-  sql`exists (select 1 from assistants a where a.deployment = ${deployment} and a.assistant_id = ${p.assistant_id}
-      and a.revision = ${p.assistant_revision})
-    and not exists (select 1 from idempotency_keys k where k.deployment = ${deployment} and k.route = ${p.route}
-      and k.key = ${p.key})`;
-
-const pendingRuns = (deployment: unknown): RawBuilder<number> =>
-  sql<number>`(select count(*) from runs r where r.deployment = ${deployment} and r.status = 'pending')`;
-
-const fitsIn = (p: Asked, pending: RawBuilder<number>): RawBuilder<unknown> =>
-  sql`(${p.pending} is null or ${pending} < ${p.pending})`;
-
-type Columns = Ttl & { metadata: string; config: string; hidden: number };
-
-/** Makes the run's thread with the run already counted on it. Only where there is none yet. */
-const insertThread = (allow: Allowed): ((args: Asked & Columns) => Statement) =>
-  prepared<Asked & Columns>(
-    (p) =>
-      sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
-        status, interrupts, hidden, revision, slot_token, slot_until, last_run, run_count, turn, ttl_strategy, ttl_ms)
-      select ${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
-        'idle', '{}', ${p.hidden}, ${p.now}, ${p.token}, ${p.lease_until}, ${p.run_id}, 1,
-        case when ${p.token} is null then 0 else 1 end, ${p.ttl_strategy}, ${p.ttl_ms}
-      where ${allow(p, p.deployment)} and ${fitsIn(p, pendingRuns(constant(p.deployment)))}
-      on conflict do nothing returning *`,
-  );
-
-/** `changes` is 1 where metadata and config are given. */
-type Seen = Asked & { thread_revision: number; changes: number; metadata: string | null; config: string | null };
-
-const itsDeployment = sql`threads.deployment`;
-const itsRuns = sql`runs r where r.deployment = threads.deployment and r.thread_id = threads.thread_id`;
-const itsPending = sql<number>`(select count(*) from ${itsRuns} and r.status = 'pending')`;
-
-/**
- * Counts the run on its thread and, where a claim is asked for and possible, gives it the slot: `before` tells which pending
- * runs of the thread are still there to go before it. `fits` is what the strategy asks for.
- */
-const takeThread = (
-  allow: Allowed,
-  before: (p: Seen) => RawBuilder<unknown>,
-  fits: (p: Seen) => RawBuilder<unknown>,
-): ((args: Seen) => Statement) =>
-  prepared<Seen>((p) => {
-    const claims = sql`${p.token} is not null and (slot_token is null or slot_until <= ${p.now})
-      and not exists (select 1 from ${itsRuns} and r.status = 'running')
-      and not exists (select 1 from ${itsRuns} and r.status = 'pending' and ${before(p)})`;
-    return sql`update threads set updated_at = ${p.now}, graph_id = ${p.graph_id},
-        metadata = coalesce(${p.metadata}, metadata), config = coalesce(${p.config}, config),
-        revision = revision + ${p.changes},
-        slot_token = case when ${claims} then ${p.token} else slot_token end,
-        slot_until = case when ${claims} then ${p.lease_until} else slot_until end,
-        turn = case when ${claims} then turn + 1 else turn end,
-        last_run = ${p.run_id}, run_count = run_count + 1
-      where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.thread_revision}
-        and ${allow(p, itsDeployment)} and ${fits(p)}
-      returning *`;
-  });
-
-const hasRoom = (p: Asked): RawBuilder<unknown> =>
-  sql`${itsPending} < ${p.pending_per_thread} and ${fitsIn(p, pendingRuns(itsDeployment))}`;
-/** The pending runs of the thread make room. */
-const hasRoomWithout = (p: Asked): RawBuilder<unknown> =>
-  fitsIn(p, sql<number>`${pendingRuns(itsDeployment)} - ${itsPending}`);
-
-const takes = (allow: Allowed): Record<MultitaskStrategy, (args: Seen) => Statement> => ({
-  enqueue: takeThread(allow, (p) => isDue("r", p.now), hasRoom),
-  reject: takeThread(
-    allow,
-    () => sql`true`,
-    (p) => sql`not ${busy} and ${fitsIn(p, pendingRuns(itsDeployment))}`,
-  ),
-  interrupt: takeThread(allow, () => sql`r.saved = 1`, hasRoomWithout),
-  rollback: takeThread(allow, () => sql`false`, hasRoomWithout),
-});
-
-interface First {
-  readonly insertThread: (args: Asked & Columns) => Statement;
-  readonly takes: Record<MultitaskStrategy, (args: Seen) => Statement>;
-}
-
-const asAsked: First = { insertThread: insertThread(allowed), takes: takes(allowed) };
-
-const inTick: Allowed = (p, deployment) => sql`${allowed(p, deployment)} and ${isOpen(p, deployment)}`;
-
-const asTick: First = { insertThread: insertThread(inTick), takes: takes(inTick) };
-
-type Evicting = { deployment: string; thread_id: string; run_id: string; now: number };
-
-/** The active runs of the thread that was taken for this run. */
-const evicted: Stopping<Evicting> = (p, status) =>
-  sql`select e.run_id from runs e where e.deployment = ${constant(p.deployment)} and e.thread_id = ${constant(p.thread_id)}
-    and e.status = ${status} and exists (select 1 from threads w where w.deployment = ${constant(p.deployment)}
-      and w.thread_id = ${constant(p.thread_id)} and w.last_run = ${constant(p.run_id)})
-    and not exists (select 1 from runs where run_id = ${constant(p.run_id)})`;
-
-const evictions: Partial<Record<MultitaskStrategy, Stop<Evicting>>> = {
-  interrupt: interruption(evicted),
-  rollback: removal(evicted),
-};
-
-/** The run itself, where its thread was taken for it. It runs at once where it got the slot. */
-const insertRun = prepared<{
-  deployment: string;
-  thread_id: string;
-  run_id: string;
-  assistant_id: string;
-  graph_id: string;
-  metadata: string;
-  kwargs: string;
-  multitask_strategy: string;
-  temporary: number;
-  framed: number;
-  keyed: number;
-  user_id: string | null;
-  api_key: string | null;
-  feedback: string | null;
-  webhook: string | null;
-  webhook_host: string | null;
-  webhook_depth: number;
-  auth_user: string | null;
-  cron_id: string | null;
-  token: string | null;
-  created_at: number;
-  now: number;
-}>((p) => {
-  const claimed = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>): RawBuilder<unknown> =>
-    sql`case when own then ${then} else ${otherwise} end`;
-  const [one, zero, none] = [sql`1`, sql`0`, sql`null`];
-  return sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
-      multitask_strategy, temporary, attempt, claims, counts_as_attempt, turn, due_at, lease_token, lease_until, cancelled, saved, framed,
-      keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth,
-      auth_user, cron_id)
-    select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
-      ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
-      ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(sql`turn`, zero)}, ${p.created_at},
-      ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
-      ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key}, ${p.feedback},
-      ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}
-    from (select *, slot_token = ${p.token} as own from threads
-      where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
-    returning seq, status, attempt, claims, turn, started_at, lease_token`;
-});
-
-type Key = { deployment: string; route: string; key: string };
-
-const insertKey = prepared<Key & { body_hash: string; run_id: string; now: number }>(
-  (p) =>
-    sql`insert into idempotency_keys (deployment, route, key, body_hash, run_id, created_at)
-    select deployment, ${p.route}, ${p.key}, ${p.body_hash}, run_id, ${p.now} from runs where run_id = ${p.run_id}`,
-);
-
+/** The run that an idempotency key refers to. */
 const knownKey = prepared<Key>(
   (p) =>
     sql`select k.body_hash as key_hash, r.* from idempotency_keys k
@@ -218,147 +19,39 @@ const pendingNow = prepared<{ deployment: string }>(
   (p) => sql`select ${pendingRuns(constant(p.deployment))} as pending`,
 );
 
+/** What may have stood in the way of a run on an existing thread. */
 const obstacles = prepared<{ deployment: string; thread_id: string }>(
   (p) =>
     sql`select ${pendingRuns(constant(p.deployment))} as pending, ${itsPending} as pending_of_thread, ${busy} as busy
     from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id}`,
 );
 
-/** How many runs of a deployment wait. */
+/** Counts the pending runs of a deployment. */
 export async function countPending(driver: Pipe, deployment: string): Promise<number> {
   const [counted] = await driver.read(pendingNow({ deployment }));
   return Number(counted?.pending);
 }
 
-/** Statements that make a run or have no effect at all, and how to read their results. */
-export interface Making {
-  readonly statements: readonly Statement[];
-  readonly lock_keys: readonly string[];
-  /** Null when it was not made. `results` begin with those of the statements. */
-  made(results: readonly SqlRow[][]): CreatedRun | null;
-}
-
-/**
- * The statements of `Storage.createRun`. `pending` is the limit of the deployment; null where the run is certain to fit. With
- * a `tick`, only while that is open.
- */
-export function making(deployment: string, request: CreateRun, pending: number | null, tick?: Tick): Making {
-  const first = tick ? asTick : asAsked;
-  const { run, seen, now, idempotency } = request;
-  const { thread_id, run_id, assistant_id, graph_id, multitask_strategy, created_at } = run;
-  const claim = created_at <= now ? request.claim : undefined;
-  const token = claim?.token ?? null;
-  const lease_until = claim?.lease_until ?? null;
-  const asked: Asked = {
-    deployment,
-    thread_id,
-    run_id,
-    assistant_id,
-    assistant_revision: seen.assistant_revision,
-    graph_id,
-    token,
-    lease_until,
-    route: idempotency?.route ?? null,
-    key: idempotency?.key ?? null,
-    pending_per_thread: request.limits?.pending_per_thread ?? Number.MAX_SAFE_INTEGER,
-    pending,
-    now,
-    ...(tick ?? NO_TICK),
-  };
-  const statements: Statement[] = [];
-  let eviction: Stop<Evicting> | undefined;
-  if (seen.thread_revision === null) {
-    const thread = request.create_thread;
-    if (!thread) throw new TypeError("createRun: a run without a seen thread needs create_thread");
-    const { metadata, config, hidden, ttl = null } = thread;
-    const columns = { metadata: JSON.stringify(metadata), config: JSON.stringify(config), hidden: hidden ? 1 : 0 };
-    statements.push(first.insertThread({ ...asked, ...columns, ...ttlColumns(ttl) }));
-    if (!hidden) statements.push(...addLabels("thread", deployment, thread_id, metadata));
-  } else {
-    const update = request.update_thread;
-    const metadata = update ? JSON.stringify(update.metadata) : null;
-    const config = update ? JSON.stringify(update.config) : null;
-    const { thread_revision } = seen;
-    statements.push(
-      first.takes[multitask_strategy]({ ...asked, thread_revision, changes: update ? 1 : 0, metadata, config }),
-    );
-    if (update) statements.push(...replaceLabels("thread", deployment, thread_id, update.metadata));
-    eviction = evictions[multitask_strategy];
-  }
-  const evictedAt = statements.length;
-  if (eviction) statements.push(...eviction.statements({ deployment, thread_id, run_id, now }));
-  const insertedAt = statements.length;
-  const columns = {
-    run_id,
-    deployment,
-    thread_id,
-    assistant_id,
-    graph_id,
-    metadata: JSON.stringify(run.metadata),
-    kwargs: JSON.stringify(run.kwargs),
-    multitask_strategy,
-    temporary: run.temporary ? 1 : 0,
-    framed: run.framed ? 1 : 0,
-    keyed: idempotency ? 1 : 0,
-    user_id: run.user_id ?? null,
-    api_key: run.api_key ?? null,
-    feedback: run.feedback ? JSON.stringify(run.feedback.tokens) : null,
-    webhook: run.webhook?.url ?? null,
-    webhook_host: run.webhook?.host ?? null,
-    webhook_depth: run.webhook?.depth ?? 0,
-    auth_user: run.auth_user ? JSON.stringify(run.auth_user) : null,
-    cron_id: run.cron_id ?? null,
-    created_at,
-  };
-  statements.push(insertRun({ ...columns, token, now }));
-  if (run.feedback) {
-    const { tokens, ...terms } = run.feedback;
-    statements.push(mintTokens({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now }));
-  }
-  if (claim?.trace) statements.push(...traceClaimed(traceTerms(deployment, claim.token, claim.trace)));
-  if (idempotency) statements.push(insertKey({ deployment, ...idempotency, run_id, now }));
-
-  return {
-    statements,
-    lock_keys: [
-      ofThread(deployment, thread_id),
-      ...(idempotency ? [ofKey(deployment, idempotency)] : []),
-      // Where the limit is near, one counts after the other.
-      ...(pending === null ? [] : [`pending ${deployment}`]),
-    ],
-    made(results) {
-      const inserted = results[insertedAt]?.[0];
-      if (!inserted) return null;
-      const rest = { updated_at: now, ended_at: null, end_frame: null, error: null, result: null };
-      const created = { ...columns, ...rest, ...inserted, cancelled: 0, counts_as_attempt: 1, saved: 0, last_frame: 0 };
-      return {
-        run: toRun(created),
-        claimed: toClaim(created, results[0]?.[0] as SqlRow),
-        stopped: eviction?.stopped(results.slice(evictedAt)) ?? [],
-      };
-    },
-  };
-}
-
-/** See `Storage.createRun`; `pending` as for `making`. */
+/** See `Storage.createRun`; `pending` as for `createStatements`. */
 export async function createRun(
   driver: Pipe,
   deployment: string,
   request: CreateRun,
   pending: number | null,
 ): Promise<CreateRunOutcome> {
-  const { statements, lock_keys, made } = making(deployment, request, pending);
-  const run = made(await driver.batch(statements, lock_keys));
+  const { statements, lock_keys, created } = createStatements(deployment, request, pending);
+  const run = created(await driver.batch(statements, lock_keys));
   return run ? { kind: "created", ...run } : await refusal(driver, deployment, request);
 }
 
-/** Makes the database refuse the whole batch when it has not made all of these runs. */
+/** Fails the batch by a constraint unless all of these runs were created. */
 const allMade = prepared<{ run_ids: string; count: number }>(
   (p) =>
     sql`insert into probes (name, at) select 'runs', null
     where (select count(*) from runs where run_id in ${each(p.run_ids)}) < ${p.count}`,
 );
 
+/** The error of `allMade`. */
 const isRefused = (error: unknown): boolean => /\bprobes\b/.test(String((error as { message?: unknown }).message));
 
 /** See `Storage.createRuns`; `pending` as for createRun. */
@@ -371,17 +64,17 @@ export async function createRuns(
   const statements: Statement[] = [];
   const all: string[] = [];
   const run_ids = JSON.stringify(requests.map(({ run }) => run.run_id));
-  // In a moment, when every one has added its statements.
+  // A microtask later, when each request has added its statements.
   const whole = Promise.resolve().then(() =>
     driver.batch([...statements, allMade({ run_ids, count: requests.length })], all),
   );
   const joined: Pipe = {
     ...driver,
-    async batch(own, lock_keys = []) {
+    async batch(added, lock_keys = []) {
       const from = statements.length;
-      statements.push(...own);
+      statements.push(...added);
       all.push(...lock_keys);
-      return (await whole).slice(from, from + own.length);
+      return (await whole).slice(from, from + added.length);
     },
   };
   const made = requests.map((request) => createRun(joined, deployment, request, pending));
@@ -415,8 +108,8 @@ export async function createRuns(
 export type Refusal = Exclude<CreateRunOutcome, { kind: "created" }>;
 
 /**
- * Why nothing was made. What stood in the way may be gone by now: then it is stale, and the caller looks again. `ahead` are
- * those that would wait before it.
+ * Why a run was not created. `stale` when the reason is gone by now: the caller reads again and retries. `ahead` are requests of the
+ * same call that would wait before it.
  */
 export async function refusal(
   driver: Pipe,
@@ -440,11 +133,11 @@ export async function refusal(
   if (!found) return { kind: "thread_not_found" };
   if (run.multitask_strategy === "reject" && found.busy) return { kind: "thread_busy" };
   const [pending, waiting] = [Number(found.pending), Number(found.pending_of_thread)];
-  const evicts = run.multitask_strategy in evictions;
+  const evicting = evicts(run.multitask_strategy);
   const before = ahead.filter((other) => other.run.thread_id === run.thread_id).length;
-  if (limits && !evicts && waiting + before >= limits.pending_per_thread)
+  if (limits && !evicting && waiting + before >= limits.pending_per_thread)
     return { kind: "thread_full", pending: waiting };
-  if (limits && pending + ahead.length - (evicts ? waiting : 0) >= limits.pending)
+  if (limits && pending + ahead.length - (evicting ? waiting : 0) >= limits.pending)
     return { kind: "deployment_full", pending };
   return { kind: "stale" };
 }

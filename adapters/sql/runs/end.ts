@@ -1,25 +1,26 @@
+/** Ending runs: the statements that every path uses which makes a run terminal. */
 import { type RawBuilder, sql } from "kysely";
 import { outbox } from "../deliveries.ts";
 import { expireTokens } from "../feedback.ts";
 import { prepared, type Statement } from "../statement.ts";
 
-/** What runs end as, and what they leave on their threads. */
+/** How runs end, and what they leave on their threads. */
 export type End = {
   deployment: string;
   status: string;
   error: string | null;
   result: string | null;
-  /** Null for a run that nobody executes: the id after all that its frames may have had. */
+  /** Null for a run that does not execute: its end frame gets the id after all possible ones. */
   end_frame: number | null;
-  /** The lease that ends with the run, if one does. */
+  /** Token of the lease that ends with the run; null without one. */
   token: string | null;
   /** Null keeps the thread's head. */
   head: string | null;
-  /** The thread's new rest; null leaves it as it is. */
-  rest: string | null;
+  /** The thread's new resting status; null keeps the present one. */
+  resting_status: string | null;
   interrupts: string | null;
   thread_error: string | null;
-  /** The final state for a webhook, as JSON; null when there is none, or it is left out. */
+  /** The final state for a webhook, as JSON; null when there is none or it is omitted. */
   values: string | null;
   values_omitted: number;
   now: number;
@@ -37,18 +38,21 @@ export interface Ending<Of> {
 }
 
 /**
- * What every path does that ends runs: the threads' rest, their slots, tokens, webhooks and the runs change together. The runs
- * are the last, so that all before them can ask whether they are still the ones to end; the rows of the last statement are
- * those that were. `told` false: none of the runs has tokens or a webhook.
+ * The statements that end runs: threads, slots, tokens, webhooks and runs change in one batch. The runs change last, because the
+ * conditions of the other statements read them; the last statement returns the runs that ended. `has_side_effects` false: none of the
+ * runs has tokens or a webhook.
  */
-export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of, told?: boolean) => Statement[] {
-  const restThreads = prepared<Of>(
+export function endRuns<Of extends End>({
+  runs,
+  threads,
+}: Ending<Of>): (end: Of, has_side_effects?: boolean) => Statement[] {
+  const updateThreads = prepared<Of>(
     (p) =>
       sql`update threads set updated_at = ${p.now},
-        state_updated_at = case when ${p.rest} is null then state_updated_at else ${p.now} end,
-        head = coalesce(${p.head}, head), status = coalesce(${p.rest}, status),
+        state_updated_at = case when ${p.resting_status} is null then state_updated_at else ${p.now} end,
+        head = coalesce(${p.head}, head), status = coalesce(${p.resting_status}, status),
         interrupts = coalesce(${p.interrupts}, interrupts),
-        error = case when ${p.rest} is null then error else ${p.thread_error} end,
+        error = case when ${p.resting_status} is null then error else ${p.thread_error} end,
         slot_token = case when slot_token = ${p.token} then null else slot_token end,
         slot_until = case when slot_token = ${p.token} then null else slot_until end
       where ${threads(p)}`,
@@ -62,6 +66,10 @@ export function endRuns<Of extends End>({ runs, threads }: Ending<Of>): (end: Of
       where ${runs(p)} returning run_id, thread_id, end_frame`,
   );
   const expire = expireTokens<Of>((p) => sql`select run_id from runs where ${runs(p)} and feedback is not null`);
-  const tell = outbox<Of>(runs);
-  return (end, told = true) => [restThreads(end), ...(told ? [expire(end), tell(end)] : []), closeRuns(end)];
+  const addDeliveries = outbox<Of>(runs);
+  return (end, has_side_effects = true) => [
+    updateThreads(end),
+    ...(has_side_effects ? [expire(end), addDeliveries(end)] : []),
+    closeRuns(end),
+  ];
 }

@@ -1,6 +1,6 @@
 import { type RawBuilder, sql } from "kysely";
 import type { NewFrame, Progress, Scope, StoredFrame } from "../../../lib/storage/mod.ts";
-import { type Held, whileHeld } from "../checkpoints.ts";
+import { type LeaseFence, whileLeased } from "../checkpoints.ts";
 import { constant } from "../dialect.ts";
 import { andOfPermitted, scoped } from "../filter.ts";
 import type { Tables } from "../schema/mod.ts";
@@ -11,16 +11,16 @@ const CHUNK_SIZE = 64 * 1024;
 type Chunk = { first_id: number; last_id: number; size: number; frames: string };
 
 // A repeated save may hold more frames than the one before it, whose outcome nobody knew.
-const putChunk = prepared<Held & Chunk>(
+const putChunk = prepared<LeaseFence & Chunk>(
   (p) =>
     sql`insert into run_frames (run_id, first_id, last_id, size, frames)
-    select ${p.run_id}, ${p.first_id}, ${p.last_id}, ${p.size}, ${p.frames} where ${whileHeld(p)}
+    select ${p.run_id}, ${p.first_id}, ${p.last_id}, ${p.size}, ${p.frames} where ${whileLeased(p)}
     on conflict (run_id, first_id) do update set last_id = excluded.last_id, size = excluded.size, frames = excluded.frames
       where excluded.last_id > run_frames.last_id`,
 );
 
 /** Statements that store frames while the run is still the lease's. */
-export function putFrames(fence: Held, frames: Progress["frames"]): Statement[] {
+export function putFrames(fence: LeaseFence, frames: Progress["frames"]): Statement[] {
   if (!frames) return [];
   const statements: Statement[] = [];
   const { list } = frames;

@@ -1,6 +1,7 @@
+/** The verbs of a lease's holder: renew, save, finish, requeue, release. */
 import { type RawBuilder, sql } from "kysely";
 import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage, TraceUsage } from "../../../lib/storage/mod.ts";
-import { discardProgress, type Held, held, putProgress } from "../checkpoints.ts";
+import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
@@ -12,65 +13,72 @@ import { putFrames } from "./frames.ts";
 import { nullable, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
-// Never back: renewals may arrive in another order than they were sent.
-const extendSlot = prepared<Held & { lease_until: number }>(
+/** Extends the slot, never shortens it: renewals may arrive out of order. */
+const extendSlot = prepared<LeaseFence & { lease_until: number }>(
   (p) =>
     sql`update threads set slot_until = case when slot_until < ${p.lease_until} then ${p.lease_until} else slot_until end
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and exists (select 1 from runs where ${held(p)})`,
+      and exists (select 1 from runs where ${holdsLease(p)})`,
 );
 
-const extendLease = prepared<Held & { lease_until: number }>(
+/** Extends the lease likewise. */
+const extendLease = prepared<LeaseFence & { lease_until: number }>(
   (p) =>
     sql`update runs set lease_until = case when lease_until < ${p.lease_until} then ${p.lease_until} else lease_until end
-    where ${held(p)} returning cancelled`,
+    where ${holdsLease(p)} returning cancelled`,
 );
 
-const isHeld = prepared<Held>((p) => db.selectFrom("runs").select("run_id").where(held(p)));
+/** A row while the lease is held. */
+const isLeased = prepared<LeaseFence>((p) => db.selectFrom("runs").select("run_id").where(holdsLease(p)));
 
-const markSaved = prepared<Held>((p) =>
-  db.updateTable("runs").set({ saved: 1, progressed: sql<number>`attempt` }).where(held(p)).returning("run_id"),
+/** Records that the run has stored a root checkpoint, in this attempt. */
+const markSaved = prepared<LeaseFence>((p) =>
+  db.updateTable("runs").set({ saved: 1, progressed: sql<number>`attempt` }).where(holdsLease(p)).returning("run_id"),
 );
 
-const freeSlot = prepared<Held>(
+/** Frees the slot of a run that is gone. */
+const freeSlot = prepared<LeaseFence>(
   (p) =>
     sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and not exists (select 1 from runs where ${held(p)})`,
+      and not exists (select 1 from runs where ${holdsLease(p)})`,
 );
 
-// Before the run is put back: of a run that is gone, the executor may still be at work.
-const freeHeldSlot = prepared<Held>(
+/** Frees the slot of a run that will be requeued; of a run that is gone the executor may still be working. */
+const freeLeasedSlot = prepared<LeaseFence>(
   (p) =>
     sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and exists (select 1 from runs where ${held(p)})`,
+      and exists (select 1 from runs where ${holdsLease(p)})`,
 );
 
-const requeue = prepared<Held & { now: number }>(
+/** Puts the run back and takes back an attempt that this claim has counted. */
+const requeue = prepared<LeaseFence & { now: number }>(
   (p) =>
-    sql`update runs set attempt = attempt - counts_as_attempt, counts_as_attempt = 0, ${putBack(p.now)} where ${held(p)} returning run_id`,
+    sql`update runs set attempt = attempt - counts_as_attempt, counts_as_attempt = 0, ${putBack(p.now)} where ${holdsLease(p)} returning run_id`,
 );
 
-const holds = (p: Held): RawBuilder<unknown> =>
+/** The leased run, as a condition on `runs`. */
+const isLeasedRun = (p: LeaseFence): RawBuilder<unknown> =>
   sql`deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_id = ${p.run_id} and status = 'running'
     and lease_token = ${p.token}`;
 
-const endHeld = endRuns<Held & End>({
-  runs: holds,
+const endLeased = endRuns<LeaseFence & End>({
+  runs: isLeasedRun,
   threads: (p) => sql`deployment = ${p.deployment} and thread_id = ${p.thread_id}
-    and exists (select 1 from runs where ${holds(p)})`,
+    and exists (select 1 from runs where ${isLeasedRun(p)})`,
 });
 
-const reportHeld = traceReported<Held & TraceUsage & { run_id: string }>(
-  (p) => sql`exists (select 1 from runs where ${held(p)})`,
+const reportLeased = traceReported<LeaseFence & TraceUsage & { run_id: string }>(
+  (p) => sql`exists (select 1 from runs where ${holdsLease(p)})`,
 );
 
-const countFailure = prepared<Held & { cron_id: string; failed: number }>(
+/** Counts consecutive failures of the run's cron. */
+const countFailure = prepared<LeaseFence & { cron_id: string; failed: number }>(
   (p) =>
     sql`update crons set failures = case when ${p.failed} = 1 then failures + 1 else 0 end
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} and (${p.failed} = 1 or failures > 0)
-      and exists (select 1 from runs where ${held(p)})`,
+      and exists (select 1 from runs where ${holdsLease(p)})`,
 );
 
 async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish: FinishRun): Promise<FinishOutcome> {
@@ -79,12 +87,12 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
   const { usage, cron_id } = finish;
   const failed = status === "success" ? 0 : 1;
   const statements = [
-    // A run that was stopped says nothing about its cron.
+    // A stopped run is neither a success nor a failure of its cron.
     ...(cron_id !== undefined && status !== "interrupted" ? [countFailure({ ...fence, cron_id, failed })] : []),
-    ...(usage ? [reportHeld({ ...fence, ...usage })] : []),
+    ...(usage ? [reportLeased({ ...fence, ...usage })] : []),
     ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
     ...putFrames(fence, progress.frames),
-    ...endHeld(
+    ...endLeased(
       {
         ...fence,
         status,
@@ -92,7 +100,7 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
         result: nullable(finish.result),
         end_frame,
         head: thread.head,
-        rest: thread.status,
+        resting_status: thread.status,
         interrupts: JSON.stringify(thread.interrupts),
         thread_error: nullable(thread.error),
         values: finish.values?.json ?? null,
@@ -103,27 +111,27 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
     ),
   ];
   const last = statements.length - 1;
-  const lock_keys = touchedBy(deployment, lease);
-  // Which thread the next run is of is known only when it is looked for: too late to say that this batch touches it.
-  const apart = driver.dialect === "postgres" ? finish.next : undefined;
+  const lock_keys = locksOf(deployment, lease);
+  // On Postgres a batch names its locks before it runs, and the next run's thread is not known yet: claim in a second batch.
+  const separateClaim = driver.dialect === "postgres" ? finish.next : undefined;
   const ended = { run_id: lease.run_id, claims, status, ended_at: now, end_frame };
-  if (apart) statements.push(hasEnded(ended));
+  if (separateClaim) statements.push(hasEnded(ended));
   else if (finish.next) statements.push(...claimAfter(deployment, finish.next, ended));
-  // After the head, which says whether they took effect.
+  // After the statement that moves the head: labels depend on it.
   if (thread.head !== null && thread.scalars !== undefined) {
     statements.push(...valueLabels(deployment, lease.thread_id, thread.head, thread.scalars));
   }
   const results = await driver.batch(statements, lock_keys);
   const found = results[last + 1]?.[0];
   let claimed: NonNullable<FinishOutcome> = { next: null };
-  if (apart && found) claimed = await claimApart(driver, deployment, apart);
+  if (separateClaim && found) claimed = await claimSeparately(driver, deployment, separateClaim);
   else if (finish.next && found) claimed = { next: toClaim(found, results[last + 2]?.[0] as SqlRow) };
-  // A repeated call whose first one took effect unseen ends nothing, but still claims.
+  // A repeated call whose first one took effect ends nothing, but still claims.
   return results[last]?.length || claimed.next ? claimed : null;
 }
 
-/** The run has ended, whatever becomes of this. */
-async function claimApart(
+/** Claims after the end was committed; a failure here does not undo the end. */
+async function claimSeparately(
   driver: Pipe,
   deployment: string,
   request: ClaimRequest,
@@ -133,16 +141,16 @@ async function claimApart(
   return outcome.kind === "claimed" ? { next: outcome.claimed } : { next: null, blocked: outcome.kind === "blocked" };
 }
 
-const touchedBy = (deployment: string, { thread_id }: Lease): string[] => [ofThread(deployment, thread_id)];
+const locksOf = (deployment: string, { thread_id }: Lease): string[] => [ofThread(deployment, thread_id)];
 
-/** What the holder of a lease does. */
+/** The verbs of the holder of a lease. */
 export function leaseVerbs(
   driver: Pipe,
 ): Pick<Storage, "renewLease" | "saveProgress" | "finishRun" | "requeueRun" | "releaseSlot"> {
   return {
     async renewLease({ deployment }, lease, lease_until) {
       const args = { deployment, ...lease, lease_until };
-      const [, renewed] = await driver.batch([extendSlot(args), extendLease(args)], touchedBy(deployment, lease));
+      const [, renewed] = await driver.batch([extendSlot(args), extendLease(args)], locksOf(deployment, lease));
       return renewed?.[0] ? { cancelled: renewed[0].cancelled === 1 } : null;
     },
 
@@ -153,9 +161,9 @@ export function leaseVerbs(
         [
           ...putProgress(deployment, lease, progress),
           ...putFrames(fence, progress.frames),
-          hasRoot ? markSaved(fence) : isHeld(fence),
+          hasRoot ? markSaved(fence) : isLeased(fence),
         ],
-        touchedBy(deployment, lease),
+        locksOf(deployment, lease),
       );
       return results.at(-1)?.length === 1;
     },
@@ -164,14 +172,14 @@ export function leaseVerbs(
 
     async requeueRun({ deployment }, lease, now) {
       const args = { deployment, ...lease, now };
-      const [, requeued] = await driver.batch([freeHeldSlot(args), requeue(args)], touchedBy(deployment, lease));
+      const [, requeued] = await driver.batch([freeLeasedSlot(args), requeue(args)], locksOf(deployment, lease));
       return requeued?.length === 1;
     },
 
     async releaseSlot({ deployment }, lease) {
       await driver.batch(
         [freeSlot({ deployment, ...lease }), dropLeftThreads({ deployment, now: 0 })],
-        touchedBy(deployment, lease),
+        locksOf(deployment, lease),
       );
     },
   };

@@ -1,3 +1,4 @@
+/** The verbs on runs, from their creation to their end. */
 import { type RawBuilder, sql } from "kysely";
 import type { Activity, RunStorage } from "../../../lib/storage/mod.ts";
 import { constant, db } from "../dialect.ts";
@@ -8,10 +9,10 @@ import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
 import { readFrames } from "./frames.ts";
 import { leaseVerbs } from "./lease.ts";
+import { PendingCounter } from "./pending-counter.ts";
 import { toRun } from "./row.ts";
 import { clearing, dropLeftThreads, markThreads, stopRuns } from "./stop.ts";
 import { sweep } from "./sweep.ts";
-import { Tally } from "./tally.ts";
 
 type RunKey = { deployment: string; thread_id: string; run_id: string };
 
@@ -23,7 +24,7 @@ const markThread = either<RunKey, Statement>((bound) =>
   markThreads((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status <> 'running'`),
 );
 
-// One that had begun and was put back leaves nothing: its thread never was where it got to.
+// A requeued run may have stored checkpoints; its thread's head never moved to them.
 const clearPending = either<RunKey, Statement[]>((bound) =>
   clearing((p) => sql`select run_id from runs where ${exactly(p, bound(p))} and status = 'pending'`),
 );
@@ -36,7 +37,7 @@ const deleteRun = scoped<RunKey>(
   (p, bound) => sql`delete from runs where ${exactly(p, bound)} and status <> 'running' returning run_id`,
 );
 
-const isThere = scoped<RunKey>((p, bound) => sql`select run_id from runs where ${exactly(p, bound)}`);
+const runExists = scoped<RunKey>((p, bound) => sql`select run_id from runs where ${exactly(p, bound)}`);
 
 const getRun = scoped<{ deployment: string; run_id: string }>(
   (p, bound) =>
@@ -59,7 +60,7 @@ interface Counted extends Pick<Activity, "scheduled" | "running"> {
 const activity = prepared<{ deployment: string; now: number }>((p) => {
   const runs = sql`from runs where deployment = ${constant(p.deployment)} and status = 'pending'`;
   const late = sql`due_at > updated_at`;
-  // Two indexes: one has the runs that ask no clock, the other those that wait for their time.
+  // Two indexes: one has the runs that were due when created, the other those created for a later time.
   return sql`select (select count(*) ${runs} and due_at <= updated_at) as immediate,
     (select min(due_at) ${runs} and due_at <= updated_at) as oldest_immediate,
     (select count(*) ${runs} and ${late} and due_at <= ${constant(p.now)}) as late,
@@ -70,16 +71,18 @@ const activity = prepared<{ deployment: string; now: number }>((p) => {
 
 /** The verbs on runs, from their creation to their end. */
 export function runVerbs(driver: Pipe): RunStorage {
-  const tally = new Tally((deployment) => countPending(driver, deployment));
+  const pending = new PendingCounter((deployment) => countPending(driver, deployment));
   return {
     createRun({ deployment }, request) {
       const create = (limit: number | null) => createRun(driver, deployment, request, limit);
-      return request.limits ? tally.make(deployment, request.limits.pending, create) : create(null);
+      return request.limits ? pending.create(deployment, request.limits.pending, create) : create(null);
     },
     createRuns({ deployment }, requests) {
       const create = (limit: number | null) => createRuns(driver, deployment, requests, limit);
       const limits = requests.flatMap((request) => (request.limits ? [request.limits.pending] : []));
-      return limits.length > 0 ? tally.make(deployment, Math.min(...limits), create, requests.length) : create(null);
+      return limits.length > 0
+        ? pending.create(deployment, Math.min(...limits), create, requests.length)
+        : create(null);
     },
     claimRun: ({ deployment }, request) => claimRun(driver, deployment, request),
     ...leaseVerbs(driver),
@@ -109,7 +112,7 @@ export function runVerbs(driver: Pipe): RunStorage {
       const results = await driver.batch(
         [
           ...clearPending(key, filter),
-          isThere(key, filter),
+          runExists(key, filter),
           markThread(key, filter),
           dropItsTokens(key, filter),
           deleteRun(key, filter),

@@ -1,3 +1,4 @@
+/** Stopping runs: by an interrupt, a rollback or a deletion, on request or by a newer run of their thread. */
 import { type RawBuilder, sql } from "kysely";
 import type { Scope, StopAction, StoppedRun, StopTarget } from "../../../lib/storage/mod.ts";
 import type { Filter } from "../../../lib/storage/visibility.ts";
@@ -8,20 +9,21 @@ import { andOfPermitted, type BoundIn, boundOf } from "../filter.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
 
-/** Selects the ids of the runs to stop that have this status, written out: each status has an index of its own. */
+/** Selects the ids of the runs to stop with this status, as a literal: each status has an index of its own. */
 export type Stopping<Of> = (p: Of, status: RawBuilder<string>) => RawBuilder<unknown>;
 
 const pending = sql<string>`'pending'`;
 const running = sql<string>`'running'`;
 
-/** How many statements end runs. */
+/** Number of statements of `endRuns`. */
 const ENDING = 4;
 
-/** Statements that stop runs, and how to read their results from the first of them on. */
+/** Statements that stop runs. */
 export interface Stop<Of> {
   statements(args: Of): Statement[];
+  /** Reads their results, which begin with that of the first statement. */
   stopped(results: readonly SqlRow[][]): StoppedRun[];
-  /** Goes before them: keeps why the runs stop. */
+  /** Stores why the runs stop; goes before the other statements. */
   note?(args: Of & Reason): Statement;
 }
 
@@ -35,8 +37,8 @@ const row = (of: SqlRow): Omit<StoppedRun, "kind"> => ({
 });
 
 /**
- * Ends the pending ones and flags the others for their workers. So it does with a pending one that has stored checkpoints: what
- * they leave on the thread only its executor can say, so a worker claims it once more to end it.
+ * Ends pending runs and flags the others for their workers. A pending run that has stored checkpoints is flagged too: only its
+ * executor knows the state that they leave, so a worker claims it once more to end it.
  */
 export function interruption<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Stop<Of> {
   const unsaved = (p: Of): RawBuilder<unknown> => sql`run_id in (${which(p, pending)}) and saved = 0`;
@@ -44,13 +46,20 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
     runs: unsaved,
     threads: (p) => sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unsaved(p)})`,
   });
-  // The pending ones that are still so have saved something.
+  // Runs that are still pending here have stored checkpoints.
   const flag = prepared<Of>(
     (p) =>
       sql`update runs set cancelled = 1 where run_id in (${which(p, pending)} union all ${which(p, running)})
       returning run_id, thread_id, lease_token`,
   );
-  const untouched = { error: null, result: null, head: null, rest: null, interrupts: null, thread_error: null };
+  const untouched = {
+    error: null,
+    result: null,
+    head: null,
+    resting_status: null,
+    interrupts: null,
+    thread_error: null,
+  };
   const end = { ...untouched, values: null, values_omitted: 0, status: "interrupted", end_frame: null, token: null };
   return {
     statements: (args) => [...endPending({ ...args, ...end }), flag(args)],
@@ -61,14 +70,14 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
   };
 }
 
-const LEFT = ["checkpoints", "checkpoint_writes", "channel_values"] as const;
+const RUN_TABLES = ["checkpoints", "checkpoint_writes", "channel_values"] as const;
 
-/** Deletes what these runs have left on their threads. */
+/** Deletes the checkpoints, writes and values that these runs have stored. */
 export function clearing<Of extends { deployment: string }>(
   which: (p: Of) => RawBuilder<unknown>,
 ): (args: Of) => Statement[] {
   const started = (p: Of): RawBuilder<unknown> => sql`from runs where run_id in (${which(p)}) and claims > 0`;
-  const clear = LEFT.map((table) =>
+  const clear = RUN_TABLES.map((table) =>
     prepared<Of>(
       (p) =>
         sql`delete from ${sql.table(table)} where deployment = ${p.deployment}
@@ -78,7 +87,7 @@ export function clearing<Of extends { deployment: string }>(
   return (args) => clear.map((statement) => statement(args));
 }
 
-/** Deletes the runs and everything they have left. The slots of their threads stay. */
+/** Deletes the runs and everything that they have stored. The slots of their threads stay taken. */
 export function removal<Of extends { deployment: string }>(which: Stopping<Of>): Stop<Of> {
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const clear = clearing(all);
@@ -88,11 +97,12 @@ export function removal<Of extends { deployment: string }>(which: Stopping<Of>):
   );
   return {
     statements: (args) => [...clear(args), drop(args), remove(args)],
-    stopped: (results) => (results[LEFT.length + 1] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
+    stopped: (results) =>
+      (results[RUN_TABLES.length + 1] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
   };
 }
 
-/** Marks the threads of runs that are to be deleted, where something may be left of them: a slot, or a hidden thread. */
+/** Marks the threads of runs that will be deleted, if they may leave a slot or a hidden thread behind. */
 export function markThreads<Of extends { deployment: string }>(
   which: (p: Of) => RawBuilder<unknown>,
 ): (args: Of) => Statement {
@@ -104,7 +114,7 @@ export function markThreads<Of extends { deployment: string }>(
   );
 }
 
-/** Hidden threads that are marked, have no runs any more and a free slot. */
+/** Hidden threads that are marked, without runs and with a free slot. */
 export const leftBehind = (p: { deployment: string; now: number }): RawBuilder<unknown> =>
   sql`threads where deployment = ${p.deployment} and last_run is null and run_count > 0 and hidden = 1
     and (slot_token is null or slot_until <= ${p.now})
@@ -134,14 +144,14 @@ const ofStatus =
 function stops<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Record<StopAction, Stop<Of>> {
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const mark = markThreads<Of>(all);
-  // The state is as before, but something has happened: what a thread lives by its ttl starts anew.
+  // The state does not change, but the thread was active: its TTL starts again.
   const touch = prepared<Of>(
     (p) =>
       sql`update threads set updated_at = ${p.now} where deployment = ${p.deployment}
       and thread_id in (select r.thread_id from runs r where r.run_id in (${all(p)}))`,
   );
   const { statements, stopped } = removal(which);
-  // A run that is being stopped already stops for what was said then.
+  // A run whose stop was requested before keeps the reason of that request.
   const note = prepared<Of & Reason>(
     (p) => sql`update runs set cancel_reason = ${p.cancel_reason} where run_id in (${all(p)}) and cancelled = 0`,
   );
@@ -154,7 +164,7 @@ function stops<Of extends { deployment: string; now: number }>(which: Stopping<O
   };
 }
 
-/** For calls without a filter, and for those with one. */
+/** The stops for calls without a filter and with one. */
 function eitherStops<Of extends { deployment: string; now: number }>(
   which: (bound: BoundIn<Of>) => Stopping<Of>,
 ): (filter: Filter | undefined, action: StopAction) => Stop<Of> {

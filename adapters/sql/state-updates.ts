@@ -1,6 +1,6 @@
 /**
- * Changes of a thread that no run makes. The first statement of such a batch decides and marks the thread, the last one takes
- * the mark away: so those between know that the decision was theirs. No other batch ever sees a mark.
+ * State updates: changes of a thread's state without a run. The first statement of such a batch decides and marks the thread, and the
+ * last one removes the mark, which is the witness for those between. No other batch sees a mark.
  */
 import { type RawBuilder, sql } from "kysely";
 import type { NewState } from "../../lib/storage/mod.ts";
@@ -12,7 +12,7 @@ import { prepared, type Statement } from "./statement.ts";
 /** `run_count` of a new thread that is marked. */
 export const MARKED = -1;
 
-/** `run_count` of a marked thread that had `count`: the change is counted as a run is, and has its place among them. */
+/** `run_count` of a marked thread that had `count`: an update is counted like a run, and gets a `seq` among them. */
 export const marked = (count: RawBuilder<number>): RawBuilder<number> => sql<number>`-1 - ${count}`;
 
 /** True while the thread is marked. */
@@ -26,14 +26,14 @@ const storeState = storing<ThreadKey>({
     and thread_id = ${constant(p.thread_id)})`,
 });
 
-/** Takes the mark away. */
+/** Removes the mark. */
 export const unmark: (key: ThreadKey) => Statement = prepared(
   (p) =>
     sql`update threads set run_count = -run_count
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and run_count < 0`,
 );
 
-/** Stores the state that an earlier statement has made a marked thread's head, and takes the mark away. */
+/** Stores the state that an earlier statement made the head of a marked thread, and removes the mark. */
 export function putState(deployment: string, thread_id: string, state: NewState): Statement[] {
   const key = { deployment, thread_id };
   return [
