@@ -1,31 +1,38 @@
-/** Everything of the outside world the core uses. The defaults are the real ones; a test or a simulation passes its own. */
+/** Clock, timers, randomness and log: everything that a test or a simulation must control. */
 export interface Environment {
   /** Milliseconds since 1970. */
   now(): number;
-  /** Milliseconds since some moment, by a clock that nobody sets. Where it is absent, `now` is taken. */
+  /** Milliseconds by a clock that is never set. Default: `now`. */
   monotonic?(): number;
-  /** Calls `fn` once after `ms`; the result cancels it. A waiting timer does not keep the process alive. */
+  /** Calls `fn` once after `ms`; the result cancels it. A pending timer does not keep the process alive. */
   timer(ms: number, fn: () => void): () => void;
-  /** Calls `fn` after what is ready now has run: a macrotask, not a microtask. */
+  /** Calls `fn` in the next turn of the event loop: a macrotask, not a microtask. */
   defer(fn: () => void): void;
   /** A number in [0, 1). */
   random(): number;
   /** A random UUID (version 4). */
   uuid(): string;
-  /** Takes one log record. */
+  /** Writes one log record. */
   log(record: LogRecord): void;
 }
 
 /**
- * One log record: `level`, a constant `message`, and fields. Of a request it has the `request_id`, of a run the `run_id` and, where
- * it is known, the `thread_id`. Never holds secrets or user data, except for what an agent's error says. The library writes no
- * `debug` records.
+ * One log record: `level`, a constant `message`, and fields such as `request_id`, `run_id` and `thread_id`. It never holds secrets
+ * or user data, except in the errors of agents. The library writes no `debug` records.
  */
 export interface LogRecord {
   readonly level: "debug" | "info" | "warn" | "error";
   readonly message: string;
   readonly [field: string]: unknown;
 }
+
+/** Resolves after `ms`. */
+export const pause = (environment: Pick<Environment, "timer">, ms: number): Promise<void> =>
+  new Promise((resolve) => void environment.timer(ms, resolve));
+
+/** Resolves in the next turn of the event loop. */
+export const nextTurn = (environment: Pick<Environment, "defer">): Promise<void> =>
+  new Promise((resolve) => environment.defer(resolve));
 
 /** The real clock, timers and randomness; log records go to the console as one JSON line each. */
 export function systemEnvironment(): Environment {
@@ -49,7 +56,7 @@ export function systemEnvironment(): Environment {
   };
 }
 
-/** A log record as one line of JSON. What JSON cannot hold is left out. */
+/** A log record as one line of JSON. Fields that JSON cannot represent are left out. */
 function logLine(record: LogRecord, now: number): string {
   const { level, message } = record;
   const time = new Date(now).toISOString();
@@ -62,13 +69,13 @@ function logLine(record: LogRecord, now: number): string {
   }
 }
 
-/** Takes log records for one that may throw: a log that fails is no reason for anything else to. */
+/** A log that never throws: a failing log must not fail anything else. */
 export const guardedLog =
   (log: Environment["log"]): Environment["log"] =>
   (record) => {
     try {
       log(record);
     } catch {
-      // There is nobody left to tell.
+      // The only place to report it would be this log.
     }
   };

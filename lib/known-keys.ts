@@ -1,9 +1,9 @@
-/** Names keys that an object may not have. */
+/** Finds unknown keys of an object, for error texts. */
 
 const plain = (key: string): string => key.toLowerCase().replace(/[^a-z0-9]/g, "");
 
 /**
- * The first key of `given` that is not in `known`, as the end of an error text; undefined when all are known.
+ * The first key of `given` that is not in `known`, as the end of an error text; undefined if all are known.
  * `assistantId` becomes `unknown key "assistantId"; did you mean "assistant_id"?`.
  */
 export function unknownKey(given: object, known: readonly string[]): string | undefined {

@@ -1,4 +1,4 @@
-/** What a service is made from, and the proof that it can work. */
+/** The options of a service, and their validation. */
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
 import type { FinishedRun } from "./engine/run-finished.ts";
@@ -18,89 +18,89 @@ export interface ServiceOptions {
   readonly storage: Storage;
   readonly executor: Executor;
   readonly deployment?: {
-    /** Default `default`. Services of one name on one storage share its work. */
+    /** Default `default`. Services with the same name on one storage share its work. */
     readonly name?: string;
-    /** Whose project its runs are billed to: id or name. A name that is not there is made. Default: the oldest project. */
+    /** The project to which runs are billed: id or name. A new name creates it. Default: the oldest project. */
     readonly project?: string;
-    /** Id or name of the project's workspace. A name that is not there is made. Default: the oldest workspace. */
+    /** The project's workspace: id or name. A new name creates it. Default: the oldest workspace. */
     readonly workspace?: string;
   };
-  /** What URLs that leave the process start with: absolute, without a slash at the end, mount prefix included. */
+  /** The start of URLs that leave the process: absolute, without a slash at the end, with the mount prefix. */
   readonly public_base_url?: string | (() => string | undefined);
-  /** Where accounts and keys are kept. Default: beside everything else, in the storage. */
+  /** The store of accounts and keys. Default: the storage. */
   readonly identity?: IdentityStore;
   readonly auth?: AuthOptions;
   readonly feedback?: {
-    /** How long the links of a run's `feedback_keys` live after the end of the run. Default 10,800,000: three hours. */
+    /** How long the links of `feedback_keys` stay valid after the end of the run. Default 10,800,000: three hours. */
     readonly token_ttl_ms?: number;
-    /** Links may be made for runs of other servers, with a key that may create feedback. Default false. */
+    /** Allows links for runs of other servers, with a key that may create feedback. Default false. */
     readonly external_runs?: boolean;
   };
   readonly usage?: {
     /** Default true. Runs that start while it is false are never reported. */
     readonly enabled?: boolean;
-    /** A report that names a workspace out of the caller's reach: refuse it, or leave that workspace out. Default `refuse`. */
+    /** A report that names a workspace which the caller cannot read: refuse it, or omit that workspace. Default `refuse`. */
     readonly unreadable_workspaces?: "refuse" | "omit";
   };
   readonly webhooks?: WebhookOptions;
-  /** The environment that `webhooks` may refer to; nothing else is read from it. Default: empty. */
+  /** The environment variables that `webhooks` may refer to. Default: none. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly worker?: {
-    /** Runs executed at once in this process. Default 10; 0 executes none here. */
+    /** The number of runs executed at once in this process. Default 10; 0: none. */
     readonly concurrency?: number;
-    /** How long a claim lasts without renewal. Default 10,000. */
+    /** The duration of a lease without renewal. Default 10,000. */
     readonly lease_ms?: number;
-    /** How long one attempt of a run may take before it ends as `timeout`, where its graph says nothing else. Default 3,600,000. */
+    /** The time limit of one attempt before the run ends as `timeout`, unless its graph sets one. Default 3,600,000. */
     readonly run_timeout_ms?: number;
   };
-  /** A run above these is refused with a conflict. */
+  /** Runs above these limits are refused with a conflict. */
   readonly limits?: {
-    /** Runs that wait on one thread. Default 1,000. */
+    /** Pending runs of one thread. Default 1,000. */
     readonly pending_per_thread?: number;
-    /** Runs that wait in the deployment. Default 10,000. */
+    /** Pending runs of the deployment. Default 10,000. */
     readonly pending?: number;
   };
-  /** How long what has ended is kept. */
+  /** How long finished data is kept. */
   readonly retention?: {
     /** Stored frames, after the end of their run. Default 86,400,000. */
     readonly frames_ms?: number;
-    /** Stateless runs, after their end, for late joiners. Default 60,000. */
+    /** Stateless runs, after their end, for late calls of join. Default 60,000. */
     readonly stateless_ms?: number;
     /** Idempotency keys, after they were first used. Default 86,400,000. */
     readonly idempotency_ms?: number;
     /** Feedback links that have expired. Default 2,592,000,000: 30 days. */
     readonly tokens_ms?: number;
-    /** Webhook deliveries that have come to their end, after they were made. Default 2,592,000,000. */
+    /** Finished webhook deliveries, after they were created. Default 2,592,000,000. */
     readonly deliveries_ms?: number;
   };
   readonly checkpointer?: {
-    /** How long threads last after the last thing that happened on them; those with an active run wait. */
+    /** The time to live of threads after their last change. Threads with an active run are kept. */
     readonly ttl?: {
-      /** `delete` (the default): the thread goes. `keep_latest`: all its checkpoints but the newest state go. */
+      /** `delete` (the default) deletes the thread, `keep_latest` all its checkpoints except the newest state. */
       readonly strategy?: PruneStrategy;
-      /** Of threads that are made without a `ttl` of their own, in minutes; fractions count. Default: they stay. */
+      /** For threads without their own `ttl`, in minutes or fractions. Default: no expiry. */
       readonly default_ttl?: number;
-      /** How often threads are looked for whose time is over. Default 5. */
+      /** The interval at which expired threads are pruned. Default 5. */
       readonly sweep_interval_minutes?: number;
     };
   };
   readonly crons?: {
     /** False: this process fires none. Default true. */
     readonly enabled?: boolean;
-    /** A tick that nobody has fired in time is made up for, if it is not older than this. Default 3,600,000. */
+    /** A missed tick is fired late if it is not older than this. Default 3,600,000. */
     readonly misfire_grace_ms?: number;
-    /** A cron is disabled after so many runs in a row that failed. Default: never. */
+    /** Disables a cron after so many failed runs in a row. Default: never. */
     readonly max_failures?: number;
   };
   readonly store?: {
-    /** Lets items be searched by meaning. Default: they are not. */
+    /** Enables semantic search of items. Default: disabled. */
     readonly index?: StoreIndex;
     readonly ttl?: StoreTtl;
   };
   readonly http?: HttpOptions;
-  /** Called once for each run that this process ends, after that is stored. What it does, or throws, changes nothing. */
+  /** Called once for each run that this process ends, after its end is stored. Its errors are logged. */
   readonly onRunFinished?: (run: FinishedRun) => void | Promise<void>;
-  /** Clock, timers, randomness and log; for tests. */
+  /** Replaces clock, timers, randomness or log, for tests. */
   readonly environment?: Partial<Environment>;
 }
 
@@ -144,7 +144,7 @@ const whole =
   (value) =>
     !(Number.isInteger(value) && (value as number) >= min && (value as number) <= max) &&
     `must be a whole number from ${min} to ${max}`;
-/** Longer timers fire at once. */
+/** The limit of timers: longer ones fire at once. */
 const LONGEST_MS = 2 ** 31 - 1;
 const count: Check = whole(1, 1e9);
 const age: Check = whole(0, Number.MAX_SAFE_INTEGER);
@@ -165,7 +165,7 @@ const name: Check = (value) =>
   !(typeof value === "string" && value.length > 0 && value.length <= 255 && value.isWellFormed()) &&
   "must be a text of 1 to 255 characters";
 
-/** What URLs are made from: nothing may follow it by accident. */
+/** An absolute URL that a path can be appended to. */
 function isBaseUrl(value: unknown): value is string {
   if (typeof value !== "string" || value.endsWith("/") || /[?#\s]/.test(value) || !URL.canParse(value)) return false;
   const { protocol, username, password } = new URL(value);
@@ -185,7 +185,7 @@ const SETTINGS: Section = {
     "must be an absolute http or https URL without query, fragment, credentials and without a slash at the end",
   auth: {
     mode: oneOf("none", "api_key", "agent_builder", "custom"),
-    // Proven by itself.
+    // problemsOfAuth validates it.
     custom: () => false,
     merge_filter_on_create: flag,
     disable_studio_auth: flag,
@@ -231,13 +231,13 @@ const SETTINGS: Section = {
   onRunFinished: (value) => typeof value !== "function" && "must be a function",
 };
 
-/** The keys of all options but those of `webhooks`, with dots between their parts. */
+/** The keys of all options except `webhooks`, joined by dots. */
 export function optionKeys(settings: Check | Section = SETTINGS, path = ""): readonly string[] {
   if (typeof settings === "function") return [path];
   return Object.entries(settings).flatMap(([key, inner]) => optionKeys(inner, path === "" ? key : `${path}.${key}`));
 }
 
-/** What is wrong with a value, and keys that no option has, at any depth. */
+/** The problems of a value, and unknown keys, at any depth. */
 function problemsIn(setting: Check | Section, value: unknown, path: string): string[] {
   if (value === undefined) return [];
   if (typeof setting === "function") {
@@ -252,7 +252,7 @@ function problemsIn(setting: Check | Section, value: unknown, path: string): str
   });
 }
 
-/** As `createService` does first: throws a ConfigError with everything that is wrong with the options, each problem by its key. */
+/** Validates the options as `createService` does. Throws a ConfigError that lists every problem by its key. */
 export function validateOptions(options: ServiceOptions): WebhookSettings {
   const problems = problemsOf(options);
   const { settings, problems: ofWebhooks } = checkWebhooks(
@@ -290,7 +290,7 @@ function problemsOf({
   const graphs = executor.graphs();
   const lease_ms = settings.worker?.lease_ms ?? DEFAULTS.worker.lease_ms;
   for (const { graph_id, abandon_ms } of graphs) {
-    // What is rolled back holds its thread for one lease, in other processes too.
+    // A rolled-back run holds its thread for one lease at most, in other processes too.
     if (abandon_ms === undefined || (Number.isInteger(abandon_ms) && abandon_ms >= 1 && abandon_ms <= lease_ms))
       continue;
     problems.push(

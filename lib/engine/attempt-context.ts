@@ -1,5 +1,5 @@
 /** The parts of one attempt: its state, its lease, its checkpoints and what it shows. */
-import type { Environment } from "../environment.ts";
+import { type Environment, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type { Executor, GraphInfo, Job, StoreHandle, StreamMode } from "../executor/contract.ts";
 import { mirrored, readKwargs } from "../executor/kwargs.ts";
@@ -101,15 +101,13 @@ export interface AttemptContext {
   isLost(): boolean;
   /** Repeats a failing call of the store for as long as a lease lasts. */
   retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
-  /** One turn of the event loop. */
-  turn(): Promise<void>;
-  pause(ms?: number): Promise<void>;
 }
 
 /** Shorter where no other process can execute the thread. */
 const ABANDON_MS = 5_000;
 const ABANDON_SINGLE_PROCESS_MS = 1_000;
-const RETRY_MS = 500;
+/** The pause between two tries of a failing call. */
+export const RETRY_MS = 500;
 /** The time limit of retries while the process shuts down. */
 const SHUTDOWN_RETRY_MS = 1_000;
 
@@ -130,21 +128,13 @@ export function createContext(
   const recorded = graph.checkpoints === "worker";
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
-  const state: AttemptState = {
-    reason: null,
-    phase: "executing",
-    abandoned: false,
-    abandonWait: undefined,
-    abort: new AbortController(),
-    settled: Promise.withResolvers<void>(),
-  };
+  const state = initialState();
+  const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {
     // The answer to the end that is being stored says whether the lease was lost.
     if (state.phase !== "ending") stop("lease_lost");
   };
-  const turn = (): Promise<void> => new Promise((resolve) => environment.defer(resolve));
-  const pause = (ms = RETRY_MS): Promise<void> => new Promise((resolve) => void environment.timer(ms, resolve));
 
   function stop(why: StopReason): boolean {
     const { reason } = state;
@@ -170,21 +160,6 @@ export function createContext(
       state.abandonWait?.();
     });
     void state.settled.promise.then(cancel);
-  }
-
-  async function retry<Answer>(call: () => Promise<Answer>): Promise<Answer> {
-    const since = environment.now();
-    const wasLost = isLost();
-    while (true) {
-      try {
-        return await call();
-      } catch (error) {
-        environment.log({ level: "error", message: "a storage call of a run failed", run_id, thread_id, error });
-        const limit = state.reason === "shutting_down" ? Math.min(lease_ms, SHUTDOWN_RETRY_MS) : lease_ms;
-        if (isLost() !== wasLost || environment.now() - since >= limit) throw error;
-        await pause();
-      }
-    }
   }
 
   const checkpoints = jobCheckpoints({
@@ -253,8 +228,36 @@ export function createContext(
     stop,
     isLost,
     retry,
-    turn,
-    pause,
   };
   return context;
+}
+
+const initialState = (): AttemptState => ({
+  reason: null,
+  phase: "executing",
+  abandoned: false,
+  abandonWait: undefined,
+  abort: new AbortController(),
+  settled: Promise.withResolvers<void>(),
+});
+
+function createRetry(
+  { environment, lease_ms }: AttemptOptions,
+  state: AttemptState,
+  run: Pick<RunRow, "run_id" | "thread_id">,
+): AttemptContext["retry"] {
+  return async (call) => {
+    const since = environment.now();
+    const wasLost = isLoss(state.reason);
+    while (true) {
+      try {
+        return await call();
+      } catch (error) {
+        environment.log({ level: "error", message: "a storage call of a run failed", ...run, error });
+        const limit = state.reason === "shutting_down" ? Math.min(lease_ms, SHUTDOWN_RETRY_MS) : lease_ms;
+        if (isLoss(state.reason) !== wasLost || environment.now() - since >= limit) throw error;
+        await pause(environment, RETRY_MS);
+      }
+    }
+  };
 }

@@ -2,6 +2,7 @@
  * One attempt of a run, from its claim to its end. Read on in execute.ts (the executor's events), finish.ts (the end of the run)
  * and heartbeat.ts (when a lease is lost).
  */
+import { nextTurn, pause } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import type { ClaimedRun } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
@@ -10,6 +11,7 @@ import {
   type AttemptContext,
   type AttemptOptions,
   createContext,
+  RETRY_MS,
   type StopReason,
   type WorkerSlot,
 } from "./attempt-context.ts";
@@ -105,7 +107,7 @@ async function run(context: AttemptContext): Promise<void> {
 
 /** Shows the `metadata` frame before the graph starts, because its first step may block the event loop. */
 async function begin(context: AttemptContext): Promise<void> {
-  const { claimed, state, progress, runEvents, turn } = context;
+  const { options, claimed, state, progress, runEvents } = context;
   const { run_id, thread_id, attempt, claims, framed } = claimed.run;
   await ensureLease(context);
   if (state.reason) return;
@@ -114,17 +116,18 @@ async function begin(context: AttemptContext): Promise<void> {
   if (!runEvents.watched) return;
   if (framed) await progress.save();
   // The response is built in one turn of the event loop, and its bytes leave in the next.
-  await turn();
-  await turn();
+  await nextTurn(options.environment);
+  await nextTurn(options.environment);
   // The process may have stood still during these turns.
   await ensureLease(context);
 }
 
 /** Renews the lease if the claim's answer arrived after it expired. */
-async function ensureLease({ options, state, heartbeat, pause }: AttemptContext): Promise<void> {
+async function ensureLease({ options, state, heartbeat }: AttemptContext): Promise<void> {
+  const { environment } = options;
   // The renewed lease may have expired again when the answer arrives.
-  while (!state.reason && heartbeat.isExpired(options.environment.now())) {
-    if (!(await heartbeat.renew()) && !isStopped(state)) await pause();
+  while (!state.reason && heartbeat.isExpired(environment.now())) {
+    if (!(await heartbeat.renew()) && !isStopped(state)) await pause(environment, RETRY_MS);
   }
 }
 

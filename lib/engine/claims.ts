@@ -1,8 +1,8 @@
-/** Claims runs for free slots: by a claim of their own, with the creation of a run, or with the end of another one. */
-import type { ClaimedRun, ClaimOutcome, ClaimTerms } from "../storage/mod.ts";
+/** Decides when to claim waiting runs: by a claim of its own, or with the end of another run. */
+import type { ClaimedRun, ClaimOutcome } from "../storage/mod.ts";
 import type { AttemptOptions, NextClaim } from "./attempt-context.ts";
 import type { ClaimHealth } from "./claim-health.ts";
-import { type ClaimTermOptions, claimRequests, claimTerms } from "./claim-terms.ts";
+import { type ClaimTermOptions, claimRequests } from "./claim-terms.ts";
 import type { LeaseGuard } from "./lease-guard.ts";
 import type { Slots } from "./slots.ts";
 import type { StopSignals } from "./stop-signals.ts";
@@ -23,10 +23,9 @@ export interface Claims {
   offer(busy: boolean): void;
   /** An attempt has ended. `claimed`: its end carried a claim, which looked for runs that its thread held up. */
   slotFreed(claimed: boolean): void;
-  /** The claim for a run that is about to be created; null without a free slot. Ends with `accept` or `release`. */
-  reserve(): ClaimTerms | null;
-  accept(claimed: ClaimedRun): void;
-  release(terms: ClaimTerms): void;
+  /** The number of waiting runs that were created here. */
+  waitingHere(): number;
+  hasBacklog(): boolean;
   /** The claim for the end of a run. Null while no run is known to wait, and once per POLL_MS, for the sake of dead processes. */
   next(): NextClaim | null;
   stop(): void;
@@ -35,14 +34,17 @@ export interface Claims {
 export const POLL_MS = 2_000;
 const RETRY_MS = 500;
 
-export function createClaims(
-  options: ClaimOptions,
-  slots: Slots,
-  leases: LeaseGuard,
-  health: ClaimHealth,
-  signals: StopSignals,
-  start: (claimed: ClaimedRun) => void,
-): Claims {
+export interface ClaimParts {
+  readonly slots: Slots;
+  readonly leases: LeaseGuard;
+  readonly health: ClaimHealth;
+  readonly signals: StopSignals;
+  /** Starts an attempt. */
+  start(claimed: ClaimedRun): void;
+}
+
+export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
+  const { slots, leases, health, signals, start } = parts;
   const { environment, storage, scope } = options;
   const request = claimRequests(options);
   let sent = 0;
@@ -67,7 +69,7 @@ export function createClaims(
   function claim(): void {
     claiming = claimAll().finally(() => {
       claiming = null;
-      forgetSignals();
+      signals.clear();
       announceBacklog();
       if (backlog && slots.free() > 0 && !health.isFailing()) claim();
       slots.checkIdle();
@@ -112,10 +114,6 @@ export function createClaims(
     options.onWaiting?.();
   }
 
-  function forgetSignals(): void {
-    if (!slots.isClaiming()) signals.clear();
-  }
-
   function next(): NextClaim | null {
     const now = environment.now();
     if (!slots.open || !(backlog || blocked) || leases.isBehind(now) || now - claimedAt >= POLL_MS) return null;
@@ -135,7 +133,7 @@ export function createClaims(
           backlog = false;
           blocked = outcome.blocked ?? true;
         }
-        forgetSignals();
+        signals.clear();
       },
     };
   }
@@ -144,6 +142,8 @@ export function createClaims(
     wake,
     next,
     sent: () => sent,
+    waitingHere: () => unannounced,
+    hasBacklog: () => backlog,
     hasWaitingRuns: () => backlog || blocked,
     offer(busy) {
       unannounced++;
@@ -153,29 +153,6 @@ export function createClaims(
     },
     slotFreed(claimed) {
       if (backlog || claiming || (blocked && !claimed)) wake();
-    },
-    reserve() {
-      const now = environment.now();
-      // Waiting runs are older: a new run starts at once only if a slot is left for each of those made here.
-      if (slots.free() <= unannounced || leases.isBehind(now)) return null;
-      const terms = claimTerms(options, now);
-      slots.reserved++;
-      leases.sent(terms);
-      return terms;
-    },
-    accept(claimed) {
-      slots.reserved--;
-      start(claimed);
-      leases.answered(claimed.lease.token);
-      forgetSignals();
-    },
-    release({ token }) {
-      slots.reserved--;
-      leases.answered(token);
-      forgetSignals();
-      // Other runs may have waited for this slot.
-      if (backlog) wake();
-      slots.checkIdle();
     },
     stop() {
       announceBacklog();

@@ -1,5 +1,5 @@
 /** Maps the events of an executor to frames of the requested stream modes and to recorded states. */
-import type { Environment } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import { type JobCheckpoints, stateRecorder } from "../executor/checkpoints.ts";
 import type { ExecutorEvent, Job, StateEvent, StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
@@ -53,7 +53,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   /** Lets the event loop turn between two frames that each serialize a whole state. */
   async function breathe(): Promise<void> {
     await options.flush();
-    if (environment.now() - turnedAt >= BUSY_MS) await new Promise<void>((resolve) => environment.defer(resolve));
+    if (environment.now() - turnedAt >= BUSY_MS) await nextTurn(environment);
     turnedAt = environment.now();
   }
 

@@ -1,4 +1,5 @@
 /** Executes the job of an attempt: pulls the executor's events, one at a time, until it ends, fails or is abandoned. */
+import { nextTurn, pause } from "../environment.ts";
 import type { ExecutorEvent } from "../executor/contract.ts";
 import type { AttemptContext } from "./attempt-context.ts";
 
@@ -44,12 +45,12 @@ export async function executeJob(context: AttemptContext): Promise<void> {
       if (checkpoints.isFull()) await progress.save();
       if (progress.isFull()) {
         // A graph may put the state of a frame later in the same turn of the event loop: they are stored together.
-        await context.turn();
+        await nextTurn(environment);
         await progress.flush();
       }
       if (++taken % BUSY_EVENTS === 0 || environment.now() - turnedAt >= BUSY_MS) {
         // Bytes leave only when the event loop turns.
-        await context.turn();
+        await nextTurn(environment);
         turnedAt = environment.now();
       }
     }
@@ -74,26 +75,26 @@ function pull(
 }
 
 /** Recorded states: shows held frames once the executor is idle, because their state does not follow then. */
-function whenIdle({ state, progress, turn }: AttemptContext): (pulled: Promise<unknown>) => Promise<void> {
+function whenIdle({ options, state, progress }: AttemptContext): (pulled: Promise<unknown>) => Promise<void> {
   return async (pulled) => {
     let answered = false;
     const answer = (): void => {
       answered = true;
     };
     pulled.then(answer, answer);
-    for (let turns = 0; turns < IDLE_TURNS && !answered; turns++) await turn();
+    for (let turns = 0; turns < IDLE_TURNS && !answered; turns++) await nextTurn(options.environment);
     if (!answered && !state.reason) progress.release();
   };
 }
 
 /** Own checkpoints: shows the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
-function whenInterrupted({ state, progress, pause }: AttemptContext): () => Promise<void> {
+function whenInterrupted({ options, state, progress }: AttemptContext): () => Promise<void> {
   let waiting = false;
   return async () => {
     if (waiting) return;
     waiting = true;
     let waits = 0;
-    do await pause(INTERRUPT_MS);
+    do await pause(options.environment, INTERRUPT_MS);
     while (state.phase === "executing" && progress.isBehind() && ++waits < INTERRUPT_WAITS);
     waiting = false;
     if (state.phase === "executing" && !state.reason) progress.release();

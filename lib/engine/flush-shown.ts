@@ -1,5 +1,5 @@
 /** Read consistency on a busy thread: stores what subscribers were shown before a read of the thread is answered. */
-import type { Environment } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import type { ProgressWriter } from "./progress.ts";
 
 export interface FlushOptions {
@@ -26,7 +26,7 @@ export async function flushShown({ environment, progress, recorded, phase, done 
   const store = async (): Promise<void> => {
     for (let saves = recorded ? 1 : OWN_SAVES; saves > 0 && phase() === "executing"; saves--) {
       for (let turns = recorded ? 0 : OWN_TURNS; turns > 0; turns--) {
-        await new Promise<void>((resolve) => environment.defer(resolve));
+        await nextTurn(environment);
       }
       if (!progress.isBehind()) break;
       await progress.flush();

@@ -65,9 +65,8 @@ const MOST_HELD = 256;
 
 export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   const { storage, scope, environment, claimed, runEvents, checkpoints, onlyAtEnd, counters, isLost } = options;
-  const { run, last_frame } = claimed;
-  const { framed } = run;
-  let nextId = framed ? last_frame + 1 : firstFrameId(run.claims - 1);
+  const { framed } = claimed.run;
+  let nextId = continueLog(claimed, runEvents);
   let frames: NewFrame[] = [];
   let held: NewFrame[] | null = null;
   // The size of the frames that are not stored, with those of a save under way.
@@ -78,11 +77,6 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   let closed = false;
   // A save failed: nothing that came after it may be stored without it.
   let failed = false;
-
-  runEvents.stored = framed;
-  runEvents.attempt = run.attempt;
-  if (framed) runEvents.skipTo(last_frame);
-  else runEvents.startAt(nextId);
 
   function take(all: boolean): Progress {
     const progress = all || !onlyAtEnd ? checkpoints.take() : { checkpoints: [], writes: [] };
@@ -127,12 +121,16 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     cancelTimer = environment.timer(framed ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
+  function stopTimer(): void {
+    cancelTimer?.();
+    cancelTimer = null;
+  }
+
   /** Saves run one at a time. */
   function save(all: boolean): Promise<void> {
     if (failed) return Promise.resolve();
     if (saving) return saving.then(() => (isDirty(all) && !isLost() ? save(all) : undefined));
-    cancelTimer?.();
-    cancelTimer = null;
+    stopTimer();
     const progress = take(all);
     saving = store(progress).finally(() => {
       saving = null;
@@ -143,10 +141,9 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
 
   async function store(progress: Progress): Promise<void> {
     try {
+      const save = (part: Progress) => storage.saveProgress(scope, claimed.lease, part, environment.now());
       let stored = true;
-      for (const part of partsOf(progress)) {
-        stored &&= await options.retry(() => storage.saveProgress(scope, claimed.lease, part, environment.now()));
-      }
+      for (const part of partsOf(progress)) stored &&= await options.retry(() => save(part));
       if (stored) return shown(progress);
     } catch {
       // Another claim retries the run.
@@ -177,8 +174,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty()),
     async close() {
       closed = true;
-      cancelTimer?.();
-      cancelTimer = null;
+      stopTimer();
       while (saving) await saving;
     },
     rest() {
@@ -186,6 +182,17 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
       return { progress, shown: () => shown(progress) };
     },
   };
+}
+
+/** Continues the log behind the earlier attempts. Returns the id of the first frame. */
+function continueLog({ run, last_frame }: ClaimedRun, runEvents: RunEvents): number {
+  const { framed } = run;
+  const nextId = framed ? last_frame + 1 : firstFrameId(run.claims - 1);
+  runEvents.stored = framed;
+  runEvents.attempt = run.attempt;
+  if (framed) runEvents.skipTo(last_frame);
+  else runEvents.startAt(nextId);
+  return nextId;
 }
 
 /** The size above which a batch would block other writers for too long, in characters or bytes. */

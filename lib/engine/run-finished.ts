@@ -1,5 +1,5 @@
 /** Calls the host's `onRunFinished` hook. */
-import type { Environment } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunRow, TerminalStatus } from "../storage/mod.ts";
 
@@ -48,7 +48,7 @@ export function createRunFinishedHook(
     };
     onCall(
       // In a later turn: a hook that blocks must not delay the subscribers of the run.
-      new Promise<void>((resolve) => environment.defer(resolve))
+      nextTurn(environment)
         .then(() => hook(finished))
         .catch((thrown: unknown) => {
           environment.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });

@@ -4,7 +4,7 @@
  */
 import type { Environment } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
-import type { ClaimedRun, ClaimTerms, RunRow, TerminalStatus } from "../storage/mod.ts";
+import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { startAttempt } from "./attempt.ts";
 import type { StopReason, WorkerSlot } from "./attempt-context.ts";
@@ -12,6 +12,7 @@ import { createClaimHealth } from "./claim-health.ts";
 import { type ClaimOptions, createClaims, POLL_MS } from "./claims.ts";
 import { createDueTimer } from "./due-timer.ts";
 import { createLeaseGuard } from "./lease-guard.ts";
+import { createReservations, type Reservations } from "./reservations.ts";
 import { Slots } from "./slots.ts";
 import { createStopSignals } from "./stop-signals.ts";
 import { acquireWorkerLock } from "./worker-lock.ts";
@@ -39,21 +40,13 @@ export interface WorkerCounters {
   readonly frames_stored: number;
 }
 
-type MutableCounters = { -readonly [Name in keyof Omit<WorkerCounters, "executing" | "claims" | "ended">]: number } & {
-  readonly ended: Record<TerminalStatus, number>;
-};
-
-export interface Worker {
+export interface Worker extends Reservations {
   /** A run may be waiting: claim. */
   wake(): void;
   /** A run that is due was created: claim it, or announce it to other processes. `busy`: its thread was busy. */
   offer(busy: boolean): void;
   /** A run is due at this time: claim then. */
   wakeAt(time: number): void;
-  /** A free slot, for a claim inside createRun; null without one. Ends with `start` or `release`. */
-  reserve(): ClaimTerms | null;
-  start(claimed: ClaimedRun): void;
-  release(terms: ClaimTerms): void;
   /** Stops a run that executes here or is about to. False if it does not, or stops for another reason. */
   cancel(run_id: string, reason: StopReason): boolean;
   /** Re-reads the cancel flag of matching runs: another process may have set it. */
@@ -76,22 +69,17 @@ export function createWorker(options: WorkerOptions): Worker {
   const { storage, environment, concurrency } = options;
   const graphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   const slots = new Slots(concurrency);
-  const signals = createStopSignals();
+  const signals = createStopSignals(slots);
   const health = createClaimHealth(environment);
   const leases = createLeaseGuard(environment, slots.attempts, storage.single_process);
-  const claims = createClaims(options, slots, leases, health, signals, start);
+  const parts = { slots, signals, health, leases, start };
+  const claims = createClaims(options, parts);
   const dueTimer = createDueTimer(environment, () => {
     claims.wake();
     if (slots.free() <= 0) options.onWaiting?.();
   });
-  const counters: MutableCounters = {
-    started: 0,
-    retried: 0,
-    leases_lost: 0,
-    frames_shown: 0,
-    frames_stored: 0,
-    ended: { success: 0, error: 0, timeout: 0, interrupted: 0 },
-  };
+  const totals = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0 };
+  const counters = { ...totals, ended: { success: 0, error: 0, timeout: 0, interrupted: 0 } };
   let stopping = false;
   let cancelPoll = (): void => {};
   let releaseLock = (): void => {};
@@ -156,16 +144,14 @@ export function createWorker(options: WorkerOptions): Worker {
     wake: claims.wake,
     offer: claims.offer,
     wakeAt: dueTimer.add,
-    reserve: claims.reserve,
-    start: claims.accept,
-    release: claims.release,
+    ...createReservations(options, parts, claims),
     cancel(run_id, reason) {
       const attempts = slots.of(run_id);
-      if (attempts.length === 0 && slots.isClaiming()) signals.stopLater(run_id, reason);
+      if (attempts.length === 0) signals.stopLater(run_id, reason);
       return attempts.filter((attempt) => attempt.stop(reason)).length > 0;
     },
     checkCancelled({ run_id, thread_id }) {
-      if (run_id !== undefined && slots.isClaiming()) signals.checkLater(run_id);
+      if (run_id !== undefined) signals.checkLater(run_id);
       for (const attempt of slots.attempts) {
         if (run_id !== undefined && run_id !== attempt.run_id) continue;
         if (thread_id === undefined || thread_id === attempt.thread_id) attempt.checkCancelled();

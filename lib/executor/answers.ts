@@ -1,9 +1,9 @@
-/** Answers to interrupts, told apart by the interrupts that are open. */
+/** Matches the answers of `command.resume` with the open interrupts. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 /**
- * The answers of `command.resume` by interrupt id; null where it is one answer. An object is a map of answers when one of its keys is
- * the id of an open interrupt, or when all of them look like ids: another key means nobody, and its member is ignored.
+ * The answers by interrupt id; null for a single answer. An object is a map of answers if one of its keys is the id of an open
+ * interrupt, or if all of them look like ids. Members with other keys are ignored.
  */
 export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject | null {
   if (!isObject(resume)) return null;
@@ -12,10 +12,10 @@ export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject
   return isMap ? resume : null;
 }
 
-/** Why an answer cannot be meant: it is for a question that is not open, for none at all, or for one of several. */
+/** Why an answer is refused: its interrupt is not open, the map is empty, or several interrupts are open. */
 type Mismatch = "not_pending" | "empty_map" | "ambiguous";
 
-/** `strict_resume`: an answer that matches no open interrupt. Nothing has been written: the open ones can still be answered. */
+/** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */
 export class UnknownInterruptError extends Error {
   override readonly name = "UnknownInterruptError";
   readonly reason: Mismatch;
@@ -35,7 +35,7 @@ export class UnknownInterruptError extends Error {
   }
 }
 
-/** What is wrong with an answer where these interrupts are open, in the strict sense; null where nothing is. */
+/** The error of an answer with `strict_resume`; null if it matches these open interrupts. */
 export function mismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
   const pending = [...new Set(open)].sort();
   const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : answersById(resume, new Set(open));
@@ -45,7 +45,7 @@ export function mismatch(resume: Json, open: readonly string[]): UnknownInterrup
   return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
 }
 
-/** Nobody could tell which of several questions one answer is for. */
+/** A single answer cannot be assigned if several interrupts are open. */
 export const ambiguous = (pending: readonly string[]): UnknownInterruptError | null =>
   pending.length > 1 ? new UnknownInterruptError("ambiguous", [], pending) : null;
 

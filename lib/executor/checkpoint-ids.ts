@@ -4,7 +4,7 @@ import type { Environment } from "../environment.ts";
 // 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
 const UUID_EPOCH = 122_192_928_000_000_000n;
 
-/** A UUID version 6: sorts as text by time. Above `above`, whatever the clock says. */
+/** A UUID version 6, which sorts as text by time. It is above `above`, even if the clock was set back. */
 export function checkpointId(environment: Pick<Environment, "now" | "uuid">, above: string | null): string {
   let ticks = BigInt(Math.floor(environment.now())) * 10_000n + UUID_EPOCH;
   if (above !== null) {

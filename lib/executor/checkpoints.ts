@@ -1,7 +1,4 @@
-/**
- * The checkpoints of one thread as a job sees them: reads that include what it has put but not stored yet, writes that
- * wait for the worker's next save.
- */
+/** The checkpoints of a thread as a job sees them: with what it has put, although that waits for the next save. */
 import { LeaseLost } from "../errors.ts";
 import { contains, type JsonObject } from "../json.ts";
 import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "../storage/mod.ts";
@@ -9,6 +6,7 @@ import type {
   ChannelValue,
   CheckpointHandle,
   CheckpointReader,
+  CheckpointRef,
   NewCheckpoint,
   StoredCheckpoint,
   StoredWrite,
@@ -17,27 +15,27 @@ import type {
 export { checkpointId } from "./checkpoint-ids.ts";
 export { recordedState, stateRecorder, wireCheckpoint } from "./recorded-state.ts";
 
-/** Shorter lists are stored whole: a tail would save nothing. */
+/** Shorter lists are stored whole, in characters. */
 const TAIL_FROM = 1024;
-/** Unsaved data above which the executor waits for a save, in characters. */
+/** The limit of unsaved data, in characters: above it the executor waits for a save. */
 const BACKLOG = 4 * 1024 * 1024;
 
-/** How many checkpoints of unknown size are read at once, and how much data of known ones. */
+/** The first page, while the size of checkpoints is unknown, and the size limit of later pages. */
 const FIRST_PAGE = 2;
 const PAGE_SIZE = 4 * 1024 * 1024;
 
 export interface JobCheckpoints extends CheckpointHandle {
-  /** What was put since the last call; the caller stores it or loses the lease. */
+  /** Takes what was put since the last call; the caller must store it. */
   take(): Progress;
-  /** Something waits to be stored. */
+  /** Something is not stored yet. */
   isDirty(): boolean;
-  /** So much waits that the executor has to: `put` does not, so that nothing is told before it was put. */
+  /** Back-pressure: the executor must wait for a save. `put` itself does not wait, so that frames keep their order. */
   isFull(): boolean;
-  /** The newest root checkpoint this job has put. */
+  /** The newest root checkpoint that this job has put. */
   root(): string | null;
-  /** Of what was put and not taken only the newest root checkpoint stays, right behind what is stored; or not even that. */
+  /** Drops what was put and not taken, except the newest root checkpoint, which then follows the stored ones. */
   collapse(rest: "newest" | "none"): void;
-  /** From now on every write throws LeaseLost. */
+  /** From now on every write throws LeaseLost: the attempt has ended. */
   lose(): void;
 }
 
@@ -45,20 +43,20 @@ export interface CheckpointOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;
-  /** Null: no run makes them. */
+  /** Null: the checkpoints belong to no run. */
   readonly run_id: string | null;
-  /** The thread's head when the job began. */
+  /** The thread's head when the job started. */
   readonly head: string | null;
-  /** The run has stored root checkpoints: its newest one is where it goes on. */
+  /** The run has stored root checkpoints: it continues from the newest one. */
   readonly resumed: boolean;
   /** `put` and `putWrites` resolve only when their data is stored. */
   readonly sync: boolean;
   now(): number;
-  /** Asks a store that fails again, for a while. */
+  /** Repeats a call of the store while it fails, for a limited time. */
   retry<Answer>(ask: () => Promise<Answer>): Promise<Answer>;
-  /** Called when something became dirty. */
+  /** Something was put. */
   onDirty(): void;
-  /** Stores what is dirty; resolves when it is committed. */
+  /** Saves everything; resolves when it is committed. */
   save(): Promise<void>;
 }
 
@@ -67,24 +65,17 @@ const split = (name: string): [ns: string, checkpoint_id: string] => name.split(
 
 export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   const { storage, scope, thread_id } = options;
-  // Everything known of checkpoints this job read or put; `kept` puts are dropped once stored, except the newest of a namespace.
+  // Checkpoints that this job has read or put. Stored ones are dropped later, except the newest of each namespace.
   const known = new Map<string, StoredCheckpoint>();
   const newest = new Map<string, string>();
   let checkpoints: SavedCheckpoint[] = [];
   let writes: NewWrites[] = [];
   let unsavedOrder: string[] = [];
-  // What the last save took: it may be on its way, so only this job can read it.
+  // Taken by the last save, which may be under way: only this job can read these checkpoints.
   let taken: string[] = [];
   let backlog = 0;
   let lost = false;
-  // The job's own writes on checkpoints, stored or not: they overlay what the store has.
-  const ownWrites = new Map<string, StoredWrite[]>();
-
-  function withOwnWrites(checkpoint: StoredCheckpoint): StoredCheckpoint {
-    const own = ownWrites.get(key(checkpoint.ns, checkpoint.checkpoint_id));
-    if (!own) return checkpoint;
-    return { ...checkpoint, writes: overlay(checkpoint.writes, own) };
-  }
+  const ownWrites = new OwnWrites();
 
   async function load(at: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
     const stored = await options.retry(() => storage.getCheckpoint(scope, thread_id, at));
@@ -99,45 +90,15 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     return await load(ns === "" && options.run_id !== null ? { ns, run_id: options.run_id } : { ns });
   }
 
-  /** Another checkpoint with this version of a channel: what it has of it, perhaps nothing, is all there is. */
-  function holding(ns: string, channel: string, version: string): StoredCheckpoint | undefined {
-    return [...known.values()].find((other) => other.ns === ns && other.versions[channel] === version);
-  }
-
-  function asStored(checkpoint: NewCheckpoint): StoredCheckpoint | null {
-    const own = new Map(checkpoint.values.map((value) => [value.channel, value]));
-    const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
-    const inherited = byChannel(parent);
-    const maps = new Map<StoredCheckpoint, ReadonlyMap<string, ChannelValue>>();
-    const valueIn = (other: StoredCheckpoint, channel: string): ChannelValue | undefined => {
-      const map = maps.get(other) ?? byChannel(other);
-      maps.set(other, map);
-      return map.get(channel);
-    };
-    const values: ChannelValue[] = [];
-    for (const [channel, version] of Object.entries(checkpoint.versions)) {
-      const value = own.get(channel) ?? inherited.get(channel);
-      if (value?.version === version) {
-        values.push(value);
-        continue;
-      }
-      // A copy has the values of the one that it stands beside.
-      const other = parent?.versions[channel] === version ? parent : holding(checkpoint.ns, channel, version);
-      const its = other && valueIn(other, channel);
-      if (its) values.push(its);
-      // A version this job has not seen: only the store can put the checkpoint together.
-      else if (!other && !parent && checkpoint.parent_id !== null) return null;
-    }
-    return { ...checkpoint, run_id: options.run_id, values, writes: [], created_at: options.now() };
-  }
-
   function add(checkpoint: NewCheckpoint): void {
     const name = key(checkpoint.ns, checkpoint.checkpoint_id);
     const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
     const { values, tails } = asTails(checkpoint, parent);
-    const stored = asStored({ ...checkpoint, values: tails });
-    if (stored) known.set(name, stored);
-    checkpoints.push({ ...checkpoint, values, created_at: stored?.created_at ?? options.now() });
+    const complete = withInherited({ ...checkpoint, values: tails }, known);
+    const created_at = options.now();
+    const { run_id } = options;
+    if (complete) known.set(name, { ...checkpoint, run_id, values: complete, writes: [], created_at });
+    checkpoints.push({ ...checkpoint, values, created_at });
     unsavedOrder.push(name);
     newest.set(checkpoint.ns, checkpoint.checkpoint_id);
     for (const value of values) backlog += value.data.length;
@@ -150,6 +111,13 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     backlog = 0;
   }
 
+  function drop(names: readonly string[]): void {
+    for (const name of names) {
+      known.delete(name);
+      ownWrites.delete(name);
+    }
+  }
+
   async function queued(): Promise<void> {
     options.onDirty();
     if (options.sync) await options.save();
@@ -159,28 +127,11 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   return {
     async get({ ns, checkpoint_id }) {
       const found = await find(ns, checkpoint_id);
-      return found && withOwnWrites(found);
+      return found && ownWrites.applyTo(found);
     },
     async *list(at) {
       const unsaved = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
-      // `before` may name a checkpoint of another namespace. Whatever is not stored is newer than everything stored.
-      const end = unsaved.findIndex((checkpoint) => checkpoint.checkpoint_id === at.before);
-      const { before, ...rest } = at;
-      const fresh = (before === undefined ? unsaved : unsaved.slice(0, Math.max(end, 0)))
-        .reverse()
-        .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
-        .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
-      let left = at.limit ?? Number.POSITIVE_INFINITY;
-      const given = new Set<string>();
-      for (const checkpoint of fresh) {
-        if (left-- <= 0) return;
-        given.add(key(checkpoint.ns, checkpoint.checkpoint_id));
-        yield withOwnWrites(checkpoint);
-      }
-      const stored = { ...(end === -1 ? at : rest), limit: left };
-      for await (const checkpoint of listStored(storage, scope, thread_id, stored, options.retry)) {
-        if (!given.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield withOwnWrites(checkpoint);
-      }
+      for await (const checkpoint of listAll(options, at, unsaved)) yield ownWrites.applyTo(checkpoint);
     },
     async put(checkpoint) {
       if (lost) throw new LeaseLost(String(options.run_id));
@@ -190,13 +141,9 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     async putWrites(at, task_id, items) {
       if (lost) throw new LeaseLost(String(options.run_id));
       if (items.length === 0) return;
-      const name = key(at.ns, at.checkpoint_id);
-      ownWrites.set(
-        name,
-        overlay(
-          ownWrites.get(name) ?? [],
-          items.map((item) => ({ ...item, task_id })),
-        ),
+      ownWrites.add(
+        at,
+        items.map((item) => ({ ...item, task_id })),
       );
       writes.push({ ...at, task_id, writes: items });
       for (const item of items) backlog += item.data.length;
@@ -208,12 +155,8 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
         const [ns, id] = split(name);
         return newest.get(ns) === id;
       };
-      // One save follows the other: what the last one took is stored.
-      for (const name of taken) {
-        if (isNewest(name)) continue;
-        known.delete(name);
-        ownWrites.delete(name);
-      }
+      // Saves run one after another, so what the last one took is stored now.
+      drop(taken.filter((name) => !isNewest(name)));
       taken = [...taken.filter(isNewest), ...unsavedOrder];
       forget();
       return progress;
@@ -222,10 +165,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
       const first = checkpoints.find(({ ns }) => ns === "");
       const last = first && known.get(key("", newest.get("") as string));
       if (rest === "newest" && !last) return;
-      for (const name of unsavedOrder) {
-        known.delete(name);
-        ownWrites.delete(name);
-      }
+      drop(unsavedOrder);
       for (const { ns } of checkpoints) newest.delete(ns);
       for (const [ns, id] of taken.map(split)) newest.set(ns, id);
       forget();
@@ -244,7 +184,95 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   };
 }
 
-/** Checkpoints that no run makes: what is put is collected, and seen by reads, until `take` gives it away. */
+/** A job's own writes by checkpoint, stored or not: they override those in the store. */
+class OwnWrites {
+  readonly #writes = new Map<string, readonly StoredWrite[]>();
+
+  add({ ns, checkpoint_id }: CheckpointRef, writes: readonly StoredWrite[]): void {
+    const name = key(ns, checkpoint_id);
+    this.#writes.set(name, overlay(this.#writes.get(name) ?? [], writes));
+  }
+
+  applyTo(checkpoint: StoredCheckpoint): StoredCheckpoint {
+    const own = this.#writes.get(key(checkpoint.ns, checkpoint.checkpoint_id));
+    return own ? { ...checkpoint, writes: overlay(checkpoint.writes, own) } : checkpoint;
+  }
+
+  delete(name: string): void {
+    this.#writes.delete(name);
+  }
+}
+
+type ListQuery = Parameters<CheckpointReader["list"]>[0];
+
+/** The matching checkpoints that are not stored, newest first, and the query for the stored ones, which are all older. */
+function splitQuery(
+  at: ListQuery,
+  unsaved: readonly StoredCheckpoint[],
+): { readonly fresh: readonly StoredCheckpoint[]; readonly stored: ListQuery } {
+  // `before` may name a checkpoint of another namespace.
+  const end = unsaved.findIndex((checkpoint) => checkpoint.checkpoint_id === at.before);
+  const { before, ...rest } = at;
+  const fresh = (before === undefined ? [...unsaved] : unsaved.slice(0, Math.max(end, 0)))
+    .reverse()
+    .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
+    .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
+  return { fresh, stored: end === -1 ? at : rest };
+}
+
+/** Unsaved checkpoints, then stored ones; newest first. */
+async function* listAll(
+  { storage, scope, thread_id, retry }: CheckpointOptions,
+  at: ListQuery,
+  unsaved: readonly StoredCheckpoint[],
+): AsyncGenerator<StoredCheckpoint> {
+  const { fresh, stored } = splitQuery(at, unsaved);
+  let left = at.limit ?? Number.POSITIVE_INFINITY;
+  const listed = new Set<string>();
+  for (const checkpoint of fresh) {
+    if (left-- <= 0) return;
+    listed.add(key(checkpoint.ns, checkpoint.checkpoint_id));
+    yield checkpoint;
+  }
+  for await (const checkpoint of listStored(storage, scope, thread_id, { ...stored, limit: left }, retry)) {
+    if (!listed.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield checkpoint;
+  }
+}
+
+/** All values of a new checkpoint, its own and inherited ones; null if only the store can put them together. */
+function withInherited(
+  checkpoint: NewCheckpoint,
+  known: ReadonlyMap<string, StoredCheckpoint>,
+): readonly ChannelValue[] | null {
+  const own = new Map(checkpoint.values.map((value) => [value.channel, value]));
+  const parent = checkpoint.parent_id === null ? undefined : known.get(key(checkpoint.ns, checkpoint.parent_id));
+  const inherited = byChannel(parent);
+  const maps = new Map<StoredCheckpoint, ReadonlyMap<string, ChannelValue>>();
+  const valueIn = (other: StoredCheckpoint, channel: string): ChannelValue | undefined => {
+    const map = maps.get(other) ?? byChannel(other);
+    maps.set(other, map);
+    return map.get(channel);
+  };
+  /** Another checkpoint with this version of the channel has all that exists of its value, perhaps nothing. */
+  const withVersion = (channel: string, version: string): StoredCheckpoint | undefined =>
+    [...known.values()].find((other) => other.ns === checkpoint.ns && other.versions[channel] === version);
+  const values: ChannelValue[] = [];
+  for (const [channel, version] of Object.entries(checkpoint.versions)) {
+    const value = own.get(channel) ?? inherited.get(channel);
+    if (value?.version === version) {
+      values.push(value);
+      continue;
+    }
+    // A copy has the values of its original.
+    const other = parent?.versions[channel] === version ? parent : withVersion(channel, version);
+    const its = other && valueIn(other, channel);
+    if (its) values.push(its);
+    else if (!other && !parent && checkpoint.parent_id !== null) return null;
+  }
+  return values;
+}
+
+/** Checkpoints outside a run: reads see what was put, and `take` returns it for one batch. */
 export function collectedCheckpoints(
   options: Pick<CheckpointOptions, "storage" | "scope" | "thread_id" | "head" | "now">,
 ): JobCheckpoints {
@@ -259,7 +287,7 @@ export function collectedCheckpoints(
   });
 }
 
-/** A reader of what is stored, for one request: it reads a checkpoint once. The root namespace without an id is `head`. */
+/** A reader of stored checkpoints with a cache, for one request. The root namespace without an id is `head`. */
 export function storedCheckpoints(
   storage: Storage,
   scope: Scope,
@@ -309,7 +337,7 @@ async function* listStored(
     const last = page.at(-1);
     if (!last || page.length < limit) return;
     before = last.checkpoint_id;
-    // A page is read at once: of large states it holds few.
+    // Large states make small pages, because a page is held in memory.
     const size = page.reduce((sum, { values }) => values.reduce((all, { data }) => all + data.length, sum), 1);
     most = Math.max(1, Math.min(100, Math.floor((PAGE_SIZE * page.length) / size)));
   }
@@ -325,8 +353,8 @@ function overlay(base: readonly StoredWrite[], own: readonly StoredWrite[]): Sto
 }
 
 /**
- * Splits list values that only grew into their tails. Cost of a turn then follows what is new, not the conversation; a whole
- * copy is written again when the tails together outweigh the last one.
+ * Replaces lists that only grew by their new tail, so that a turn does not cost as much as the whole conversation. The list is
+ * written whole again once the tails are larger than the last whole copy.
  */
 function asTails(
   checkpoint: NewCheckpoint,
@@ -359,6 +387,6 @@ function tailOf(before: ChannelValue, after: ChannelValue): string | null {
   if (before.data.length < TAIL_FROM || !before.data.startsWith("[") || !after.data.endsWith("]")) return null;
   const stem = before.data.slice(0, -1);
   if (after.data.length <= before.data.length || !after.data.startsWith(stem)) return null;
-  // Only a comma makes it the same list with more elements; anything else changed the last element.
+  // Without a comma here, the last element itself has changed.
   return after.data[stem.length] === "," ? `[${after.data.slice(stem.length + 1)}` : null;
 }

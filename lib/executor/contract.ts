@@ -1,7 +1,4 @@
-/**
- * What runs agents. An executor hosts graphs; the worker hands it one attempt of a run as a `Job` and shows, stores and
- * finishes what it yields. Nothing here knows HTTP, SQL or LangChain.
- */
+/** The contract of agent runtimes: an executor hosts graphs, gets each attempt of a run as a `Job`, and yields events. */
 import type { Environment } from "../environment.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { AuthUser, NewCheckpoint, PendingWrite, StoredCheckpoint } from "../storage/rows.ts";
@@ -17,9 +14,8 @@ export type {
 } from "../storage/rows.ts";
 
 /**
- * What a run can stream. `messages-tuple` frames are named `messages` on the wire; `messages` is derived from them. An executor that
- * knows before the next state that streamed messages are whole says so, where it is asked for `messages-tuple`, by an event of mode
- * `messages`: a list of them.
+ * Stream modes. `messages-tuple` frames are named `messages` on the wire; mode `messages` is derived from them. With `messages-tuple`
+ * an executor may report complete messages before the next state, by an event of mode `messages` with a list of them.
  */
 export type StreamMode =
   | "values"
@@ -34,15 +30,15 @@ export type StreamMode =
   | "tools"
   | "lifecycle";
 
-/** A packet for one node: `goto` with an input of its own. */
+/** A `goto` to one node with an input for it. */
 export interface Send {
   readonly node: string;
   readonly input: Json;
 }
 
-/** What a run does instead of taking input. */
+/** A command, which replaces the input of a run. */
 export interface Command {
-  /** Present (also as null) when the run answers a pending interrupt: a value, or a map interrupt id → value. */
+  /** The answer to pending interrupts: a value (null too), or a map interrupt id → value. */
   readonly resume?: Json;
   /** Written to the state first: an object, or a list of [channel, value]. */
   readonly update?: Json;
@@ -55,45 +51,45 @@ export interface RunConfig {
   readonly configurable: JsonObject;
 }
 
-/** Names one stored checkpoint of the job's thread. `ns` is "" for the graph itself. */
+/** Identifies a checkpoint of the job's thread. `ns` is "" for the root graph. */
 export interface CheckpointRef {
   readonly ns: string;
   readonly checkpoint_id: string;
 }
 
-/** One attempt of a run, as an executor sees it. */
+/** One attempt of a run, as an executor gets it. */
 export interface Job {
   readonly run_id: string;
   readonly thread_id: string;
   readonly assistant_id: string;
   readonly graph_id: string;
-  /** A stateless run whose thread goes when it ends: nothing is read afterwards. */
+  /** A stateless run: its thread is deleted after the run. */
   readonly temporary: boolean;
   /** 1 for the first attempt. */
   readonly attempt: number;
-  /** This run has stored a checkpoint already: go on from `checkpoints`, ignore `input` and `command`. */
+  /** An earlier attempt has stored a checkpoint: continue from `checkpoints`, ignore `input` and `command`. */
   readonly resumed: boolean;
-  /** Undefined: go on from the state. */
+  /** Undefined: continue from the state. */
   readonly input: Json | undefined;
   readonly command: Command | null;
-  /** Fail before anything is written when `command.resume` matches no open interrupt; it is passed over otherwise. */
+  /** Fail before the first write if `command.resume` matches no open interrupt. By default it is ignored then. */
   readonly strict_resume?: boolean;
-  /** The checkpoint to fork from; null is the thread's head. Equal in every attempt. */
+  /** The checkpoint to fork from; null: the thread's head. The same in every attempt. */
   readonly from: CheckpointRef | null;
   readonly config: RunConfig;
   readonly context: JsonObject;
   readonly metadata: JsonObject;
-  /** The modes of the request. Yield `stream` events of these only (`messages-tuple` where either messages mode is asked). */
+  /** Yield `stream` events of these modes only. Either messages mode of the request is `messages-tuple` here. */
   readonly modes: ReadonlySet<StreamMode>;
-  /** Show subgraphs: `stream` events with a namespace. */
+  /** Yield the `stream` events of subgraphs too, with a namespace. */
   readonly subgraphs: boolean;
   readonly interrupt_before: "*" | readonly string[];
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
-  /** Who made the run, where custom authentication knows; also in `config.configurable` as `langgraph_auth_user`. */
+  /** The user from custom authentication; also in `config.configurable` as `langgraph_auth_user`. */
   readonly user: AuthUser | null;
   readonly checkpoints: CheckpointHandle;
-  /** What is remembered beyond one thread. */
+  /** The store that all threads share. */
   readonly store: StoreHandle;
 }
 
@@ -109,7 +105,7 @@ export interface StoreItem {
 export interface StoreSearch {
   /** Conditions on members of the value: a value, or `{$eq, $ne, $gt, $gte, $lt, $lte}`. */
   readonly filter?: JsonObject;
-  /** By meaning. Needs `store.index`. */
+  /** Semantic search. Needs `store.index`. */
   readonly query?: string;
   /** Default 10. */
   readonly limit?: number;
@@ -118,7 +114,7 @@ export interface StoreSearch {
 }
 
 export interface StoreNamespaceSearch {
-  /** Labels; `*` stands for any one. */
+  /** Labels; `*` matches any one label. */
   readonly prefix?: readonly string[];
   readonly suffix?: readonly string[];
   readonly max_depth?: number;
@@ -136,24 +132,24 @@ export interface StorePut {
   readonly ttl?: number | null;
 }
 
-/** Items under namespaces, shared by all threads of a deployment. Errors: invalid (a namespace, key or value out of bounds). */
+/** Items in namespaces, shared by all threads of a deployment. Errors: invalid (a namespace, key or value out of bounds). */
 export interface StoreHandle {
-  /** Null when there is none. */
+  /** Null if the item does not exist. */
   get(
     namespace: readonly string[],
     key: string,
     options?: { readonly refresh_ttl?: boolean },
   ): Promise<StoreItem | null>;
-  /** `index` false: not found by meaning; a list: only by these fields. `ttl` in minutes; null: for good. */
+  /** `index` false: no semantic search; a list: only these fields. `ttl` in minutes; null: no expiry. */
   put(
     namespace: readonly string[],
     key: string,
     value: JsonObject,
     options?: { readonly index?: false | readonly string[]; readonly ttl?: number | null },
   ): Promise<void>;
-  /** In their order. All of them, or none. */
+  /** Writes all items in order, or none. */
   putMany(items: readonly StorePut[]): Promise<void>;
-  /** No error when there is none. */
+  /** Deleting a missing item is no error. */
   delete(namespace: readonly string[], key: string): Promise<void>;
   search(
     namespace_prefix: readonly string[],
@@ -162,14 +158,14 @@ export interface StoreHandle {
   namespaces(query?: StoreNamespaceSearch): Promise<readonly (readonly string[])[]>;
 }
 
-/** A pending question of a graph. `id` is stable while it is pending. */
+/** A pending interrupt. Its `id` is stable while it is pending. */
 export interface Interrupt {
   readonly id: string;
   readonly value: Json;
   readonly [extra: string]: Json;
 }
 
-/** One task of a state, as the wire shows it. */
+/** One task of a state, in wire form. */
 export interface Task {
   readonly id: string;
   readonly name: string;
@@ -182,12 +178,12 @@ export interface Task {
 }
 
 export type ExecutorEvent =
-  /** Shown to readers at once. `data` is plain JSON in wire form (messages flat, never class instances). */
+  /** Sent to subscribers. `data` is plain JSON in wire form (flat messages, no class instances). */
   | { readonly type: "stream"; readonly mode: StreamMode; readonly namespace?: readonly string[]; readonly data: Json }
   /**
-   * The root graph's state after a step; kept, not shown. Executors with checkpoints of their own name the one it belongs
-   * to; for the others the worker writes one. The last one is the result of wait and join, and the thread's new head:
-   * every execution that returns has yielded at least one. `next` not empty: the run stopped at an interrupt or breakpoint.
+   * The root graph's state after a step. Executors with their own checkpoints name its checkpoint; for others the worker writes one.
+   * The last state is the run's result and the thread's new head, so an attempt must yield at least one. A `next` that is not
+   * empty means that the run stopped at an interrupt or a breakpoint.
    */
   | {
       readonly type: "state";
@@ -195,10 +191,10 @@ export type ExecutorEvent =
       readonly next: readonly string[];
       readonly tasks: readonly Task[];
       readonly checkpoint?: CheckpointRef;
-      /** `input`: as it was before the input; `loop`: after the input was applied, or after a step of `node`. */
+      /** `input`: the state before the input; `loop`: after the input was applied, or after a step of `node`. */
       readonly step?: { readonly source: "input" | "loop"; readonly node?: string; readonly update?: Json };
     }
-  /** Tokens and cost that were spent. Summed over an attempt, and kept with the run's trace when it ends. */
+  /** Tokens and cost. They are summed over the attempt and stored with the run's trace. */
   | { readonly type: "usage"; readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number };
 
 /** A state event, which an attempt must yield at least once. */
@@ -207,17 +203,17 @@ export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 export interface GraphInfo {
   readonly graph_id: string;
   /**
-   * Who writes checkpoints: the executor itself through `job.checkpoints`, or the worker from `state` events. `own`: a later attempt
-   * goes on behind the newest root checkpoint, so one that stores another has made progress.
+   * The writer of checkpoints: the executor (`own`) through `job.checkpoints`, or the worker from `state` events. With `own` a retry
+   * continues from the newest root checkpoint, so an attempt that has stored one has made progress.
    */
   readonly checkpoints: "own" | "worker";
-  /** How often a run may be started, without progress between, before it ends as `error`; 1: once. Default 3. */
+  /** How many attempts without progress a run gets before it ends as `error`. Default 3. */
   readonly max_attempts?: number;
-  /** How long one attempt may take before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
+  /** The time limit of one attempt before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
   readonly timeout_ms?: number;
   /**
-   * How long a run that was told to stop may ignore it before it is abandoned, in milliseconds, at most `worker.lease_ms`: the thread's
-   * next run begins then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
+   * How long a stopped run may ignore its signal before the worker abandons it, in milliseconds, at most `worker.lease_ms`. The
+   * thread's next run starts then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
    */
   readonly abandon_ms?: number;
   readonly description?: string;
@@ -231,13 +227,13 @@ export interface Executor {
   graphs(): readonly GraphInfo[];
   /** Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. */
   execute(job: Job, signal: AbortSignal): AsyncIterable<ExecutorEvent>;
-  /** What `GET /info` tells of the libraries that graphs are built with; nothing of those that are not there. */
+  /** The versions of the libraries of the graphs, for `GET /info`. */
   versions?(): Promise<LibraryVersions>;
-  /** Reads the states of a graph that writes its own checkpoints; null (or no method) for graphs whose checkpoints the worker writes. */
+  /** Reads the states of a graph with its own checkpoints; null (or no method) for graphs whose checkpoints the worker writes. */
   state?(graph_id: string): GraphState | null;
 }
 
-/** The state of a thread at one checkpoint, as the wire shows it. */
+/** The state of a thread at one checkpoint, in wire form. */
 export interface ThreadState {
   readonly values: Json;
   readonly next: readonly string[];
@@ -257,14 +253,14 @@ export interface WireCheckpoint {
   readonly checkpoint_map: JsonObject | null;
 }
 
-/** Names one state of a thread: that of a checkpoint, or without `checkpoint_id` the newest, with what is pending on it. */
+/** Identifies a state of a thread: at a checkpoint, or without `checkpoint_id` the newest, with its pending writes. */
 export interface StateRef {
   readonly thread_id: string;
   readonly ns: string;
   readonly checkpoint_id?: string;
 }
 
-/** The configuration of a run, where a graph is made from one to be read or drawn. */
+/** The configuration from which a graph factory builds a graph to read or draw it. */
 export interface StateConfig {
   readonly configurable: JsonObject;
   readonly metadata: JsonObject;
@@ -295,31 +291,31 @@ export interface DrawnGraph {
   }[];
 }
 
-/** One change of a state, as a node would make it. */
+/** One update of a state, as a node would make it. */
 export interface StateUpdate {
-  /** Null: no values, only what `as_node` leads to. */
+  /** Null: no values, only the effect of `as_node`. */
   readonly values: Json;
   readonly as_node?: string;
   readonly command?: Command;
 }
 
-/** A state cannot be changed so: no such node, or values that the graph refuses. `message` is for the caller. */
+/** The state cannot be updated: an unknown node, or values that the graph refuses. The caller gets `message`. */
 export class StateRefused extends Error {
   override readonly name = "StateRefused";
 }
 
-/** The states of a graph: reads, and changes that no run makes. */
+/** Reads the states of a graph, and updates them outside runs. */
 export interface GraphState {
-  /** A state that this graph has written. Null when there is none. `config`: that of the run that wrote it. */
+  /** A state that this graph has written; null if it does not exist. `config`: that of the run that wrote it. */
   get(
     at: StateRef,
     checkpoints: CheckpointReader,
     options: { readonly subgraphs: boolean; readonly config?: () => Promise<StateConfig> },
   ): Promise<ThreadState | null>;
   /**
-   * Applies steps one after the other, the updates of one step at once, on the state at `at`. What it puts is only collected: the
-   * caller stores all of it or nothing. `metadata` is what every checkpoint that it puts carries. Gives the last checkpoint of
-   * the root and the state there. Errors: StateRefused. Absent: the states of this graph are changed by runs alone.
+   * Applies steps in order to the state at `at`, the updates of a step at once. The caller stores all checkpoints it puts, or none;
+   * each of them carries `metadata`. Returns the last root checkpoint and its state. Errors: StateRefused. Absent: only runs can
+   * change the states of this graph.
    */
   update?(
     at: StateRef,
@@ -332,10 +328,10 @@ export interface GraphState {
       readonly config?: () => Promise<StateConfig>;
     },
   ): Promise<{ readonly checkpoint: CheckpointRef; readonly state: ThreadState }>;
-  /** `config` here and below: that of the assistant whose graph it is. */
+  /** `config` here and below: that of the assistant. */
   schemas(graph_id: string, config?: StateConfig): Promise<GraphSchemas>;
   drawn(graph_id: string, xray: boolean | number, config?: StateConfig): Promise<DrawnGraph>;
-  /** Namespace → schemas of the subgraphs; `{}` when there are none. */
+  /** Namespace → schemas of the subgraphs. */
   subgraphs(
     graph_id: string,
     namespace: string | null,
@@ -344,9 +340,9 @@ export interface GraphState {
   ): Promise<Readonly<Record<string, GraphSchemas>>>;
 }
 
-/** Reads checkpoints of one thread. A job's reader sees what the job has put but not yet stored. */
+/** Reads checkpoints of one thread. A job's reader includes what the job has put but not stored yet. */
 export interface CheckpointReader {
-  /** Without `checkpoint_id`: for the root namespace the state the job goes on from, else the newest of that namespace. */
+  /** Without `checkpoint_id`: in the root namespace the state that the job continues from, else the newest. */
   get(at: { readonly ns: string; readonly checkpoint_id?: string }): Promise<StoredCheckpoint | null>;
   /** Newest first. Without `ns`: all namespaces. */
   list(at: {
@@ -357,9 +353,9 @@ export interface CheckpointReader {
   }): AsyncIterable<StoredCheckpoint>;
 }
 
-/** A job's checkpoints. Both writes throw LeaseLost when the run is not this worker's any more. */
+/** A job's checkpoints. Both writes throw LeaseLost after the lease was lost. */
 export interface CheckpointHandle extends CheckpointReader {
-  /** Queued in order; resolves when queued, with durability `sync` when committed. */
+  /** Queues a checkpoint. Resolves when it is queued; with durability `sync` when it is committed. */
   put(checkpoint: NewCheckpoint): Promise<void>;
   putWrites(
     at: { readonly ns: string; readonly checkpoint_id: string },
@@ -368,7 +364,7 @@ export interface CheckpointHandle extends CheckpointReader {
   ): Promise<void>;
 }
 
-/** Joins executors into one. A graph id that two of them host is reported by `createService`. */
+/** Combines executors into one. `createService` refuses a graph id that two of them host. */
 export function combine(...executors: readonly Executor[]): Executor {
   for (const [index, executor] of executors.entries()) {
     if (typeof executor?.graphs === "function" && typeof executor.execute === "function") continue;
@@ -383,8 +379,8 @@ export function combine(...executors: readonly Executor[]): Executor {
   return {
     graphs: () => executors.flatMap((executor) => executor.graphs()),
     async versions() {
-      const told = await Promise.all(executors.map((executor) => executor.versions?.()));
-      return Object.assign({}, ...told.toReversed()) as LibraryVersions;
+      const versions = await Promise.all(executors.map((executor) => executor.versions?.()));
+      return Object.assign({}, ...versions.toReversed()) as LibraryVersions;
     },
     execute: (job, signal) => home(job.graph_id).execute(job, signal),
     state: (graph_id) => home(graph_id).state?.(graph_id) ?? null,

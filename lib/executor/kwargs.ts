@@ -1,8 +1,8 @@
-/** The stored request of a run: resolved and written when it is created, read by the worker in every attempt. */
+/** The stored request of a run: written when the run is created, read in every attempt. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { AuthUser, CheckpointRef, Command, RunConfig, Send, StreamMode } from "./contract.ts";
 
-/** A run's request as the worker executes it. */
+/** The request of a run, resolved. */
 export interface JobRequest {
   readonly input: Json | undefined;
   readonly command: Command | null;
@@ -18,7 +18,7 @@ export interface JobRequest {
   readonly durability: "sync" | "async" | "exit";
 }
 
-/** Options at their default are left out, as clients expect of `run.kwargs`. */
+/** Leaves out options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
   const { input, command, strict_resume, from, config, context, stream_mode, subgraphs, resumable, durability } =
     request;
@@ -83,13 +83,13 @@ export function gotoList(
   return Array.isArray(goto) ? (goto as readonly (string | Send)[]) : [goto as string | Send];
 }
 
-/** A run's stored request as others may see it: with the run's metadata in `config` too, where graphs find them. */
+/** The stored request without credentials, with the run's metadata in `config`, where graphs read them. */
 export function shownRun(kwargs: JsonObject, metadata: JsonObject): JsonObject {
   const shown = shownRequest(kwargs);
   return { ...shown, config: { ...(isObject(shown.config) ? shown.config : {}), metadata } };
 }
 
-/** The stored request as others may see it: without credentials, wherever in `config` and `context` they stand. Input is shown as it is. */
+/** The stored request without the credentials in `config` and `context`. The input is not changed. */
 export function shownRequest(kwargs: JsonObject): JsonObject {
   const entries = Object.entries(kwargs).filter(([name]) => !isSecret(name));
   return Object.fromEntries(
@@ -97,7 +97,7 @@ export function shownRequest(kwargs: JsonObject): JsonObject {
   );
 }
 
-/** A copy without the members, at any depth, whose names say that they hold API keys, credentials or who was authenticated. */
+/** A copy without members, at any depth, whose names mark API keys, credentials or the authenticated user. */
 export function withoutSecrets<Value extends Json>(value: Value): Value {
   return cleared(value) as Value;
 }
@@ -110,27 +110,27 @@ function cleared(value: Json): Json {
 }
 
 /**
- * By name: what ends in key, token, secret, password and the like, however it is written (`OPENAI_API_KEY`, `openaiKey`,
- * `github-token`), `langgraph_auth_user` and headers that carry credentials.
+ * Names that end in key, token, secret, password and the like, in any notation (`OPENAI_API_KEY`, `openaiKey`, `github-token`),
+ * `langgraph_auth_user`, and headers with credentials.
  */
 function isSecret(name: string): boolean {
   const header = name.toLowerCase();
   if (header.startsWith("x-") && carriesCredential(header)) return true;
   const plain = name.toLowerCase().replace(/[-_]/g, "");
   if (/^langgraphauth|^(?:proxy)?authorization$|^(?:set)?cookies?$/.test(plain)) return true;
-  // An option of runs, and words that do not name a key.
+  // An option of runs, and words that only end in "key".
   if (/^feedbackkeys$|(?:mon|don|tur|hoc|joc|whis)keys?$/.test(plain)) return false;
   return /(?:keys?|token|secrets?|passwords?|passwd|passphrase|credentials?)$/.test(plain);
 }
 
-/** Whether a header's name, in lower case, says that it carries a credential. `x-auth-scheme` names a scheme only. */
+/** Whether a header, by its name in lower case, carries a credential. `x-auth-scheme` only names a scheme. */
 export function carriesCredential(header: string): boolean {
   return (
     header !== "x-auth-scheme" && /auth|token|secret|passw|credential|cookie|signature|jwt|bearer|key$/.test(header)
   );
 }
 
-/** What names one run or one state, and is no part of a configuration. */
+/** Members that identify a run or a state, and are not configuration. */
 export const PLACES: ReadonlySet<string> = new Set([
   "checkpoint_id",
   "checkpoint_ns",
@@ -141,7 +141,7 @@ export const PLACES: ReadonlySet<string> = new Set([
   "assistant_id",
 ]);
 
-/** The copies of headers in `config.configurable`, without those that may carry credentials: checkpoints keep them. */
+/** The copies of headers in `config.configurable` without credentials, because checkpoints store them. */
 export const headersIn = (configurable: JsonObject): JsonObject =>
   withoutSecrets(
     Object.fromEntries(
@@ -151,13 +151,13 @@ export const headersIn = (configurable: JsonObject): JsonObject =>
     ),
   );
 
-/** Not of the configuration that its author wrote: places, what the server and LangGraph add, and copies of headers. */
+/** Members that the server or LangGraph adds to a configuration. */
 const isAdded = (name: string): boolean =>
   PLACES.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
 
 /**
- * Graphs read their configuration in `config.configurable` or in `context`: each gets the members of the other that it lacks,
- * credentials too. A member that both have keeps its two values.
+ * Graphs read their configuration in `config.configurable` or in `context`, so each gets the missing members of the other. A member
+ * in both keeps its two values.
  */
 export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(request: Both): Both {
   const { config, context } = request;
@@ -170,7 +170,7 @@ export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(re
   };
 }
 
-/** Graphs and their tools read there who has made the run. */
+/** Adds the user, where graphs and their tools read it. */
 export const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {

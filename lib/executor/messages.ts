@@ -18,8 +18,8 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 
 /**
  * One message in wire form: `{type, content, id, additional_kwargs, response_metadata, …}`. Takes a string (a message of
- * type `fallback`), an object with `role` or `type`, `[role, content]`, and a LangChain message as `JSON.stringify` gives
- * it. A missing id is made with `uuid`; OpenAI tool calls become `{name, args, id, type}`. Throws for anything else.
+ * type `fallback`), an object with `role` or `type`, `[role, content]`, and a LangChain message serialized by `JSON.stringify`.
+ * A missing id is made with `uuid`; OpenAI tool calls become `{name, args, id, type}`. Throws for any other value.
  */
 export function coerceMessage(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject {
   if (typeof value === "string") return coerceMessage({ type: fallback, content: value }, uuid, fallback);
@@ -59,7 +59,7 @@ export function coerceMessage(value: Json, uuid: () => string, fallback: "human"
   };
 }
 
-/** Messages in wire form from one message or a list of them; an element that is itself `{messages: […]}` stands for its messages. */
+/** Coerces one message or a list. An element `{messages: […]}` is replaced by its messages. */
 export function coerceMessages(value: Json, uuid: () => string, fallback: "human" | "ai"): JsonObject[] {
   if (value === null) return [];
   const items = Array.isArray(value) ? value : [value];
@@ -71,15 +71,14 @@ export function coerceMessages(value: Json, uuid: () => string, fallback: "human
 }
 
 /**
- * `left` with the messages of `right` (coerced ones) applied in order: a known id replaces that message in its place, `remove` deletes it
- * (throws when there is no such id), `remove` of `__remove_all__` clears everything before it, the rest is appended.
- * Neither list is changed; messages are shared, not copied.
+ * Applies the coerced messages of `right` to `left` in order: a known id replaces the message, `remove` deletes it (throws for an
+ * unknown id), `remove` of `__remove_all__` clears everything before it, others are appended. The messages are shared, not copied.
  */
 export function reduceMessages(left: readonly Json[], right: readonly JsonObject[]): Json[] {
   const cut = right.findLastIndex((message) => message.type === "remove" && message.id === REMOVE_ALL);
   const merged: (Json | undefined)[] = cut < 0 ? [...left] : [];
   const changes = right.slice(cut + 1);
-  // Only the ids in question are looked up: an index of a whole conversation costs more than its turn.
+  // Only these ids are indexed: an index of the whole conversation would cost more than the turn.
   const named = new Set(changes.map((message) => message.id));
   const places = new Map<Json | undefined, number>();
   merged.forEach((message, place) => {
@@ -105,7 +104,7 @@ export function plainType(type: string): string {
   return type.replace(/Message(Chunk)?$/, "").toLowerCase();
 }
 
-/** OpenAI's `{id, function: {name, arguments}}` in wire form; arguments that are no JSON object go to `invalid_tool_calls`. */
+/** OpenAI's `{id, function: {name, arguments}}` in wire form. Invalid arguments go to `invalid_tool_calls`. */
 function toolCalls(calls: readonly Json[]): JsonObject {
   const valid: Json[] = [];
   const invalid: Json[] = [];
@@ -126,7 +125,7 @@ function toolCalls(calls: readonly Json[]): JsonObject {
 
 /** Tool arguments as an object; null while they are incomplete. */
 export function parseArguments(text: Json): JsonObject | null {
-  // Arguments that are still growing rarely end in a brace: most are told apart without parsing them.
+  // Incomplete arguments rarely end in a brace, so most need no parsing.
   if (typeof text !== "string" || !text.trimEnd().endsWith("}")) return null;
   try {
     const value = JSON.parse(text) as Json;

@@ -1,4 +1,4 @@
-/** The states of graphs without checkpoints of their own: written by the worker, read and changed here. */
+/** Records, reads and updates the states of graphs that write no checkpoints themselves. */
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { checkpointId } from "./checkpoint-ids.ts";
@@ -19,14 +19,14 @@ import {
 } from "./contract.ts";
 import { changeState } from "./state-update.ts";
 
-/** One state the worker wrote, with what the stream modes `checkpoints` and `debug` show of it. */
+/** A recorded state, with its form in the stream modes `checkpoints` and `debug`. */
 export interface RecordedState {
   readonly ref: CheckpointRef;
   readonly shown: JsonObject;
   readonly step: number;
 }
 
-/** Writes the states of one job of an executor that has no checkpoints of its own. */
+/** Records the states of one job. */
 export interface StateRecorder {
   record(event: StateEvent): Promise<RecordedState>;
 }
@@ -39,7 +39,7 @@ export function stateRecorder(
   let parent: StoredCheckpoint | null | undefined;
   return {
     async record(event) {
-      // A later attempt goes on from this run's own newest state, not from the one it forked from.
+      // A retry continues from the run's own newest state, not from the one it forked from.
       if (parent === undefined) parent = await checkpoints.get(job.resumed || !job.from ? { ns: "" } : job.from);
       const previous: StoredCheckpoint | null = parent;
       const newest = checkpoints.root() ?? (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
@@ -67,7 +67,7 @@ export function stateRecorder(
   };
 }
 
-/** Puts a state behind another. A value that stays as it was keeps its version. */
+/** Puts a state after another. An unchanged value keeps its version. */
 async function put(
   checkpoints: CheckpointHandle,
   previous: StoredCheckpoint | null,
@@ -82,7 +82,7 @@ async function put(
   const versions: [string, string][] = [];
   const values: ChannelValue[] = [];
   for (const [channel, value] of channels) {
-    // A store that is given it would fail again and again.
+    // The store would refuse it in every retry.
     if (value === undefined) throw new TypeError(`values.${channel}: is undefined, which JSON does not have`);
     const data = JSON.stringify(value);
     const before = known.get(channel);
@@ -115,12 +115,12 @@ async function put(
   return { metadata, step };
 }
 
-/** The channel of a state that is stored as one value. */
+/** The channel for a state that is stored as one value. */
 const ROOT = "__root__";
-/** A state with more members is stored as one value: each channel is a row of its own. */
+/** The limit of channels, because each one is a row: larger states are stored as one value. */
 const MOST_CHANNELS = 1_000;
 
-/** `whole`: the state is the one value. Throws where `read` does. */
+/** `whole`: the state is stored as one value. */
 export function valuesOf(
   stored: StoredCheckpoint,
   whole: boolean,
@@ -164,7 +164,7 @@ function isRecorded({ payload: { type, data } }: StoredCheckpoint): boolean {
   return isObject(rest) && Array.isArray(rest.next);
 }
 
-/** Reads, changes and draws graphs whose checkpoints the worker wrote: one node, named as the graph. */
+/** The state of graphs whose checkpoints the worker writes. They have one node, named like the graph. */
 export const recordedState: GraphState = {
   async get(at, checkpoints) {
     const stored = await checkpoints.get(at);
@@ -178,7 +178,7 @@ export const recordedState: GraphState = {
         throw new StateRefused("The thread's state was written by another kind of graph");
       const before = stored && threadState(thread_id, stored);
       const { source, ...state } = changeState(before, graph_id, updates, () => environment.uuid());
-      // A copy stands beside what it copies, not behind it.
+      // A copy has the same parent as its original.
       const beside = source === "fork" && stored && stored.parent_id !== null;
       const parent = beside ? await checkpoints.get({ ns: "", checkpoint_id: stored.parent_id as string }) : stored;
       const newest = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
@@ -193,7 +193,7 @@ export const recordedState: GraphState = {
       place = { ns: "", checkpoint_id };
     }
     const last = place && (await checkpoints.get(place));
-    if (!place || !last) throw new Error("A state is changed by one step at least");
+    if (!place || !last) throw new Error("A state update needs at least one step");
     return { checkpoint: place, state: threadState(thread_id, last) };
   },
   async schemas(graph_id) {

@@ -1,10 +1,10 @@
-/** The configuration by which a graph is read or drawn that is made from one. */
+/** The configuration with which a graph factory builds a graph to read or draw it. */
 import { isObject, type JsonObject } from "../json.ts";
 import type { AssistantRow, RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import type { AuthUser, RunConfig, StateConfig } from "./contract.ts";
 import { headersIn, knowing, mirrored, readKwargs } from "./kwargs.ts";
 
-/** As the graph of this run was given it. */
+/** The configuration that the graph got in this run. */
 export function ofRun({ kwargs, auth_user, ...run }: RunRow): StateConfig {
   const { config, context } = mirrored(readKwargs(kwargs));
   const { configurable } = auth_user ? knowing(config, auth_user as unknown as AuthUser) : config;
@@ -13,19 +13,19 @@ export function ofRun({ kwargs, auth_user, ...run }: RunRow): StateConfig {
   return { configurable, metadata, context };
 }
 
-/** What the assistant says, and over it the configuration that a thread keeps. */
+/** The assistant's configuration, overridden by the thread's. */
 export function ofAssistant(assistant: AssistantRow | null, kept: JsonObject = {}): StateConfig {
   const { config = {}, context = {}, metadata = {} } = assistant ?? {};
   const members = [config["configurable"], kept["configurable"]].filter((one) => one !== undefined && isObject(one));
   const ids = assistant ? { assistant_id: assistant.assistant_id, graph_id: assistant.graph_id } : {};
   const own = { configurable: Object.assign({}, ...members, ids) as JsonObject } satisfies RunConfig;
-  const { config: said, context: told } = mirrored({ config: own, context });
-  return { configurable: said.configurable, metadata, context: told };
+  const both = mirrored({ config: own, context });
+  return { configurable: both.config.configurable, metadata, context: both.context };
 }
 
 /**
- * The configuration of the run that wrote a checkpoint; of one that no run wrote, or whose run is gone, that of the thread's newest
- * run of this graph, else what the assistant and the thread say. Looked up when it is asked for, and once.
+ * The configuration of the run that wrote a checkpoint. Without such a run: that of the thread's newest run of this graph, else that
+ * of the assistant and the thread. It is read lazily, and once.
  */
 export function stateConfigs(
   storage: Storage,

@@ -1,6 +1,6 @@
 /** Stops runs: in the store first, then their attempts here, then their subscribers. */
 import type { Worker } from "../engine/worker.ts";
-import type { Environment } from "../environment.ts";
+import { type Environment, pause } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
@@ -97,7 +97,7 @@ export function createStops(options: StopOptions): Stops {
       const slot = thread?.slot ?? null;
       const holdsSlot = slot !== null && slot.token === slot_token && slot.until > environment.now();
       if (!active && !holdsSlot) return;
-      await new Promise<void>((resolve) => void environment.timer(WAIT_MS, resolve));
+      await pause(environment, WAIT_MS);
     }
   }
 

@@ -5,22 +5,19 @@ import { isObject, type Json, type JsonObject } from "../json.ts";
 /** One event of stream mode `messages`. */
 export interface MessageFrame {
   readonly event: "messages/metadata" | "messages/partial" | "messages/complete";
-  /** The graph that the message comes from; empty: the root. */
+  /** The namespace of the graph; empty for the root graph. */
   readonly namespace: readonly string[];
   readonly data: Json;
 }
 
-/** Derives the events of mode `messages` from those of mode `messages-tuple`. Keeps only messages that are still growing. */
+/** Derives the events of mode `messages` from those of mode `messages-tuple`. Holds only incomplete messages. */
 export interface MessageFrames {
   /**
-   * Takes one tuple. A chunk (`…MessageChunk`) gives its message as far as it is known, the first one its metadata before
-   * that; a full message is complete. A message without an id gives nothing.
+   * Takes one tuple. A chunk (`…MessageChunk`) yields its message so far, and the first one the metadata before that. A full message
+   * is complete. Messages without an id are ignored.
    */
   chunk(message: JsonObject, metadata: JsonObject, namespace?: readonly string[]): MessageFrame[];
-  /**
-   * Takes a list in which messages stand that are whole: completes, once and where it was begun, every one that grew by chunks
-   * and is found there.
-   */
+  /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
   settled(messages: Json | undefined): MessageFrame[];
 }
 
@@ -49,7 +46,7 @@ export function createMessageFrames(): MessageFrames {
     settled(messages) {
       if (growing.size === 0 || !Array.isArray(messages)) return [];
       const final: MessageFrame[] = [];
-      // From the end: what has just been streamed is among the newest.
+      // From the end, because streamed messages are among the newest.
       for (let at = messages.length - 1; at >= 0 && growing.size > 0; at--) {
         const message = messages[at] as Json;
         const known = isObject(message) ? growing.get(message.id as string) : undefined;
@@ -62,7 +59,7 @@ export function createMessageFrames(): MessageFrames {
   };
 }
 
-/** A growing message as clients see it: its tool calls instead of their chunks, `{}` for arguments that are not complete. */
+/** An incomplete message in wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */
 function shown(message: JsonObject): JsonObject {
   const { tool_call_chunks: chunks, ...rest } = message;
   if (!Array.isArray(chunks) || chunks.length === 0) return rest;
@@ -106,10 +103,10 @@ function blocks(content: Json): Json {
   return content === "" ? [] : [{ type: "text", text: content }];
 }
 
-/** What names a part rather than being a piece of it. */
+/** Members that identify a part: they are replaced, not concatenated. */
 const NAMES: ReadonlySet<string> = new Set(["type", "id", "index", "name"]);
 
-/** A part and its next piece: strings concatenate, list elements meet by `index`, of everything else the newer counts. */
+/** Merges a part with its next chunk: strings concatenate, list elements merge by `index`, other values are replaced. */
 function grow(known: Json | undefined, delta: Json): Json {
   if (known === undefined || known === null) return delta;
   if (delta === null) return known;
@@ -130,7 +127,7 @@ function growList(list: Json[], item: Json): Json[] {
   return place < 0 ? [...list, item] : list.with(place, grow(list[place], item));
 }
 
-/** Pieces of one element carry its index; text without one goes on in the last block. */
+/** Chunks of one element have its index; text without an index continues the last block. */
 function meets(block: JsonObject, piece: JsonObject, last: boolean): boolean {
   if (piece.index !== undefined && piece.index !== null) return block.index === piece.index;
   return last && piece.type === "text" && block.type === "text" && (block.index === undefined || block.index === null);

@@ -1,5 +1,5 @@
 /** Follows runs that execute in another process: copies their stored frames, and ends their log when the run's row has ended. */
-import type { Environment } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents, StreamHub } from "./hub.ts";
 import { type StoredResultOptions, storedResult } from "./stored-result.ts";
@@ -111,7 +111,7 @@ export function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
         runEvents.skipTo(id - 1);
         if (id > runEvents.lastId) runEvents.publish(event, data);
       }
-      await new Promise<void>((resolve) => environment.defer(resolve));
+      await nextTurn(environment);
     }
   }
 

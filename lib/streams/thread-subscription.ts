@@ -5,7 +5,7 @@ import type { Json } from "../json.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import type { Frame, FrameReader, StreamHub } from "./hub.ts";
 import { hasEnded } from "./remote-runs.ts";
-import { createThreadRuns, inTurn, type ThreadPosition, type ThreadRun } from "./thread-runs.ts";
+import { createThreadRuns, inTurn, type ThreadPosition, type ThreadRun, type ThreadRuns } from "./thread-runs.ts";
 
 export type { ThreadPosition } from "./thread-runs.ts";
 
@@ -62,7 +62,11 @@ class ThreadFrames {
   // The run of that position: a run shown later, but with an earlier turn, must not move it back.
   #furthest: ThreadRun | undefined;
 
-  constructor({ modes = [], after }: ThreadStreamQuery) {
+  readonly #state: () => Promise<ThreadState | null | undefined>;
+
+  /** `state`: the state that the thread has now; undefined if a later run has changed it. */
+  constructor({ modes = [], after }: ThreadStreamQuery, state: () => Promise<ThreadState | null | undefined>) {
+    this.#state = state;
     this.#modes = new Set<ThreadStreamMode>(modes.length > 0 ? modes : ["run_modes"]);
     this.#position = after ? positionText(after.seq, after.frame, after.at) : null;
   }
@@ -84,8 +88,8 @@ class ThreadFrames {
     }
   }
 
-  /** Reports the end of a run. `state`: the state it left, if that is to be shown. The last frame carries the position. */
-  finish(source: Omit<Source, "frames" | "iterator">, state: ThreadState | null | undefined): void {
+  /** Reports the end of a run. The last frame carries the position. */
+  async finish(source: Omit<Source, "frames" | "iterator">): Promise<void> {
     const { entry, end, error } = source;
     const { run_id, started_at } = entry.run;
     const status = end?.status ?? "";
@@ -96,6 +100,7 @@ class ThreadFrames {
     }
     const events: (readonly [event: string, data: unknown])[] = [];
     if (this.has("lifecycle")) events.push(["lifecycle", { event: LIFECYCLE[status], run_id, status }]);
+    const state = this.has("state_update") ? await this.#state() : undefined;
     if (state !== undefined) events.push(["state_update", state]);
     if (this.has("run_modes")) {
       events.push(["run_done", { run_id, status, ...(error === undefined ? {} : { error }) }]);
@@ -124,11 +129,13 @@ export async function threadStream(
   query: ThreadStreamQuery,
 ): Promise<FrameReader> {
   const { storage, scope, environment, hub } = options;
-  const frames = new ThreadFrames(query);
   const runs = createThreadRuns(storage, scope, hub, thread_id, query.after);
+  const frames = new ThreadFrames(query, async () => {
+    // Only the last run left the thread's current state.
+    const thread = runs.isLast() && (await storage.getThread(scope, thread_id));
+    return thread ? await options.state(thread) : undefined;
+  });
   let current: Source | undefined;
-  // The run that starts next: its first frame announces the start.
-  let upcoming: Source | undefined;
   let deleted = false;
   let left = false;
   let wake = (): void => {};
@@ -139,33 +146,16 @@ export async function threadStream(
   const unsubscribe = hub.onRun(thread_id, refreshSoon);
 
   async function open(entry: ThreadRun, run: RunRow): Promise<Source> {
-    const { frames: reader } = await options.read(run, entry.after);
-    const iterator = reader[Symbol.asyncIterator]() as AsyncIterator<Frame, undefined>;
-    if (left) await iterator.return?.();
-    return { entry, frames: reader, iterator, started: entry.after > 0 };
+    const source = await openSource(options, entry, run);
+    if (left) await source.iterator.return?.();
+    return source;
   }
 
-  /** Subscribes to the run that starts next, to learn of its start at once. */
-  async function subscribeToUpcoming(): Promise<void> {
-    const entry = runs.firstWaiting(environment.now());
-    if (!entry || entry === upcoming?.entry) return;
-    const run = await storage.getRun(scope, entry.run.run_id);
-    if (run?.status !== "pending" || run.started_at !== null) {
-      runs.stale = true;
-      return;
-    }
-    void upcoming?.iterator.return?.();
-    upcoming = await open(entry, run);
-    upcoming.first = upcoming.iterator.next();
-    upcoming.first.then(refreshSoon, refreshSoon);
-  }
+  const upcoming = createUpcoming(options, runs, open, refreshSoon);
 
   async function startTurn(entry: ThreadRun): Promise<void> {
-    if (upcoming?.entry === entry) {
-      current = upcoming;
-      upcoming = undefined;
-      return;
-    }
+    current = upcoming.take(entry);
+    if (current) return;
     const run = await storage.getRun(scope, entry.run.run_id);
     if (!run || left) return;
     if (!hasEnded(run) || run.framed || hub.find(run.run_id)) {
@@ -174,13 +164,7 @@ export async function threadStream(
     }
     // Its frames were not stored: only its end can be shown.
     const end = { status: run.status, id: run.end_frame };
-    await finish({ entry, started: entry.after > 0, end, ...(run.error ? { error: run.error } : {}) });
-  }
-
-  async function finish(source: Omit<Source, "frames" | "iterator">): Promise<void> {
-    // Only the last run left the thread's current state.
-    const thread = frames.has("state_update") && runs.isLast() && (await storage.getThread(scope, thread_id));
-    frames.finish(source, thread ? await options.state(thread) : undefined);
+    await frames.finish({ entry, started: entry.after > 0, end, ...(run.error ? { error: run.error } : {}) });
   }
 
   async function advance(source: Source): Promise<void> {
@@ -191,25 +175,24 @@ export async function threadStream(
     current = undefined;
     runs.stale = true;
     // A stream that stops without an `end` means that the service stops.
-    if (source.end) await finish(source);
+    if (source.end) await frames.finish(source);
     else leave();
   }
 
-  async function pause(): Promise<void> {
-    await new Promise<void>((resolve) => {
+  const pause = (): Promise<void> =>
+    new Promise((resolve) => {
       const cancel = environment.timer(storage.signals ? SIGNALLED_POLL_MS : POLL_MS, refreshSoon);
       wake = () => {
         cancel();
         resolve();
       };
     });
-  }
 
   function leave(): void {
     left = true;
     unsubscribe();
     wake();
-    for (const source of [current, upcoming]) void source?.iterator.return?.();
+    for (const source of [current, upcoming.source]) void source?.iterator.return?.();
   }
 
   async function step(): Promise<void> {
@@ -220,7 +203,7 @@ export async function threadStream(
       await runs.refresh();
       deleted = hub.closed || !(await storage.getThread(scope, thread_id));
     } else {
-      await subscribeToUpcoming();
+      await upcoming.subscribe();
       if (deleted) leave();
       else if (!runs.stale && !left) await pause();
     }
@@ -242,12 +225,10 @@ export async function threadStream(
     return { done: true, value: undefined };
   }
 
-  try {
-    await runs.begin();
-  } catch (error) {
+  await runs.begin().catch((error: unknown) => {
     unsubscribe();
     throw error;
-  }
+  });
   return {
     take() {
       if (current && !current.first && !left) for (const frame of current.frames.take()) frames.show(current, frame);
@@ -261,6 +242,54 @@ export async function threadStream(
       },
     }),
   };
+}
+
+interface Upcoming {
+  /** The subscription to the run that starts next. */
+  readonly source: Source | undefined;
+  subscribe(): Promise<void>;
+  /** The subscription, if it is to this run. */
+  take(entry: ThreadRun): Source | undefined;
+}
+
+/** Subscribes to the run that starts next, because its first frame reports the start at once. */
+function createUpcoming(
+  { storage, scope, environment }: ThreadStreamOptions,
+  runs: ThreadRuns,
+  open: (entry: ThreadRun, run: RunRow) => Promise<Source>,
+  refreshSoon: () => void,
+): Upcoming {
+  let source: Source | undefined;
+  return {
+    get source() {
+      return source;
+    },
+    async subscribe() {
+      const entry = runs.firstWaiting(environment.now());
+      if (!entry || entry === source?.entry) return;
+      const run = await storage.getRun(scope, entry.run.run_id);
+      if (run?.status !== "pending" || run.started_at !== null) {
+        runs.stale = true;
+        return;
+      }
+      void source?.iterator.return?.();
+      source = await open(entry, run);
+      source.first = source.iterator.next();
+      source.first.then(refreshSoon, refreshSoon);
+    },
+    take(entry) {
+      if (source?.entry !== entry) return undefined;
+      const taken = source;
+      source = undefined;
+      return taken;
+    },
+  };
+}
+
+async function openSource({ read }: ThreadStreamOptions, entry: ThreadRun, run: RunRow): Promise<Source> {
+  const { frames } = await read(run, entry.after);
+  const iterator = frames[Symbol.asyncIterator]() as AsyncIterator<Frame, undefined>;
+  return { entry, frames, iterator, started: entry.after > 0 };
 }
 
 const positionText = (seq: number, frame: Frame["id"], at: number): string => `${seq}-${frame}-${at}`;

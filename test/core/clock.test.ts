@@ -154,7 +154,7 @@ describe("the clock of the database", () => {
     it.failure = new Error("gone");
     await it.clock.advance(25_000);
     assert.equal(off(clock, it.time), 0);
-    assert.deepEqual(it.log, Array(2).fill("the time of the database is not known"));
+    assert.deepEqual(it.log, Array(2).fill("reading the time of the database failed"));
     it.failure = null;
     it.set(700);
     await it.clock.advance(11_000);

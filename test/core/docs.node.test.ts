@@ -1,6 +1,6 @@
 /** Facts of the reference and maintainer pages, held against the code. */
 import assert from "node:assert/strict";
-import { globSync, readdirSync, readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { tables } from "../../adapters/sql/schema/mod.ts";
 import { COMMANDS, usageOf } from "../../adapters/standalone/commands.ts";

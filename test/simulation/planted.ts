@@ -270,9 +270,9 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a run starts with its creation, whatever else is overdue",
-    file: "lib/engine/claims.ts",
-    find: "if (slots.free() <= unannounced || leases.isBehind(now)) return null;",
-    replace: "if (slots.free() <= unannounced) return null;",
+    file: "lib/engine/reservations.ts",
+    find: "if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;",
+    replace: "if (slots.free() <= claims.waitingHere()) return null;",
   },
   ...PLATFORM,
 ];
