@@ -17,7 +17,7 @@ import { createOpenCalls, type OpenCalls, STOPPING } from "./service/open-calls.
 import { type OpenStorage, openStorage } from "./service/open-storage.ts";
 import { createWriteProbe, type Readiness, withTimeout } from "./service/readiness.ts";
 import { startRetentionJobs } from "./service/retention-jobs.ts";
-import type { DeploymentRow, IdentityStore } from "./storage/identity.ts";
+import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts";
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
@@ -62,13 +62,10 @@ export interface Service {
   readonly webhooks: Deliveries;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
-  /** Authentication and authorization, for request handlers. */
-  readonly access: Access;
   /** Where this deployment's runs are billed. */
   readonly deployment: DeploymentRow;
-  /** The options as given. */
-  readonly options: ServiceOptions;
-  readonly environment: Environment;
+  /** Who sent a request, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the owner. */
+  caller(request: Request): Promise<Caller>;
   info(): Promise<ServiceInfo>;
   /** False if the worker is stuck. True on a standby, and during shutdown. */
   healthy(): boolean;
@@ -82,6 +79,30 @@ export interface Service {
    * execute, returns the rest to the queue, and closes the storage. Streams of runs that continue elsewhere stop without an `end`.
    */
   stop(grace_ms?: number): Promise<void>;
+}
+
+/** What request handlers and tests need of a service beside its public methods. */
+export interface ServiceInternals extends Service {
+  /** Authentication and authorization. */
+  readonly access: Access;
+  /** The options as given. */
+  readonly options: ServiceOptions;
+  readonly environment: Environment;
+}
+
+/** Not listed in `Service`. A symbol key stays when a host spreads the service into an object of its own. */
+const INTERNALS: unique symbol = Symbol("greenroom.internals") as never;
+
+/** A service with its internals. */
+export function withInternals(service: Service, internals: Omit<ServiceInternals, keyof Service>): Service {
+  return { ...service, ...{ [INTERNALS]: internals } };
+}
+
+/** The internals of a service that `createService` made. Not exported from `greenroom`. */
+export function serviceInternals(service: Service): ServiceInternals {
+  const internals = (service as { readonly [INTERNALS]?: Omit<ServiceInternals, keyof Service> })[INTERNALS];
+  if (!internals) throw new TypeError("Not a service. Pass what createService returns.");
+  return { ...service, ...internals };
 }
 
 /** The version of this release. A test compares it with package.json. */
@@ -134,15 +155,16 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       },
       unsubscribe,
     );
-    return {
+    const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
+    const service: Service = {
       ...trackedNouns(nouns, calls),
-      ...createAuth(options, identity, environment, deployment, calls),
       ...createReports(options, opened, nouns, calls, started),
+      accounts,
+      caller: (request) => access.caller(request),
       deployment,
-      options,
-      environment,
       stop,
     };
+    return withInternals(service, { access, options, environment });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
@@ -171,7 +193,7 @@ function createAuth(
   environment: Environment,
   deployment: DeploymentRow,
   { track }: OpenCalls,
-): Pick<Service, "accounts" | "access"> {
+): Pick<ServiceInternals, "accounts" | "access"> {
   const { key_prefix = KEY_PREFIX, custom, merge_filter_on_create = false } = auth;
   const access = createAccess({
     identity,

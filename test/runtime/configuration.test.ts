@@ -385,8 +385,8 @@ describe("a configuration file", () => {
         return [String(message), String(name)];
       });
     };
-    const workspace = "a workspace was made: none had the name in deployment.workspace";
-    const made = "a project was made: none had the name in deployment.project";
+    const workspace = "created a workspace: none had the name in deployment.workspace";
+    const made = "created a project: none had the name in deployment.project";
     assert.deepEqual(await told(), [
       [workspace, "Support"],
       [made, "Bots"],

@@ -5,7 +5,7 @@ import type { Environment } from "../../lib/environment.ts";
 import type { Executor } from "../../lib/executor/contract.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
+import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import type { IdentityStore } from "../../lib/storage/identity.ts";
 import type { FeedbackTokenRow, TraceRow } from "../../lib/storage/mod.ts";
 
@@ -121,8 +121,8 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     environment: { log: (record) => void log.push(record), ...environment },
   });
   const handler = createHandler(service);
-  const { storage } = service.options;
-  const { now, uuid } = service.environment;
+  const { storage } = serviceInternals(service).options;
+  const { now, uuid } = serviceInternals(service).environment;
   const { workspace_id, project_id, name } = service.deployment;
   return {
     service,
