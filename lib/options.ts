@@ -252,7 +252,20 @@ function problemsIn(setting: Check | Section, value: unknown, path: string): str
   });
 }
 
-/** As `createService` does first: throws a ConfigError with everything that is wrong with the options, each problem by its key. */
+/**
+ * As `createService` does first: throws a ConfigError with everything that is wrong with the options, each problem by its key.
+ *
+ * @example
+ * ```ts
+ * import { ConfigError, validateOptions } from "greenroom";
+ *
+ * try {
+ *   validateOptions({ storage, executor, worker: { concurrency: 4 } });
+ * } catch (error) {
+ *   if (error instanceof ConfigError) console.error(error.problems);
+ * }
+ * ```
+ */
 export function validateOptions(options: ServiceOptions): WebhookSettings {
   const problems = problemsOf(options);
   const { settings, problems: ofWebhooks } = checkWebhooks(

@@ -58,7 +58,17 @@ const OPTIONS = Object.keys({
   acts_for: true,
 } satisfies Record<keyof HandlerOptions, true>);
 
-/** Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. */
+/**
+ * Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test.
+ *
+ * @example
+ * ```ts
+ * import { createHandler } from "greenroom/server";
+ *
+ * const handler = createHandler(service, { prefix: "/agents" });
+ * const response = await handler(new Request("http://localhost/agents/ok"));
+ * ```
+ */
 export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
   const unknown = unknownKey(options, OPTIONS);
   if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);

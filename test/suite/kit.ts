@@ -22,7 +22,18 @@ export interface TestClock {
   set(moment: number): Promise<void>;
 }
 
-/** Starts at `start`, milliseconds since 1970; by default 2026-01-01T00:00:00Z. */
+/**
+ * Starts at `start`, milliseconds since 1970; by default 2026-01-01T00:00:00Z.
+ *
+ * @example
+ * ```ts
+ * import { testClock, testService } from "greenroom/testing";
+ *
+ * const clock = testClock();
+ * await using test = await testService({ agents: { echo: () => "Hi" }, environment: clock });
+ * await clock.advance(60_000);
+ * ```
+ */
 export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   let time = start;
   let order = 0;
@@ -63,7 +74,16 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   };
 }
 
-/** UUIDs that count up from 1: the same in every run of a test. */
+/**
+ * UUIDs that count up from 1: the same in every run of a test.
+ *
+ * @example
+ * ```ts
+ * import { testIds, testService } from "greenroom/testing";
+ *
+ * await using test = await testService({ agents: { echo: () => "Hi" }, environment: { uuid: testIds() } });
+ * ```
+ */
 export function testIds(): Environment["uuid"] {
   let count = 0;
   return () => `00000000-0000-4000-8000-${(++count).toString(16).padStart(12, "0")}`;
@@ -77,7 +97,18 @@ export interface TestAccounts {
   readonly keys: Readonly<Record<string, string>>;
 }
 
-/** Accounts as `staticIdentity` has them, with a key for each name in `keys`. Throws a ConfigError with every problem. */
+/**
+ * Accounts as `staticIdentity` has them, with a key for each name in `keys`. Throws a ConfigError with every problem.
+ *
+ * @example
+ * ```ts
+ * import { testAccounts, testService } from "greenroom/testing";
+ *
+ * const { identity, keys } = testAccounts({ keys: { ann: {} } });
+ * await using test = await testService({ agents: { echo: () => "Hi" }, identity, auth: { mode: "api_key" } });
+ * const response = await test.fetch("http://greenroom/threads", { method: "POST", headers: { "x-api-key": keys.ann ?? "" } });
+ * ```
+ */
 export function testAccounts(
   options: Omit<StaticIdentityOptions, "keys"> & { readonly keys: Readonly<Record<string, Omit<StaticKey, "key">>> },
 ): TestAccounts {
@@ -92,11 +123,13 @@ export type TestTrace = Partial<TraceRow>;
 /** A feedback token to be added; what is left out is as of a token of the service's deployment that was made now for three hours. */
 export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Partial<FeedbackTokenRow>;
 
+/** The options of `testService`: those of `createService`, and `agents`. */
 export interface TestServiceOptions extends Partial<ServiceOptions> {
   /** Plain functions to host; or give `executor`. */
   readonly agents?: Readonly<Record<string, AgentFunction>>;
 }
 
+/** A service in memory, and helpers that add rows to it. */
 export interface TestService extends AsyncDisposable {
   readonly service: Service;
   /** Give it to a client as its `fetch`: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
@@ -109,7 +142,17 @@ export interface TestService extends AsyncDisposable {
   addTokens(tokens: readonly TestToken[]): Promise<readonly string[]>;
 }
 
-/** A service on an in-memory database, with the real clock unless `ambient` holds another. `await using` stops it. */
+/**
+ * A service on an in-memory database, with the real clock unless `ambient` holds another. `await using` stops it.
+ *
+ * @example
+ * ```ts
+ * import { testService } from "greenroom/testing";
+ *
+ * await using test = await testService({ agents: { echo: () => "Hi" } });
+ * const response = await test.fetch("http://greenroom/ok");
+ * ```
+ */
 export async function testService(options: TestServiceOptions): Promise<TestService> {
   const { agents = {}, environment, ...rest } = options;
   const log: Parameters<Environment["log"]>[0][] = [];

@@ -26,6 +26,7 @@ export interface CaughtWebhook {
   readonly status: number | null;
 }
 
+/** How the receiver answers deliveries. */
 export interface CatcherOptions {
   /** `whsec_` and base64 of 24 to 64 bytes, or a list of such secrets: a signature by one of them is enough. */
   readonly secret?: string | readonly string[];
@@ -35,6 +36,7 @@ export interface CatcherOptions {
   readonly patience_ms?: number;
 }
 
+/** A webhook receiver for tests. */
 export interface WebhookCatcher extends AsyncDisposable {
   /** What a run names as its `webhook`. Other paths and queries there are caught too. */
   readonly url: string;
@@ -71,7 +73,19 @@ const ADDRESS = "93.184.215.14";
 const SOCKETLESS = "https://hooks.example.com/";
 const AT_ONCE: readonly number[] = [1, 1, 1, 1, 1, 1, 1];
 
-/** Catches webhooks until it is stopped; `await using` does that. Throws a TypeError for a secret that is none. */
+/**
+ * Catches webhooks until it is stopped; `await using` does that. Throws a TypeError for a secret that is none.
+ *
+ * @example
+ * ```ts
+ * import { catchWebhooks, testService } from "greenroom/testing";
+ *
+ * await using catcher = await catchWebhooks();
+ * await using test = await testService({ agents: { echo: () => "Hi" }, webhooks: catcher.webhooks });
+ * await test.service.runs.wait(null, { assistant_id: "echo", input: {}, webhook: catcher.url });
+ * const delivery = await catcher.next();
+ * ```
+ */
 export async function catchWebhooks(options: CatcherOptions = {}): Promise<WebhookCatcher> {
   const { secret, socket = true, patience_ms = PATIENCE_MS } = options;
   const keys = secret === undefined ? null : await keysOf(typeof secret === "string" ? [secret] : secret);
