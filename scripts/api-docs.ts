@@ -32,7 +32,8 @@ export function readApiDocs(entries: readonly (readonly [name: string, source: s
   const { config } = ts.readConfigFile("tsconfig.json", ts.sys.readFile) as { config: unknown };
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, ".");
   const sources = entries.map(([, source]) => source);
-  const program = ts.createProgram(sources, options);
+  // Names and comments need no type of the runtimes.
+  const program = ts.createProgram(sources, { ...options, noLib: true, types: [] });
   const checker = program.getTypeChecker();
   const examples = new Map<string, Example>();
   const problems: string[] = [];

@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { describe, it } from "node:test";
-import { readApiDocs } from "../../scripts/api-docs.ts";
-import { temporaryFolder } from "../runtime/programs.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const json = (file: string): Record<string, unknown> => JSON.parse(readFileSync(join(root, file), "utf8"));
@@ -50,19 +48,6 @@ describe("exports", () => {
     }
     // Rows and verbs of a storage have an entry of their own.
     assert.ok(!names.some((name) => /(?:Row|Storage|Patch)$/.test(name)), names.join());
-  });
-
-  it("each have a sentence, and functions an example", () => {
-    const { examples, problems } = readApiDocs();
-    assert.deepEqual(problems, []);
-    assert.ok(examples.length >= 28 && examples.every(({ code }) => /\bimport\b.*"greenroom/.test(code)));
-    using folder = temporaryFolder();
-    const source = join(folder.path, "planted.ts");
-    writeFileSync(source, "/** Says it. */\nexport function told(): void {}\nexport type Bare = string;\n");
-    assert.deepEqual(readApiDocs([["./planted", source]]).problems, [
-      "./planted: told has no @example",
-      "./planted: Bare has no sentence",
-    ]);
   });
 
   it("import under their public names", async () => {
