@@ -50,6 +50,7 @@ export interface Metrics {
   readonly crons: CronCounters;
 }
 
+/** A running service: its nouns, its state, and `stop`. */
 export interface Service {
   readonly assistants: Assistants;
   readonly threads: Threads;
@@ -116,6 +117,20 @@ const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "crea
 /**
  * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
  * options, or if the database cannot be used.
+ *
+ * @example
+ * ```ts
+ * import { createService, fromFunctions } from "greenroom";
+ * import { nodeSqlite } from "greenroom/node-sqlite";
+ *
+ * const service = await createService({
+ *   storage: nodeSqlite("agents.db"),
+ *   executor: fromFunctions({ echo: ({ messages }) => `Message ${messages.length}` }),
+ * });
+ * const { result } = await service.runs.wait(null, { assistant_id: "echo", input: { messages: [] } });
+ * console.log(await result);
+ * await service.stop();
+ * ```
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
   const cleanups: (() => void)[] = [];

@@ -41,8 +41,11 @@ export function readApiDocs(entries: readonly (readonly [name: string, source: s
     const file = program.getSourceFile(source);
     const module = file && checker.getSymbolAtLocation(file);
     if (!module) throw new Error(`${source} is no module`);
+    // `export type *` lists functions too, which importers cannot call.
+    const typesOnly = file.statements.every((statement) => ts.isExportDeclaration(statement) && statement.isTypeOnly);
     for (const exported of checker.getExportsOfModule(module)) {
       const symbol = exported.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(exported) : exported;
+      if (typesOnly && !(symbol.flags & ts.SymbolFlags.Type)) continue;
       const name = `${entry}: ${exported.name}`;
       if (symbol.getDocumentationComment(checker).length === 0) problems.push(`${name} has no sentence`);
       if (!(symbol.flags & ts.SymbolFlags.Function)) continue;

@@ -88,6 +88,9 @@ async function serve(options: CommandOptions): Promise<void> {
   const name = basename(config.file);
   const log = logFor(options);
   for (const message of config.warnings) log.write({ level: "warn", message, file: name });
+  if (config.unsupported.length > 0) {
+    log.write({ level: "warn", message: `without effect here: ${config.unsupported.join(", ")}`, file: name });
+  }
 
   // Modules may ask for both while they are loaded.
   const local = localApi();
@@ -132,7 +135,6 @@ async function serve(options: CommandOptions): Promise<void> {
   // The same lock that the service's worker asks for.
   if (executes && !(await storage.becomeWorker(Date.now()))) console.log(standby(options.database));
   const service = await createService({ ...settings, storage, identity, auth: { ...settings.auth, mode } });
-  if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
   if (before) logCreated(service.deployment, settings.deployment ?? {}, before, log);
   const graphs = loaded.executor.graphs().map(({ graph_id }) => graph_id);
   const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];

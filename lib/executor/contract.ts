@@ -49,6 +49,7 @@ export interface Command {
   readonly goto?: readonly (string | Send)[];
 }
 
+/** The `config` of a run. */
 export interface RunConfig {
   readonly tags?: readonly string[];
   readonly recursion_limit?: number;
@@ -106,6 +107,7 @@ export interface StoreItem {
   readonly updated_at: string;
 }
 
+/** Filters and page of a search in the store. */
 export interface StoreSearch {
   /** Conditions on members of the value: a value, or `{$eq, $ne, $gt, $gte, $lt, $lte}`. */
   readonly filter?: JsonObject;
@@ -117,6 +119,7 @@ export interface StoreSearch {
   readonly refresh_ttl?: boolean;
 }
 
+/** Filters and page of a search for namespaces. */
 export interface StoreNamespaceSearch {
   /** Labels; `*` stands for any one. */
   readonly prefix?: readonly string[];
@@ -181,6 +184,7 @@ export interface Task {
   readonly result: Json;
 }
 
+/** What an executor yields while a run is executed. */
 export type ExecutorEvent =
   /** Shown to readers at once. `data` is plain JSON in wire form (messages flat, never class instances). */
   | { readonly type: "stream"; readonly mode: StreamMode; readonly namespace?: readonly string[]; readonly data: Json }
@@ -204,6 +208,7 @@ export type ExecutorEvent =
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
+/** What an executor declares about a graph. */
 export interface GraphInfo {
   readonly graph_id: string;
   /**
@@ -223,10 +228,12 @@ export interface GraphInfo {
   readonly description?: string;
 }
 
+/** Versions of libraries that `GET /info` shows. */
 export interface LibraryVersions {
   readonly langgraph_js_version?: string;
 }
 
+/** Hosts graphs and runs their attempts. */
 export interface Executor {
   graphs(): readonly GraphInfo[];
   /** Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. */
@@ -250,6 +257,7 @@ export interface ThreadState {
   readonly interrupts: readonly Interrupt[];
 }
 
+/** A checkpoint reference as clients see it. */
 export interface WireCheckpoint {
   readonly thread_id: string;
   readonly checkpoint_ns: string;
@@ -271,6 +279,7 @@ export interface StateConfig {
   readonly context: JsonObject;
 }
 
+/** JSON Schemas of a graph. */
 export interface GraphSchemas {
   readonly graph_id: string;
   readonly input_schema: JsonObject | null;
@@ -280,6 +289,7 @@ export interface GraphSchemas {
   readonly context_schema: JsonObject | null;
 }
 
+/** Nodes and edges of a graph. */
 export interface DrawnGraph {
   readonly nodes: readonly {
     readonly id: string;
@@ -368,7 +378,17 @@ export interface CheckpointHandle extends CheckpointReader {
   ): Promise<void>;
 }
 
-/** Joins executors into one. A graph id that two of them host is reported by `createService`. */
+/**
+ * Joins executors into one. A graph id that two of them host is reported by `createService`.
+ *
+ * @example
+ * ```ts
+ * import { combine, fromFunctions } from "greenroom";
+ * import { langgraph } from "greenroom/langgraph";
+ *
+ * const executor = combine(langgraph({ support: graph }), fromFunctions({ echo: () => "Hello" }));
+ * ```
+ */
 export function combine(...executors: readonly Executor[]): Executor {
   for (const [index, executor] of executors.entries()) {
     if (typeof executor?.graphs === "function" && typeof executor.execute === "function") continue;

@@ -177,7 +177,7 @@ describe("a configuration file", () => {
     const url = await urlOf(program);
     assert.match(
       program.output(),
-      /langgraph\.json: without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui$/m,
+      /"without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui","file":"langgraph\.json"/,
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
     assert.equal((await fetch(`${url}/mcp/`)).status, 200);
