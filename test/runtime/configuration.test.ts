@@ -421,7 +421,7 @@ describe("a configuration file", () => {
         /checkpointer\.ttl\.strategy: must be one of/,
         /crons\.often: unknown option/,
         /http\.cors\.allow_origins: must be a list of origins/,
-        /http\.cors\.allow_origin_regex: is no regular expression/,
+        /http\.cors\.allow_origin_regex: is not a valid regular expression/,
         /http\.cors\.allow_header: unknown option/,
         /http\.configurable_headers\.include: unknown option/,
         /http\.disable_threads: must be true or false/,
