@@ -3,19 +3,20 @@
  * by URL, and hosts plain functions and LangGraph.js graphs alike.
  * @module
  */
+
+import type { GraphInfo } from "../lib/executor/contract.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../lib/http/handler.ts";
 import {
   ConfigError,
   combine,
   createService,
   type Executor,
-  type GraphInfo,
   type HttpOptions,
   type Service,
   type ServiceOptions,
   validateOptions,
 } from "../lib/mod.ts";
-import type { Storage } from "../lib/storage/mod.ts";
+import type { Storage } from "../lib/storage/types.ts";
 import { type Agent, agentExecutor, entryOf, isPlain, problemsOfSettings, SETTINGS } from "./agents.ts";
 import { type DatabaseOptions, openDatabase, problemOfUrl } from "./database.ts";
 

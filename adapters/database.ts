@@ -1,6 +1,6 @@
 /** Opens the database that a URL or a path names, with the driver for it. Only that driver is loaded. */
 import { ConfigError } from "../lib/mod.ts";
-import type { Storage } from "../lib/storage/mod.ts";
+import type { Storage } from "../lib/storage/types.ts";
 import type { SqlDriver } from "./sql/driver.ts";
 
 /** A database by its URL, with what does not belong into the URL. */

@@ -252,7 +252,20 @@ function problemsIn(setting: Check | Section, value: unknown, path: string): str
   });
 }
 
-/** Validates the options as `createService` does. Throws a ConfigError that lists every problem by its key. */
+/**
+ * Validates the options as `createService` does. Throws a ConfigError that lists every problem by its key.
+ *
+ * @example
+ * ```ts
+ * import { ConfigError, validateOptions } from "greenroom";
+ *
+ * try {
+ *   validateOptions({ storage, executor, worker: { concurrency: 4 } });
+ * } catch (error) {
+ *   if (error instanceof ConfigError) console.error(error.problems);
+ * }
+ * ```
+ */
 export function validateOptions(options: ServiceOptions): WebhookSettings {
   const problems = problemsOf(options);
   const { settings, problems: ofWebhooks } = checkWebhooks(

@@ -17,7 +17,7 @@ import { createOpenCalls, type OpenCalls, STOPPING } from "./service/open-calls.
 import { type OpenStorage, openStorage } from "./service/open-storage.ts";
 import { createWriteProbe, type Readiness, withTimeout } from "./service/readiness.ts";
 import { startRetentionJobs } from "./service/retention-jobs.ts";
-import type { DeploymentRow, IdentityStore } from "./storage/identity.ts";
+import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts";
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
@@ -50,6 +50,7 @@ export interface Metrics {
   readonly crons: CronCounters;
 }
 
+/** A running service: its nouns, its state, and `stop`. */
 export interface Service {
   readonly assistants: Assistants;
   readonly threads: Threads;
@@ -62,13 +63,10 @@ export interface Service {
   readonly webhooks: Deliveries;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
-  /** Authentication and authorization, for request handlers. */
-  readonly access: Access;
   /** Where this deployment's runs are billed. */
   readonly deployment: DeploymentRow;
-  /** The options as given. */
-  readonly options: ServiceOptions;
-  readonly environment: Environment;
+  /** Who sent a request, as `feedback` and `usage` need it. With `auth.mode` `none` every caller is the owner. */
+  caller(request: Request): Promise<Caller>;
   info(): Promise<ServiceInfo>;
   /** False if the worker is stuck. True on a standby, and during shutdown. */
   healthy(): boolean;
@@ -84,6 +82,30 @@ export interface Service {
   stop(grace_ms?: number): Promise<void>;
 }
 
+/** What request handlers and tests need of a service beside its public methods. */
+export interface ServiceInternals extends Service {
+  /** Authentication and authorization. */
+  readonly access: Access;
+  /** The options as given. */
+  readonly options: ServiceOptions;
+  readonly environment: Environment;
+}
+
+/** Not listed in `Service`. A symbol key stays when a host spreads the service into an object of its own. */
+const INTERNALS: unique symbol = Symbol("greenroom.internals") as never;
+
+/** A service with its internals. */
+export function withInternals(service: Service, internals: Omit<ServiceInternals, keyof Service>): Service {
+  return { ...service, ...{ [INTERNALS]: internals } };
+}
+
+/** The internals of a service that `createService` made. Not exported from `greenroom`. */
+export function serviceInternals(service: Service): ServiceInternals {
+  const internals = (service as { readonly [INTERNALS]?: Omit<ServiceInternals, keyof Service> })[INTERNALS];
+  if (!internals) throw new TypeError("Not a service. Pass what createService returns.");
+  return { ...service, ...internals };
+}
+
 /** The version of this release. A test compares it with package.json. */
 export const VERSION = "0.1.0";
 
@@ -95,6 +117,20 @@ const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "crea
 /**
  * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
  * options, or if the database cannot be used.
+ *
+ * @example
+ * ```ts
+ * import { createService, fromFunctions } from "greenroom";
+ * import { nodeSqlite } from "greenroom/node-sqlite";
+ *
+ * const service = await createService({
+ *   storage: nodeSqlite("agents.db"),
+ *   executor: fromFunctions({ echo: ({ messages }) => `Message ${messages.length}` }),
+ * });
+ * const { result } = await service.runs.wait(null, { assistant_id: "echo", input: { messages: [] } });
+ * console.log(await result);
+ * await service.stop();
+ * ```
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
   const cleanups: (() => void)[] = [];
@@ -134,15 +170,16 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       },
       unsubscribe,
     );
-    return {
+    const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
+    const service: Service = {
       ...trackedNouns(nouns, calls),
-      ...createAuth(options, identity, environment, deployment, calls),
       ...createReports(options, opened, nouns, calls, started),
+      accounts,
+      caller: (request) => access.caller(request),
       deployment,
-      options,
-      environment,
       stop,
     };
+    return withInternals(service, { access, options, environment });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
@@ -171,7 +208,7 @@ function createAuth(
   environment: Environment,
   deployment: DeploymentRow,
   { track }: OpenCalls,
-): Pick<Service, "accounts" | "access"> {
+): Pick<ServiceInternals, "accounts" | "access"> {
   const { key_prefix = KEY_PREFIX, custom, merge_filter_on_create = false } = auth;
   const access = createAccess({
     identity,

@@ -1,12 +1,14 @@
 /**
- * Type-checks every ```ts block of README.md and docs/ as a user's program: against the built package, in strict mode, with
- * two TypeScript versions and two module resolutions. A block may use the names of test/snippets/globals.d.ts; one that says
- * `ts continued` goes on from the blocks before it. Run after a build.
+ * Type-checks every ```ts block of README.md and docs/, and every `@example` of an exported function, as a user's program: against
+ * the built package, in strict mode, with two TypeScript versions and two module resolutions. A block may use the names of
+ * test/snippets/globals.d.ts; `ts continued` adds the blocks before it. Exports without an example or a sentence are reported.
+ * Run after a build.
  */
 import { spawnSync } from "node:child_process";
 import { cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import process from "node:process";
+import { readApiDocs } from "./api-docs.ts";
 import { userFolder } from "./as-user.ts";
 
 const COMPILERS = ["typescript", "typescript-5"];
@@ -58,6 +60,12 @@ cpSync("test/snippets", folder, { recursive: true });
 cpSync("examples/opentelemetry.ts", join(folder, "docs/operations/opentelemetry.ts"));
 const count = writeBlocks();
 if (count === 0) throw new Error("README.md and docs/ hold no ```ts block");
+const { examples, problems } = readApiDocs();
+mkdirSync(join(folder, "api"));
+for (const { name, code } of examples) writeFileSync(join(folder, "api", `${name}.ts`), `${code}\nexport {};\n`);
+for (const problem of problems) console.log(problem);
 const passed = COMPILERS.flatMap((compiler) => RESOLUTIONS.map((resolution) => compile(compiler, resolution)));
-console.log(`${count} snippets, ${passed.filter(Boolean).length} of ${passed.length} compilations passed`);
-process.exitCode = passed.every(Boolean) ? 0 : 1;
+console.log(
+  `${count} snippets and ${examples.length} examples, ${passed.filter(Boolean).length} of ${passed.length} compilations passed`,
+);
+process.exitCode = passed.every(Boolean) && problems.length === 0 ? 0 : 1;

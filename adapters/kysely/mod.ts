@@ -14,6 +14,7 @@ import type { Tables } from "../sql/schema/mod.ts";
 import { isLocked, LOCK_WAIT_MS } from "../sqlite/file.ts";
 import { lockDelay, lockedTooLong, systemTimer } from "../sqlite/writer.ts";
 
+/** How a Kysely database is used. */
 export interface KyselyOptions {
   /** What `db` talks to; default "sqlite". */
   readonly dialect?: "sqlite" | "postgres";
@@ -26,6 +27,15 @@ export interface KyselyOptions {
  * connection. On SQLite it must set `foreign_keys = on`, without which batches are refused, and should set `journal_mode =
  * wal` and `synchronous = full`: what a batch has answered is as durable as its settings make it. Batches and reads run one
  * at a time there.
+ *
+ * @example
+ * ```ts
+ * import { fromKysely } from "greenroom/kysely";
+ * import { sqlStorage } from "greenroom/sql";
+ * import type { Kysely } from "kysely";
+ *
+ * const storageIn = (db: Kysely<object>) => sqlStorage(fromKysely(db));
+ * ```
  */
 // biome-ignore lint/suspicious/noExplicitAny: the host's own tables are of no matter here
 export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDriver {
@@ -91,6 +101,13 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
 /**
  * A typed kysely over the tables in the SQLite file at `path`, for reports on Bun; it cannot write. Needs the package
  * kysely-bun-sqlite. The file is opened by the first query; `destroy()` closes it.
+ *
+ * @example
+ * ```ts
+ * import { bunKysely } from "greenroom/kysely";
+ *
+ * const storage = bunKysely("agents.db");
+ * ```
  */
 export function bunKysely(path: string): Kysely<Tables> {
   return new Kysely<Tables>({

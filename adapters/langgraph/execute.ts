@@ -5,15 +5,15 @@ import { type Answers, openAnswers } from "./answers.ts";
 import { type Chunk, Chunks, isInner } from "./chunks.ts";
 import { withCommand } from "./command.ts";
 import { type Graph, type GraphConfig, type GraphSource, refuseStrangers, withSaver } from "./graph.ts";
-import { heldCheckpoints, heldValues } from "./held.ts";
+import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { isChunk, isMessage, type Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
+import { NodeTracker } from "./node-tracker.ts";
 import { runParents } from "./parents.ts";
 import { INTERRUPT, JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
 import { JobStore } from "./store.ts";
-import { Watch } from "./watch.ts";
 import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
 
 /** What an executor was made of. */
@@ -35,10 +35,10 @@ export async function* execute(
   const stop = new AbortController();
   // Nobody reads these checkpoints after the run: they need not outlive it.
   const held = job.temporary && job.durability === "exit" && !job.resumed;
-  const threads = onlyThread(job.thread_id, held ? heldCheckpoints() : job.checkpoints);
+  const threads = onlyThread(job.thread_id, held ? inMemoryCheckpoints() : job.checkpoints);
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
-    { threads, serde: held ? heldValues : stored, metadata: job.metadata },
+    { threads, serde: held ? inMemoryValues : stored, metadata: job.metadata },
     {
       run_id: job.run_id,
       spent: answers.spent,
@@ -47,8 +47,8 @@ export async function* execute(
     },
   );
   const either = AbortSignal.any([signal, stop.signal]);
-  const watch = new Watch(either);
-  const graph = withSaver(watch.graph(hosted), saver, new JobStore(job.store));
+  const tracker = new NodeTracker(either);
+  const graph = withSaver(tracker.graph(hosted), saver, new JobStore(job.store));
   let values: unknown;
   let shownValues: Json | undefined;
   let interrupted = false;
@@ -138,7 +138,7 @@ export async function* execute(
     }
     saver.close();
     // The run goes on nowhere else while a node that was told to stop is still at work.
-    if (signal.aborted) await watch.idle();
+    if (signal.aborted) await tracker.idle();
   }
 }
 

@@ -16,6 +16,7 @@ export interface GraphBuilder {
   compile(options?: never): object;
 }
 
+/** A compiled graph, or a builder. */
 export type GraphLike = CompiledGraph | GraphBuilder;
 
 /** What a factory gets: the configuration of the run; of a state that is read, the one of the run that wrote it; to be drawn, the assistant's. */

@@ -8,6 +8,7 @@ import { importLangChain, langgraphVersion } from "./version.ts";
 
 export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFactory, GraphLike } from "./graph.ts";
 
+/** How the adapter finds LangChain. */
 export interface LangGraphOptions {
   /**
    * Imports a module of the LangChain that the graphs were built with (`@langchain/core/messages`, and where `GET /info` is to tell the
@@ -21,6 +22,13 @@ export interface LangGraphOptions {
  * Hosts LangGraph.js graphs: compiled ones, builders, or functions that make one from the run's configuration (called for
  * each run). Their state is kept by the service, whatever saver they were compiled with; the given objects are not changed.
  * A graph that was compiled with a store keeps it; every other graph is given the service's.
+ *
+ * @example
+ * ```ts
+ * import { langgraph } from "greenroom/langgraph";
+ *
+ * const executor = langgraph({ support: graph, slow: { graph, timeout_ms: 60_000, max_attempts: 1 } });
+ * ```
  */
 export function langgraph(
   graphs: Readonly<Record<string, GraphLike | GraphFactory | GraphEntry>>,

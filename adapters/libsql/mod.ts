@@ -21,6 +21,7 @@ import {
 } from "../sqlite/file.ts";
 import { lockDelay, lockedTooLong, systemTimer } from "../sqlite/writer.ts";
 
+/** Where a libSQL database is, and how to reach it. */
 export interface LibsqlOptions {
   /** `file:agents.db`, `:memory:`, or a server: `libsql:`, `https:`, `http:`, `wss:`, `ws:`. */
   readonly url: string;
@@ -44,6 +45,13 @@ export interface LibsqlOptions {
  * what a verb has answered survives a crash and a power failure; on a server that is the server's promise. On a file one
  * process at a time executes runs, which holds a lock on `<file>.worker`; on a server processes share them. Throws ConfigError
  * for options that cannot be; a database that cannot be used is an Error of the first verb. Neither shows a token.
+ *
+ * @example
+ * ```ts
+ * import { libsql } from "greenroom/libsql";
+ *
+ * const storage = libsql({ url: "libsql://agents.example.com", authToken: "…" });
+ * ```
  */
 export function libsql(options: LibsqlOptions | string): Storage {
   return sqlStorage(libsqlDriver(options));
@@ -52,6 +60,14 @@ export function libsql(options: LibsqlOptions | string): Storage {
 /**
  * The driver below `libsql`. A batch takes one round trip to a server, one after the other. Where text is read only up to U+0000 (files, memory,
  * replicas), such text is refused.
+ *
+ * @example
+ * ```ts
+ * import { libsqlDriver } from "greenroom/libsql";
+ * import { sqlStorage } from "greenroom/sql";
+ *
+ * const storage = sqlStorage(libsqlDriver("file:agents.db"));
+ * ```
  */
 export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   const place = placeOf(typeof options === "string" ? { url: options } : options);

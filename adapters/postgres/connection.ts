@@ -7,6 +7,7 @@ export interface PostgresPool {
   connect(): Promise<PostgresConnection>;
 }
 
+/** A session of the host's pool. */
 export interface PostgresConnection {
   /**
    * Without `values`, `text` may hold several statements: the result is that of the last one, or a list of all. Parameters are $1, $2, …
@@ -28,6 +29,7 @@ export interface PostgresListener {
   release?(broken: boolean): unknown;
 }
 
+/** A message of `LISTEN`. */
 export interface PostgresNotification {
   readonly channel?: string;
   readonly payload?: string | undefined;

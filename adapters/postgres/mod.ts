@@ -51,6 +51,7 @@ export interface PostgresEnvironment {
   readonly random?: () => number;
 }
 
+/** A database by its URL, or by a pool. */
 export type PostgresOptions = PostgresUrlOptions | PostgresPoolOptions;
 
 const QUICK_TRIES = 5;
@@ -64,6 +65,13 @@ const LONG_BATCH_MS = 15 * 60_000;
  * A Storage in the Postgres database at `options`, or at the URL alone: PostgreSQL 13 or newer. Throws ConfigError for options that
  * cannot be; what is wrong with the database itself is a ConfigError of the first verb. Neither shows a password. A database that goes
  * away later makes verbs reject with `DatabaseUnavailable` after five seconds, until it is back.
+ *
+ * @example
+ * ```ts
+ * import { postgres } from "greenroom/postgres";
+ *
+ * const storage = postgres({ url: "postgres://user:password@localhost:5432/agents", pool_size: 20 });
+ * ```
  */
 export function postgres(options: PostgresOptions | string): Storage {
   return sqlStorage(postgresDriver(options));
@@ -72,6 +80,14 @@ export function postgres(options: PostgresOptions | string): Storage {
 /**
  * The driver below `postgres`. A batch is one transaction in READ COMMITTED; on a pool of its own it takes two round trips, else one
  * for each statement and two. A transaction that waits for this process for five seconds is ended by the server and run again.
+ *
+ * @example
+ * ```ts
+ * import { postgresDriver } from "greenroom/postgres";
+ * import { sqlStorage } from "greenroom/sql";
+ *
+ * const storage = sqlStorage(postgresDriver("postgres://localhost/agents"));
+ * ```
  */
 export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   const given = typeof options === "string" ? { url: options } : options;

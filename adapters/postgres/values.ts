@@ -14,6 +14,7 @@ export interface PostgresResult {
   readonly fields?: readonly PostgresField[];
 }
 
+/** A column of a result. */
 export interface PostgresField {
   readonly name: string;
   readonly dataTypeID?: number;

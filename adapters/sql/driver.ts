@@ -3,8 +3,10 @@ import type { Signals } from "../../lib/storage/signals.ts";
 
 export type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
 
+/** A value that can be bound, and that rows hold. */
 export type SqlValue = string | number | null | Uint8Array;
 
+/** SQL text with its bound values. */
 export interface SqlStatement {
   readonly sql: string;
   readonly args: readonly SqlValue[];
@@ -13,6 +15,7 @@ export interface SqlStatement {
 /** One row by column name. */
 export type SqlRow = Readonly<Record<string, SqlValue>>;
 
+/** Executes SQL statements on one database. */
 export interface SqlDriver {
   readonly dialect: "sqlite" | "postgres";
   /**

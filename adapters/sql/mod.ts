@@ -24,7 +24,16 @@ export type { SignalKind, SignalListener, Signals, SqlDriver, SqlRow, SqlStateme
 export { DatabaseUnavailable } from "./driver.ts";
 export type { Tables } from "./schema/mod.ts";
 
-/** The Storage that keeps its rows behind `driver`. Closing it closes the driver. */
+/**
+ * The Storage that keeps its rows behind `driver`. Closing it closes the driver.
+ *
+ * @example
+ * ```ts
+ * import { type SqlDriver, sqlStorage } from "greenroom/sql";
+ *
+ * const storageOn = (driver: SqlDriver) => sqlStorage(driver);
+ * ```
+ */
 export function sqlStorage(driver: SqlDriver): Storage {
   const health = new WriteHealth();
   const pipe = pipeOf(driver, health);

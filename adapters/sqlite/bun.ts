@@ -14,12 +14,33 @@ import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "./write
  * storage. What a verb has answered survives a crash and a power failure. One process at a time executes runs on it: that is
  * what the lock on the empty file `<path>.worker` says. Throws an Error that names the path and the remedy when the file
  * cannot be used, is cut off, or is empty beside its log.
+ *
+ * @example
+ * ```ts
+ * import { createService, fromFunctions } from "greenroom";
+ * import { bunSqlite } from "greenroom/bun-sqlite";
+ *
+ * const service = await createService({
+ *   storage: bunSqlite("agents.db"),
+ *   executor: fromFunctions({ echo: ({ messages }) => `Message ${messages.length}` }),
+ * });
+ * ```
  */
 export function bunSqlite(path: string, options?: SqliteOptions): Storage {
   return sqlStorage(bunSqliteDriver(path, options));
 }
 
-/** The driver below `bunSqlite`. */
+/**
+ * The driver below `bunSqlite`.
+ *
+ * @example
+ * ```ts
+ * import { bunSqliteDriver } from "greenroom/bun-sqlite";
+ * import { sqlStorage } from "greenroom/sql";
+ *
+ * const storage = sqlStorage(bunSqliteDriver("agents.db"));
+ * ```
+ */
 export function bunSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
   return sqliteDriver(path, connect, options);
 }

@@ -13,12 +13,33 @@ import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "./write
  * storage. What a verb has answered survives a crash and a power failure. One process at a time executes runs on it: that is
  * what the lock on the empty file `<path>.worker` says. Throws an Error that names the path and the remedy when the file
  * cannot be used, is cut off, or is empty beside its log.
+ *
+ * @example
+ * ```ts
+ * import { createService, fromFunctions } from "greenroom";
+ * import { nodeSqlite } from "greenroom/node-sqlite";
+ *
+ * const service = await createService({
+ *   storage: nodeSqlite("agents.db"),
+ *   executor: fromFunctions({ echo: ({ messages }) => `Message ${messages.length}` }),
+ * });
+ * ```
  */
 export function nodeSqlite(path: string, options?: SqliteOptions): Storage {
   return sqlStorage(nodeSqliteDriver(path, options));
 }
 
-/** The driver below `nodeSqlite`. Where `node:sqlite` reads text only up to U+0000 (Deno, older Node 22), it is refused. */
+/**
+ * The driver below `nodeSqlite`. Where `node:sqlite` reads text only up to U+0000 (Deno, older Node 22), it is refused.
+ *
+ * @example
+ * ```ts
+ * import { nodeSqliteDriver } from "greenroom/node-sqlite";
+ * import { sqlStorage } from "greenroom/sql";
+ *
+ * const storage = sqlStorage(nodeSqliteDriver("agents.db"));
+ * ```
+ */
 export function nodeSqliteDriver(path: string, options?: SqliteOptions): SqlDriver {
   return sqliteDriver(path, connect, options);
 }

@@ -4,20 +4,19 @@ import { realpathSync } from "node:fs";
 import { basename } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import type { GraphInfo } from "../../lib/executor/contract.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import {
   type AuthMode,
   ConfigError,
   createService,
-  type GraphInfo,
-  type IdentityStore,
   type Service,
   type ServiceOptions,
-  type Storage,
   staticIdentity,
   VERSION,
   validateOptions,
 } from "../../lib/mod.ts";
+import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
 import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
 import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
 import { COMMANDS, runCommand, usageOf } from "./commands.ts";
@@ -89,6 +88,9 @@ async function serve(options: CommandOptions): Promise<void> {
   const name = basename(config.file);
   const log = logFor(options);
   for (const message of config.warnings) log.write({ level: "warn", message, file: name });
+  if (config.unsupported.length > 0) {
+    log.write({ level: "warn", message: `without effect here: ${config.unsupported.join(", ")}`, file: name });
+  }
 
   // Modules may ask for both while they are loaded.
   const local = localApi();
@@ -133,8 +135,7 @@ async function serve(options: CommandOptions): Promise<void> {
   // The same lock that the service's worker asks for.
   if (executes && !(await storage.becomeWorker(Date.now()))) console.log(standby(options.database));
   const service = await createService({ ...settings, storage, identity, auth: { ...settings.auth, mode } });
-  if (config.unsupported.length > 0) console.warn(`${name}: without effect here: ${config.unsupported.join(", ")}`);
-  if (before) tellMade(service, before);
+  if (before) logCreated(service.deployment, settings.deployment ?? {}, before, log);
   const graphs = loaded.executor.graphs().map(({ graph_id }) => graph_id);
   const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
   const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(host.value), ...named];
@@ -218,14 +219,19 @@ async function workspacesAndProjects(
   return new Set([...workspaces, ...(await identity.listProjects(workspaces)).map(({ id }) => id)]);
 }
 
-/** A name that is mistyped is billed to as well: nobody else would notice. */
-function tellMade({ environment, deployment, options }: Service, before: ReadonlySet<string>): void {
+/** Logs a workspace or project that this start has created: the name may be a typing error. */
+function logCreated(
+  deployment: Service["deployment"],
+  names: NonNullable<ServiceOptions["deployment"]>,
+  before: ReadonlySet<string>,
+  log: Log,
+): void {
   for (const kind of ["workspace", "project"] as const) {
     const id = deployment[`${kind}_id`];
-    const name = options.deployment?.[kind];
+    const name = names[kind];
     if (name === undefined || before.has(id)) continue;
-    const message = `a ${kind} was made: none had the name in deployment.${kind}`;
-    environment.log({ level: "info", message, name, [`${kind}_id`]: id });
+    const message = `created a ${kind}: none had the name in deployment.${kind}`;
+    log.write({ level: "info", message, name, [`${kind}_id`]: id });
   }
 }
 

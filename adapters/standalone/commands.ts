@@ -1,6 +1,7 @@
 /** The commands: accounts, and backups. They work on the database beside a server that runs on it: none starts a loop. */
 import { parseArgs } from "node:util";
-import { ConfigError, createAccounts, ServiceError, type Storage } from "../../lib/mod.ts";
+import { ConfigError, createAccounts, ServiceError } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { backupUsage, runBackup } from "./backup.ts";
 import { didYouMean } from "./suggest.ts";
 

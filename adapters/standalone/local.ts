@@ -3,8 +3,9 @@
  * `globalThis` under two symbols, without a socket.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import type { GraphState, Job } from "../../lib/executor/contract.ts";
 import type { Handler } from "../../lib/http/handler.ts";
-import type { AuthUser, Executor, GraphState, Job } from "../../lib/mod.ts";
+import type { AuthUser, Executor } from "../../lib/mod.ts";
 
 const FETCH = Symbol.for("langgraph_api:fetch");
 const URL_OF = Symbol.for("langgraph_api:url");

@@ -25,6 +25,7 @@ export interface Assistant {
 /** One entry of the version history. */
 export type AssistantVersion = Omit<Assistant, "updated_at">;
 
+/** Values of a new assistant. */
 export interface AssistantCreate {
   readonly graph_id: string;
   readonly assistant_id?: string;

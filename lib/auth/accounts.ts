@@ -100,7 +100,21 @@ const SHORT_DRAWS = 20;
 /** Draws in total. Only with millions of keys is every drawn short form taken. */
 const MAX_DRAWS = 40;
 
-/** Throws a ConfigError for an invalid `key_prefix`. */
+/**
+ * Throws a ConfigError for an invalid `key_prefix`.
+ *
+ * @example
+ * ```ts
+ * import { createAccounts } from "greenroom";
+ * import { nodeSqlite } from "greenroom/node-sqlite";
+ *
+ * const storage = nodeSqlite("agents.db");
+ * await storage.migrate();
+ * const environment = { now: Date.now, uuid: () => crypto.randomUUID() };
+ * const accounts = createAccounts({ identity: storage.identity, environment });
+ * const { key } = await accounts.createKey({ kind: "sk", description: "deploy" });
+ * ```
+ */
 export function createAccounts({ identity, environment, key_prefix = KEY_PREFIX }: AccountOptions): Accounts {
   if (!/^[a-z][a-z0-9]{0,15}$/.test(key_prefix)) {
     throw new ConfigError(["auth.key_prefix: use up to 16 lower case letters and digits"]);

@@ -7,6 +7,7 @@ import { checksumFits, hashKey } from "./api-keys.ts";
 import type { Auth, AuthEvent, AuthUser, Guard, SdkAuth } from "./custom.ts";
 import { callerOf, owner } from "./grants.ts";
 
+/** How callers are identified. */
 export type AuthMode = "none" | "api_key" | "agent_builder" | "custom";
 
 /** How the routes of a deployment are guarded. */

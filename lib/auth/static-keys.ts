@@ -19,6 +19,7 @@ export interface StaticKey {
   readonly user?: string;
 }
 
+/** The keys, users and workspaces of `staticIdentity`. */
 export interface StaticIdentityOptions {
   readonly keys: readonly (string | StaticKey)[];
   readonly organization?: { readonly id: string; readonly name: string };
@@ -36,6 +37,19 @@ const DEFAULT_WORKSPACE = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000002", name: "D
 /**
  * Makes an IdentityStore in memory. Changes are lost when the process ends. Ids of new rows are derived from their names, so every
  * process has the same ids. Throws a ConfigError with every problem.
+ *
+ * @example
+ * ```ts
+ * import { createService, fromFunctions, staticIdentity } from "greenroom";
+ * import { nodeSqlite } from "greenroom/node-sqlite";
+ *
+ * const service = await createService({
+ *   storage: nodeSqlite("agents.db"),
+ *   executor: fromFunctions({ echo: ({ messages }) => `Message ${messages.length}` }),
+ *   identity: staticIdentity({ keys: ["a-secret-of-at-least-32-characters"] }),
+ *   auth: { mode: "api_key" },
+ * });
+ * ```
  */
 export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
   checkOptions(options);

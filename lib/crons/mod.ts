@@ -82,6 +82,7 @@ interface CronTiming {
   readonly metadata?: JsonObject | null;
 }
 
+/** Values of a new cron. */
 export interface CronCreate extends CronRun, CronTiming {
   readonly assistant_id: string;
   readonly if_not_exists?: "reject" | "create" | null;
@@ -97,6 +98,7 @@ export interface CronSearch extends CronQuery {
   readonly sort_order?: "asc" | "desc";
 }
 
+/** Creates, reads and changes crons. */
 export interface Crons {
   /** `thread_id` null: a stateless cron. Errors: not_found (assistant, thread), conflict (a hidden thread), invalid, bad_request. */
   create(thread_id: string | null, request: CronCreate, origin?: RunOrigin): Promise<Cron>;

@@ -45,6 +45,7 @@ export interface Command {
   readonly goto?: readonly (string | Send)[];
 }
 
+/** The `config` of a run. */
 export interface RunConfig {
   readonly tags?: readonly string[];
   readonly recursion_limit?: number;
@@ -102,6 +103,7 @@ export interface StoreItem {
   readonly updated_at: string;
 }
 
+/** Filters and page of a search in the store. */
 export interface StoreSearch {
   /** Conditions on members of the value: a value, or `{$eq, $ne, $gt, $gte, $lt, $lte}`. */
   readonly filter?: JsonObject;
@@ -113,6 +115,7 @@ export interface StoreSearch {
   readonly refresh_ttl?: boolean;
 }
 
+/** Filters and page of a search for namespaces. */
 export interface StoreNamespaceSearch {
   /** Labels; `*` matches any one label. */
   readonly prefix?: readonly string[];
@@ -177,6 +180,7 @@ export interface Task {
   readonly result: Json;
 }
 
+/** What an executor yields while a run is executed. */
 export type ExecutorEvent =
   /** Sent to subscribers. `data` is plain JSON in wire form (flat messages, no class instances). */
   | { readonly type: "stream"; readonly mode: StreamMode; readonly namespace?: readonly string[]; readonly data: Json }
@@ -200,6 +204,7 @@ export type ExecutorEvent =
 /** A state event, which an attempt must yield at least once. */
 export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
+/** What an executor declares about a graph. */
 export interface GraphInfo {
   readonly graph_id: string;
   /**
@@ -219,10 +224,12 @@ export interface GraphInfo {
   readonly description?: string;
 }
 
+/** Versions of libraries that `GET /info` shows. */
 export interface LibraryVersions {
   readonly langgraph_js_version?: string;
 }
 
+/** Hosts graphs and runs their attempts. */
 export interface Executor {
   graphs(): readonly GraphInfo[];
   /** Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. */
@@ -246,6 +253,7 @@ export interface ThreadState {
   readonly interrupts: readonly Interrupt[];
 }
 
+/** A checkpoint reference as clients see it. */
 export interface WireCheckpoint {
   readonly thread_id: string;
   readonly checkpoint_ns: string;
@@ -267,6 +275,7 @@ export interface StateConfig {
   readonly context: JsonObject;
 }
 
+/** JSON Schemas of a graph. */
 export interface GraphSchemas {
   readonly graph_id: string;
   readonly input_schema: JsonObject | null;
@@ -276,6 +285,7 @@ export interface GraphSchemas {
   readonly context_schema: JsonObject | null;
 }
 
+/** Nodes and edges of a graph. */
 export interface DrawnGraph {
   readonly nodes: readonly {
     readonly id: string;
@@ -364,7 +374,17 @@ export interface CheckpointHandle extends CheckpointReader {
   ): Promise<void>;
 }
 
-/** Combines executors into one. `createService` refuses a graph id that two of them host. */
+/**
+ * Combines executors into one. `createService` refuses a graph id that two of them host.
+ *
+ * @example
+ * ```ts
+ * import { combine, fromFunctions } from "greenroom";
+ * import { langgraph } from "greenroom/langgraph";
+ *
+ * const executor = combine(langgraph({ support: graph }), fromFunctions({ echo: () => "Hello" }));
+ * ```
+ */
 export function combine(...executors: readonly Executor[]): Executor {
   for (const [index, executor] of executors.entries()) {
     if (typeof executor?.graphs === "function" && typeof executor.execute === "function") continue;

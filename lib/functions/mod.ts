@@ -26,6 +26,18 @@ export interface FunctionOptions {
  * - `interrupt_before` stops before the call; a run without input goes on from there. `interrupt_after` has no effect: after
  *   the only node the graph has finished.
  * - A later attempt of a run calls the function again from its start, on the state that was stored last.
+ *
+ * @example
+ * ```ts
+ * import { fromFunctions } from "greenroom";
+ *
+ * const executor = fromFunctions({
+ *   async *echo({ messages }) {
+ *     yield `You said ${messages.at(-1)?.content}`;
+ *   },
+ *   slow: { agent: async ({ signal }) => fetch("https://example.com", { signal }).then((r) => r.text()), timeout_ms: 5_000 },
+ * });
+ * ```
  */
 export function fromFunctions(
   agents: Readonly<Record<string, AgentFunction | AgentEntry>>,

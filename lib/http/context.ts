@@ -1,7 +1,7 @@
 /** The context of one request: what its route's handler reads, and the service it calls. */
 import type { AuthEvent } from "../auth/custom.ts";
 import type { Principal } from "../auth/principal.ts";
-import type { Service } from "../service.ts";
+import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import * as parse from "./parse/mod.ts";
@@ -22,7 +22,7 @@ export interface HandlerState {
 /** `Body` and `Query` are what the schemas of the route give. */
 export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
-  readonly service: Service;
+  readonly service: ServiceInternals;
   readonly handler: HandlerState;
   readonly params: Readonly<Record<string, string | undefined>>;
   /** The query as it was sent, by name. */

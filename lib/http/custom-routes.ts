@@ -6,6 +6,7 @@ export type App =
   // biome-ignore lint/suspicious/noExplicitAny: applications take more than the request.
   | { readonly fetch: (request: Request, ...more: any[]) => AppAnswer };
 
+/** What a host's application answers. */
 export type AppAnswer = Response | null | undefined | Promise<Response | null | undefined>;
 
 /** Calls the application. Rejects when it fails, or returns something that is no Response. */

@@ -3,7 +3,7 @@ import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import { ServiceError } from "../errors.ts";
 import { unknownKey } from "../known-keys.ts";
-import type { Service } from "../service.ts";
+import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
 import { createBodyReader, turnOf } from "./body.ts";
 import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
@@ -58,13 +58,24 @@ const OPTIONS = Object.keys({
   acts_for: true,
 } satisfies Record<keyof HandlerOptions, true>);
 
-/** Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test. */
-export function createHandler(service: Service, options: HandlerOptions = {}): Handler {
+/**
+ * Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test.
+ *
+ * @example
+ * ```ts
+ * import { createHandler } from "greenroom/server";
+ *
+ * const handler = createHandler(service, { prefix: "/agents" });
+ * const response = await handler(new Request("http://localhost/agents/ok"));
+ * ```
+ */
+export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
   const unknown = unknownKey(options, OPTIONS);
   if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
   const base = (options.prefix ?? "").replace(/\/$/, "");
   if (!/^(\/[\w.~-]+)*$/.test(base))
     throw new TypeError(`prefix: ${base} is not a plain path. Use one such as /agents`);
+  const service = serviceInternals(given);
   const { environment, access: accounts } = service;
   const { http = {} } = service.options;
   const cors = createCorsPolicy(http.cors, options.hosts);
@@ -212,7 +223,7 @@ async function refuse(request: Request, routes: readonly Route[], auth: Authenti
 }
 
 /** Answers 501. Logs each route once: clients that probe for it do so at every start. */
-function notBuilt({ environment }: Service): (route: Route) => Response {
+function notBuilt({ environment }: ServiceInternals): (route: Route) => Response {
   const logged = new Set<Route>();
   return (route) => {
     const { path, summary: what } = route;
@@ -271,7 +282,7 @@ type CreateContext = (
   auth: Authentication,
 ) => RequestContext;
 
-function contextFactory(service: Service, handler: HandlerState): CreateContext {
+function contextFactory(service: ServiceInternals, handler: HandlerState): CreateContext {
   const { environment, access } = service;
   const read = createBodyReader(environment, service.options.http);
   return (request, request_id, { route, params, parameters }, principal, auth) => {

@@ -3,6 +3,7 @@ import { type CorsOptions, originPattern } from "./cors.ts";
 import { type DisabledGroups, GROUP_OPTIONS } from "./groups.ts";
 import type { HeaderChoice } from "./parse/headers.ts";
 
+/** The HTTP options of a service. */
 export interface HttpOptions extends DisabledGroups {
   /** True: webhooks of runs are accepted unchecked and never sent. */
   readonly disable_webhooks?: boolean;

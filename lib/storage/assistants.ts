@@ -3,10 +3,12 @@ import type { JsonObject } from "../json.ts";
 import type { AssistantContent, AssistantRow, AssistantVersionRow, Found, Page, Scope, Sorted } from "./rows.ts";
 import type { Visibility } from "./visibility.ts";
 
+/** An assistant to be stored. */
 export interface NewAssistant extends AssistantContent {
   readonly assistant_id: string;
 }
 
+/** Filters and page of a search for assistants. */
 export interface AssistantQuery {
   /** Containment on `metadata`. */
   readonly metadata?: JsonObject;
@@ -15,8 +17,10 @@ export interface AssistantQuery {
   readonly name?: string;
 }
 
+/** What assistants can be sorted by. */
 export type AssistantSort = "assistant_id" | "created_at" | "updated_at" | "name" | "graph_id";
 
+/** The verbs of assistants. */
 export interface AssistantStorage {
   /**
    * Creates an assistant with version 1. Guard: the id is free; else `exists` gives the row that has it. Repeating the call is safe:

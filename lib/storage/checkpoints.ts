@@ -11,11 +11,13 @@ export interface ThreadSize {
   readonly pending_writes: StoredSize;
 }
 
+/** Number and size of stored entries. */
 export interface StoredSize {
   readonly count: number;
   readonly bytes: number;
 }
 
+/** The verbs of checkpoints and pending writes. */
 export interface CheckpointStorage {
   /**
    * Reads one checkpoint with its values and pending writes. Without `checkpoint_id` the newest of the namespace; with `run_id` the

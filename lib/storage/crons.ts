@@ -3,11 +3,13 @@ import type { JsonObject } from "../json.ts";
 import type { CronRow, Found, Page, Scope, Sorted } from "./rows.ts";
 import type { CreatedRun, CreateRun } from "./runs.ts";
 
+/** A cron to be stored. */
 export type NewCron = Omit<CronRow, "failures" | "created_at" | "updated_at" | "revision">;
 
 /** What a change of a cron may set; the rest stays. */
 export type CronContent = Omit<NewCron, "cron_id" | "assistant_id" | "thread_id" | "user_id" | "auth_user">;
 
+/** Filters and page of a search for crons. */
 export interface CronQuery {
   readonly assistant_id?: string;
   readonly thread_id?: string;
@@ -16,6 +18,7 @@ export interface CronQuery {
   readonly metadata?: JsonObject;
 }
 
+/** What crons can be sorted by. */
 export type CronSort =
   | "cron_id"
   | "assistant_id"
@@ -37,6 +40,7 @@ export interface CronFiring {
   readonly skipped: SkipReason | null;
 }
 
+/** One tick of a cron, and the run that it creates. */
 export interface FireCron {
   readonly cron_id: string;
   /** The row's `next_run_date` and `revision` as read: another value means that somebody else was faster, or that it was changed. */
@@ -58,6 +62,7 @@ export type FireOutcome =
   | { readonly kind: "refused"; readonly reason: SkipReason }
   | { readonly kind: "skipped" | "lost" | "stale" };
 
+/** The verbs of crons. */
 export interface CronStorage {
   /** Creates a cron. Guard: its assistant and its thread, if it has one, exist; otherwise nothing is written. */
   createCron(

@@ -2,6 +2,7 @@
 import type { JsonObject } from "../json.ts";
 import type { MultitaskStrategy, Page, Scope, TerminalStatus } from "./rows.ts";
 
+/** Whether a webhook delivery is waiting, delivered or failed. */
 export type DeliveryState = "pending" | "delivered" | "failed";
 
 /** A finished run that is to be told to a URL; everything the payload needs is in the row. */
@@ -47,6 +48,7 @@ export interface DeliveredRun {
   readonly cancel_reason?: string;
 }
 
+/** The outcome of one delivery attempt. */
 export interface DeliveryAttempt {
   readonly delivery_id: string;
   readonly number: number;
@@ -60,6 +62,7 @@ export interface DeliveryAttempt {
   readonly address: string | null;
 }
 
+/** Which webhook deliveries a process claims, and until when. */
 export interface DeliveryClaim {
   readonly token: string;
   readonly until: number;
@@ -74,6 +77,7 @@ export type DeliveryResult =
   | { readonly state: "pending"; readonly due_at: number; readonly uncounted?: boolean }
   | { readonly state: "delivered" | "failed" };
 
+/** The verbs of webhook deliveries. */
 export interface DeliveryStorage {
   /** Claims due deliveries, oldest first; each claim counts as an attempt. Deliveries whose claim has expired are due again. */
   claimDeliveries(scope: Scope, claim: DeliveryClaim): Promise<readonly DeliveryRow[]>;

@@ -2,6 +2,7 @@
 import type { Json, JsonObject } from "../json.ts";
 import type { IdempotencyKey, Page, Scope } from "./rows.ts";
 
+/** Which values feedback of a key may have. */
 export interface FeedbackConfig {
   readonly type: "continuous" | "categorical" | "freeform";
   readonly min?: number;
@@ -9,6 +10,7 @@ export interface FeedbackConfig {
   readonly categories?: readonly { readonly value: number; readonly label: string | null }[];
 }
 
+/** A feedback link as stored. */
 export interface FeedbackTokenRow {
   readonly token_id: string;
   readonly run_id: string;
@@ -45,10 +47,12 @@ export interface FeedbackRow {
   readonly extra: JsonObject | null;
 }
 
+/** What a change of feedback replaces. */
 export type FeedbackPatch = Partial<
   Pick<FeedbackRow, "score" | "value" | "comment" | "correction" | "source_metadata">
 >;
 
+/** Filters and page of a search for feedback. */
 export interface FeedbackQuery {
   /** With a filter: records on runs that are there within it, and no others. */
   readonly scope?: Scope;

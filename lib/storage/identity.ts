@@ -13,6 +13,7 @@ export const PERMISSIONS = [
   "feedback:delete",
 ] as const;
 
+/** One permission of a user or a key. */
 export type Permission = (typeof PERMISSIONS)[number];
 
 /** Ids of accounts are UUIDs; what is none is a name. */
@@ -56,12 +57,14 @@ export function requireOfOrganization(caller: Caller, permission: Permission): v
 
 // ---------------------------------------------------------------------- rows
 
+/** An organization as stored. */
 export interface OrganizationRow {
   readonly id: string;
   readonly name: string;
   readonly created_at: number;
 }
 
+/** A workspace as stored. */
 export interface WorkspaceRow {
   readonly id: string;
   readonly organization_id: string;
@@ -70,6 +73,7 @@ export interface WorkspaceRow {
   readonly deleted_at: number | null;
 }
 
+/** A project as stored. */
 export interface ProjectRow {
   readonly id: string;
   readonly workspace_id: string;
@@ -78,6 +82,7 @@ export interface ProjectRow {
   readonly deleted_at: number | null;
 }
 
+/** A user as stored. */
 export interface UserRow {
   readonly id: string;
   readonly email: string | null;
@@ -94,8 +99,10 @@ export interface MembershipRow {
   readonly permissions: readonly Permission[];
 }
 
+/** `pt`: a personal key. `sk`: a service key. */
 export type KeyKind = "pt" | "sk";
 
+/** An API key as stored: its hash, never the key. */
 export interface ApiKeyRow {
   readonly id: string;
   readonly organization_id: string;

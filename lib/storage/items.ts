@@ -2,6 +2,7 @@
 import { type Json, type JsonObject, sameJson } from "../json.ts";
 import type { Page, Scope } from "./rows.ts";
 
+/** An item of the store as stored. */
 export interface ItemRow {
   readonly namespace: readonly string[];
   readonly key: string;
@@ -16,6 +17,7 @@ export interface ItemRow {
 /** What is searched by meaning: one vector per text that was embedded, all of the same length. */
 export type Vector = readonly number[];
 
+/** An item to be stored. */
 export interface NewItem {
   readonly namespace: readonly string[];
   readonly key: string;
@@ -32,6 +34,7 @@ export type ItemCondition = readonly [
   operand: unknown,
 ];
 
+/** Filters and page of a search for items. */
 export interface ItemQuery {
   readonly namespace_prefix: readonly string[];
   readonly conditions: readonly ItemCondition[];
@@ -41,6 +44,7 @@ export interface ItemQuery {
   readonly refresh: boolean;
 }
 
+/** Filters and page of a search for namespaces. */
 export interface NamespaceQuery {
   /** Labels; `*` stands for any one. */
   readonly prefix: readonly string[];

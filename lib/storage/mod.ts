@@ -26,6 +26,7 @@ export type * from "./runs.ts";
 export type * from "./threads.ts";
 export type * from "./usage.ts";
 
+/** Everything that Greenroom stores. */
 export interface Storage
   extends AssistantStorage,
     ThreadStorage,

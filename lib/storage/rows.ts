@@ -11,11 +11,13 @@ export interface Scope extends Visibility {
   readonly deployment: string;
 }
 
+/** A part of a list. */
 export interface Page {
   readonly limit: number;
   readonly offset: number;
 }
 
+/** How a list is sorted. */
 export interface Sorted<Field extends string> {
   readonly sort_by: Field;
   readonly sort_order: "asc" | "desc";
@@ -53,6 +55,7 @@ export interface AssistantRow {
   readonly revision: number;
 }
 
+/** A version of an assistant as stored. */
 export interface AssistantVersionRow {
   readonly assistant_id: string;
   readonly version: number;
@@ -65,10 +68,13 @@ export interface AssistantVersionRow {
   readonly created_at: number;
 }
 
+/** The status of a thread without an active run. */
 export type RestingStatus = "idle" | "interrupted" | "error";
 
+/** The status of a thread. */
 export type ThreadStatus = RestingStatus | "busy";
 
+/** A thread as stored. */
 export interface ThreadRow {
   readonly thread_id: string;
   readonly created_at: number;
@@ -98,6 +104,7 @@ export interface ThreadRow {
   readonly revision: number;
 }
 
+/** `delete` removes the thread, `keep_latest` all but its latest state. */
 export type PruneStrategy = "delete" | "keep_latest";
 
 /** `delete`: deletes the thread. `keep_latest`: deletes all its checkpoints except the newest state. */
@@ -106,10 +113,13 @@ export interface ThreadTtl {
   readonly ttl_ms: number;
 }
 
+/** The status of a run that has ended. */
 export type TerminalStatus = "success" | "error" | "timeout" | "interrupted";
 
+/** The status of a run. */
 export type RunStatus = "pending" | "running" | TerminalStatus;
 
+/** What a new run does on a thread that is busy. */
 export type MultitaskStrategy = "reject" | "enqueue" | "interrupt" | "rollback";
 
 /** The destination of a run-completion webhook. */
@@ -119,6 +129,7 @@ export interface NewWebhook {
   readonly depth: number;
 }
 
+/** A run as stored. */
 export interface RunRow {
   readonly run_id: string;
   readonly thread_id: string;
@@ -182,6 +193,7 @@ export interface AuthUser {
   readonly [extra: string]: Json | readonly string[];
 }
 
+/** Makes a repeated request return the first result. */
 export interface IdempotencyKey {
   readonly route: string;
   readonly key: string;
@@ -211,6 +223,7 @@ export interface Payload {
   readonly data: string | Uint8Array;
 }
 
+/** The serialized value of one channel. */
 export interface ChannelValue extends Payload {
   readonly channel: string;
   /** Names this value: two different values of a channel in one namespace of a thread never share a version. */
@@ -219,6 +232,7 @@ export interface ChannelValue extends Payload {
   readonly tail_length?: number;
 }
 
+/** A checkpoint to be stored. */
 export interface NewCheckpoint {
   readonly ns: string;
   /** Sorts as text by age; a later checkpoint of a thread is never below an earlier one. */
@@ -241,10 +255,12 @@ export interface PendingWrite extends Payload {
   readonly idx: number;
 }
 
+/** A pending write as it was stored. */
 export interface StoredWrite extends PendingWrite {
   readonly task_id: string;
 }
 
+/** A checkpoint as it was stored. */
 export interface StoredCheckpoint {
   readonly ns: string;
   readonly checkpoint_id: string;
@@ -275,6 +291,7 @@ export interface SavedCheckpoint extends Omit<NewCheckpoint, "values"> {
   readonly created_at: number;
 }
 
+/** Pending writes to be stored. */
 export interface NewWrites {
   readonly ns: string;
   readonly checkpoint_id: string;
@@ -282,12 +299,14 @@ export interface NewWrites {
   readonly writes: readonly PendingWrite[];
 }
 
+/** A frame to be stored. */
 export interface NewFrame {
   readonly event: string;
   /** One JSON text. */
   readonly data: string;
 }
 
+/** A frame as stored. */
 export interface StoredFrame extends NewFrame {
   readonly id: number;
 }
@@ -300,6 +319,7 @@ export interface Progress {
   readonly frames?: { readonly first_id: number; readonly list: readonly NewFrame[] };
 }
 
+/** A cron as stored. */
 export interface CronRow {
   readonly cron_id: string;
   readonly assistant_id: string;

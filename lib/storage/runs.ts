@@ -19,6 +19,7 @@ import type {
 } from "./rows.ts";
 import type { NewThread } from "./threads.ts";
 
+/** A run to be stored. */
 export interface NewRun {
   readonly run_id: string;
   readonly thread_id: string;
@@ -55,6 +56,7 @@ export interface ClaimTerms {
   readonly trace?: TraceTerms;
 }
 
+/** Which runs a worker claims, and for how long. */
 export interface ClaimRequest extends ClaimTerms {
   /** Only runs of these graphs. */
   readonly graph_ids: readonly string[];
@@ -68,6 +70,7 @@ export interface ClaimRequest extends ClaimTerms {
   readonly now: number;
 }
 
+/** A run that a worker has claimed. */
 export interface ClaimedRun {
   readonly lease: Lease;
   /** As claimed: status running, attempt already counted. */
@@ -88,6 +91,7 @@ export type ClaimOutcome =
   | { readonly kind: "claimed"; readonly claimed: ClaimedRun }
   | { readonly kind: "blocked" | "none" };
 
+/** A run to be created, with its conditions. */
 export interface CreateRun {
   readonly run: NewRun;
   /** What the caller read. When the assistant or the thread's metadata or config changed since, the outcome is `stale`. */
@@ -117,6 +121,7 @@ export type CreateRunOutcome =
   | { readonly kind: "thread_full" | "deployment_full"; readonly pending: number }
   | { readonly kind: "stale" };
 
+/** What creating a run has done. */
 export interface CreatedRun {
   readonly run: RunRow;
   readonly claimed: ClaimedRun | null;
@@ -158,6 +163,7 @@ export type StopTarget =
   | { readonly thread_id: string; readonly run_ids: readonly string[] }
   | { readonly status: "pending" | "running" | "all" };
 
+/** How a run ends. */
 export interface FinishRun {
   /** `run.claims` of the claim: tells this end from that of another worker when it is repeated. */
   readonly claims: number;
@@ -230,10 +236,12 @@ export interface SweepTerms {
   readonly now: number;
 }
 
+/** Filters and page of a list of runs. */
 export interface RunQuery {
   readonly status?: RunStatus;
 }
 
+/** The verbs of runs. */
 export interface RunStorage {
   /**
    * Creates a run: with its thread where that is new, its feedback tokens and its idempotency key, and claimed where `claim` is

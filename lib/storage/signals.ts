@@ -8,6 +8,7 @@ import type { CreatedRun, Storage } from "./mod.ts";
  */
 export type SignalKind = "run" | "thread" | "work" | "deliveries";
 
+/** Receives signals. */
 export interface SignalListener {
   /** Another process, or this one, has published this. */
   heard(kind: SignalKind, id: string): void;
@@ -15,6 +16,7 @@ export interface SignalListener {
   missed(): void;
 }
 
+/** Publishes and receives signals between processes. */
 export interface Signals {
   /** Returns at once, and never throws. Equal signals that wait to be sent are one. */
   publish(kind: SignalKind, id: string): void;

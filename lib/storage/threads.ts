@@ -22,6 +22,7 @@ export interface NewState {
   readonly scalars: JsonObject;
 }
 
+/** A thread to be stored. */
 export interface NewThread {
   readonly thread_id: string;
   readonly metadata: JsonObject;
@@ -31,6 +32,7 @@ export interface NewThread {
   readonly state?: NewState;
 }
 
+/** Filters and page of a search for threads. */
 export interface ThreadQuery {
   readonly metadata?: JsonObject;
   /** Only threads whose values may contain this: whether they do is for the caller to see. */
@@ -39,8 +41,10 @@ export interface ThreadQuery {
   readonly status?: ThreadStatus;
 }
 
+/** What threads can be sorted by. */
 export type ThreadSort = "thread_id" | "status" | "created_at" | "updated_at" | "state_updated_at";
 
+/** The verbs of threads. */
 export interface ThreadStorage {
   /**
    * Creates a thread, with its first state if there is one. Guard: the id is free; else `exists` gives the row that has it, also when it

@@ -16,6 +16,7 @@ export interface TraceRow {
   readonly counted: boolean;
 }
 
+/** What usage is grouped by. */
 export type UsageGroup = "workspace" | "project" | "user" | "api_key";
 
 /** Traces with `start <= started_at < end`, in buckets of `stride_ms` from `origin` on. */
@@ -28,6 +29,7 @@ export interface UsageQuery {
   readonly group_by: UsageGroup;
 }
 
+/** Usage of one time bucket and group. */
 export interface UsageRow {
   /** Number of the bucket: it starts at `origin + bucket * stride_ms`. */
   readonly bucket: number;
@@ -36,6 +38,7 @@ export interface UsageRow {
   readonly traces: number;
 }
 
+/** The verbs of traces and usage. */
 export interface UsageStorage {
   /** Reads the trace of a run. Null when its execution has not started. */
   getTrace(run_id: string): Promise<TraceRow | null>;

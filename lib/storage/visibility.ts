@@ -2,6 +2,7 @@
 import { ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
+/** A JSON value that a filter can compare. */
 export type Scalar = string | number | boolean | null;
 
 /** `equals`: the member is this value. `contains`: the member is a list that holds all of these. */

@@ -19,6 +19,7 @@ export type { CheckpointSelector, HistoryQuery } from "./read.ts";
 export type { ThreadFilter, ThreadSearch } from "./search.ts";
 export { type Extra, LONGEST_TTL, type ShownTtl, storedTtl, type Thread, type TimeToLive } from "./thread.ts";
 
+/** Values of a new thread. */
 export interface ThreadCreate {
   readonly thread_id?: string;
   readonly metadata?: JsonObject;
@@ -41,6 +42,7 @@ export interface ThreadPatch {
   readonly ttl?: number | TimeToLive;
 }
 
+/** Creates, reads and changes threads and their states. */
 export interface Threads {
   /** Errors: conflict (id exists and `if_exists` is `raise`), invalid (`supersteps` fail; no thread is created). */
   create(request?: ThreadCreate, visibility?: Visibility): Promise<Thread>;

@@ -33,6 +33,7 @@ export interface UsageRecord {
   readonly traces: number;
 }
 
+/** Usage in time buckets. */
 export interface UsageReport {
   readonly stride: Stride;
   /** Only buckets with traces, sorted by bucket, then by id or short key in code point order, null last. */
@@ -41,6 +42,7 @@ export interface UsageReport {
   readonly request: UsageRequest;
 }
 
+/** Reports what runs have used. */
 export interface Usage {
   /**
    * Checks that the caller may read reports. Routes call it before they parse the query; `report` checks it too. Errors: not_found

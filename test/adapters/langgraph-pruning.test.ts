@@ -12,6 +12,7 @@ import {
 } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import type { Json, JsonObject } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
 
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => [...a, ...b], default: () => [] }) });
@@ -109,7 +110,7 @@ for (const durability of ["async", "exit"] as const) {
     for (const [name, { graph, steps, whole }] of Object.entries(stories)) {
       it(`goes on after it was pruned, and as a copy: ${name}`, async () => {
         await using kit = await testService({ executor: langgraph({ graph: await graph() }) });
-        const { runs, threads, deployment, options } = kit.service;
+        const { runs, threads, deployment, options } = serviceInternals(kit.service);
         const { storage } = options;
         const scope = { deployment: deployment.name };
         const run = async (thread_id: string, { values, ...step }: Step): Promise<Json> => {

@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { Annotation, Command, END, interrupt, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import type { Json, JsonObject, RunCreate, StateChange, ThreadState } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 
 const State = Annotation.Root({
@@ -255,13 +256,13 @@ describe("a LangGraph state", () => {
     const { threads } = at.service;
     const ahead = "3f000000-0000-6000-8000-000000000000";
     const first = await at.update({ values: { messages: [] }, as_node: "one" });
-    const { storage } = at.service.options;
+    const { storage } = serviceInternals(at.service).options;
     const stored = await storage.getCheckpoint({ deployment: "default" }, at.thread_id, { ns: "" });
     assert.ok(stored);
     const { run_id: _run, writes: _writes, ...checkpoint } = stored;
     const progress = { checkpoints: [{ ...checkpoint, checkpoint_id: ahead, values: [] }], writes: [] };
     const state = { graph_id: "line", progress, head: ahead, seen_head: stored.checkpoint_id, scalars: {} };
-    const now = at.service.environment.now();
+    const now = serviceInternals(at.service).environment.now();
     assert.equal(await storage.writeState({ deployment: "default" }, at.thread_id, state, now), "written");
     for (const node of steps) {
       const newest = (await at.state()).checkpoint?.checkpoint_id;

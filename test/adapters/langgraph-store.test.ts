@@ -17,7 +17,8 @@ import {
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { JobStore, type Operation, straighten } from "../../adapters/langgraph/store.ts";
-import type { Json, JsonObject, StoreHandle } from "../../lib/mod.ts";
+import type { StoreHandle } from "../../lib/executor/contract.ts";
+import type { Json, JsonObject } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 
 const Out = Annotation.Root({ out: Annotation<Json> });

@@ -1,7 +1,7 @@
 /** Webhook cases: which URLs runs may name, where deliveries go, and what the configuration may hold. */
 import assert from "node:assert/strict";
 import { ConfigError } from "../../lib/errors.ts";
-import type { ServiceOptions } from "../../lib/service.ts";
+import { type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import { checkWebhooks, type WebhookSettings } from "../../lib/webhooks/options.ts";
 import { checkUrl } from "../../lib/webhooks/policy.ts";
 import { type Case, casesOf, type Fields, fields, isFields, number, text, Unknown } from "./case.ts";
@@ -88,7 +88,7 @@ async function runUrl(policy: Fields, of: Fields): Promise<void> {
 
   const sent = outbox(async () => [PUBLIC]);
   await using host = await startHost({ http, webhooks: { url, ...sent.ways } as Webhooks });
-  const { storage } = host.test.service.options;
+  const { storage } = serviceInternals(host.test.service).options;
   const { answer, thread_id } = await createRun(host, raw, "wait");
   const found = await host.ask("GET", `/threads/${thread_id}`, { auth: "owner" });
   const rows = await storage.listDeliveries({ deployment: "default" }, { limit: 10, offset: 0 });

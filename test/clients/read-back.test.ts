@@ -7,7 +7,8 @@ import { Client } from "langgraph-sdk-2";
 import { serve } from "../../adapters/node/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import { createService, type Storage } from "../../lib/mod.ts";
+import { createService } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { temporaryFolder } from "../runtime/programs.ts";
 import { missingIn, readBackAgents, toldBy } from "./read-back-agents.ts";
 

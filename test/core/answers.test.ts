@@ -1,16 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import {
-  combine,
-  createService,
-  type Executor,
-  type Frame,
-  type FrameReader,
-  fromFunctions,
-  type GraphState,
-  type JsonObject,
-} from "../../lib/mod.ts";
+import type { GraphState } from "../../lib/executor/contract.ts";
+import { combine, createService, type Executor, type Frame, fromFunctions, type JsonObject } from "../../lib/mod.ts";
+import type { FrameReader } from "../../lib/runs/mod.ts";
 import { testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";
 import { until } from "./webhook-world.ts";

@@ -4,7 +4,9 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type Clock, startClock } from "../../lib/engine/clock.ts";
 import type { Environment } from "../../lib/environment.ts";
-import { createService, fromFunctions, type Storage } from "../../lib/mod.ts";
+import { createService, fromFunctions } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { testClock } from "../suite/kit.ts";
 
 /** A process whose clock is 5 s ahead, and a database that takes its time to answer. */
@@ -176,7 +178,7 @@ describe("a service whose storage has a clock", () => {
     const service = await createService({ storage, executor, environment: { ...it.environment, log: () => {} } });
     const { created_at } = await service.threads.create();
     assert.equal(Date.parse(created_at), it.time());
-    assert.equal(service.environment.now(), it.time());
+    assert.equal(serviceInternals(service).environment.now(), it.time());
     await service.stop(0);
     const { asked } = it;
     await it.clock.advance(60_000);

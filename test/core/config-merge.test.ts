@@ -4,7 +4,9 @@ import { describe, it } from "node:test";
 import { Annotation, type LangGraphRunnableConfig, START, StateGraph } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { mirrored, withoutSecrets } from "../../lib/executor/kwargs.ts";
-import type { FunctionJob, Json, JsonObject, RunCreate, RunOrigin, Service } from "../../lib/mod.ts";
+import type { FunctionJob, Json, JsonObject, RunCreate, Service } from "../../lib/mod.ts";
+import type { RunOrigin } from "../../lib/runs/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 
 type Seen = Pick<FunctionJob, "config" | "context" | "metadata">;
@@ -165,7 +167,7 @@ describe("the context and the metadata of a run", () => {
     for (const shown of [kwargs, run?.kwargs, (await world.service.runs.get(thread_id, run_id)).kwargs]) {
       assert.deepEqual((shown as { readonly config?: JsonObject }).config?.["metadata"], run?.metadata);
     }
-    const stored = await world.service.options.storage.getRun({ deployment: "default" }, run_id);
+    const stored = await serviceInternals(world.service).options.storage.getRun({ deployment: "default" }, run_id);
     assert.ok(stored && !("metadata" in (stored.kwargs["config"] as JsonObject)), "not stored twice");
     const thread = await world.service.threads.get(thread_id);
     assert.deepEqual(thread.metadata, { b: "thread", c: "thread", graph_id, assistant_id });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { createService, fromFunctions, type RunOrigin } from "../../lib/mod.ts";
+import { createService, fromFunctions } from "../../lib/mod.ts";
+import type { RunOrigin } from "../../lib/runs/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { advanceUntil, faulty } from "./faulty.ts";
 

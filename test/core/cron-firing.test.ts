@@ -2,16 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import type {
-  AgentFunction,
-  CronCreate,
-  CronFiring,
-  FunctionJob,
-  Run,
-  Service,
-  ServiceOptions,
-  Storage,
-} from "../../lib/mod.ts";
+import type { AgentFunction, CronCreate, FunctionJob, Run, Service, ServiceOptions } from "../../lib/mod.ts";
+import type { CronFiring, Storage } from "../../lib/storage/types.ts";
 import { type TestClock, type TestService, testClock, testService } from "../suite/kit.ts";
 import { type Faulty, faulty } from "./faulty.ts";
 

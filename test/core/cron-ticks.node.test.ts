@@ -5,7 +5,8 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { AssistantDirectory } from "../../lib/assistants/mod.ts";
 import { type CronLoop, createCrons } from "../../lib/crons/mod.ts";
 import type { Environment } from "../../lib/environment.ts";
-import type { CreateRun, CronFiring, JsonObject, Scope, Storage, ThreadRow } from "../../lib/mod.ts";
+import type { JsonObject } from "../../lib/mod.ts";
+import type { CreateRun, CronFiring, Scope, Storage, ThreadRow } from "../../lib/storage/types.ts";
 import { Dice } from "../simulation/random.ts";
 import { newRun } from "../suite/storage/material.ts";
 

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import type { Cron, CronCreate, Service, ServiceOptions, Storage } from "../../lib/mod.ts";
+import type { Cron, CronCreate, Service, ServiceOptions } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { type TestClock, testClock, testService } from "../suite/kit.ts";
 
 const ABSENT = "00000000-0000-4000-8000-00000000dead";

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
 import {
   type Executor,
-  type ExecutorEvent,
   type Frame,
   type FunctionJob,
   fromFunctions,
-  type Job,
   type Json,
   type JsonObject,
 } from "../../lib/mod.ts";

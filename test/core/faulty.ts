@@ -1,7 +1,8 @@
 /** What tests of the worker share: a storage whose verbs fail when told to, and a clock that is moved until something holds. */
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import type { Frame, Storage } from "../../lib/mod.ts";
+import type { Frame } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { type TestService, type TestServiceOptions, type testClock, testService } from "../suite/kit.ts";
 
 type Verb = (call: () => Promise<unknown>, args: readonly unknown[]) => unknown;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { serviceInternals } from "../../lib/service.ts";
 import { type ForgeryWorld, forgeryWorld } from "../security/forgery.ts";
 
 const UNKNOWN = "99999999-9999-4999-8999-999999999999";
@@ -49,7 +50,7 @@ describe("a forged feedback token", () => {
 describe("what belongs to another workspace", () => {
   it("is as unknown as what does not exist", () =>
     inWorld(async ({ ask, foreign_run, kit }) => {
-      const place = (await kit.service.options.storage.getTrace(foreign_run)) ?? assert.fail();
+      const place = (await serviceInternals(kit.service).options.storage.getTrace(foreign_run)) ?? assert.fail();
       const theirs = await kit.service.accounts.createKey({ kind: "sk", workspaces: [place.workspace_id] });
       const made = await kit.fetch("http://greenroom/api/v1/feedback", {
         method: "POST",

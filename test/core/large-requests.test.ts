@@ -6,6 +6,7 @@ import { recordedState } from "../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import { changeState } from "../../lib/executor/state-update.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
 
 const members = (count: number): JsonObject =>
@@ -60,7 +61,7 @@ describe("a state with more members than are stored one by one", () => {
       },
     } as unknown as CheckpointHandle;
     await using kit = await testService({ agents: { graph: () => ({}) } });
-    const { environment } = kit.service;
+    const { environment } = serviceInternals(kit.service);
     const put = async (values: JsonObject): Promise<JsonObject> => {
       const at = { thread_id: "t", ns: "" };
       const change = recordedState.update as NonNullable<typeof recordedState.update>;

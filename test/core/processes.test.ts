@@ -1,7 +1,9 @@
 /** Processes that share a database: each takes requests, and any of them executes the runs. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import type { Frame, Run, RunCreate, Service, Storage } from "../../lib/mod.ts";
+import type { Frame, Run, RunCreate, Service } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { collect, type Faulty, faulty, kill } from "./faulty.ts";
 import { type Mode, type Processes, type ProcessesOptions, processes } from "./shared-database.ts";
 
@@ -435,7 +437,7 @@ describe("processes that share a database", () => {
       await across(
         { mode: "lost", concurrency: [1, 1], skew },
         async ({ one, two, clock, until, pass, happened, say }) => {
-          assert.ok([one, two].every(({ environment }) => Math.abs(environment.now() - clock.now()) <= 1));
+          assert.ok([one, two].every((it) => Math.abs(serviceInternals(it).environment.now() - clock.now()) <= 1));
           const { thread_id } = await one.threads.create();
           const run = await one.runs.create(thread_id, ask());
           assert.ok(Math.abs(Date.parse(run.created_at) - clock.now()) <= 1);

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import {
   ConfigError,
   combine,
   createAccounts,
   createService,
   type Executor,
-  type ExecutorEvent,
   type Frame,
   type FunctionJob,
   fromFunctions,
@@ -17,8 +17,9 @@ import {
   type Service,
   ServiceError,
   type ServiceOptions,
-  type Storage,
 } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { testClock, testIds, testService } from "../suite/kit.ts";
 import { checkpoint } from "../suite/storage/material.ts";
 import { until } from "../support/until.ts";
@@ -137,7 +138,7 @@ describe("createService", () => {
     }
     for (const public_base_url of ["https://example.com", "http://127.0.0.1:2024", "https://example.com/agents"]) {
       await using kit = await testService({ executor, public_base_url });
-      assert.equal(kit.service.options.public_base_url, public_base_url);
+      assert.equal(serviceInternals(kit.service).options.public_base_url, public_base_url);
     }
   });
 

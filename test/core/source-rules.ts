@@ -149,7 +149,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^adapters\/agents\.ts$/, may: /^adapters\/langgraph\/mod\.ts$|^lib\/mod\.ts$/ },
   {
     files: /^adapters\/(?:app|database)\.ts$/,
-    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|storage\/mod|http\/handler)\.ts$/,
+    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|storage\/types|executor\/contract|http\/handler)\.ts$/,
   },
   {
     files: /^adapters\/libsql\//,
@@ -170,7 +170,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {
     files: /^adapters\/standalone\//,
-    may: /^adapters\/|^lib\/(?:mod|environment)\.ts$|^lib\/http\/handler\.ts$|^package\.json$|^node:/,
+    may: /^adapters\/|^lib\/(?:mod|environment)\.ts$|^lib\/(?:storage\/types|executor\/contract|http\/handler)\.ts$|^package\.json$|^node:/,
   },
   { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {

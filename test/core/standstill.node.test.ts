@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
-import type { Executor, Job, Run, Service, Storage } from "../../lib/mod.ts";
+import type { Job } from "../../lib/executor/contract.ts";
+import type { Executor, Run, Service } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { testClock } from "../suite/kit.ts";
 import { clockedService, type Faulty, faulty } from "./faulty.ts";
 

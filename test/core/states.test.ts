@@ -12,8 +12,8 @@ import {
   fromFunctions,
   type Json,
   type ServiceOptions,
-  type Storage,
 } from "../../lib/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { extractor } from "../../lib/threads/extract.ts";
 import { type TestClock, type TestService, testClock, testIds, testService } from "../suite/kit.ts";
 import { advanceUntil, clockedService } from "./faulty.ts";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { StoredCheckpoint } from "../../lib/executor/contract.ts";
 import {
   createService,
   type FunctionJob,
@@ -8,7 +9,6 @@ import {
   type JsonObject,
   type RunCreate,
   type Service,
-  type StoredCheckpoint,
 } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";

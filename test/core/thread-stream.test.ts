@@ -1,13 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import {
-  createService,
-  type Executor,
-  type Frame,
-  type RunCreate,
-  type Service,
-  type ThreadPosition,
-} from "../../lib/mod.ts";
+import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
+import type { ThreadPosition } from "../../lib/streams/thread-subscription.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 import { advanceUntil, clockedService, collect, faulty } from "./faulty.ts";

@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import type { Frame, FrameReader, RunCreate, ServiceOptions, Storage } from "../../lib/mod.ts";
+import type { Frame, RunCreate, ServiceOptions } from "../../lib/mod.ts";
+import type { FrameReader } from "../../lib/runs/mod.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 

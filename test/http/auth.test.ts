@@ -4,6 +4,7 @@ import { type AuthOptions, anybody, type Use } from "../../lib/auth/principal.ts
 import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { createHandler } from "../../lib/http/handler.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import type { Permission } from "../../lib/storage/identity.ts";
 import { PERMISSIONS } from "../../lib/storage/identity.ts";
 import { clockedService } from "../core/faulty.ts";
@@ -266,7 +267,7 @@ describe("mode api_key", () => {
     assert.equal(answer.status, 200);
     await answer.text();
     const run_id = (answer.headers.get("content-location") ?? "").split("/").at(-1) as string;
-    const trace = await service.service.options.storage.getTrace(run_id);
+    const trace = await serviceInternals(service.service).options.storage.getTrace(run_id);
     assert.equal(trace?.user_id, OWNER);
     assert.equal(trace?.workspace_id, W1);
     assert.ok(trace?.api_key);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { AuthContext } from "../../lib/auth/custom.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
 import { customWorld, owning } from "./custom-world.ts";
 
@@ -476,7 +477,7 @@ describe("what somebody has made", () => {
       const ann = (method: string, path: string, body?: unknown) => world.ask("ann", method, path, body);
       const bobs = { metadata: { owner: "bob" } };
       const run = { assistant_id: "agent", ...bobs };
-      const thread_id = world.it.service.environment.uuid();
+      const thread_id = serviceInternals(world.it.service).environment.uuid();
       for (const [path, body] of [
         ["/threads", bobs],
         ["/assistants", { graph_id: "agent", ...bobs }],

@@ -4,7 +4,7 @@ import { Auth as SdkAuth } from "@langchain/langgraph-sdk/auth";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { createService, type ServiceOptions } from "../../lib/service.ts";
+import { createService, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
 import { customWorld, owning } from "./custom-world.ts";
 
@@ -118,7 +118,7 @@ describe("usage and the platform", () => {
       claims: (name) => (name === "bob" ? {} : { email: `${name}@example.com` }),
     });
     for (const name of ["ann", "ann", "bob"]) await world.ask(name, "POST", "/runs/wait", { assistant_id: "agent" });
-    const { accounts, deployment, options } = world.it.service;
+    const { accounts, deployment, options } = serviceInternals(world.it.service);
     const { identity } = options.storage;
     const ids = await Promise.all(
       ["ann", "bob"].map((name) =>
@@ -201,7 +201,7 @@ describe("usage and the platform", () => {
       ],
     );
     // A project has no owner: what is said of it alone is made and seen by keys.
-    const { storage } = world.it.service.options;
+    const { storage } = serviceInternals(world.it.service).options;
     const { project_id } = world.it.service.deployment;
     const onProject = await world.ask("ann", "POST", feedback, { session_id: project_id, key: "k", score: 1 });
     assert.deepEqual([onProject.status, onProject.body], [404, { detail: "Session not found" }]);

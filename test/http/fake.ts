@@ -5,7 +5,13 @@ import { ServiceError } from "../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
 import type { Json } from "../../lib/json.ts";
 import type { Frame, Run, RunStream, RunWait } from "../../lib/runs/mod.ts";
-import type { Metrics, Readiness, Service, ServiceOptions } from "../../lib/service.ts";
+import {
+  type Metrics,
+  type Readiness,
+  type ServiceInternals,
+  type ServiceOptions,
+  withInternals,
+} from "../../lib/service.ts";
 import type { Caller } from "../../lib/storage/identity.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 
@@ -114,7 +120,7 @@ export interface FakeOptions extends HandlerOptions {
   /** Who asks. Default: nobody in particular. */
   readonly principal?: Principal;
   /** Other verbs of `service.access`. */
-  readonly access?: Partial<Service["access"]>;
+  readonly access?: Partial<ServiceInternals["access"]>;
   /** What a call gives or throws, by `noun.method`; other calls give `{}`. */
   readonly answers?: Readonly<Record<string, (...args: unknown[]) => unknown>>;
 }
@@ -201,9 +207,16 @@ export function fake(options: FakeOptions = {}): Fake {
     ready: async () => options.ready ?? { ok: true },
     metrics: async () => METRICS,
     stop: async () => {},
-  } as unknown as Service;
+  } as unknown as ServiceInternals;
   const { prefix, hosts, open_metrics, page, app, acts_for } = options;
-  const handler = createHandler(service, { prefix, hosts, open_metrics, page, app, acts_for } as HandlerOptions);
+  const handler = createHandler(withInternals(service, service), {
+    prefix,
+    hosts,
+    open_metrics,
+    page,
+    app,
+    acts_for,
+  } as HandlerOptions);
   return {
     handler,
     calls,

@@ -7,6 +7,7 @@ import { after, before, describe, it } from "node:test";
 import type { AuthContext } from "../../lib/auth/custom.ts";
 import { ROUTES } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { customWorld, owning, type World } from "./custom-world.ts";
 
 /** What a tenant has. Of a finished run on a thread; the run without a thread has ended too. */
@@ -194,7 +195,7 @@ describe("another tenant's things", () => {
   after(() => world[Symbol.asyncDispose]());
 
   const nobody = (): Things => {
-    const { uuid } = world.it.service.environment;
+    const { uuid } = serviceInternals(world.it.service).environment;
     const [run_id, stateless_run_id, trace_id] = [uuid(), uuid(), uuid()];
     const rest = { assistant_id: uuid(), cron_id: uuid(), trace_id, id: uuid(), workspace_id: uuid() };
     return { thread_id: uuid(), run_id, stateless_run_id, checkpoint_id: uuid(), key: uuid(), mark: uuid(), ...rest };

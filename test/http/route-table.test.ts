@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { anybody } from "../../lib/auth/principal.ts";
 import { GROUP_OPTIONS } from "../../lib/http/groups.ts";
 import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
-import type { Service } from "../../lib/service.ts";
+import type { ServiceInternals } from "../../lib/service.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";
 
@@ -77,7 +77,7 @@ describe("the route table", () => {
   for (const route of ROUTES.filter(({ handle, access }) => handle && access !== "open")) {
     it(`names the events that authorization is asked: ${keyOf(route)}`, async () => {
       const events = new Set<string>();
-      const access: Partial<Service["access"]> = {
+      const access: Partial<ServiceInternals["access"]> = {
         async authorize(_caller, event, value) {
           events.add(event);
           return { value, visibility: EVERYTHING };

@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import type { RequestContext } from "../../lib/http/context.ts";
 import { STORE_ROUTES } from "../../lib/http/routes/store.ts";
 import type { JsonObject } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import type { Visibility } from "../../lib/storage/visibility.ts";
 import { type TestService, type TestServiceOptions, testClock, testService } from "../suite/kit.ts";
 import { fake } from "./fake.ts";
@@ -249,7 +250,7 @@ describe("authorization of the store's routes", () => {
     ): Promise<Response> => {
       const route = STORE_ROUTES.find(({ method, path }) => `${method} ${path}` === routes[name]);
       const context: Partial<RequestContext> = {
-        service: kit.service,
+        service: serviceInternals(kit.service),
         parameters,
         bytes: async () => new TextEncoder().encode(body ? JSON.stringify(body) : ""),
         authorize: async (value, event = route?.events?.[0]) => ({

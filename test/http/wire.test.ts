@@ -1,7 +1,8 @@
 /** What newer clients send: why a run is cancelled, of which namespaces frames are wanted, how large a thread is. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Executor, type ExecutorEvent, fromFunctions, type JsonObject, ServiceError } from "../../lib/mod.ts";
+import type { ExecutorEvent } from "../../lib/executor/contract.ts";
+import { type Executor, fromFunctions, type JsonObject, ServiceError } from "../../lib/mod.ts";
 import { catchWebhooks, type TestService, testService } from "../suite/mod.ts";
 
 const at = "http://greenroom";

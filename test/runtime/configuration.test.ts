@@ -177,7 +177,7 @@ describe("a configuration file", () => {
     const url = await urlOf(program);
     assert.match(
       program.output(),
-      /langgraph\.json: without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui$/m,
+      /"without effect here: dockerfile_lines, auth\.openapi, checkpointer\.serde, http\.mount_prefix, ui","file":"langgraph\.json"/,
     );
     assert.equal(await (await fetch(`${url}/anything`)).text(), `${url}/anything`);
     assert.equal((await fetch(`${url}/mcp/`)).status, 200);
@@ -385,8 +385,8 @@ describe("a configuration file", () => {
         return [String(message), String(name)];
       });
     };
-    const workspace = "a workspace was made: none had the name in deployment.workspace";
-    const made = "a project was made: none had the name in deployment.project";
+    const workspace = "created a workspace: none had the name in deployment.workspace";
+    const made = "created a project: none had the name in deployment.project";
     assert.deepEqual(await told(), [
       [workspace, "Support"],
       [made, "Bots"],

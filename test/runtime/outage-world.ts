@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { isOutage, ServiceError, storageLost } from "../../lib/errors.ts";
-import type { AgentFunction, Frame, FunctionJob, RunCreate, Storage } from "../../lib/mod.ts";
+import type { AgentFunction, Frame, FunctionJob, RunCreate } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
+import type { Storage } from "../../lib/storage/types.ts";
 import { clockedService, type collect } from "../core/faulty.ts";
 import { type TestClock, type TestService, testClock } from "../suite/kit.ts";
 
@@ -172,7 +174,8 @@ export function follow(kit: TestService, thread_id: string, run_id: string): Ret
         if (error instanceof ServiceError && error.code === "unavailable") return;
         assert.ok(isOutage(error), String(error));
       }
-      if (!ended) await new Promise<void>((resolve) => void kit.service.environment.timer(200, resolve));
+      if (!ended)
+        await new Promise<void>((resolve) => void serviceInternals(kit.service).environment.timer(200, resolve));
     }
   })();
   return { list, ended: () => ended };

@@ -365,7 +365,7 @@ describe("the stand-alone server", () => {
     symlinkSync(join(root, "node_modules"), join(folder.path, "node_modules"), "junction");
     await using program = serve(folder.path, ["--database", ":memory:"]);
     const client = new Client({ apiUrl: await urlOf(program) });
-    assert.match(program.output(), /langgraph\.json: without effect here: auth\.openapi, ui/);
+    assert.match(program.output(), /"message":"without effect here: auth\.openapi, ui","file":"langgraph\.json"/);
     assert.equal(contents(await client.runs.wait(null, "home", { input: human("?") })).at(-1), "file");
     const config = { configurable: { place: "Here" } };
     assert.equal(contents(await client.runs.wait(null, "made", { input: human("?"), config })).at(-1), "Here");

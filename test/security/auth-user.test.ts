@@ -11,6 +11,7 @@ import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { combine, type FunctionJob, fromFunctions, type JsonObject } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { customWorld, type World, type WorldOptions } from "../http/custom-world.ts";
 
 const CANARY = {
@@ -174,7 +175,7 @@ describe("the user of custom authentication", () => {
       heard.push(`${method} ${path}: ${JSON.stringify([...answer.headers])} ${answer.text}`);
       return answer.body;
     };
-    const { storage } = world.it.service.options;
+    const { storage } = serviceInternals(world.it.service).options;
     for (const assistant_id of ["graph", "plain", "bad"]) {
       const { thread_id } = await ask("POST", "/threads", {});
       const thread = `/threads/${thread_id}`;

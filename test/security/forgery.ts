@@ -1,6 +1,7 @@
 /** Forged feedback tokens: ids that are none, ids of something else, and ids of what is gone, sent to a whole service. */
 import assert from "node:assert/strict";
 import type { FunctionJob } from "../../lib/mod.ts";
+import { serviceInternals } from "../../lib/service.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 
 const TOKENS = "http://greenroom/api/v1/feedback/tokens";
@@ -131,7 +132,7 @@ export async function forgeryWorld(): Promise<ForgeryWorld> {
     auth: { mode: "api_key" },
     public_base_url: "http://greenroom",
   });
-  const { accounts, deployment, environment } = kit.service;
+  const { accounts, deployment, environment } = serviceInternals(kit.service);
   const ours = await accounts.createKey({ kind: "sk", workspaces: [deployment.workspace_id] });
   const other = await accounts.createWorkspace("other");
   const [project] = await accounts.listProjects(other.id);

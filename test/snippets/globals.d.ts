@@ -5,6 +5,7 @@ import type * as core from "greenroom";
 import type { CompiledGraph } from "greenroom/langgraph";
 import type * as server from "greenroom/server";
 import type { SqlDriver } from "greenroom/sql";
+import type { Storage } from "greenroom/storage";
 
 declare global {
   // Greenroom
@@ -12,7 +13,7 @@ declare global {
   const fromFunctions: typeof core.fromFunctions;
   const createHandler: typeof server.createHandler;
   const service: core.Service;
-  const storage: core.Storage;
+  const storage: Storage;
   const executor: core.Executor;
   const one: core.Executor;
   const two: core.Executor;

@@ -5,7 +5,7 @@ import type { Environment } from "../../lib/environment.ts";
 import type { Executor } from "../../lib/executor/contract.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import { createService, type Service, type ServiceOptions } from "../../lib/service.ts";
+import { createService, type Service, type ServiceOptions, serviceInternals } from "../../lib/service.ts";
 import type { IdentityStore } from "../../lib/storage/identity.ts";
 import type { FeedbackTokenRow, TraceRow } from "../../lib/storage/mod.ts";
 
@@ -22,7 +22,18 @@ export interface TestClock {
   set(moment: number): Promise<void>;
 }
 
-/** Makes a manual clock that starts at `start`, in milliseconds since 1970. Default 2026-01-01T00:00:00Z. */
+/**
+ * Makes a manual clock that starts at `start`, in milliseconds since 1970. Default 2026-01-01T00:00:00Z.
+ *
+ * @example
+ * ```ts
+ * import { testClock, testService } from "greenroom/testing";
+ *
+ * const clock = testClock();
+ * await using test = await testService({ agents: { echo: () => "Hi" }, environment: clock });
+ * await clock.advance(60_000);
+ * ```
+ */
 export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   let time = start;
   let order = 0;
@@ -63,7 +74,16 @@ export function testClock(start: number = Date.UTC(2026, 0, 1)): TestClock {
   };
 }
 
-/** Makes a generator of UUIDs that count up from 1, the same in every run of a test. */
+/**
+ * Makes a generator of UUIDs that count up from 1, the same in every run of a test.
+ *
+ * @example
+ * ```ts
+ * import { testIds, testService } from "greenroom/testing";
+ *
+ * await using test = await testService({ agents: { echo: () => "Hi" }, environment: { uuid: testIds() } });
+ * ```
+ */
 export function testIds(): Environment["uuid"] {
   let count = 0;
   return () => `00000000-0000-4000-8000-${(++count).toString(16).padStart(12, "0")}`;
@@ -77,7 +97,18 @@ export interface TestAccounts {
   readonly keys: Readonly<Record<string, string>>;
 }
 
-/** Makes accounts by `staticIdentity`, with a generated key per name in `keys`. Throws a ConfigError with every problem. */
+/**
+ * Makes accounts by `staticIdentity`, with a generated key per name in `keys`. Throws a ConfigError with every problem.
+ *
+ * @example
+ * ```ts
+ * import { testAccounts, testService } from "greenroom/testing";
+ *
+ * const { identity, keys } = testAccounts({ keys: { ann: {} } });
+ * await using test = await testService({ agents: { echo: () => "Hi" }, identity, auth: { mode: "api_key" } });
+ * const response = await test.fetch("http://greenroom/threads", { method: "POST", headers: { "x-api-key": keys.ann ?? "" } });
+ * ```
+ */
 export function testAccounts(
   options: Omit<StaticIdentityOptions, "keys"> & { readonly keys: Readonly<Record<string, Omit<StaticKey, "key">>> },
 ): TestAccounts {
@@ -94,11 +125,13 @@ export type TestTrace = Partial<TraceRow>;
 /** A feedback token to add. Defaults: a token of the service's deployment, created now, valid for three hours. */
 export type TestToken = Pick<FeedbackTokenRow, "run_id" | "feedback_key"> & Partial<FeedbackTokenRow>;
 
+/** The options of `testService`: those of `createService`, and `agents`. */
 export interface TestServiceOptions extends Partial<ServiceOptions> {
   /** Plain functions to host, instead of an `executor`. */
   readonly agents?: Readonly<Record<string, AgentFunction>>;
 }
 
+/** A service in memory, and helpers that add rows to it. */
 export interface TestService extends AsyncDisposable {
   readonly service: Service;
   /** The service's handler as `fetch`: `new Client({ apiUrl: "http://greenroom", callerOptions: { fetch } })`. */
@@ -111,7 +144,17 @@ export interface TestService extends AsyncDisposable {
   addTokens(tokens: readonly TestToken[]): Promise<readonly string[]>;
 }
 
-/** Starts a service on an in-memory database. The clock is real unless `environment` has another. `await using` stops the service. */
+/**
+ * Starts a service on an in-memory database. The clock is real unless `environment` has another. `await using` stops the service.
+ *
+ * @example
+ * ```ts
+ * import { testService } from "greenroom/testing";
+ *
+ * await using test = await testService({ agents: { echo: () => "Hi" } });
+ * const response = await test.fetch("http://greenroom/ok");
+ * ```
+ */
 export async function testService(options: TestServiceOptions): Promise<TestService> {
   const { agents = {}, environment, ...rest } = options;
   const log: Parameters<Environment["log"]>[0][] = [];
@@ -123,8 +166,8 @@ export async function testService(options: TestServiceOptions): Promise<TestServ
     environment: { log: (record) => void log.push(record), ...environment },
   });
   const handler = createHandler(service);
-  const { storage } = service.options;
-  const { now, uuid } = service.environment;
+  const { storage } = serviceInternals(service).options;
+  const { now, uuid } = serviceInternals(service).environment;
   const { workspace_id, project_id, name } = service.deployment;
   return {
     service,

@@ -44,7 +44,18 @@ import { runWorkload } from "./workload.ts";
 
 export type { SuiteApi } from "./storage/material.ts";
 
-/** Defines the tests. `open` must return a new, empty storage for each test; the suite migrates and closes it. */
+/**
+ * Defines the tests. `open` must return a new, empty storage for each test; the suite migrates and closes it.
+ *
+ * @example
+ * ```ts
+ * import { describe, it } from "node:test";
+ * import { nodeSqlite } from "greenroom/node-sqlite";
+ * import { storageSuite } from "greenroom/testing";
+ *
+ * storageSuite({ describe, it }, async () => nodeSqlite(":memory:"));
+ * ```
+ */
 export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void {
   const test: StorageTest = (name, body) => {
     api.it(name, async () => {

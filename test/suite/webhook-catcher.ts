@@ -23,6 +23,7 @@ export interface CaughtWebhook {
   readonly status: number | null;
 }
 
+/** How the receiver answers deliveries. */
 export interface CatcherOptions {
   /** `whsec_` and base64 of 24 to 64 bytes. With a list, a signature by one of the secrets is enough. */
   readonly secret?: string | readonly string[];
@@ -32,6 +33,7 @@ export interface CatcherOptions {
   readonly patience_ms?: number;
 }
 
+/** A webhook receiver for tests. */
 export interface WebhookCatcher extends AsyncDisposable {
   /** The value for a run's `webhook`. Other paths and queries of this origin are received, too. */
   readonly url: string;
@@ -68,7 +70,19 @@ const ADDRESS = "93.184.215.14";
 const SOCKETLESS = "https://hooks.example.com/";
 const AT_ONCE: readonly number[] = [1, 1, 1, 1, 1, 1, 1];
 
-/** Receives webhooks until `stop`; `await using` calls it. Throws a TypeError for an invalid secret. */
+/**
+ * Receives webhooks until `stop`; `await using` calls it. Throws a TypeError for an invalid secret.
+ *
+ * @example
+ * ```ts
+ * import { catchWebhooks, testService } from "greenroom/testing";
+ *
+ * await using catcher = await catchWebhooks();
+ * await using test = await testService({ agents: { echo: () => "Hi" }, webhooks: catcher.webhooks });
+ * await test.service.runs.wait(null, { assistant_id: "echo", input: {}, webhook: catcher.url });
+ * const delivery = await catcher.next();
+ * ```
+ */
 export async function catchWebhooks(options: CatcherOptions = {}): Promise<WebhookCatcher> {
   const { secret, socket = true, patience_ms = PATIENCE_MS } = options;
   const keys = secret === undefined ? null : await keysOf(typeof secret === "string" ? [secret] : secret);

@@ -1,14 +1,8 @@
 /** A service under load in this process, and what its clients were told. */
 
 import { createHandler, type Handler } from "../../../lib/http/handler.ts";
-import {
-  createService,
-  type FunctionJob,
-  fromFunctions,
-  type JsonObject,
-  type Service,
-  type Storage,
-} from "../../../lib/mod.ts";
+import { createService, type FunctionJob, fromFunctions, type JsonObject, type Service } from "../../../lib/mod.ts";
+import type { Storage } from "../../../lib/storage/types.ts";
 
 /** The ends of runs as their receiver heard of them: the ids of the deliveries, by run. */
 export type Told = Map<string, Set<string>>;

@@ -1,4 +1,4 @@
-/** Which nodes of one execution are at work: LangGraph itself does not wait for those that ignore their signal. */
+/** Counts the nodes of one execution that are working: LangGraph does not wait for those that ignore their signal. */
 import { type Graph, isCompiled, type Node } from "./graph.ts";
 import { straighten } from "./store.ts";
 
@@ -11,7 +11,7 @@ type Call = (...parts: unknown[]) => unknown;
 /** The key by which functional graphs start their tasks. */
 const CALL = "__pregel_call";
 
-export class Watch {
+export class NodeTracker {
   private readonly signal: AbortSignal;
   private working = 0;
   private onIdle: () => void = () => {};

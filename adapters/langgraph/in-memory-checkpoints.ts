@@ -1,4 +1,4 @@
-/** Checkpoints that end with the execution they belong to. Nothing is serialized: they hold the graph's own objects. */
+/** Checkpoints in memory, for runs that store none. Values are kept as the graph made them, not serialized. */
 import type {
   CheckpointHandle,
   NewCheckpoint,
@@ -9,14 +9,14 @@ import type {
 import { contains } from "../../lib/json.ts";
 import type { Values } from "./saver.ts";
 
-/** Values as they are; only `heldCheckpoints` can keep these. */
-export const heldValues: Values = {
+/** Values as they are; only `inMemoryCheckpoints` can keep these. */
+export const inMemoryValues: Values = {
   write: (value) => ({ type: "held", data: value as Payload["data"] }),
   read: ({ data }) => data,
 };
 
 /** The checkpoints of one thread, none at first. */
-export function heldCheckpoints(): CheckpointHandle {
+export function inMemoryCheckpoints(): CheckpointHandle {
   const checkpoints: NewCheckpoint[] = [];
   const writes = new Map<string, Map<string, StoredWrite>>();
   const key = (...parts: readonly (string | number)[]): string => JSON.stringify(parts);
