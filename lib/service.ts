@@ -91,8 +91,8 @@ export interface ServiceInternals extends Service {
   readonly environment: Environment;
 }
 
-/** Not listed in `Service`. A symbol key stays when a host spreads the service into an object of its own. */
-const INTERNALS: unique symbol = Symbol("greenroom.internals") as never;
+/** A registered symbol: it stays when a host spreads the service, and other bundled copies of this module know it. */
+const INTERNALS: unique symbol = Symbol.for("greenroom.internals") as never;
 
 /** A service with its internals. */
 export function withInternals(service: Service, internals: Omit<ServiceInternals, keyof Service>): Service {

@@ -1,9 +1,10 @@
 /** The feedback routes over a storage in memory, with callers, a clock that is set and tokens of every kind. */
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import type { Access } from "../../lib/auth/principal.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback/mod.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
-import type { Service } from "../../lib/service.ts";
+import { type Service, type ServiceOptions, withInternals } from "../../lib/service.ts";
 import type { Caller, Permission } from "../../lib/storage/identity.ts";
 import type { FeedbackConfig, Storage } from "../../lib/storage/mod.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
@@ -105,17 +106,13 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     ...options,
   });
   let sender = reader;
-  const service = {
-    environment,
-    feedback,
-    options: {},
-    access: {
-      caller: async () => sender,
-      authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
-    },
-  };
   // The routes of feedback use no more of a service than this.
-  const handler = createHandler(service as unknown as Service);
+  const service = { feedback } as unknown as Service;
+  const access = {
+    caller: async () => sender,
+    authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
+  } as unknown as Access;
+  const handler = createHandler(withInternals(service, { access, options: {} as ServiceOptions, environment }));
   const ids = new Map<string, string>();
   for (const [name, config] of Object.entries(CONFIGS)) {
     const token_id = crypto.randomUUID();
