@@ -187,12 +187,8 @@ const orders: Readonly<Record<CronSort, "created_at" | RawBuilder<unknown>>> = {
   next_run_date: sql`coalesce(crons.next_run_date, -1)`,
 };
 
-export function cronVerbs(driver: Pipe): CronStorage {
-  const get = async ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> => {
-    const [row] = await driver.read(getCron({ deployment, cron_id }, filter));
-    return row ? toCron(row) : null;
-  };
-
+/** Fires one tick of a cron: makes its run, or records why not, in one batch. */
+function firing(driver: Pipe): CronStorage["fireCron"] {
   /** Records ticks as skipped, and the cron goes on; false when it is not as it was seen. */
   async function skip(fire: FireCron, firing: Firing, skipped: FireCron["skipped"]): Promise<boolean> {
     const { next_run_date } = fire;
@@ -213,6 +209,35 @@ export function cronVerbs(driver: Pipe): CronStorage {
     const recorded = await skip(fire, { ...firing, run_id: null }, [...fire.skipped, { scheduled_at, reason }]);
     return recorded ? { kind: "refused", reason } : { kind: "lost" };
   }
+
+  return async ({ deployment }, fire) => {
+    const { cron_id, seen, next_run_date, now } = fire;
+    const scheduled_at = fire.firing?.scheduled_at ?? seen.next_run_date;
+    const tick: Tick = { cron_id, seen_next: seen.next_run_date, seen_revision: seen.revision, scheduled_at };
+    const firing: Firing = { deployment, now, run_id: null, ...tick };
+    if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
+    const { run: request } = fire.firing;
+    const create = createStatements(deployment, request, request.limits?.pending ?? null, tick);
+    const fired: Firing = { ...firing, run_id: request.run.run_id };
+    const results = await driver.batch(
+      [
+        ...create.statements,
+        insertFiring(fired),
+        ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
+        advance({ ...fired, next_run_date }),
+      ],
+      [...create.lock_keys, `cron ${deployment} ${cron_id}`],
+    );
+    const created = create.created(results);
+    return created ? { kind: "fired", created } : await refused(fire, firing, request);
+  };
+}
+
+export function cronVerbs(driver: Pipe): CronStorage {
+  const get = async ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> => {
+    const [row] = await driver.read(getCron({ deployment, cron_id }, filter));
+    return row ? toCron(row) : null;
+  };
 
   return {
     async createCron({ deployment }, cron, now) {
@@ -274,27 +299,7 @@ export function cronVerbs(driver: Pipe): CronStorage {
       return (await driver.read(failingCrons({ deployment, failures, limit }))).map(toCron);
     },
 
-    async fireCron({ deployment }, fire) {
-      const { cron_id, seen, next_run_date, now } = fire;
-      const scheduled_at = fire.firing?.scheduled_at ?? seen.next_run_date;
-      const tick: Tick = { cron_id, seen_next: seen.next_run_date, seen_revision: seen.revision, scheduled_at };
-      const firing: Firing = { deployment, now, run_id: null, ...tick };
-      if (!fire.firing) return { kind: (await skip(fire, firing, fire.skipped)) ? "skipped" : "lost" };
-      const { run: request } = fire.firing;
-      const create = createStatements(deployment, request, request.limits?.pending ?? null, tick);
-      const fired: Firing = { ...firing, run_id: request.run.run_id };
-      const results = await driver.batch(
-        [
-          ...create.statements,
-          insertFiring(fired),
-          ...(fire.skipped.length > 0 ? [insertSkipped({ ...fired, skipped: listed(fire.skipped) })] : []),
-          advance({ ...fired, next_run_date }),
-        ],
-        [...create.lock_keys, `cron ${deployment} ${cron_id}`],
-      );
-      const created = create.created(results);
-      return created ? { kind: "fired", created } : await refused(fire, firing, request);
-    },
+    fireCron: firing(driver),
 
     async listCronFirings({ deployment }, cron_id, page) {
       return (await driver.read(listFirings({ deployment, cron_id, limit: page.limit, offset: page.offset }))).map(

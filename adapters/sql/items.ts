@@ -122,6 +122,72 @@ const sweepExpired = prepared<{ deployment: string; now: number; limit: number }
 );
 
 /** The verbs on the store's items. */
+/** The newest first, sorted by the database. */
+async function findPage(driver: Pipe, scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
+  // Places are sorted, not whole items.
+  const places = candidates(scope, query, now)
+    .select(["path", "key"])
+    .orderBy("updated_at", "desc")
+    .orderBy("path")
+    .orderBy("key")
+    .limit(query.limit)
+    .offset(query.offset);
+  const select = db
+    .selectFrom("store_items")
+    .selectAll()
+    .where("deployment", "=", scope.deployment)
+    .where(sql<boolean>`(path, key) in (${places})`)
+    .orderBy("updated_at", "desc")
+    .orderBy("path")
+    .orderBy("key");
+  return (await driver.read(statement(select))).map(toStored);
+}
+
+/** Ranks all matching rows here, where SQL cannot. Only the places of the best rows are kept in memory. */
+async function findRanked(
+  driver: Pipe,
+  scope: Scope,
+  query: ItemQuery & Page,
+  now: number,
+): Promise<readonly Stored[]> {
+  const best = new Best(query.offset + query.limit);
+  for (let after: Place = MARK; ; ) {
+    const select = candidates(scope, query, now)
+      .selectAll()
+      .where(sql<boolean>`(path, key) > (${after.path}, ${after.key})`)
+      .orderBy("path")
+      .orderBy("key")
+      .limit(STEP);
+    const rows = await driver.read(statement(select));
+    for (const row of rows) {
+      const rank = rankOf(toStored(row), scope, query);
+      if (rank) best.add(rank);
+    }
+    const last = rows.at(-1);
+    if (!last || rows.length < STEP) break;
+    after = { path: last.path as string, key: last.key as string };
+  }
+  const places = best.ranks().slice(query.offset);
+  const found = new Map<string, Stored>();
+  for (let start = 0; start < places.length; start += STEP) {
+    const part = places.slice(start, start + STEP);
+    const select = db
+      .selectFrom("store_items")
+      .selectAll()
+      .where("deployment", "=", scope.deployment)
+      .where(among(part))
+      .where(alive(now));
+    for (const row of await driver.read(statement(select))) found.set(`${row.path}\0${row.key}`, toStored(row));
+  }
+  return places.flatMap(({ path, key }) => {
+    const stored = found.get(`${path}\0${key}`);
+    // The row may have changed meanwhile.
+    const rank = stored && rankOf(stored, scope, query);
+    if (!stored || !rank) return [];
+    return [query.near ? { ...stored, score: rank.score } : stored];
+  });
+}
+
 export function itemVerbs(driver: Pipe): ItemStorage {
   const find = async ({ deployment }: Scope, place: Place, now: number): Promise<Stored | null> => {
     const [row] = await driver.read(getItem({ deployment, ...place, now }));
@@ -133,67 +199,6 @@ export function itemVerbs(driver: Pipe): ItemStorage {
     if (stale.length === 0) return;
     const places = stale.map(({ path, row }) => ({ path, key: row.key }));
     await driver.batch(refreshItems({ deployment, now }, places), placesOf(deployment, places));
-  }
-
-  /** The newest written first, as the database orders them. */
-  async function page(scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
-    // Places are sorted, not whole items.
-    const places = candidates(scope, query, now)
-      .select(["path", "key"])
-      .orderBy("updated_at", "desc")
-      .orderBy("path")
-      .orderBy("key")
-      .limit(query.limit)
-      .offset(query.offset);
-    const select = db
-      .selectFrom("store_items")
-      .selectAll()
-      .where("deployment", "=", scope.deployment)
-      .where(sql<boolean>`(path, key) in (${places})`)
-      .orderBy("updated_at", "desc")
-      .orderBy("path")
-      .orderBy("key");
-    return (await driver.read(statement(select))).map(toStored);
-  }
-
-  /** The page among all that match, each of which has to be looked at. Of those that lead up to it only the places are kept. */
-  async function ranked(scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
-    const best = new Best(query.offset + query.limit);
-    for (let after: Place = MARK; ; ) {
-      const select = candidates(scope, query, now)
-        .selectAll()
-        .where(sql<boolean>`(path, key) > (${after.path}, ${after.key})`)
-        .orderBy("path")
-        .orderBy("key")
-        .limit(STEP);
-      const rows = await driver.read(statement(select));
-      for (const row of rows) {
-        const rank = rankOf(toStored(row), scope, query);
-        if (rank) best.add(rank);
-      }
-      const last = rows.at(-1);
-      if (!last || rows.length < STEP) break;
-      after = { path: last.path as string, key: last.key as string };
-    }
-    const places = best.ranks().slice(query.offset);
-    const found = new Map<string, Stored>();
-    for (let start = 0; start < places.length; start += STEP) {
-      const part = places.slice(start, start + STEP);
-      const select = db
-        .selectFrom("store_items")
-        .selectAll()
-        .where("deployment", "=", scope.deployment)
-        .where(among(part))
-        .where(alive(now));
-      for (const row of await driver.read(statement(select))) found.set(`${row.path}\0${row.key}`, toStored(row));
-    }
-    return places.flatMap(({ path, key }) => {
-      const stored = found.get(`${path}\0${key}`);
-      // It may have been written since.
-      const rank = stored && rankOf(stored, scope, query);
-      if (!stored || !rank) return [];
-      return [query.near ? { ...stored, score: rank.score } : stored];
-    });
   }
 
   return {
@@ -238,7 +243,7 @@ export function itemVerbs(driver: Pipe): ItemStorage {
     async searchItems(scope, query, now) {
       if (query.limit === 0) return [];
       const decides = query.near !== undefined || scope.filter !== undefined || query.conditions.length > 0;
-      const found = await (decides ? ranked : page)(scope, query, now);
+      const found = await (decides ? findRanked : findPage)(driver, scope, query, now);
       if (query.refresh) await refresh(scope, found, now);
       return found.map(({ row, score }) => (score === undefined ? row : { ...row, score }));
     },

@@ -17,7 +17,7 @@ import process from "node:process";
 import type { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
-import { type Given, readPlace } from "./config.ts";
+import { type Given, readPlace } from "./command-options.ts";
 
 /** What was copied. */
 export interface Backup {

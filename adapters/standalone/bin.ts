@@ -19,8 +19,9 @@ import {
 import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
 import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
 import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
+import { type CommandOptions, type Given, readCommand, readPlace, shownDatabase, usage } from "./command-options.ts";
 import { COMMANDS, runCommand, usageOf } from "./commands.ts";
-import { type CommandOptions, type Given, readCommand, readConfig, readPlace, shownDatabase, usage } from "./config.ts";
+import { readConfig } from "./config.ts";
 import { loadGraphs } from "./graphs.ts";
 import { localApi } from "./local.ts";
 import { createLog, type Log, type Output } from "./log.ts";

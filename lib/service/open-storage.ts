@@ -4,7 +4,7 @@ import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
 import { type Environment, guardedLog, systemEnvironment } from "../environment.ts";
 import type { ServiceOptions } from "../options.ts";
 import type { Storage } from "../storage/mod.ts";
-import { signalling } from "../storage/signals.ts";
+import { signalling } from "../storage/signalling.ts";
 
 export interface OpenStorage {
   readonly storage: Storage;

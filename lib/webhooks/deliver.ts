@@ -69,14 +69,62 @@ const ABORTED_MS = 1_000;
 const RETRY_AFTER_MS: readonly [least: number, most: number] = [1_000, 86_400_000];
 const JITTER = 0.1;
 
+/** Makes one attempt, records its outcome and counts it. Rejects when the storage fails for too long. */
+function createRecorder(
+  options: DeliveriesOptions,
+  counters: Record<"delivered" | "retried" | "failed", number>,
+  stopped: AbortSignal,
+): (row: DeliveryRow, token: string, controller: AbortController) => Promise<void> {
+  const { storage, scope, environment, settings } = options;
+  const attempt = createAttempts(options);
+
+  async function deliver(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
+    const at = environment.now();
+    const outcome = await attempt(row, at, controller);
+    const now = environment.now();
+    const next = nextState(row, outcome, now, settings, environment.random);
+    const { error, status, address } = outcome;
+    const { delivery_id, attempts: number } = row;
+    const record = { delivery_id, number, at, status, error, duration_ms: Math.max(0, now - at), address };
+    if (!(await recordAttempt(token, record, next))) {
+      environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
+      return;
+    }
+    if (next.state === "delivered") counters.delivered++;
+    if (next.state === "failed") counters.failed++;
+    if (next.state === "pending") counters.retried++;
+    if (next.state === "delivered" || error === "aborted") return;
+    const level = next.state === "failed" ? "warn" : "info";
+    const message = next.state === "failed" ? "webhook delivery failed" : "webhook attempt failed";
+    environment.log({ level, message, delivery_id, url: shownUrl(row.url), attempt: number, status, error });
+  }
+
+  /** Retries while the storage fails. False when the claim has expired and another process has claimed the delivery. */
+  async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await storage.finishDelivery(scope, token, attempt, next);
+      } catch (error) {
+        if (tries === FINISH_TRIES || stopped.aborted) throw error;
+        await new Promise<void>((resolve) => {
+          environment.timer(STORAGE_RETRY_MS, resolve);
+          stopped.addEventListener("abort", () => resolve(), { once: true });
+        });
+      }
+    }
+  }
+
+  return deliver;
+}
+
 /** Starts with the first wake-up. With webhooks disabled, it sends nothing and keeps the deliveries. */
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
   const { storage, scope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;
-  const attempt = createAttempts(options);
   const counters = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
   const sending = new Map<AbortController, Promise<void>>();
   const stopped = new AbortController();
+  const deliver = createRecorder(options, counters, stopped.signal);
   let stopping = settings.policy.disabled;
   let claiming: Promise<void> | null = null;
   let again = false;
@@ -133,42 +181,6 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
         poll();
       });
     sending.set(controller, done);
-  }
-
-  async function deliver(row: DeliveryRow, token: string, controller: AbortController): Promise<void> {
-    const at = environment.now();
-    const outcome = await attempt(row, at, controller);
-    const now = environment.now();
-    const next = nextState(row, outcome, now, settings, environment.random);
-    const { error, status, address } = outcome;
-    const { delivery_id, attempts: number } = row;
-    const record = { delivery_id, number, at, status, error, duration_ms: Math.max(0, now - at), address };
-    if (!(await recordAttempt(token, record, next))) {
-      environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
-      return;
-    }
-    if (next.state === "delivered") counters.delivered++;
-    if (next.state === "failed") counters.failed++;
-    if (next.state === "pending") counters.retried++;
-    if (next.state === "delivered" || error === "aborted") return;
-    const level = next.state === "failed" ? "warn" : "info";
-    const message = next.state === "failed" ? "webhook delivery failed" : "webhook attempt failed";
-    environment.log({ level, message, delivery_id, url: shownUrl(row.url), attempt: number, status, error });
-  }
-
-  /** Retries while the storage fails. False when the claim has expired and another process has claimed the delivery. */
-  async function recordAttempt(token: string, attempt: DeliveryAttempt, next: DeliveryResult): Promise<boolean> {
-    for (let tries = 1; ; tries++) {
-      try {
-        return await storage.finishDelivery(scope, token, attempt, next);
-      } catch (error) {
-        if (tries === FINISH_TRIES || stopping) throw error;
-        await new Promise<void>((resolve) => {
-          environment.timer(STORAGE_RETRY_MS, resolve);
-          stopped.signal.addEventListener("abort", () => resolve(), { once: true });
-        });
-      }
-    }
   }
 
   async function existing(delivery_id: string): Promise<DeliveryRow> {

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Storage } from "../../lib/storage/mod.ts";
-import { type SignalKind, type Signals, signalling } from "../../lib/storage/signals.ts";
+import { signalling } from "../../lib/storage/signalling.ts";
+import type { SignalKind, Signals } from "../../lib/storage/signals.ts";
 import { type Sent, turns, until, world } from "./webhook-world.ts";
 
 type Published = (readonly [kind: SignalKind, id: string])[];

@@ -1,0 +1,220 @@
+/** Connects to a libSQL database: checks the options, opens the clients, and explains errors of the server. */
+import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Client, ResultSet, Value } from "@libsql/client";
+import { ConfigError } from "../../lib/errors.ts";
+import type { SqlRow, SqlValue } from "../sql/driver.ts";
+import { checkNotLost, checkWhole, FILE, hasMoved, isCut, isLocked, MOVE_LOG, unusable } from "../sqlite/file.ts";
+import { systemTimer } from "../sqlite/writer.ts";
+
+/** Where a libSQL database is, and how to reach it. */
+export interface LibsqlOptions {
+  /** `file:agents.db`, `:memory:`, or a server: `libsql:`, `https:`, `http:`, `wss:`, `ws:`. */
+  readonly url: string;
+  /** What the server asks for. */
+  readonly authToken?: string;
+  /** The server of which the file at `url` becomes a replica: batches go to the server, reads to the file. */
+  readonly syncUrl?: string;
+  /**
+   * How far a replica's reads may be behind the batches of other processes; default 1000. Its own are always seen, and readers that
+   * come back to a stream after what another process has shown them lose and repeat nothing.
+   */
+  readonly sync_interval_ms?: number;
+  /** Calls `fn` once after `ms`; for a simulation. */
+  readonly timer?: (ms: number, fn: () => void) => () => void;
+  /** Milliseconds since 1970; for a simulation. */
+  readonly now?: () => number;
+}
+
+export interface Clients {
+  readonly reading: Client;
+  readonly writing: Client;
+  readonly replica: boolean;
+}
+
+interface Address {
+  readonly url: string;
+  readonly authToken: string | undefined;
+}
+
+/** Where the database is, proven and without secrets where it is shown. */
+export interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" | "timer" | "now">> {
+  /** Undefined for a server. */
+  readonly file: string | undefined;
+  /** Undefined without one. */
+  readonly server: Address | undefined;
+  readonly local: boolean;
+  readonly shown: string;
+  /** The options that an Error about the server names. */
+  readonly setting: string;
+}
+
+export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place {
+  const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
+  const setting = file === undefined ? "url" : "syncUrl";
+  if (file === undefined && syncUrl !== undefined)
+    throw new ConfigError(["libSQL: syncUrl needs a `file:` url beside it."]);
+  if (file !== undefined && inMemory(file) && syncUrl !== undefined) {
+    throw new ConfigError(["libSQL: a replica is a file; syncUrl cannot go with a url in memory."]);
+  }
+  const remote = file === undefined ? url : syncUrl;
+  const server = remote === undefined ? undefined : addressOf(setting, remote, authToken);
+  return {
+    file,
+    server,
+    local: server === undefined,
+    shown: server?.url ?? url,
+    setting: file === undefined ? setting : "url and syncUrl",
+    sync_interval_ms: options.sync_interval_ms ?? 1_000,
+    timer: options.timer ?? systemTimer,
+    now: options.now ?? Date.now,
+  };
+}
+
+/** The URL and the token apart. The URL is not shown before it is known to hold no secret. */
+function addressOf(setting: string, text: string, authToken: string | undefined): Address {
+  if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
+    throw new ConfigError([
+      `libSQL: ${setting} is none of :memory:, file:…, libsql://…, https://…, http://…, wss://… and ws://…`,
+    ]);
+  }
+  const url = new URL(text);
+  if (url.username || url.password) {
+    throw new ConfigError([`libSQL: ${setting} holds a user name or password; give a token as authToken instead.`]);
+  }
+  const token = authToken ?? url.searchParams.get("authToken") ?? undefined;
+  url.searchParams.delete("authToken");
+  // The runtime would show the whole header in its own error.
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) {
+    throw new ConfigError(["libSQL: authToken is empty or has characters that no token has."]);
+  }
+  return { url: url.href, authToken: token };
+}
+
+export const inMemory = (url: string): boolean => /^(?:file:)?:memory:/.test(url);
+
+type LibsqlPackage = typeof import("@libsql/client");
+let loaded: LibsqlPackage | undefined;
+
+/** Loads the package at the first use. Bundlers then accept programs that use another database and do not install it. */
+export async function loadPackage(): Promise<LibsqlPackage> {
+  try {
+    loaded ??= await import("@libsql/client");
+    return loaded;
+  } catch (error) {
+    // Deno adds advice of its own below.
+    const [problem] = (error as Error).message.split("\n");
+    throw new ConfigError([
+      `libSQL: the package @libsql/client cannot be loaded (${problem}): npm install @libsql/client`,
+    ]);
+  }
+}
+
+export async function open(place: Place): Promise<Clients> {
+  const { createClient } = await loadPackage();
+  const made: Client[] = [];
+  const connect = (...config: Parameters<typeof createClient>): Client => {
+    const client = createClient(...config);
+    made.push(client);
+    return client;
+  };
+  try {
+    const { file, server } = place;
+    if (file !== undefined && !inMemory(file)) {
+      const path = pathOf(file);
+      mkdirSync(dirname(path), { recursive: true });
+      // SQLite opens a file that it may not write without saying so.
+      if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+      if (server === undefined) checkNotLost(path);
+    }
+    if (server === undefined) {
+      // A client with a second connection would have pragmas on one of them only.
+      const config = { url: file as string, concurrency: 1 };
+      const writing = connect(config);
+      await configure(writing);
+      if (inMemory(config.url)) return { reading: writing, writing, replica: false };
+      await proveFile(writing);
+      const reading = connect(config);
+      await configure(reading);
+      await reading.execute("pragma query_only = on");
+      return { reading, writing, replica: false };
+    }
+    const writing = connect({ ...server, ...(LOOPBACK.test(server.url) && { fetch: uncompressed }) });
+    await proveForeignKeys(writing);
+    if (file === undefined) return { reading: writing, writing, replica: false };
+    // Batches do not go through the replica: it sends each statement alone, and the event loop stands still meanwhile.
+    const reading = connect({ url: file, syncUrl: server.url, authToken: server.authToken });
+    return { reading, writing, replica: true };
+  } catch (error) {
+    for (const client of made) client.close();
+    if (isLocked(error)) throw error;
+    throw place.local ? unusable(place.shown, error) : error;
+  }
+}
+
+const LOOPBACK = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;
+
+/** Nothing is saved by zipping what comes from this machine: on Node to unzip it takes two fifths of the client's work for a statement. */
+function uncompressed(request: Request): Promise<Response> {
+  request.headers.set("accept-encoding", "identity");
+  return fetch(request);
+}
+
+/** `file:agents.db`, `file:/data/agents.db` and `file:///data/agents.db`, as the client reads them. */
+function pathOf(url: string): string {
+  return decodeURIComponent(url.replace(/^file:(?:\/\/(?:localhost)?(?=\/))?/, "").replace(/[?#].*$/s, ""));
+}
+
+export async function configure(client: Client): Promise<void> {
+  const mode = (await client.execute("pragma journal_mode = wal")).rows[0]?.[0];
+  if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
+  for (const sql of [
+    "pragma busy_timeout = 0",
+    "pragma synchronous = full",
+    "pragma foreign_keys = on",
+    "pragma trusted_schema = off",
+    "pragma cell_size_check = on",
+    "pragma journal_size_limit = 67108864",
+  ]) {
+    await client.execute(sql);
+  }
+}
+
+/** Refuses a file that ends too early. */
+async function proveFile(client: Client): Promise<void> {
+  const run = async (sql: string): Promise<SqlRow | undefined> => rowsOf(await client.execute(sql))[0];
+  const file = await run(FILE);
+  if (isCut(file) && hasMoved(await run(MOVE_LOG))) checkWhole(file);
+}
+
+/** Deleting a thread or an assistant takes its rows along by foreign keys; a server may have been told to ignore them. */
+async function proveForeignKeys(client: Client): Promise<void> {
+  if ((await client.execute("pragma foreign_keys")).rows[0]?.[0] !== 1) {
+    throw new Error("it does not enforce foreign keys");
+  }
+}
+
+export function rowsOf({ columns, rows }: ResultSet): SqlRow[] {
+  return rows.map((row) => Object.fromEntries(columns.map((name, at) => [name, sqlValue(row[at] as Value)])));
+}
+
+function sqlValue(value: Value): SqlValue {
+  return value instanceof ArrayBuffer ? new Uint8Array(value) : (value as SqlValue);
+}
+
+/** Errors of SQL as they are; for those of the way to the server, what to look at. */
+export function explained({ server, shown, setting }: Place, error: unknown): unknown {
+  if (server === undefined || error instanceof RangeError || error instanceof ConfigError) return error;
+  const { message, cause } = error as Error;
+  const known = loaded !== undefined && error instanceof loaded.LibsqlError;
+  const code = known ? error.code : "";
+  if (/^AUTH_/.test(code) || /HTTP status 40[13]\b/.test(message)) {
+    const problem = server.authToken === undefined ? "asks for a token" : "refuses the token";
+    return new Error(`The database server ${shown} ${problem}: check authToken.`, { cause: error });
+  }
+  if (known && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
+  const problem = cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
+  // Some WebSockets do not tell why the server closed them.
+  const look = /closed with code/.test(message) ? `${setting} and authToken` : setting;
+  return new Error(`Cannot use the database server ${shown} (${problem}): check ${look}.`, { cause: error });
+}

@@ -1,0 +1,194 @@
+/** Options of the command line: flags and `GREENROOM_*` variables. */
+import { existsSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { ConfigError } from "../../lib/mod.ts";
+import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
+import { isRecord, readContent } from "./config.ts";
+import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
+import { didYouMean } from "./suggest.ts";
+
+/** A value, and the flag or variable that errors about it name. */
+export interface Given {
+  readonly value: string;
+  readonly setting: string;
+}
+
+/** Options of the command, as flags or `GREENROOM_*`. Flags win; an empty variable counts as unset. */
+export interface CommandOptions {
+  readonly help: boolean;
+  readonly version: boolean;
+  readonly config?: string;
+  readonly host: Given;
+  /** Only this machine reaches the host. */
+  readonly loopback: boolean;
+  /** What URLs that leave the server start with. Default: where it listens. */
+  readonly public_base_url?: Given;
+  /** Undefined: 2024, or the next free one. */
+  readonly port?: number;
+  readonly database: Given;
+  readonly workers?: number;
+  /** How long runs may go on after SIGTERM. */
+  readonly grace_ms: number;
+  readonly log_level: LogLevel;
+  /** Undefined: text at a terminal, else JSON. */
+  readonly log_format?: LogFormat;
+}
+
+export const usage = `greenroom: serve agents behind the assistants, threads and runs API
+
+  --config FILE    greenroom.json or langgraph.json; default: the one in this folder
+  --host HOST      default 127.0.0.1; other than loopback addresses need API keys
+  --port PORT      default 2024, or the next free one; 0 for any free one
+  --database URL   a SQLite file, :memory:, or libSQL: file:PATH, libsql://HOST, https://HOST and so on, with the token in
+                   GREENROOM_DATABASE_TOKEN; or postgres://USER:PASSWORD@HOST/NAME, where a pooler is in front with
+                   GREENROOM_DATABASE_DIRECT_URL, the URL without it; default .greenroom/greenroom.db
+  --public-base-url URL
+                   what feedback links start with; default: where the server listens
+  --workers N      runs executed at once; default 10
+  --grace-ms N     how long runs may go on after SIGTERM or SIGINT, before they are put back; default 10000. A second signal
+                   ends the server at once
+  --log-level LEVEL
+                   debug, info, warn or error; default info, which logs requests and ended runs
+  --log-format FORMAT
+                   text or json; default text at a terminal, else json
+  -h, --help
+  -v, --version
+
+Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, GREENROOM_PORT, GREENROOM_DATABASE,
+GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS, GREENROOM_LOG_LEVEL, GREENROOM_LOG_FORMAT.
+GREENROOM_API_KEYS is a list of your own keys, with commas, of at least 32 characters each; GREENROOM_USAGE_ENABLED is 0 or 1.
+
+Accounts: greenroom keys|workspaces|projects|users|agents --help
+Backups: greenroom backup --help
+greenroom help [COMMAND] and greenroom version print what --help and --version do.
+`;
+
+/** A SQLite file. */
+const DEFAULT_DATABASE: Given = { value: ".greenroom/greenroom.db", setting: "--database" };
+
+type EnvVars = Readonly<Record<string, string | undefined>>;
+
+/** An option by its flag, or else by its variable. */
+function givenBy(name: string, flag: string | undefined, env: EnvVars): Given | undefined {
+  if (flag !== undefined) return { value: flag, setting: `--${name}` };
+  const setting = `GREENROOM_${name.toUpperCase().replaceAll("-", "_")}`;
+  const value = env[setting];
+  return value ? { value, setting } : undefined;
+}
+
+/** Throws ConfigError with every problem, each naming its option or variable. */
+export function readCommand(args: readonly string[], env: EnvVars, commands: Iterable<string> = []): CommandOptions {
+  const problems: string[] = [];
+  const names = [
+    "config",
+    "host",
+    "port",
+    "database",
+    "public-base-url",
+    "workers",
+    "grace-ms",
+    "log-level",
+    "log-format",
+  ] as const;
+  const text = Object.fromEntries(names.map((name) => [name, { type: "string" as const }]));
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: { ...text, help: { type: "boolean", short: "h" }, version: { type: "boolean", short: "v" } },
+    strict: false,
+    tokens: true,
+  });
+  const flags = new Map<string, string>();
+  let valueAt = -1;
+  for (const token of tokens) {
+    if (token.kind === "positional" && token.index !== valueAt) {
+      const command = token.index === 0 ? `no such command${didYouMean(token.value, commands)}` : "";
+      problems.push(`${token.value}: ${command || "not an option; see --help"}`);
+    }
+    if (token.kind !== "option") continue;
+    if (token.name === "help" || token.name === "version") flags.set(token.name, "");
+    else if (!(token.name in text)) {
+      const known = [...names, "help", "version"].map((name) => `--${name}`);
+      problems.push(`${token.rawName}: unknown option${didYouMean(token.rawName, known)}`);
+      // What follows was meant as its value.
+      valueAt = token.index + 1;
+    } else if (!token.value) problems.push(`${token.rawName}: needs a value`);
+    else flags.set(token.name, token.value);
+  }
+  const given = (name: (typeof names)[number]): Given | undefined => givenBy(name, flags.get(name), env);
+  const whole = (name: "port" | "workers" | "grace-ms", most: number): number | undefined => {
+    const option = given(name);
+    if (!option) return undefined;
+    if (/^\d{1,10}$/.test(option.value) && Number(option.value) <= most) return Number(option.value);
+    problems.push(`${option.setting}: ${option.value} is not a whole number from 0 to ${most}`);
+    return undefined;
+  };
+
+  const oneOf = <Value extends string>(
+    name: "log-level" | "log-format",
+    values: readonly Value[],
+  ): Value | undefined => {
+    const option = given(name);
+    const value = values.find((known) => known === option?.value);
+    if (option && value === undefined) {
+      problems.push(`${option.setting}: ${option.value} is none of ${values.join(", ")}`);
+    }
+    return value;
+  };
+
+  const host = given("host") ?? { value: "127.0.0.1", setting: "--host" };
+  const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)$/i.test(host.value);
+  const public_base_url = given("public-base-url");
+  const database = given("database") ?? DEFAULT_DATABASE;
+  const scheme = problemOfUrl(database.value);
+  if (scheme !== undefined) problems.push(`${database.setting}: ${scheme}`);
+  const config = given("config")?.value;
+  const port = whole("port", 65_535);
+  const workers = whole("workers", 1_000);
+  const grace_ms = whole("grace-ms", 86_400_000) ?? 10_000;
+  const log_level = oneOf("log-level", LOG_LEVELS) ?? "info";
+  const log_format = oneOf("log-format", LOG_FORMATS);
+  if (problems.length > 0 && !flags.has("help") && !flags.has("version")) throw new ConfigError(problems);
+  return {
+    help: flags.has("help"),
+    version: flags.has("version"),
+    host: { ...host, value: host.value.replace(/^\[(.*)\]$/, "$1") },
+    loopback,
+    database,
+    grace_ms,
+    log_level,
+    ...(log_format === undefined ? {} : { log_format }),
+    ...(config === undefined ? {} : { config }),
+    ...(public_base_url === undefined ? {} : { public_base_url }),
+    ...(port === undefined ? {} : { port }),
+    ...(workers === undefined ? {} : { workers }),
+  };
+}
+
+/** Where an account command works: options of its line, variables, and what the configuration says of keys. */
+export function readPlace(
+  args: readonly string[],
+  env: EnvVars,
+): { readonly database: Given; readonly key_prefix?: string } {
+  const { values } = parseArgs({
+    args: [...args],
+    options: { config: { type: "string" }, database: { type: "string" } },
+    strict: false,
+  });
+  const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
+  const database = givenBy("database", text(values.database), env) ?? DEFAULT_DATABASE;
+  const file =
+    givenBy("config", text(values.config), env)?.value ?? ["greenroom.json"].find((name) => existsSync(name));
+  if (file === undefined) return { database };
+  const { auth } = readContent(file);
+  const key_prefix = isRecord(auth) ? text(auth.key_prefix) : undefined;
+  return { database, ...(key_prefix === undefined ? {} : { key_prefix }) };
+}
+
+/** A database as the log may name it. A URL may carry a password, and a token after the question mark. */
+export function shownDatabase(database: string): string {
+  if (isPostgres(database)) {
+    const { host, pathname } = new URL(database);
+    return `postgres://${host}${pathname}`;
+  }
+  return isLibsql(database) ? database.replace(/\?.*$/s, "") : database;
+}
