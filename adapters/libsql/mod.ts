@@ -51,19 +51,15 @@ export function libsql(options: LibsqlOptions | string): Storage {
  */
 export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   const place = placeOf(typeof options === "string" ? { url: options } : options);
-  const { local, timer, now, sync_interval_ms } = place;
-  const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer(ms, resolve));
+  const { local } = place;
+  const patiently = retriesWhileLocked(place);
+  const replica = createReplica(place, patiently);
   const answering = new Set<Promise<unknown>>();
   let opening: Promise<Clients> | undefined;
   let closing: Promise<void> | undefined;
   let last: Promise<unknown> = Promise.resolve();
-  // Of a replica: how many batches and demands to see those of others there were, and how many of them its file has.
-  let written = 0;
-  let synced = 0;
-  let synced_at = Number.NEGATIVE_INFINITY;
-  let syncing: Promise<void> | undefined;
 
-  /** Opens at the first call, and again at the next one after that failed. */
+  /** Opens at the first call. After a failure, the next call opens again. */
   const clients = async (): Promise<Clients> => {
     opening ??= patiently(() => open(place)).catch((error: unknown) => {
       opening = undefined;
@@ -73,21 +69,6 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   };
 
   const workerLock = createWorkerLock(clients);
-
-  /** Waiting for another connection's lock inside SQLite would freeze the event loop. */
-  const patiently = async <Result>(work: (tries: number) => Promise<Result>): Promise<Result> => {
-    let waited_ms = 0;
-    for (let tries = 0; ; tries += 1) {
-      try {
-        return await work(tries);
-      } catch (error) {
-        if (!isLocked(error)) throw explained(place, error);
-        if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong(`the database ${place.shown}`, error);
-        waited_ms += lockDelay(tries);
-        await wait(lockDelay(tries));
-      }
-    }
-  };
 
   const answer = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closing) throw new Error(`The database ${place.shown} is closed.`);
@@ -120,7 +101,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       return (await patiently(attempt)).map(rowsOf);
     } finally {
       // Also after an error: a lost connection leaves open whether the batch took effect.
-      written += 1;
+      replica.written();
     }
   };
 
@@ -132,27 +113,6 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     const turn = last.then(work);
     last = turn.catch(() => {});
     return await turn;
-  };
-
-  const catchUp = async ({ reading, writing }: Clients): Promise<void> => {
-    const [batches, time] = [written, now()];
-    // The event loop stands still during sync(), three seconds when the server cannot be reached.
-    await patiently(() => writing.execute("select 1"));
-    await patiently(() => reading.sync());
-    [synced, synced_at] = [batches, time];
-  };
-
-  /** Until a replica has every batch that had been answered when it was called, and those of others that are old enough. */
-  const fresh = async (opened: Clients): Promise<void> => {
-    if (!opened.replica) return;
-    if (now() - synced_at >= sync_interval_ms) written += 1;
-    const wanted = written;
-    while (synced < wanted) {
-      syncing ??= catchUp(opened).finally(() => {
-        syncing = undefined;
-      });
-      await syncing;
-    }
   };
 
   const serverTime = async (): Promise<number> => {
@@ -174,15 +134,13 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       const bound = bind(place, statement);
       return await answer(async () => {
         const opened = await clients();
-        await fresh(opened);
+        await replica.caughtUp(opened);
         return rowsOf(await patiently(() => opened.reading.execute(bound)));
       });
     },
     ...(place.server &&
       place.file !== undefined && {
-        refresh: () => {
-          written += 1;
-        },
+        refresh: replica.written,
       }),
     close() {
       closing ??= Promise.allSettled(answering).then(async () => {
@@ -195,6 +153,66 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       });
       return closing;
     },
+  };
+}
+
+type Retries = <Result>(work: (tries: number) => Promise<Result>) => Promise<Result>;
+
+/** Retries while the database is locked. SQLite's own wait for a lock would block the event loop. */
+function retriesWhileLocked(place: Place): Retries {
+  const wait = (ms: number): Promise<void> => new Promise((resolve) => void place.timer(ms, resolve));
+  return async (work) => {
+    let waited_ms = 0;
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return await work(tries);
+      } catch (error) {
+        if (!isLocked(error)) throw explained(place, error);
+        if (waited_ms >= LOCK_WAIT_MS) throw lockedTooLong(`the database ${place.shown}`, error);
+        waited_ms += lockDelay(tries);
+        await wait(lockDelay(tries));
+      }
+    }
+  };
+}
+
+/** Keeps the reads of a replica as fresh as the batches that were answered before them. */
+function createReplica(
+  { now, sync_interval_ms }: Place,
+  patiently: Retries,
+): { written(): void; caughtUp(opened: Clients): Promise<void> } {
+  // How many batches there were, with requests to see those of others, and how many of them the file has.
+  let written = 0;
+  let synced = 0;
+  let synced_at = Number.NEGATIVE_INFINITY;
+  let syncing: Promise<void> | undefined;
+
+  const catchUp = async ({ reading, writing }: Clients): Promise<void> => {
+    const [batches, time] = [written, now()];
+    // The event loop stands still during sync(), three seconds when the server cannot be reached.
+    await patiently(() => writing.execute("select 1"));
+    await patiently(() => reading.sync());
+    [synced, synced_at] = [batches, time];
+  };
+
+  /** Resolves when the replica has every batch answered before this call, and older batches of other processes. */
+  const caughtUp = async (opened: Clients): Promise<void> => {
+    if (!opened.replica) return;
+    if (now() - synced_at >= sync_interval_ms) written += 1;
+    const wanted = written;
+    while (synced < wanted) {
+      syncing ??= catchUp(opened).finally(() => {
+        syncing = undefined;
+      });
+      await syncing;
+    }
+  };
+
+  return {
+    written: () => {
+      written += 1;
+    },
+    caughtUp,
   };
 }
 

@@ -77,6 +77,157 @@ export function postgres(options: PostgresOptions | string): Storage {
   return sqlStorage(postgresDriver(options));
 }
 
+/** What this driver has seen of the server. Before the first answer and the first commit, errors mean wrong options. */
+interface Seen {
+  answered: boolean;
+  written: boolean;
+  /** The `direct_url` has worked. */
+  direct: boolean;
+}
+
+type WithSession = <Result>(work: (session: Session) => Promise<Result>) => Promise<Result>;
+
+interface Context {
+  readonly given: PostgresOptions;
+  readonly place: ReturnType<typeof placeOf>;
+  readonly source: ReturnType<typeof hostSource>;
+  readonly seen: Seen;
+  readonly marks: Marks;
+  readonly withSession: WithSession;
+  now(): number;
+  wait(ms: number): Promise<void>;
+  isClosing(): boolean;
+}
+
+function sessions(source: ReturnType<typeof hostSource>, seen: Seen): WithSession {
+  return async (work) => {
+    const session = await source.session();
+    try {
+      const result = await work(session);
+      seen.answered = true;
+      session.end(false);
+      return result;
+    } catch (error) {
+      await giveUp(session, error);
+      throw error;
+    }
+  };
+}
+
+/** Repeats work until it succeeds or waiting cannot help. A failed try has had no effect. */
+function createRetries({
+  given,
+  place,
+  source,
+  seen,
+  now,
+  wait,
+  withSession,
+  isClosing,
+}: Context): <Result>(work: () => Promise<Result>) => Promise<Result> {
+  /** Checks `direct_url`: if it is wrong, signals would only come late, without an error. */
+  const checkDirect = async (): Promise<void> => {
+    if (!("direct_url" in given) || given.direct_url === undefined || seen.direct) return;
+    try {
+      dispose(await source.listener?.());
+    } catch (error) {
+      throw place.ofDirect(error);
+    }
+    seen.direct = true;
+  };
+
+  return async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    let until: number | undefined;
+    let conflicts = 0;
+    let markless = false;
+    for (let tries = 1; ; tries += 1) {
+      try {
+        if (!seen.answered) await checkDirect();
+        if (markless) await withSession((session) => session.run({ text: marksText }));
+        return await work();
+      } catch (error) {
+        const fault = faultOf(error);
+        if (isMarkless(error) && !markless) {
+          markless = true;
+          continue;
+        }
+        if (fault === "statement") throw place.explained(error);
+        if (fault === "conflict") {
+          conflicts += 1;
+          if (conflicts === QUICK_TRIES) throw error;
+          await wait(5 * 2 ** conflicts);
+          continue;
+        }
+        if (isForgotten(error)) source.forget();
+        const start = fault === "read_only" ? !seen.written : !seen.answered;
+        if (start && fault !== "connection") throw place.refused(error);
+        until ??= now() + PATIENCE_MS;
+        if (isClosing() || now() >= until) throw start ? place.refused(error) : place.unavailable(error);
+        await wait(Math.min(25 * 2 ** tries, 500));
+      }
+    }
+  };
+}
+
+function createWriter({
+  place,
+  source,
+  seen,
+  marks,
+  now,
+  wait,
+  withSession,
+}: Context): (statements: readonly Bound[], lock_keys: readonly string[] | undefined) => Promise<SqlRow[][]> {
+  /** Whether a transaction committed whose COMMIT was not answered. Waits until the server has ended it. */
+  const tookEffect = async (mark: Mark): Promise<boolean> => {
+    const until = now() + OUTCOME_MS;
+    for (let tries = 1; ; tries += 1) {
+      const token = await withSession(async (session) => {
+        await session.run({ text: outcomeText(mark) });
+        const [row] = rowsOf(lastOf(await session.run({ text: tokenText(mark) })));
+        await session.run({ text: "rollback" });
+        return row?.token ?? null;
+      }).catch((error: unknown) => {
+        if (faultOf(error) === "statement" || now() >= until) throw place.unavailable(error, true);
+      });
+      if (token !== undefined) return token === mark.token;
+      await wait(Math.min(25 * 2 ** tries, 500));
+    }
+  };
+
+  return async (statements: readonly Bound[], lock_keys: readonly string[] | undefined): Promise<SqlRow[][]> => {
+    const session = await source.session();
+    const mark = marks.take();
+    const limit_ms = lock_keys === undefined ? LONG_BATCH_MS : undefined;
+    let results: SqlRow[][];
+    try {
+      const texts = [{ text: beginText(lock_keys, mark) }, ...statements];
+      const answers = session.pipelined
+        ? allOf(texts.map((text) => session.run(text, limit_ms)))
+        : inOrder(texts, (text) => session.run(text, limit_ms));
+      results = (await answers).slice(1).map((result) => rowsOf(lastOf(result)));
+      seen.answered = true;
+    } catch (error) {
+      if (!(await giveUp(session, error))) marks.giveBack(mark);
+      throw error;
+    }
+    try {
+      // Where the mark cannot be written, COMMIT rolls back.
+      const ending = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
+      await allOf(ending.map((statement) => session.run(statement)));
+    } catch (error) {
+      await giveUp(session, error);
+      if (!isOver(faultOf(error)) || !(await tookEffect(mark))) throw error;
+      seen.written = true;
+      return results;
+    }
+    seen.written = true;
+    session.end(false);
+    marks.giveBack(mark);
+    return results;
+  };
+}
+
 /**
  * The driver below `postgres`. A batch is one transaction in READ COMMITTED; on a pool of its own it takes two round trips, else one
  * for each statement and two. A transaction that waits for this process for five seconds is ended by the server and run again.
@@ -108,119 +259,25 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   const signals = source.listener && postgresSignals({ open: source.listener, now, timer: given.timer ?? looseTimer });
   const answering = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
-  // Before the first answer and the first commit, what is wrong is wrong with the options.
-  let answered = false;
-  let written = false;
-  let proven = false;
+  const seen: Seen = { answered: false, written: false, direct: false };
   const marks = new Marks(`${random().toString(36).slice(2)}.${random().toString(36).slice(2)}`);
 
   const wait = (ms: number): Promise<void> => new Promise((resolve) => void timer(ms * (0.5 + random() / 2), resolve));
 
-  /** A `direct_url` that is wrong would be noticed by nobody: signals would come late for ever. */
-  const proveDirect = async (): Promise<void> => {
-    if (!("direct_url" in given) || given.direct_url === undefined || proven) return;
-    try {
-      dispose(await source.listener?.());
-    } catch (error) {
-      throw place.ofDirect(error);
-    }
-    proven = true;
+  const session = sessions(source, seen);
+  const context: Context = {
+    given,
+    place,
+    source,
+    seen,
+    marks,
+    now,
+    wait,
+    withSession: session,
+    isClosing: () => closing !== undefined,
   };
-
-  /** Until it works, or waiting does not help. Nothing of a failed try has taken effect. */
-  const patiently = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-    let until: number | undefined;
-    let conflicts = 0;
-    let markless = false;
-    for (let tries = 1; ; tries += 1) {
-      try {
-        if (!answered) await proveDirect();
-        if (markless) await withSession((session) => session.run({ text: marksText }));
-        return await work();
-      } catch (error) {
-        const fault = faultOf(error);
-        if (isMarkless(error) && !markless) {
-          markless = true;
-          continue;
-        }
-        if (fault === "statement") throw place.explained(error);
-        if (fault === "conflict") {
-          conflicts += 1;
-          if (conflicts === QUICK_TRIES) throw error;
-          await wait(5 * 2 ** conflicts);
-          continue;
-        }
-        if (isForgotten(error)) source.forget();
-        const start = fault === "read_only" ? !written : !answered;
-        if (start && fault !== "connection") throw place.refused(error);
-        until ??= now() + PATIENCE_MS;
-        if (closing || now() >= until) throw start ? place.refused(error) : place.unavailable(error);
-        await wait(Math.min(25 * 2 ** tries, 500));
-      }
-    }
-  };
-
-  const withSession = async <Result>(work: (session: Session) => Promise<Result>): Promise<Result> => {
-    const session = await source.session();
-    try {
-      const result = await work(session);
-      answered = true;
-      session.end(false);
-      return result;
-    } catch (error) {
-      await giveUp(session, error);
-      throw error;
-    }
-  };
-
-  const write = async (statements: readonly Bound[], touched: readonly string[] | undefined): Promise<SqlRow[][]> => {
-    const session = await source.session();
-    const mark = marks.take();
-    const limit_ms = touched === undefined ? LONG_BATCH_MS : undefined;
-    let results: SqlRow[][];
-    try {
-      const texts = [{ text: beginText(touched, mark) }, ...statements];
-      const answers = session.pipelined
-        ? allOf(texts.map((text) => session.run(text, limit_ms)))
-        : inOrder(texts, (text) => session.run(text, limit_ms));
-      results = (await answers).slice(1).map((result) => rowsOf(lastOf(result)));
-      answered = true;
-    } catch (error) {
-      if (!(await giveUp(session, error))) marks.giveBack(mark);
-      throw error;
-    }
-    try {
-      // Where the mark cannot be written, COMMIT rolls back.
-      const ending = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
-      await allOf(ending.map((statement) => session.run(statement)));
-    } catch (error) {
-      await giveUp(session, error);
-      if (!isOver(faultOf(error)) || !(await tookEffect(mark))) throw error;
-      written = true;
-      return results;
-    }
-    written = true;
-    session.end(false);
-    marks.giveBack(mark);
-    return results;
-  };
-
-  /** What became of a transaction whose COMMIT was not answered. Waits until the server has ended it. */
-  const tookEffect = async (mark: Mark): Promise<boolean> => {
-    const until = now() + OUTCOME_MS;
-    for (let tries = 1; ; tries += 1) {
-      const token = await withSession(async (session) => {
-        await session.run({ text: outcomeText(mark) });
-        const [row] = rowsOf(lastOf(await session.run({ text: tokenText(mark) })));
-        await session.run({ text: "rollback" });
-        return row?.token ?? null;
-      }).catch((error: unknown) => {
-        if (faultOf(error) === "statement" || now() >= until) throw place.unavailable(error, true);
-      });
-      if (token !== undefined) return token === mark.token;
-      await wait(Math.min(25 * 2 ** tries, 500));
-    }
-  };
+  const patiently = createRetries(context);
+  const write = createWriter(context);
 
   const answer = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closing) throw new Error(`The database ${place.shown} is closed.`);
@@ -235,16 +292,16 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
 
   const read = (statement: SqlStatement): Promise<SqlRow[]> => {
     const bound = bind(statement);
-    return answer(() => patiently(() => withSession(async (session) => rowsOf(lastOf(await session.run(bound))))));
+    return answer(() => patiently(() => session(async (session) => rowsOf(lastOf(await session.run(bound))))));
   };
 
   return {
     dialect: "postgres",
     multi_process: true,
     ...(signals ? { signals } : {}),
-    async batch(statements, touched) {
+    async batch(statements, lock_keys) {
       const bound = statements.map(bind);
-      return await answer(async () => (bound.length === 0 ? [] : await patiently(() => write(bound, touched))));
+      return await answer(async () => (bound.length === 0 ? [] : await patiently(() => write(bound, lock_keys))));
     },
     read: async (statement) => await read(statement),
     async now() {
