@@ -325,7 +325,9 @@ export class RunRules {
     const begun = waiting.find(({ state }) => state.saved === 1);
     if (begun) this.#world.violation("order", `${run.tag} starts before ${begun.tag}, which has begun`);
     if (is.saved === 1) return;
-    const earlier = waiting.find(({ state }) => state.seq < is.seq && state.due_at <= is.due_at);
+    // A run for later is not due while the clock of the process that claims is behind; one that was due at once stays due.
+    const isDue = (state: RunState): boolean => state.due_at <= is.updated_at || state.due_at <= state.updated_at;
+    const earlier = waiting.find(({ state }) => state.seq < is.seq && state.due_at <= is.due_at && isDue(state));
     if (earlier) this.#world.violation("order", `${run.tag} starts before ${earlier.tag}`);
   }
 
