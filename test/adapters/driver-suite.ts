@@ -1,4 +1,4 @@
-/** What every SqlDriver must do, on whatever database. */
+/** What every SqlDriver with the SQLite dialect must do. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../../adapters/sql/driver.ts";

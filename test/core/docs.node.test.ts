@@ -75,7 +75,10 @@ describe("docs/contributing.md", () => {
     assert.ok(named.length >= 10);
     for (const [what, name = "", file = ""] of named) assert.match(read(file), new RegExp(`\\b${name}\\b`), what);
   });
+});
 
+describe("docs/operations/running.md", () => {
+  const page = read("docs/operations/running.md").replace(/\s+/g, " ");
   it("selects columns of the table runs", () => {
     const [, list = ""] = /select ([\w, ]+) from runs where/.exec(page) ?? [];
     const known = Object.keys(tables.runs.columns);
@@ -86,7 +89,7 @@ describe("docs/contributing.md", () => {
   });
 
   it("names log records of the engine", () => {
-    const [, section = ""] = /### Find out why a run was retried(.*?)###/.exec(page) ?? [];
+    const [, section = ""] = /## Find out why a run was retried(.*?) ## /.exec(page) ?? [];
     const records = matches(section, / - `([^`]+)`:/g);
     assert.equal(records.length, 3);
     const engine = globSync("lib/engine/*.ts", { cwd: ROOT }).map(read).join("\n");

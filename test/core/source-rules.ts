@@ -1,4 +1,4 @@
-/** What the files of this repository may import and use (design: "Who may import what"), as functions of their text. */
+/** What the files of this repository may import and use (docs/architecture.md, Import rules), as functions of their text. */
 import { posix } from "node:path";
 
 /** The text without comments, and the same with the insides of strings blanked too. */
