@@ -209,7 +209,7 @@ export function explained({ server, shown, setting }: Place, error: unknown): un
   const known = loaded !== undefined && error instanceof loaded.LibsqlError;
   const code = known ? error.code : "";
   if (/^AUTH_/.test(code) || /HTTP status 40[13]\b/.test(message)) {
-    const problem = server.authToken === undefined ? "asks for a token" : "refuses the token";
+    const problem = server.authToken === undefined ? "needs a token" : "refuses the token";
     return new Error(`The database server ${shown} ${problem}: check authToken.`, { cause: error });
   }
   if (known && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;

@@ -72,8 +72,8 @@ export function checkNotLost(path: string): void {
   // SQLite takes a file of one byte for an empty one.
   if (sizeOf(file) > 1) return;
   const there = existsSync(file);
-  if (logged) throw damage(`it is ${there ? "empty" : "missing"}, but ${log} is there`);
-  if (used && there) throw damage(`it is empty, but ${lock} is there`);
+  if (logged) throw damage(`it is ${there ? "empty" : "missing"}, but ${log} exists`);
+  if (used && there) throw damage(`it is empty, but ${lock} exists`);
 }
 
 /** Where the file is, and how long SQLite takes it for; its last pages may still be in the log. */

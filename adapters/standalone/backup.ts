@@ -105,8 +105,7 @@ export async function copyDatabase({ value: from, setting }: Given, to: string):
   }
 }
 
-const taken = (to: string): ConfigError =>
-  new ConfigError([`FILE: ${to} is there already; a backup never replaces a file`]);
+const taken = (to: string): ConfigError => new ConfigError([`FILE: ${to} exists. A backup never replaces a file`]);
 
 function remedy(error: unknown): string {
   const { message } = error as Error;

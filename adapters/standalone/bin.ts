@@ -163,7 +163,7 @@ async function serve(options: CommandOptions): Promise<void> {
     if (performance.now() - stoppedAt > SAME_SIGNAL_MS) process.exit(1);
     if (stoppedAt !== Number.POSITIVE_INFINITY) return;
     stoppedAt = performance.now();
-    console.log(`Stopping: runs may go on for ${options.grace_ms} ms; a second signal ends the server at once`);
+    console.log(`Stopping: runs have ${options.grace_ms} ms to end. A second signal ends the server at once`);
     // It still listens: who asks is told that it is not ready, and readers stay to the end.
     await service.stop(options.grace_ms);
     local.close();
@@ -176,7 +176,8 @@ async function serve(options: CommandOptions): Promise<void> {
 
   url = `http://${urlHost(host.value)}:${listener.port}`;
   const { organization_id, workspace_id, project_id } = service.deployment;
-  if (open) console.log("Open: no key is asked for, so whoever is on this machine can use it (greenroom keys --help)");
+  if (open)
+    console.log("No authentication: every program on this machine can use it. For API keys: greenroom keys --help");
   if (public_base_url === undefined && /^(?:0\.0\.0\.0|::)$/.test(host.value)) {
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
   }

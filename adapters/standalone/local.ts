@@ -129,7 +129,10 @@ function fetchFrom(place: Place | undefined, outside: Api): typeof fetch {
         return refusal(403, "This Client was made in another run or request: make one in each, or give it an apiUrl");
       }
       if (place.over)
-        return refusal(403, "The run that this Client was made in has ended: it acts for nobody any more");
+        return refusal(
+          403,
+          "The run that made this Client has ended, so the Client has no user any more. Make a new Client in each run",
+        );
     }
     if (place.headers) return await answered(handler, withCaller(request, place.headers));
     if (place.user) users.set(request, place.user);

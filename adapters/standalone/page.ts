@@ -4,10 +4,10 @@ import type { AuthMode } from "../../lib/mod.ts";
 const escaped = (text: string): string => text.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
 
 const ASKS: Readonly<Record<AuthMode, string>> = {
-  none: "It answers on this machine only, and asks for no key.",
-  api_key: "It asks for an API key.",
-  agent_builder: "It asks for an API key.",
-  custom: "It asks who calls, in its own way.",
+  none: "It has no authentication and answers on this machine only.",
+  api_key: "Requests need an API key.",
+  agent_builder: "Requests need an API key.",
+  custom: "It has custom authentication.",
 };
 
 /** One plain HTML document without scripts or links to other hosts. */

@@ -356,7 +356,7 @@ for (const [name, open] of Object.entries(openers)) {
         ] as const) {
           await prepare(join(folder, place));
           await copyFile(`${path}-wal`, join(folder, `${place}-wal`));
-          await refuses(join(folder, place), /is (?:empty|missing), but .*-wal is there/);
+          await refuses(join(folder, place), /is (?:empty|missing), but .*-wal exists/);
         }
         // Here the database and its log are both there, as a process that was killed leaves them.
         await copyFile(path, join(folder, "killed.db"));
@@ -377,7 +377,7 @@ for (const [name, open] of Object.entries(openers)) {
         const path = join(folder, "empty.db");
         await writeFile(path, "");
         await copyFile(`${used}.worker`, `${path}.worker`);
-        await refuses(path, /is empty, but .*\.worker is there/);
+        await refuses(path, /is empty, but .*\.worker exists/);
         // Without any trace it is a new one.
         await rm(`${path}.worker`);
         const fresh = await started(path);

@@ -317,7 +317,7 @@ function remoteTests(program: string): void {
             await right.close();
           }
           const none = libsqlDriver(server.url);
-          assert.match((await failure(() => none.batch([table]))).message, /asks for a token: check authToken/);
+          assert.match((await failure(() => none.batch([table]))).message, /needs a token: check authToken/);
           await none.close();
           const inUrl = libsqlDriver(`${server.url}?authToken=${token}`);
           assert.deepEqual(await inUrl.read(statement("select 1 as one")), [{ one: 1 }]);

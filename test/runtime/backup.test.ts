@@ -123,7 +123,7 @@ describe("greenroom backup", () => {
     await made(path("agents.db"));
     writeFileSync(path("there.db"), "something else");
     const from = ["--database", path("agents.db")];
-    assert.match(await refused(path("there.db"), ...from), /FILE: .*there\.db is there already/);
+    assert.match(await refused(path("there.db"), ...from), /FILE: .*there\.db exists/);
     assert.equal(readFileSync(path("there.db"), "utf8"), "something else");
     assert.match(
       await refused(path("new.db"), "--database", path("none.db")),

@@ -62,7 +62,7 @@ describe("a server without keys", () => {
     using folder = project();
     await using program = serve(folder);
     const url = await urlOf(program);
-    assert.match(program.output(), /^Open: no key is asked for/m);
+    assert.match(program.output(), /^No authentication: /m);
     const ids = /^Organization (\S+), workspace (\S+), project (\S+)$/m.exec(program.output())?.slice(1);
     const [workspace] = (await (await fetch(`${url}/api/v1/workspaces`)).json()) as Record<string, string>[];
     assert.deepEqual([workspace?.organization_id, workspace?.id], ids?.slice(0, 2));
