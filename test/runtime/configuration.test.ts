@@ -473,9 +473,9 @@ describe("the log of the stand-alone server", () => {
 describe("the page at the mount", () => {
   it("says whether a key is needed", () => {
     const at = (mode: "none" | "api_key" | "custom"): string => page("http://x", ["g"], mode);
-    assert.match(at("none"), /asks for no key/);
+    assert.match(at("none"), /no authentication/);
     assert.match(at("api_key"), /need an API key.*X-API-Key/s);
-    assert.match(at("custom"), /in its own way/);
+    assert.match(at("custom"), /custom authentication/);
     assert.doesNotMatch(at("custom"), /X-API-Key|apiKey/);
   });
 });

@@ -148,7 +148,7 @@ describe("the stand-alone server", () => {
     assert.match(await urlOf(program), /^http:\/\/localhost:\d+$/);
     assert.ok(readFileSync(join(folder.path, "data/agents.db")).length > 0);
     assert.equal(await program.kill("SIGTERM"), 0);
-    assert.match(program.output(), /^Stopping: runs may go on for 2500 ms/m);
+    assert.match(program.output(), /^Stopping: runs have 2500 ms to end/m);
   });
 
   it("refuses a port that is taken", async () => {
