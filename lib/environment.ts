@@ -34,6 +34,19 @@ export const pause = (environment: Pick<Environment, "timer">, ms: number): Prom
 export const nextTurn = (environment: Pick<Environment, "defer">): Promise<void> =>
   new Promise((resolve) => environment.defer(resolve));
 
+/** Resolves or rejects as `work` does, and with `late` after `ms`. */
+export function withTimeout<Value>(
+  environment: Pick<Environment, "timer">,
+  ms: number,
+  work: Promise<Value>,
+  late: Value | Error,
+): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    const cancel = environment.timer(ms, () => (late instanceof Error ? reject(late) : resolve(late)));
+    work.then(resolve, reject).finally(cancel);
+  });
+}
+
 /** The real clock, timers and randomness; log records go to the console as one JSON line each. */
 export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;

@@ -53,8 +53,8 @@ export function judge(rows: readonly Limited[], limits: Readonly<Record<string, 
     const lowest = Math.min(limit, need);
     if (lowest > 0) lowered[key] = lowest;
     if (need > 0) needed[key] = need;
-    // A name that is gone needs no line.
-    if (!list && goal === 0 && limit === 0 && figure.value === 0) continue;
+    // A name that is gone needs no line. The rows of the house are always shown.
+    if (!list && !(key in GOALS) && goal === 0 && limit === 0 && figure.value === 0) continue;
     const state = over ? "FAILED" : goal === undefined ? "" : figure.value <= goal ? "reached" : "open";
     lines.push(
       `| ${title} | ${number(figure.value)} | ${number(limit)} | ${goal === undefined ? "" : number(goal)} | ${state} |`,

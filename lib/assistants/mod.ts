@@ -9,14 +9,8 @@ import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } fr
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 
 /** An assistant as the API shows it; times are ISO 8601, UTC. */
-export interface Assistant {
+export interface Assistant extends AssistantContent {
   readonly assistant_id: string;
-  readonly graph_id: string;
-  readonly name: string;
-  readonly description: string | null;
-  readonly config: JsonObject;
-  readonly context: JsonObject;
-  readonly metadata: JsonObject;
   readonly version: number;
   readonly created_at: string;
   readonly updated_at: string;

@@ -96,7 +96,7 @@ const USERS_MS = 60_000;
 const MAX_USERS = 10_000;
 
 /** The principal of mode `none`. */
-export const anybody: Principal = {
+export const unauthenticated: Principal = {
   user_id: null,
   api_key: null,
   guest: false,
@@ -235,9 +235,9 @@ export function createAccess(options: AccessOptions): Access {
     async principal(request, use, acts_for = null) {
       if (guard) {
         const user = acts_for ?? (await guard.authenticate(request));
-        return { ...anybody, user_id: await billed(user), user };
+        return { ...unauthenticated, user_id: await billed(user), user };
       }
-      if (mode === "none") return anybody;
+      if (mode === "none") return unauthenticated;
       const { headers } = request;
       if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
         throw new ServiceError("unauthenticated", "X-Auth-Scheme: must be service-api-key");

@@ -1,4 +1,5 @@
 /** Polls for due crons. Every serving process does so; the database decides which of them fires a tick. */
+import { nextTurn, withTimeout } from "../environment.ts";
 import type { SkipReason } from "../storage/mod.ts";
 import { createTickHandler, type FireOptions, KEPT_MS } from "./tick.ts";
 
@@ -59,7 +60,7 @@ export function createFirer(options: FireOptions): CronFirer {
     if (now < sweepAt) return;
     sweepAt = now + SWEEP_EVERY_MS;
     while (!stopping && (await storage.sweepCrons(scope, now - KEPT_MS, SWEEP_ROWS)) > 0) {
-      await new Promise<void>((resolve) => environment.defer(resolve));
+      await nextTurn(environment);
     }
   }
 
@@ -105,15 +106,7 @@ export function createFirer(options: FireOptions): CronFirer {
     async stop() {
       stopping = true;
       cancel();
-      const last = working;
-      if (!last) return;
-      await new Promise<void>((resolve) => {
-        const cancelTimeout = environment.timer(STOP_MS, resolve);
-        void last.then(() => {
-          cancelTimeout();
-          resolve();
-        });
-      });
+      if (working) await withTimeout(environment, STOP_MS, working, undefined);
     },
   };
 }

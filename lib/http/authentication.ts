@@ -1,6 +1,6 @@
 /** Authentication of one request, by the access class of its route. */
 import type { AuthUser } from "../auth/custom.ts";
-import { type Access as Accounts, anybody, type Principal, type Use } from "../auth/principal.ts";
+import { type Access as Accounts, type Principal, type Use, unauthenticated } from "../auth/principal.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Route } from "./routes/mod.ts";
 
@@ -62,7 +62,7 @@ export function authenticate(
     route,
     access,
     principal() {
-      if (access === "open" || access === "account") return Promise.resolve(anybody);
+      if (access === "open" || access === "account") return Promise.resolve(unauthenticated);
       principal ??= accounts.principal(request, access, user);
       return principal;
     },

@@ -1,5 +1,5 @@
 /** Reads request bodies, within limits of size and time. */
-import type { Environment } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { MAX_DEPTH, shallow } from "./parse/read.ts";
 
@@ -34,14 +34,10 @@ export function createBodyReader(
   const receive = receiver(environment, body_timeout_ms);
   return async (request, limit = max_body_bytes) => {
     const bytes = await receive(request, limit);
-    await countValues(bytes, max_body_values, () => turnOf(environment));
+    await countValues(bytes, max_body_values, () => nextTurn(environment));
     return bytes;
   };
 }
-
-/** Resolves when the event loop has turned. */
-export const turnOf = (environment: Pick<Environment, "defer">): Promise<void> =>
-  new Promise((resolve) => environment.defer(resolve));
 
 function receiver(
   environment: Pick<Environment, "timer">,

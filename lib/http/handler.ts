@@ -1,11 +1,12 @@
 /** The HTTP entry: `createHandler` serves a service by the route table. */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
+import { nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { unknownKey } from "../known-keys.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
-import { createBodyReader, turnOf } from "./body.ts";
+import { createBodyReader } from "./body.ts";
 import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
 import { createCorsPolicy } from "./cors.ts";
 import { type App, askApp, ownResponse } from "./custom-routes.ts";
@@ -287,7 +288,7 @@ function contextFactory(service: ServiceInternals, handler: HandlerState): Creat
   const read = createBodyReader(environment, service.options.http);
   return (request, request_id, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
-    const turn = (): Promise<void> => turnOf(environment);
+    const turn = (): Promise<void> => nextTurn(environment);
     return {
       ...{ request, service, handler, params, parameters, principal, request_id, bytes, turn },
       caller: auth.caller,

@@ -1,5 +1,5 @@
 /** Whether the service should get requests: a write to the database succeeds, and its worker is not stuck. */
-import type { Environment } from "../environment.ts";
+import { type Environment, withTimeout } from "../environment.ts";
 import { isOutage, storageLost } from "../errors.ts";
 import type { Storage } from "../storage/mod.ts";
 
@@ -9,19 +9,6 @@ export type Readiness = { readonly ok: true } | { readonly ok: false; readonly d
 /** The answer of a probe is used for this time. */
 const PROBE_EVERY_MS = 1_000;
 const PROBE_WITHIN_MS = 5_000;
-
-/** Resolves or rejects as `work` does, and with `late` after `ms`. */
-export function withTimeout<Value>(
-  environment: Environment,
-  ms: number,
-  work: Promise<Value>,
-  late: Value | Error,
-): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const cancel = environment.timer(ms, () => (late instanceof Error ? reject(late) : resolve(late)));
-    work.then(resolve, reject).finally(cancel);
-  });
-}
 
 /** A probe of the database that is shared by all callers within a second. */
 export function createWriteProbe(storage: Storage, environment: Environment): () => Promise<Readiness> {

@@ -40,14 +40,8 @@ export interface AssistantContent {
 }
 
 /** An assistant with the configuration of its active version. */
-export interface AssistantRow {
+export interface AssistantRow extends AssistantContent {
   readonly assistant_id: string;
-  readonly graph_id: string;
-  readonly name: string;
-  readonly description: string | null;
-  readonly config: JsonObject;
-  readonly context: JsonObject;
-  readonly metadata: JsonObject;
   readonly version: number;
   readonly created_at: number;
   readonly updated_at: number;
@@ -56,15 +50,9 @@ export interface AssistantRow {
 }
 
 /** A version of an assistant as stored. */
-export interface AssistantVersionRow {
+export interface AssistantVersionRow extends AssistantContent {
   readonly assistant_id: string;
   readonly version: number;
-  readonly graph_id: string;
-  readonly name: string;
-  readonly description: string | null;
-  readonly config: JsonObject;
-  readonly context: JsonObject;
-  readonly metadata: JsonObject;
   readonly created_at: number;
 }
 

@@ -40,7 +40,7 @@ function own(signals: Signals, origin: string): Signals {
 
 /** The verbs that mean something to other processes. */
 function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
-  /** That it waits is told by the worker of whoever made it, if it has no place for it. */
+  /** The creating worker announces waiting runs itself, when it has no slot for them. */
   function made(deployment: string, { run, stopped }: CreatedRun): void {
     publish("thread", run.thread_id);
     for (const { run_id } of stopped) publish("run", run_id);

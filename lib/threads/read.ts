@@ -1,5 +1,5 @@
 /** Reads the states of threads. */
-import type { Environment } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import { recordedState, storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
@@ -175,7 +175,7 @@ export function createStates({ storage, scope, executor, environment, caughtUp }
           if (state) states.push(state);
           // A history may have a hundred large states.
           if (environment.now() - yieldedAt < BUSY_MS) continue;
-          await new Promise<void>((resolve) => environment.defer(resolve));
+          await nextTurn(environment);
           yieldedAt = environment.now();
         }
         return states;

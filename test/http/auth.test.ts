@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type AuthOptions, anybody, type Use } from "../../lib/auth/principal.ts";
+import { type AuthOptions, type Use, unauthenticated } from "../../lib/auth/principal.ts";
 import { staticIdentity } from "../../lib/auth/static-keys.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { createHandler } from "../../lib/http/handler.ts";
@@ -124,7 +124,7 @@ describe("mode none", () => {
     assert.equal((await ask(open, "POST", "/threads", { body: {} })).status, 200);
     const anything = { "x-api-key": "anything", "x-tenant-id": UNKNOWN, "x-organization-id": UNKNOWN };
     assert.equal((await ask(open, "POST", "/threads", { body: {}, headers: anything })).status, 200);
-    assert.equal((await anybody.isStillValid()) && anybody.user_id, null);
+    assert.equal((await unauthenticated.isStillValid()) && unauthenticated.user_id, null);
   });
 
   it("lets everybody read all workspaces", async () => {

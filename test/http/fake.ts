@@ -1,5 +1,5 @@
 /** A service that records what the handler asks of it, on a clock that the test moves. */
-import { anybody, type Principal } from "../../lib/auth/principal.ts";
+import { type Principal, unauthenticated } from "../../lib/auth/principal.ts";
 import type { LogRecord } from "../../lib/environment.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../../lib/http/handler.ts";
@@ -180,7 +180,7 @@ export function fake(options: FakeOptions = {}): Fake {
     feedback: noun("feedback"),
     usage: noun("usage"),
     access: {
-      principal: async () => options.principal ?? anybody,
+      principal: async () => options.principal ?? unauthenticated,
       authorize: async (_visitor: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
       caller: async () => ({}) as Caller,
       workspaces: async () => [],

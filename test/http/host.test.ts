@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { anybody, type Principal } from "../../lib/auth/principal.ts";
+import { type Principal, unauthenticated } from "../../lib/auth/principal.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import { GROUP_OPTIONS } from "../../lib/http/groups.ts";
 import { type App, createHandler, type HandlerOptions } from "../../lib/http/handler.ts";
@@ -418,7 +418,7 @@ describe("log records", () => {
   });
 
   it("say nothing of refusals", async () => {
-    const principal: Principal = anybody;
+    const principal: Principal = unauthenticated;
     const refused = (): never => {
       throw new ServiceError("not_found", "Thread not found");
     };

@@ -1,7 +1,7 @@
 /** The route table agrees with itself, and with what its handlers do. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { anybody } from "../../lib/auth/principal.ts";
+import { unauthenticated } from "../../lib/auth/principal.ts";
 import { GROUP_OPTIONS } from "../../lib/http/groups.ts";
 import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
 import type { ServiceInternals } from "../../lib/service.ts";
@@ -91,7 +91,7 @@ describe("the route table", () => {
         "feedback.mintTokens": () => [{}],
         "feedback.stats": () => [],
       };
-      const { send, runEvents, result } = fake({ access, answers, principal: { ...anybody, user } });
+      const { send, runEvents, result } = fake({ access, answers, principal: { ...unauthenticated, user } });
       runEvents.stop();
       result.resolve({});
       for (const { query = "", body = bodyOf(route) } of SENT[keyOf(route)] ?? [{}]) {
