@@ -13,6 +13,7 @@ import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
 import { putBack } from "./runs/claim.ts";
+import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
 import { type Pipe, prepared } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
@@ -59,6 +60,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...assistantVerbs(pipe),
     ...threadVerbs(pipe),
     ...runVerbs(pipe),
+    ...eventVerbs(pipe),
     ...checkpointVerbs(pipe),
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),

@@ -62,6 +62,7 @@ const insertThread = prepared<Columns>((p) =>
       interrupts: "{}",
       error: null,
       hidden: p.hidden,
+      all_events: 0,
       // Not 1: a thread that was deleted and made again must not look unchanged to somebody who saw the old one.
       revision: p.now,
       slot_token: null,
@@ -277,6 +278,7 @@ export function toThread(row: SqlRow): ThreadRow {
     running: stored.running,
     slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     hidden: stored.hidden === 1,
+    all_events: stored.all_events === 1,
     ttl:
       stored.ttl_ms === null
         ? null

@@ -7,6 +7,7 @@ import type { AssistantStorage } from "./assistants.ts";
 import type { CheckpointStorage } from "./checkpoints.ts";
 import type { CronStorage } from "./crons.ts";
 import type { DeliveryStorage } from "./deliveries.ts";
+import type { EventStorage } from "./events.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
@@ -19,6 +20,7 @@ export type * from "./assistants.ts";
 export type * from "./checkpoints.ts";
 export type * from "./crons.ts";
 export type * from "./deliveries.ts";
+export * from "./events.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
 export type * from "./rows.ts";
@@ -37,7 +39,8 @@ export interface Storage
     ItemStorage,
     UsageStorage,
     FeedbackStorage,
-    DeliveryStorage {
+    DeliveryStorage,
+    EventStorage {
   /** Accounts: organizations, workspaces, users and API keys. */
   readonly identity: IdentityStore;
   /** Only one process executes runs, the one that `becomeWorker` answered true: no other process requeues its runs while it lives. */

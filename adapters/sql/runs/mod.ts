@@ -7,6 +7,7 @@ import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.t
 import { ofThread, type Pipe, prepared, type Statement, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
+import { dropEvents } from "./events.ts";
 import { readFrames } from "./frames.ts";
 import { leaseVerbs } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
@@ -116,12 +117,13 @@ export function runVerbs(driver: Pipe): RunStorage {
           markThread(key, filter),
           dropItsTokens(key, filter),
           deleteRun(key, filter),
+          dropEvents(key),
           dropLeftThreads({ deployment, now: 0 }),
         ],
         [ofThread(deployment, thread_id)],
       );
-      if (results.at(-2)?.[0]) return "deleted";
-      return results.at(-5)?.[0] ? "running" : "not_found";
+      if (results.at(-3)?.[0]) return "deleted";
+      return results.at(-6)?.[0] ? "running" : "not_found";
     },
 
     async listRunsAfter({ deployment, filter }, thread_id, seq, limit) {
