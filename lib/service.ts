@@ -18,7 +18,9 @@ import { type OpenStorage, openStorage } from "./service/open-storage.ts";
 import { createWriteProbe, type Readiness } from "./service/readiness.ts";
 import { startRetentionJobs } from "./service/retention-jobs.ts";
 import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts";
+import type { Scope } from "./storage/mod.ts";
 import type { Store } from "./store/mod.ts";
+import type { ThreadEvents } from "./streams/protocol.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
 import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
@@ -86,6 +88,8 @@ export interface Service {
 export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
+  readonly scope: Scope;
+  readonly events: ThreadEvents;
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly environment: Environment;
@@ -179,7 +183,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       deployment,
       stop,
     };
-    return withInternals(service, { access, options, environment });
+    return withInternals(service, { access, scope, events: nouns.events, options, environment });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
@@ -274,7 +278,7 @@ function createReports(
 
 function createStop(
   opened: OpenStorage,
-  { worker, crons, deliveries, hub }: Nouns,
+  { worker, crons, deliveries, hub, events }: Nouns,
   calls: OpenCalls,
   stopJobs: () => Promise<void>,
   unsubscribe: (() => void) | undefined,
@@ -288,6 +292,7 @@ function createStop(
     await deliveries.stop();
     unsubscribe?.();
     hub.close();
+    events.close();
     const lastCalls = Promise.allSettled(calls.open);
     await Promise.all([jobs, withTimeout(opened.environment, LAST_CALLS_MS, lastCalls, [])]);
     calls.closed = true;

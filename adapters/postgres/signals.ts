@@ -11,7 +11,7 @@ const MAX_PENDING = 10_000;
 const ASK_MS = 5_000;
 const ANSWER_MS = 5_000;
 const LONGEST_RETRY_MS = 1_000;
-const KINDS: ReadonlySet<string> = new Set<SignalKind>(["run", "thread", "work", "deliveries"]);
+const KINDS: ReadonlySet<string> = new Set<SignalKind>(["run", "events", "thread", "work", "deliveries"]);
 
 export interface SignalsOptions {
   /** Opens a session; each one is closed here. */

@@ -80,6 +80,8 @@ export interface RunOrigin {
   readonly assistants?: Visibility;
   /** The cron that creates the run. */
   readonly cron_id?: string;
+  /** True: the run records events of all methods, for a client of the event protocol. */
+  readonly all_events?: boolean;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }
@@ -156,7 +158,15 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
   const config = requestConfig(request, origin, thread);
   // Credentials are stored with the run only, not with its thread.
   const kept = withoutSecrets(config);
-  const job = jobRequest(assistant, config, request, from, { ...own, run_id, thread_id }, temporary);
+  const job = jobRequest(
+    assistant,
+    config,
+    request,
+    from,
+    { ...own, run_id, thread_id },
+    temporary,
+    origin.all_events ?? false,
+  );
   return {
     run: {
       run_id,
@@ -235,6 +245,7 @@ function jobRequest(
   from: CheckpointRef | null,
   ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
   temporary: boolean,
+  all_events: boolean,
 ): JobRequest {
   const context = request.context ?? {};
   refuseTwoValues(request.config?.configurable, context);
@@ -270,6 +281,7 @@ function jobRequest(
     stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
     subgraphs: request.stream_subgraphs ?? false,
     resumable: request.stream_resumable ?? false,
+    all_events,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
     // A stateless run needs no checkpoints, unless the request wants its retries to resume.

@@ -1,22 +1,11 @@
 /** The event protocol of threads (v2): its events on the wire, and which of them a subscriber gets. */
 import type { Json } from "../json.ts";
-import type { Scope } from "../storage/mod.ts";
+import type { EventMethod, Scope } from "../storage/mod.ts";
 
-/** The methods of events. Channel `input` has both `input.…` methods. */
-export const METHODS = [
-  "lifecycle",
-  "values",
-  "checkpoints",
-  "input.requested",
-  "input.answered",
-  "updates",
-  "messages",
-  "tools",
-  "tasks",
-  "custom",
-] as const;
+export { EVENT_METHODS as METHODS } from "../storage/events.ts";
 
-export type ProtocolMethod = (typeof METHODS)[number];
+/** The method of an event. Channel `input` has both `input.…` methods. */
+export type ProtocolMethod = EventMethod;
 
 /** One event of a thread, as a subscriber gets it. */
 export interface ProtocolEvent {

@@ -112,7 +112,9 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     caller: async () => sender,
     authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
   } as unknown as Access;
-  const handler = createHandler(withInternals(service, { access, options: {} as ServiceOptions, environment }));
+  const handler = createHandler(
+    withInternals(service, { access, scope, options: {} as ServiceOptions, environment } as never),
+  );
   const ids = new Map<string, string>();
   for (const [name, config] of Object.entries(CONFIGS)) {
     const token_id = crypto.randomUUID();

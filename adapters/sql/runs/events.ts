@@ -133,14 +133,17 @@ export function stoppedEvents<Of extends { deployment: string; now: number }>(
 
 type After = { deployment: string; thread_id: string; after: number; methods: number };
 
+/** The `seq` behind the turn of the run that executes now: it may still store events before those of later turns. */
+const openTurn = (p: { deployment: string; thread_id: string }): RawBuilder<number> =>
+  sql<number>`coalesce((select (r.turn + 1) * 4294967296 from runs r where r.deployment = ${constant(p.deployment)}
+    and r.thread_id = ${constant(p.thread_id)} and r.status = 'running'), 9007199254740991)`;
+
 /** The rows with events above `after`, up to the turn of the run that executes now. */
 const from = (p: After): RawBuilder<unknown> => {
   const thread = sql`deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}`;
   return sql`${thread} and last_seq > ${constant(p.after)} and first_seq >= coalesce((select max(first_seq)
       from thread_events where ${thread} and first_seq <= ${constant(p.after)}), 0)
-    and first_seq < coalesce((select (turn + 1) * 4294967296 from runs where ${thread} and status = 'running'),
-      9007199254740991)
-    and methods & ${constant(p.methods)} <> 0`;
+    and first_seq < ${openTurn(p)} and methods & ${constant(p.methods)} <> 0`;
 };
 
 // At most 64 rows at once, and none after a million characters.
@@ -158,8 +161,9 @@ const chunksAfter = scoped<After>(
 
 const newest = scoped<{ deployment: string; thread_id: string }>(
   (p, bound) =>
-    sql`select max(last_seq) as seq from thread_events where deployment = ${p.deployment} and thread_id = ${p.thread_id}
-    ${andOfPermitted("thread_events", bound)}`,
+    sql`select last_seq as seq from thread_events where deployment = ${constant(p.deployment)}
+    and thread_id = ${constant(p.thread_id)} and first_seq < ${openTurn(p)}${andOfPermitted("thread_events", bound)}
+    order by first_seq desc limit 1`,
 );
 
 const recordAll = scoped<{ deployment: string; thread_id: string }>(
