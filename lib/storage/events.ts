@@ -15,6 +15,7 @@ export const EVENT_METHODS = [
   "custom",
 ] as const;
 
+/** The method of a thread event. */
 export type EventMethod = (typeof EVENT_METHODS)[number];
 
 /** An event of a thread. */

@@ -11,6 +11,7 @@ import { creationTests } from "./storage/creation.ts";
 import { cronTests } from "./storage/crons.ts";
 import { deliveryTests } from "./storage/deliveries.ts";
 import { endTests } from "./storage/ends.ts";
+import { eventTests } from "./storage/events.ts";
 import { expiryTests } from "./storage/expiry.ts";
 import { feedbackTests } from "./storage/feedback.ts";
 import { filterTests } from "./storage/filter-oracle.ts";
@@ -112,6 +113,7 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   cronTests(api, test);
   batchTests(api, test);
   frameTests(api, test);
+  eventTests(api, test);
   checkpointTests(api, test);
   stateTests(api, test);
   copyTests(api, test);
