@@ -56,9 +56,10 @@ export class ProtocolEvents {
     if (!lifecycle) return chunk.namespace.length === 0 ? this.stateEvents(chunk) : [];
     const namespace = this.namespaceOf(chunk);
     const events = this.eventsOf(chunk, namespace);
-    if (events.length === 0 && chunk.mode !== "tasks") return [];
-    const lives = lifecycle.take({ ...chunk, namespace }).map((data) => this.lifecycleEvent(data));
-    return isTaskEnd(chunk) ? [...events, ...lives] : [...lives, ...events];
+    if (events.length === 0) return [];
+    const lives = lifecycle.take({ ...chunk, namespace });
+    const shown = lives.map((data) => this.lifecycleEvent(data));
+    return isTaskEnd(chunk) ? [...this.messagesOf(chunk, lives), ...events, ...shown] : [...shown, ...events];
   }
 
   /** A state that no execution has streamed, with its checkpoint. */
@@ -80,7 +81,7 @@ export class ProtocolEvents {
   fail(error: unknown, values: Json): ProtocolEvent[] {
     const kept = values !== null && isObject(values) ? values.messages : undefined;
     const text = error instanceof Error ? error.message : String(error);
-    const messages = [...this.blocks.settled(kept), ...this.blocks.fail(text)].map(messageEvent);
+    const messages = [...this.blocks.settled(kept), ...this.blocks.close([], text)].map(messageEvent);
     return [...messages, ...(this.lifecycle?.fail(error) ?? []).map((data) => this.lifecycleEvent(data))];
   }
 
@@ -96,11 +97,8 @@ export class ProtocolEvents {
         return this.message(chunk);
       case "updates":
         return isInterrupt(chunk) ? this.requested(chunk, namespace) : this.updates(chunk, namespace);
-      case "tasks": {
-        const { id, name } = chunk.payload as { readonly id: string; readonly name: string };
-        const ended = isTaskEnd(chunk) ? this.blocks.close([...namespace, `${name}:${id}`]) : [];
-        return [...ended.map(messageEvent), event("tasks", namespace, this.wire(chunk))];
-      }
+      case "tasks":
+        return [event("tasks", namespace, this.wire(chunk))];
       case "tools":
         return [event("tools", namespace, toolData(this.wire(chunk) as JsonObject))];
       case "custom":
@@ -108,6 +106,14 @@ export class ProtocolEvents {
       default:
         return this.stateEvents(chunk);
     }
+  }
+
+  /** Ends the messages of a task that is over, as the task has ended. */
+  private messagesOf({ namespace, payload }: Chunk, lives: readonly LifecycleData[]): ProtocolEvent[] {
+    const { id, name } = payload as { readonly id: string; readonly name: string };
+    const task = [...namespace, `${name}:${id}`];
+    const failed = lives.find(({ event: what, namespace: at }) => what === "failed" && at.join("|") === task.join("|"));
+    return this.blocks.close(task, failed?.error).map(messageEvent);
   }
 
   private stateEvents(chunk: Chunk): ProtocolEvent[] {

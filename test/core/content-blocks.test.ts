@@ -179,7 +179,7 @@ describe("content blocks: tool calls", () => {
   });
 
   it("are told apart without an index, and where all have the same one", () => {
-    for (const place of [{}, { index: 0 }]) {
+    for (const place of [{}, { index: 0 }] as JsonObject[]) {
       assert.deepEqual(
         streamed(
           { content: "", tool_call_chunks: [{ ...place, id: "c1", name: "a", args: '{"x":' }] },
@@ -422,8 +422,8 @@ describe("content blocks: ends", () => {
   it("come with a failure", () => {
     const blocks = createContentBlocks();
     blocks.chunk(chunk("m"), at);
-    assert.deepEqual(shown(blocks.fail("boom")), [{ event: "error", message: "boom" }]);
-    assert.deepEqual([...blocks.fail("boom"), ...blocks.chunk(chunk("m"), at), ...blocks.close([])], []);
+    assert.deepEqual(shown(blocks.close(["agent:t1"], "boom")), [{ event: "error", message: "boom" }]);
+    assert.deepEqual([...blocks.close(["agent:t1"], "boom"), ...blocks.chunk(chunk("m"), at), ...blocks.close([])], []);
   });
 
   it("keep messages apart that stream side by side", () => {
