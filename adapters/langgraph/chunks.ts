@@ -24,7 +24,7 @@ export class Chunks {
     this.shown = shown;
   }
 
-  /** To be among the callbacks of the execution where readers are shown which graph a tool was called in. */
+  /** To be among the callbacks of the execution where subscribers see which graph or task a tool was called in. */
   readonly handler: object = {
     name: "greenroom_tool_callers",
     awaitHandlers: true,
@@ -61,11 +61,18 @@ export class Chunks {
   }
 
   /** The checkpoint namespace of the task that a message or a tool's call comes from. */
-  private taskOf(mode: string, payload: unknown): unknown {
-    if (mode === "messages") return (payload as readonly [unknown, Metadata])[1].langgraph_checkpoint_ns;
+  taskOf(mode: string, payload: unknown): unknown {
+    if (mode === "messages" || mode === "messages-tuple")
+      return (payload as readonly [unknown, Metadata])[1].langgraph_checkpoint_ns;
     if (mode !== "tools") return undefined;
     return this.callers.get((payload as { readonly toolCallId?: string }).toolCallId);
   }
+}
+
+/** It shows what a graph asks, or that it stopped, and no state. */
+export function isInterrupt({ mode, payload }: Chunk): boolean {
+  const shows = mode === "values" || mode === "updates";
+  return shows && typeof payload === "object" && payload !== null && INTERRUPT in payload;
 }
 
 function isBreakpoint(payload: unknown): boolean {

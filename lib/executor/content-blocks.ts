@@ -11,10 +11,7 @@ export interface MessageEvent {
   readonly data: JsonObject;
 }
 
-/**
- * Converts the messages of one attempt. Each message that starts is ended once: by its whole form, by `close` or by `fail`. A message
- * that has ended is not shown again.
- */
+/** Converts the messages of one attempt. Each message that starts is ended once: by its whole form or by `close`. It is not shown again. */
 export interface ContentBlocks {
   /** Some messages have not ended. */
   readonly open: boolean;
@@ -22,10 +19,8 @@ export interface ContentBlocks {
   chunk(message: JsonObject, metadata: JsonObject): MessageEvent[];
   /** Takes a list of whole messages, and ends those that have started. */
   settled(messages: Json | undefined): MessageEvent[];
-  /** Ends the messages of a task, and of what it has called. */
-  close(namespace: readonly string[]): MessageEvent[];
-  /** Ends all messages with an error. */
-  fail(message: string): MessageEvent[];
+  /** Ends the messages of a task, and of what it has called. With an error if they have failed. */
+  close(namespace: readonly string[], error?: string): MessageEvent[];
 }
 
 /**
@@ -72,17 +67,14 @@ export function createContentBlocks(): ContentBlocks {
         return known ? end(message.id, known, message) : [];
       });
     },
-    close(namespace) {
+    close(namespace, error) {
       const inside = [...growing].filter(([, { namespace: at }]) => namespace.every((one, depth) => at[depth] === one));
-      return inside.flatMap(([id, message]) => end(id, message));
-    },
-    fail(message) {
-      const events = [...growing].map(([id, failed]) => {
+      return inside.flatMap(([id, message]) => {
+        if (error === undefined) return end(id, message);
+        growing.delete(id);
         ended.add(id);
-        return failed.fail(message);
+        return [message.fail(error)];
       });
-      growing.clear();
-      return events;
     },
   };
 }

@@ -352,7 +352,7 @@ export class StateRefused extends Error {
  * stands for several pending interrupts. The run ends as `error`; subscribers get the ids.
  */
 export class ResumeRefused extends Error {
-  override readonly name = "ResumeRefused";
+  override readonly name: string = "ResumeRefused";
   readonly reason: "not_pending" | "empty_map" | "ambiguous";
   /** The refused ids. */
   readonly interrupt_ids: readonly string[];

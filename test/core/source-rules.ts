@@ -165,7 +165,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/langgraph\//,
-    may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoint-ids|kwargs|answers)\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
+    may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoint-ids|kwargs|answers|content-blocks)\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
   },
   { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {
