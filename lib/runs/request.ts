@@ -80,6 +80,8 @@ export interface RunOrigin {
   readonly assistants?: Visibility;
   /** The cron that creates the run. */
   readonly cron_id?: string;
+  /** The run records the events of all methods: a client of the thread event protocol created it. */
+  readonly records_all?: boolean;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }

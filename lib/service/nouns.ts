@@ -6,12 +6,14 @@ import { createWorker, type Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { createFeedback, type Feedback } from "../feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, withDefaults } from "../options.ts";
+import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
 import { createNotifications } from "../runs/notifications.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { createStreamHub, type StreamHub } from "../streams/hub.ts";
+import type { SentEvent, ThreadEvents } from "../streams/protocol.ts";
 import { createThreads, storedTtl, type ThreadDirectory } from "../threads/mod.ts";
 import { createUsage, type Usage } from "../usage/mod.ts";
 import { createDeliveries, type Deliveries } from "../webhooks/deliver.ts";
@@ -42,6 +44,7 @@ export interface Nouns {
   readonly deliveries: Deliveries;
   readonly worker: Worker;
   readonly hub: StreamHub;
+  readonly protocol: Protocol;
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
@@ -151,8 +154,31 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     ...withDefaults(DEFAULTS.crons, options.crons),
     max_failures: options.crons?.max_failures ?? null,
   });
-  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub };
+  const protocol = createProtocol({ runs, threads, events: noEvents, scope, environment });
+  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, protocol };
 }
+
+/** Stands in for the events of threads: readers wait, and nothing is kept. */
+const noEvents: ThreadEvents = {
+  subscribe() {
+    let leave = (): void => {};
+    const left = new Promise<IteratorResult<SentEvent>>((resolve) => {
+      leave = () => resolve({ done: true, value: undefined });
+    });
+    return {
+      take: () => [],
+      [Symbol.asyncIterator]: () => ({
+        next: () => left,
+        async return() {
+          leave();
+          return await left;
+        },
+      }),
+    };
+  },
+  async *kept() {},
+  lastSeq: async () => 0,
+};
 
 function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {
   const exposed = exposedHeaders(options.webhooks ?? {}, webhooks);
