@@ -42,7 +42,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
 
   /** The open interrupts of a thread at rest. */
   async function pending(thread: ThreadRow): Promise<readonly Interrupt[]> {
-    if (thread.status !== "interrupted") return [];
+    if (thread.status === "busy") return [];
     try {
       return (await threads.current(thread))?.interrupts ?? [];
     } catch (error) {
@@ -83,8 +83,14 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
     const thread = await find(thread_id, origin.threads);
     if (!thread && origin.threads?.filter && (await find(thread_id))) throw missing(thread_id);
     const { input, ...rest } = request;
-    // A fork is a new turn, whatever waits at the head.
-    const answers = thread && input !== null && input !== undefined && !isFork(request) && (await pending(thread));
+    // A fork is a new turn, whatever waits at the head. The state of an idle thread is not read: it may be large.
+    const answers =
+      thread &&
+      thread.status !== "idle" &&
+      input !== null &&
+      input !== undefined &&
+      !isFork(request) &&
+      (await pending(thread));
     const resumed: RunCreate =
       answers && answers.length > 0 ? { ...rest, command: { resume: input as Json } } : request;
     const { run, applied_through_seq } = await create(thread_id, resumed, origin);
