@@ -10,6 +10,7 @@ import { type Environment, withTimeout } from "./environment.ts";
 import { storageLost } from "./errors.ts";
 import type { Feedback } from "./feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions, withDefaults } from "./options.ts";
+import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
 import { placeDeployment } from "./service/deployment.ts";
 import { createNouns, type Nouns, receiveSignals } from "./service/nouns.ts";
@@ -18,9 +19,7 @@ import { type OpenStorage, openStorage } from "./service/open-storage.ts";
 import { createWriteProbe, type Readiness } from "./service/readiness.ts";
 import { startRetentionJobs } from "./service/retention-jobs.ts";
 import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts";
-import type { Scope } from "./storage/mod.ts";
 import type { Store } from "./store/mod.ts";
-import type { ThreadEvents } from "./streams/protocol.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
 import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
@@ -55,7 +54,8 @@ export interface Metrics {
 /** A running service: its nouns, its state, and `stop`. */
 export interface Service {
   readonly assistants: Assistants;
-  readonly threads: Threads;
+  /** Threads and their states; their commands and events too. */
+  readonly threads: Threads & ThreadProtocol;
   readonly runs: Runs;
   readonly crons: Crons;
   readonly store: Store;
@@ -88,8 +88,8 @@ export interface Service {
 export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
-  readonly scope: Scope;
-  readonly events: ThreadEvents;
+  /** The thread event protocol with the methods of the HTTP side. */
+  readonly protocol: Protocol;
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly environment: Environment;
@@ -117,6 +117,7 @@ export const VERSION = "0.1.0";
 const LAST_CALLS_MS = 1_000;
 /** Calls that create runs. */
 const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "createBatch"]);
+const COMMANDS: ReadonlySet<string> = new Set(["command"]);
 
 /**
  * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
@@ -175,28 +176,36 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       unsubscribe,
     );
     const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
+    const protocol = trackedProtocol(nouns.protocol, calls);
     const service: Service = {
-      ...trackedNouns(nouns, calls),
+      ...trackedNouns(nouns, calls, protocol),
       ...createReports(options, opened, nouns, calls, started),
       accounts,
       caller: (request) => access.caller(request),
       deployment,
       stop,
     };
-    return withInternals(service, { access, scope, events: nouns.events, options, environment });
+    return withInternals(service, { access, protocol, options, environment });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
   }
 }
 
+/** Readers of events end by themselves. */
+const trackedProtocol = (protocol: Protocol, { track }: OpenCalls): Protocol => ({
+  ...protocol,
+  ...track({ command: protocol.command }, { creating: COMMANDS }),
+});
+
 function trackedNouns(
   { assistants, threads, runs, crons, store, feedback, usage, deliveries }: Nouns,
   { track }: OpenCalls,
+  { events, command }: ThreadProtocol,
 ): Pick<Service, "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks"> {
   return {
     assistants: track<Assistants>(assistants),
-    threads: track<Threads>(threads),
+    threads: { ...track<Threads>(threads), events, command },
     runs: track<Runs>(runs, { creating: CREATING }),
     crons: track<Crons>(crons),
     store: track<Store>(store),

@@ -56,9 +56,9 @@ export function localApi(): LocalApi {
   Object.defineProperty(globalThis, URL_OF, { configurable: true, value: BASE });
   return {
     executor: (executor) => placed(api, executor),
-    requests: (handler) => (request) => {
+    requests: (handler) => (request, host) => {
       const { headers } = request;
-      return places.run({ api, run: null, user: null, headers, over: false }, () => handler(request));
+      return places.run({ api, run: null, user: null, headers, over: false }, () => handler(request, host));
     },
     acts_for: (request) => api.users.get(request) ?? null,
     serve(handler) {

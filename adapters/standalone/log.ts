@@ -47,9 +47,9 @@ export function createLog({ level, format, out, err }: LogOptions): Log {
     write,
     requests(handler) {
       if (!shows("info")) return handler;
-      return async (request) => {
+      return async (request, host) => {
         const begun = performance.now();
-        const response = await handler(request);
+        const response = await handler(request, host);
         const path = shownPath(request.url);
         const level = POLLED.has(path) ? "debug" : "info";
         if (shows(level)) {

@@ -4,8 +4,10 @@ import type { Principal } from "../auth/principal.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Visibility } from "../storage/visibility.ts";
+import type { Messages } from "./body.ts";
 import * as parse from "./parse/mod.ts";
 import type { OpenBodies } from "./sse.ts";
+import type { HandlerHost } from "./web-socket.ts";
 
 /** What all requests to one handler share. */
 export interface HandlerState {
@@ -13,6 +15,9 @@ export interface HandlerState {
   readonly base: string;
   readonly bodies: OpenBodies;
   readonly copyHeaders: parse.HeaderCopy;
+  readonly messages: Messages;
+  /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
+  checkUpgrade(request: Request): void;
   /** True for a path of the table whose route group is disabled. */
   hides(path: string): boolean;
   /** The flags of `/info` without the disabled route groups. */
@@ -24,6 +29,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
   readonly service: ServiceInternals;
   readonly handler: HandlerState;
+  readonly host: HandlerHost;
   readonly params: Readonly<Record<string, string | undefined>>;
   /** The query as it was sent, by name. */
   readonly parameters: parse.Query;

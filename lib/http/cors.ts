@@ -5,6 +5,11 @@ import { ServiceError } from "../errors.ts";
 export interface CorsPolicy {
   /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). `isPublic`: every page may call this path. */
   check(request: Request, isPublic: () => boolean): void;
+  /**
+   * Errors: forbidden. Browsers let every page open a WebSocket, and send cookies with it: a page of a foreign origin needs the same
+   * permission as for a request with credentials.
+   */
+  checkUpgrade(request: Request): void;
   /** The answer to a preflight request. */
   preflight(request: Request): Response;
   /** Adds the headers that let a permitted web page read the answer. */
@@ -87,6 +92,21 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
           `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
         );
       }
+    },
+    checkUpgrade(request) {
+      const origin = request.headers.get("origin");
+      if (origin === null) return;
+      const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+      if (URL.canParse(origin) && new URL(origin).host === host) return;
+      if (!permits(origin)) {
+        throw new ServiceError(
+          "forbidden",
+          `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
+        );
+      }
+      if (credentials || !request.headers.has("cookie")) return;
+      const message = `Origin ${origin} may not send cookies. Set http.cors.allow_credentials`;
+      throw new ServiceError("forbidden", message);
     },
     preflight(request) {
       const headers = allowed ?? request.headers.get("access-control-request-headers");

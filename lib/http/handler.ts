@@ -6,7 +6,7 @@ import { ServiceError } from "../errors.ts";
 import { unknownKey } from "../known-keys.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
-import { createBodyReader } from "./body.ts";
+import { createBodyReader, createMessages } from "./body.ts";
 import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
 import { createCorsPolicy } from "./cors.ts";
 import { type App, askApp, ownResponse } from "./custom-routes.ts";
@@ -15,6 +15,7 @@ import { middlewareOf } from "./middleware.ts";
 import * as parse from "./parse/mod.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
+import type { HandlerHost } from "./web-socket.ts";
 
 /** How a service is mounted. */
 export interface HandlerOptions {
@@ -46,9 +47,13 @@ export interface HandlerOptions {
 }
 
 export type { App, AppAnswer } from "./custom-routes.ts";
+export type { HandlerHost, HostSocket } from "./web-socket.ts";
 
-/** A web-standard request handler. It answers every request and never rejects. */
-export type Handler = (request: Request) => Promise<Response>;
+/**
+ * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
+ * opening a WebSocket. Other values that servers pass on are ignored.
+ */
+export type Handler = (request: Request, host?: HandlerHost | object) => Promise<Response>;
 
 const OPTIONS = Object.keys({
   prefix: true,
@@ -86,6 +91,8 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     base,
     bodies: { environment, open: 0 },
     copyHeaders: parse.headerCopy(http.configurable_headers),
+    messages: createMessages(environment, http),
+    checkUpgrade: cors.checkUpgrade,
     hides: (path) => table.at(`${base}${path}`).length === 0,
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
   });
@@ -107,9 +114,14 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
         environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
       }
       // The host's own authentication chose the status, text and headers.
-      if (error instanceof AuthRefusal) return json({ detail: error.message }, error.headers, error.status);
+      const with_message = route?.error_message === true;
+      if (error instanceof AuthRefusal) {
+        const { message } = error;
+        return json({ detail: message, ...(with_message ? { message } : {}) }, error.headers, error.status);
+      }
       return failureResponse(error, request, {
         keyed: route?.idempotency_key === true,
+        with_message,
         headers: route?.public_headers?.all ?? {},
       });
     });
@@ -126,12 +138,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   }
 
   /** Answers by the route table. `checked`: the caller, where authentication came before the middleware. */
-  async function serve(
-    request: Request,
-    request_id: string,
-    user: AuthUser | null,
-    checked?: Authentication,
-  ): Promise<Response> {
+  async function serve(request: Request, { request_id, host, user, checked }: Call): Promise<Response> {
     const found = await table.match(request);
     const route = found?.route;
     // Middleware may send a request to another route than the one that was checked.
@@ -146,7 +153,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
       }
       const principal = await auth.principal();
       if (!handle) return answerNotBuilt(found.route);
-      return await handle(createContext(request, request_id, found, principal, auth));
+      return await handle(createContext(request, { request_id, host }, found, principal, auth));
     }
 
     return await settle(request, request_id, respond(), route);
@@ -160,7 +167,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     return response;
   }
 
-  async function answer(request: Request, request_id: string): Promise<Response> {
+  async function answer(request: Request, request_id: string, host: HandlerHost): Promise<Response> {
     const { pathname } = new URL(request.url);
     const inside = pathBelow(base, pathname) !== null;
     const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
@@ -170,25 +177,31 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
     const user = options.acts_for?.(request) ?? null;
     if (app) return await custom(app, request, user);
-    if (!middleware || !inside) return await serve(request, request_id, user);
+    if (!middleware || !inside) return await serve(request, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {
       checked = callerOf(request, (await table.match(request))?.route, user);
       await (checked.access === "account" ? checked.caller() : checked.principal());
     }
-    return ownResponse(await middleware(request, (inner) => serve(inner, request_id, user, checked)));
+    return ownResponse(await middleware(request, (inner) => serve(inner, { request_id, host, user, checked })));
   }
 
-  return async (request) => {
+  return async (request, host = {}) => {
     const sent = request.headers.get("x-request-id");
     const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
-    const response = await settle(request, request_id, answer(request, request_id));
+    const response = await settle(request, request_id, answer(request, request_id, host));
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
     cors.expose(request, response.headers);
     return response;
   };
+}
+
+/** What belongs to a request, whichever Request object middleware makes of it. */
+interface Call extends Pick<RequestContext, "request_id" | "host"> {
+  readonly user: AuthUser | null;
+  readonly checked?: Authentication | undefined;
 }
 
 /** The path below the mount; null outside of it. */
@@ -277,7 +290,7 @@ function createTable(routes: readonly Route[], base: string, disabled: ReadonlyS
 
 type CreateContext = (
   request: Request,
-  request_id: string,
+  call: Pick<Call, "request_id" | "host">,
   match: Match,
   principal: RequestContext["principal"],
   auth: Authentication,
@@ -286,11 +299,11 @@ type CreateContext = (
 function contextFactory(service: ServiceInternals, handler: HandlerState): CreateContext {
   const { environment, access } = service;
   const read = createBodyReader(environment, service.options.http);
-  return (request, request_id, { route, params, parameters }, principal, auth) => {
+  return (request, call, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
     const turn = (): Promise<void> => nextTurn(environment);
     return {
-      ...{ request, service, handler, params, parameters, principal, request_id, bytes, turn },
+      ...{ ...call, request, service, handler, params, parameters, principal, bytes, turn },
       caller: auth.caller,
       async body() {
         const sent = await bytes();

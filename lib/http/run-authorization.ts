@@ -71,6 +71,33 @@ export async function authorizeRun<Request extends RunCreate>(
   return { request: value === run ? request : changedRun(request, value), threads: visibility };
 }
 
+/** The run as authorization leaves it. Its id is chosen here where a handler is to see it. */
+export async function authorizeNewRun(
+  context: RequestContext,
+  thread_id: string | null,
+  request: RunCreate,
+): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
+  const assistants = await assistantVisibility(context, request.assistant_id);
+  const run_id = context.principal.user ? context.service.environment.uuid() : null;
+  const run = await authorizeRun(context, thread_id, run_id, request);
+  return [
+    run.request,
+    { ...visibilitiesOf(run.threads, assistants), ...(run_id === null ? {} : { run_ids: [run_id] }) },
+  ];
+}
+
+/** What the caller and the headers of the request add to a run. */
+export function callerOrigin({ request, principal, handler }: RequestContext): RunOrigin {
+  const { user_id, api_key, user } = principal;
+  return {
+    configurable: handler.copyHeaders(request.headers),
+    user_id,
+    api_key,
+    webhook_depth: parse.readWebhookDepth(request.headers),
+    ...(user ? { user } : {}),
+  };
+}
+
 /** Those visibilities that have a filter. */
 export const visibilitiesOf = (
   threads: Visibility,

@@ -1,18 +1,23 @@
 /** Shared agents: users other than the owner see only the threads that they created. */
 import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
+import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
 import type { RequestContext } from "./context.ts";
 
 /** The metadata key that names the creator of a thread on a shared agent. */
 const OWNER = "owner_user_id";
 
 /** The thread with its creator in the metadata, where the caller is not the agent's owner. */
-export function withCreator<Create extends { readonly metadata?: JsonObject }>(
+export function withCreator<Create extends { readonly metadata?: JsonObject | null }>(
   { principal }: RequestContext,
   request: Create,
 ): Create {
   return principal.guest ? { ...request, metadata: { ...request.metadata, [OWNER]: principal.user_id } } : request;
 }
+
+/** The threads that the caller may run agents on. */
+export const creatorVisibility = ({ principal }: RequestContext): Visibility =>
+  principal.guest ? { filter: [{ key: OWNER, equals: principal.user_id }] } : EVERYTHING;
 
 /** Errors: not_found, where the caller is not the agent's owner and did not create the thread. */
 export async function requireCreator({ principal, service }: RequestContext, thread_id: string): Promise<void> {

@@ -80,8 +80,8 @@ export interface RunOrigin {
   readonly assistants?: Visibility;
   /** The cron that creates the run. */
   readonly cron_id?: string;
-  /** True: the run records events of all methods, for a client of the event protocol. */
-  readonly all_events?: boolean;
+  /** The run records the events of all methods: a client of the thread event protocol created it. */
+  readonly records_all?: boolean;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }
@@ -165,7 +165,7 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
     from,
     { ...own, run_id, thread_id },
     temporary,
-    origin.all_events ?? false,
+    origin.records_all ?? false,
   );
   return {
     run: {

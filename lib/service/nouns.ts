@@ -7,6 +7,7 @@ import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
 import { createFeedback, type Feedback } from "../feedback/mod.ts";
 import { DEFAULTS, type ServiceOptions, withDefaults } from "../options.ts";
+import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
 import { createNotifications } from "../runs/notifications.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
@@ -45,6 +46,7 @@ export interface Nouns {
   readonly worker: Worker;
   readonly hub: StreamHub;
   readonly events: ThreadEventLogs;
+  readonly protocol: Protocol;
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
@@ -169,7 +171,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     ...withDefaults(DEFAULTS.crons, options.crons),
     max_failures: options.crons?.max_failures ?? null,
   });
-  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, events };
+  const protocol = createProtocol({ runs, threads, events, scope, environment });
+  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, events, protocol };
 }
 
 function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {

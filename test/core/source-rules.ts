@@ -145,7 +145,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^adapters\/sqlite\//,
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
   },
-  { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net)$/ },
+  { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net|stream)$|^ws$/ },
   { files: /^adapters\/agents\.ts$/, may: /^adapters\/langgraph\/mod\.ts$|^lib\/mod\.ts$/ },
   {
     files: /^adapters\/(?:app|database)\.ts$/,

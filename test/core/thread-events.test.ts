@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type AgentFunction, fromFunctions, type Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
+import { EVERYTHING } from "../../lib/storage/visibility.ts";
 import type { EventFilter, ProtocolEvent, SentEvent } from "../../lib/streams/protocol.ts";
 import { testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
@@ -18,8 +19,7 @@ const parse = ({ text, seq, event_id, method }: SentEvent): ProtocolEvent => {
 
 /** Reads live events of a thread. */
 function reading(service: Service, thread_id: string, filter: EventFilter = ALL) {
-  const { events: source, scope } = serviceInternals(service);
-  const reader = source.subscribe(scope, thread_id, filter);
+  const reader = serviceInternals(service).protocol.subscribe(thread_id, filter, EVERYTHING);
   const iterator = reader[Symbol.asyncIterator]();
   const events: ProtocolEvent[] = [];
   const done = (async () => {
@@ -39,9 +39,8 @@ const isRootEnd = ({ method, params }: ProtocolEvent): boolean =>
   method === "lifecycle" && params.namespace.length === 0 && (params.data as { event: string }).event !== "running";
 
 async function keptOf(service: Service, thread_id: string, filter: EventFilter = ALL): Promise<ProtocolEvent[]> {
-  const { events: source, scope } = serviceInternals(service);
   const events: ProtocolEvent[] = [];
-  for await (const event of source.kept(scope, thread_id, filter)) events.push(parse(event));
+  for await (const event of serviceInternals(service).protocol.kept(thread_id, filter, EVERYTHING)) events.push(parse(event));
   return events;
 }
 
@@ -54,8 +53,6 @@ const talker: AgentFunction = async function* () {
 async function opened(service: Service) {
   const { thread_id } = await service.threads.create();
   const live = reading(service, thread_id);
-  const { storage } = service as never as { storage: never };
-  void storage;
   return { thread_id, live };
 }
 

@@ -176,6 +176,14 @@ export function fake(options: FakeOptions = {}): Fake {
     threads: noun("threads"),
     runs: noun("runs"),
     crons: noun("crons"),
+    protocol: {
+      command: (noun("protocol") as { command: unknown }).command,
+      subscribe: (...args: unknown[]) => {
+        calls.push(["protocol.subscribe", ...args]);
+        return (known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames))(...args);
+      },
+      kept: (...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
+    },
     store: noun("store"),
     feedback: noun("feedback"),
     usage: noun("usage"),

@@ -32,7 +32,8 @@ export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Out
   });
 }
 
-function readJson(bytes: Uint8Array): unknown {
+/** Errors: bad_request (no JSON), invalid (nested too deep). */
+export function readJson(bytes: Uint8Array): unknown {
   if (!shallow.has(bytes) && deeperThan(bytes, MAX_DEPTH))
     throw new ServiceError("invalid", `body: must not nest deeper than ${MAX_DEPTH} levels`);
   try {
@@ -81,6 +82,9 @@ export function readSegment(value: string | undefined, field: string): string {
   }
   return decoded;
 }
+
+/** Checks an object that was parsed before. Unknown fields are dropped. Errors: invalid. */
+export const readFields = <Output>(sent: object, schema: Fields<Output>): Output => check(schema, sent as JsonObject);
 
 function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Output {
   const given: JsonObject = {};

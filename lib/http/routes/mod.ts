@@ -3,6 +3,7 @@ import { ASSISTANT_ROUTES } from "./assistants.ts";
 import { CRON_ROUTES } from "./crons.ts";
 import { FEEDBACK_ROUTES } from "./feedback.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
+import { PROTOCOL_ROUTES } from "./protocol.ts";
 import type { Route } from "./route.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SERVER_ROUTES } from "./server.ts";
@@ -13,20 +14,6 @@ export type { Access, Method, PublicHeaders, Route } from "./route.ts";
 
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly Route[] = [
-  {
-    method: "all",
-    path: "/threads/:thread_id/stream/events",
-    tag: "Threads",
-    group: "threads",
-    summary: "Event protocol v2",
-  },
-  {
-    method: "post",
-    path: "/threads/:thread_id/commands",
-    tag: "Threads",
-    group: "threads",
-    summary: "Event protocol v2",
-  },
   { method: "get", path: "/docs", tag: "Server", group: "meta", summary: "A page of documentation" },
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
   { method: "all", path: "/mcp/*", tag: "Server", group: "mcp", summary: "MCP" },
@@ -38,6 +25,7 @@ export const ROUTES: readonly Route[] = [
   ...NOT_BUILT,
   ...ASSISTANT_ROUTES,
   ...THREAD_ROUTES,
+  ...PROTOCOL_ROUTES,
   ...CRON_ROUTES,
   ...RUN_ROUTES,
   ...STORE_ROUTES,
