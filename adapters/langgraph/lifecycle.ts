@@ -83,8 +83,8 @@ export class Lifecycle {
   fail(error: unknown): LifecycleData[] {
     return this.close(this.open, (one) => {
       const task = this.taskOf(one);
-      const told = task && this.outcomes.get(task.key);
-      return told === null ? this.data(one, "completed") : this.data(one, "failed", told ?? messageOf(error));
+      const outcome = task && this.outcomes.get(task.key);
+      return outcome === null ? this.data(one, "completed") : this.data(one, "failed", outcome ?? messageOf(error));
     });
   }
 
@@ -112,13 +112,13 @@ export class Lifecycle {
   private taskEnded(namespace: readonly string[], { id, name, interrupts = [] }: TaskChunk): LifecycleData[] {
     const names = namesOf(namespace, id, name);
     const [key] = names;
-    const told = this.outcomes.get(key);
+    const outcome = this.outcomes.get(key);
     const asks = interrupts.length > 0;
     const over = this.open.filter((one) => names.includes(one.slice(0, namespace.length + 1).join("|")));
     const frames = this.close(over, (one) => {
       if (asks) return this.data(one, "interrupted");
       // One that was broken off has told nothing.
-      return told === null ? this.data(one, "completed") : this.data(one, "failed", told);
+      return outcome === null ? this.data(one, "completed") : this.data(one, "failed", outcome);
     });
     for (const one of names) this.tasks.delete(one);
     this.outcomes.delete(key);

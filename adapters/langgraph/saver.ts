@@ -329,7 +329,7 @@ export class JobSaver extends Saver {
   /** The root graph has left an interrupt. */
   interrupted = false;
   /** The execution is over: without an id, `head` is meant. */
-  settled = false;
+  ended = false;
   /** Why writing failed; nothing is written after that. */
   failure: unknown;
   private closed = false;
@@ -350,7 +350,7 @@ export class JobSaver extends Saver {
   override async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
     const { ns, checkpoint_id } = place(config);
     const root = ns === "";
-    const named = root && this.settled && checkpoint_id === undefined ? this.head : null;
+    const named = root && this.ended && checkpoint_id === undefined ? this.head : null;
     const tuple = await super.getTuple(
       named === null ? config : { configurable: { ...config.configurable, checkpoint_id: named } },
     );

@@ -226,12 +226,12 @@ function createWorkerLock(clients: () => Promise<Clients>): {
   let locking: Promise<unknown> = Promise.resolve();
 
   const take = async (): Promise<boolean> => {
-    const asked = locking.then(exclusive, exclusive);
+    const asked = locking.then(acquire, acquire);
     locking = asked;
     return await asked;
   };
 
-  const exclusive = async (): Promise<boolean> => {
+  const acquire = async (): Promise<boolean> => {
     const { reading, writing } = await clients();
     // In memory there is one client for both.
     if (reading === writing || lock) return true;

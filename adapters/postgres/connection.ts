@@ -175,15 +175,15 @@ export function hostSource(
   };
 }
 
-const held = new WeakSet<object>();
+const listenedPools = new WeakSet<object>();
 
 /**
  * A new connection of `pg` has no listener for errors until `connect()` has been waited for: a server that stops just then would end
  * the whole process.
  */
 function holdErrors(pool: Partial<PgPool>): void {
-  if (held.has(pool)) return;
-  held.add(pool);
+  if (listenedPools.has(pool)) return;
+  listenedPools.add(pool);
   pool.on?.("connect", (client) => void client?.on?.("error", () => {}));
 }
 

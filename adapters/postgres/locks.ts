@@ -30,11 +30,11 @@ export interface Mark {
  * The text that begins a transaction. Statements that follow see what was committed by whoever held the locks before: each takes a
  * snapshot of its own in READ COMMITTED.
  */
-export function beginText(touched: readonly string[] | undefined, { slot }: Mark): string {
+export function beginText(lock_keys: readonly string[] | undefined, { slot }: Mark): string {
   return [
     "begin isolation level read committed",
     `set local idle_in_transaction_session_timeout = ${IDLE_MS}`,
-    ...locks(touched),
+    ...locks(lock_keys),
     slotLock(slot),
   ].join("; ");
 }
@@ -80,9 +80,9 @@ function nameLock(name: string): string {
 const slotLock = (slot: string): string => nameLock(`slot:${slot}`);
 
 /** Always in the same order, so that two batches never wait for each other in a circle. */
-function locks(touched: readonly string[] | undefined): string[] {
-  const keys = [...new Set(touched?.map((name) => lockKey(`greenroom:${name}`)))];
-  if (touched === undefined || keys.length > MAX_NAMES) return [`select pg_advisory_xact_lock(${WHOLE})`];
+function locks(lock_keys: readonly string[] | undefined): string[] {
+  const keys = [...new Set(lock_keys?.map((name) => lockKey(`greenroom:${name}`)))];
+  if (lock_keys === undefined || keys.length > MAX_NAMES) return [`select pg_advisory_xact_lock(${WHOLE})`];
   keys.sort((a, b) => (a < b ? -1 : 1));
   const named = `select pg_advisory_xact_lock(name) from unnest('{${keys.join(",")}}'::bigint[]) as name`;
   return [`select pg_advisory_xact_lock_shared(${WHOLE})`, ...(keys.length > 0 ? [named] : [])];

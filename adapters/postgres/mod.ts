@@ -213,8 +213,8 @@ function createWriter({
     }
     try {
       // Where the mark cannot be written, COMMIT rolls back.
-      const ending = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
-      await allOf(ending.map((statement) => session.run(statement)));
+      const commit = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
+      await allOf(commit.map((statement) => session.run(statement)));
     } catch (error) {
       await giveUp(session, error);
       if (!isOver(faultOf(error)) || !(await tookEffect(mark))) throw error;
@@ -367,10 +367,10 @@ async function inOrder<Item, Result>(items: readonly Item[], work: (item: Item) 
 
 /** The first error by order: those after it say only that the transaction has failed. */
 async function allOf<Result>(works: readonly Promise<Result>[]): Promise<Result[]> {
-  const settled = await Promise.allSettled(works);
-  return settled.map((one) => {
-    if (one.status === "rejected") throw one.reason;
-    return one.value;
+  const results = await Promise.allSettled(works);
+  return results.map((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
   });
 }
 
