@@ -1,4 +1,4 @@
-/** Which database is meant, and what to say of it when it does not answer: never a password. */
+/** The address of the database, and the texts of its errors, which never contain a password. */
 import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable } from "../sql/driver.ts";
 import { faultOf, reasonOf, sqlState } from "./errors.ts";
@@ -6,12 +6,12 @@ import { faultOf, reasonOf, sqlState } from "./errors.ts";
 export interface Place {
   /** Host, port and name. */
   readonly shown: string;
-  /** An error of SQL as it is, or what it says about the server. */
+  /** An SQL error unchanged; for others, an error that names the server. */
   explained(error: unknown): unknown;
-  /** Why the options cannot be what they are. */
+  /** The ConfigError for wrong options. */
   refused(error: unknown): ConfigError;
   unavailable(error: unknown, unknown?: boolean): DatabaseUnavailable;
-  /** Remembers that this error was met at `direct_url`. */
+  /** Marks an error as one of `direct_url`. */
   ofDirect(error: unknown): unknown;
 }
 
@@ -22,7 +22,7 @@ interface Given {
   readonly pool_size?: unknown;
 }
 
-/** Throws ConfigError for options that cannot be. */
+/** Throws ConfigError for invalid options. */
 export function placeOf(given: Given): Place {
   if (given.pool !== undefined) {
     if (given.url !== undefined)
@@ -42,7 +42,7 @@ export function placeOf(given: Given): Place {
   );
 }
 
-/** Not shown before it is known to hold no secret. */
+/** The URL is not shown before it is known to contain no secret. */
 function urlOf(setting: string, text: unknown): URL {
   if (typeof text !== "string" || !/^postgres(?:ql)?:\/\//i.test(text) || !URL.canParse(text)) {
     throw new ConfigError([`postgres: ${setting}: not of the form postgres://user:password@host:port/database`]);
@@ -61,7 +61,7 @@ function shownOf({ host, pathname }: URL): string {
   return `${host || "localhost"}${pathname === "/" ? "" : pathname}`;
 }
 
-/** Every form in which a client's error might show a password. */
+/** Every form in which a client's error might show the password. */
 function secretsOf(url: URL): string[] {
   const raw = [url.password, ...url.searchParams.getAll("password"), ...url.searchParams.getAll("sslpassword")];
   return [...new Set(raw.flatMap((text) => [text, decodeURIComponent(url.password)]))].filter((text) => text !== "");
@@ -76,7 +76,7 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
   const met = new WeakSet<WeakKey>();
   const at = (error: unknown): Named => (direct && met.has(error as WeakKey) ? direct : named);
   const clean = (text: string): string => secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
-  /** The client's error, where it gives nothing away. */
+  /** The client's error as the cause, unless it contains a secret. */
   const cause = (error: unknown): ErrorOptions =>
     error instanceof Error && clean(`${error.message}${error.stack}`) === `${error.message}${error.stack}`
       ? { cause: error }
