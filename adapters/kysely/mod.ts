@@ -59,7 +59,7 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
 
   const transaction = (statements: readonly SqlStatement[]): Promise<SqlRow[][]> =>
     db.connection().execute(async (connection) => {
-      if (dialect === "sqlite") await proveForeignKeys(connection);
+      if (dialect === "sqlite") await checkForeignKeys(connection);
       await connection.executeQuery(CompiledQuery.raw(begin));
       try {
         const results: SqlRow[][] = [];
@@ -149,7 +149,7 @@ function bunDriver(path: string): Driver {
 
 /** Deleting a thread or an assistant deletes its rows by foreign keys, which SQLite ignores by default. */
 // biome-ignore lint/suspicious/noExplicitAny: as above
-async function proveForeignKeys(db: Kysely<any>): Promise<void> {
+async function checkForeignKeys(db: Kysely<any>): Promise<void> {
   const [row] = await run(db, { sql: "pragma foreign_keys", args: [] });
   if (row?.foreign_keys !== 1) {
     throw new Error(

@@ -130,7 +130,7 @@ function compiled(graph_id: string, value: unknown): Graph {
     // Agents of LangChain have their graph as a member.
     if ("graph" in value && isObject(value.graph as never)) return compiled(graph_id, value.graph);
   }
-  throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that makes one`);
+  throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that returns one`);
 }
 
 /** Throws for a node that the graph does not have: LangGraph would ignore it. */

@@ -48,7 +48,7 @@ export function langgraph(
       (messages) => new Serde(messages as MessageClasses),
       (error: unknown) => {
         loading = undefined;
-        throw new Error("@langchain/core cannot be imported, which graphs need to read their messages", {
+        throw new Error("Cannot import @langchain/core, which stored messages need. Install it beside the graphs", {
           cause: error,
         });
       },
@@ -57,7 +57,7 @@ export function langgraph(
   };
   const source = (graph_id: string): GraphSource => {
     const found = sources.get(graph_id);
-    if (!found) throw new Error(`There is no graph ${graph_id}`);
+    if (!found) throw new Error(`Graph ${graph_id} not found`);
     return found;
   };
   let version: Promise<string | undefined> | undefined;

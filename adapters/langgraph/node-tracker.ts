@@ -1,6 +1,6 @@
 /** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
 import { type Graph, isCompiled, type Node } from "./graph.ts";
-import { straighten } from "./store.ts";
+import { bypassQueue } from "./store.ts";
 
 interface Runnable {
   invoke(input: unknown, options?: unknown): Promise<unknown>;
@@ -63,7 +63,7 @@ export class NodeTracker {
       configurable?: Readonly<Record<string, unknown>>;
       store?: unknown;
     };
-    straighten(store);
+    bypassQueue(store);
     const call = configurable?.[CALL];
     if (typeof call !== "function") return options;
     const refusing: Call = (...parts) => {

@@ -15,10 +15,10 @@ const stored: Form = {
     if (value === undefined) return tagged("undefined", null);
     if (typeof value === "bigint") return tagged("bigint", String(value));
     if (typeof value === "number") return tagged("number", String(value));
-    throw new TypeError(`it holds a ${typeof value}`);
+    throw new TypeError(`it contains a ${typeof value}`);
   },
   cycle() {
-    throw new TypeError("it holds an object that contains itself");
+    throw new TypeError("it contains an object that contains itself");
   },
   instance(value, inner) {
     const tag = (kind: string, content: unknown): JsonObject => tagged(kind, inner(content) ?? null);
@@ -107,7 +107,7 @@ export class Serde {
       case "error":
         return error(...(v as [string, string]));
       default:
-        throw new Error(`A stored value is of the unknown kind ${JSON.stringify(kind)}`);
+        throw new Error(`A stored value has the unknown kind ${JSON.stringify(kind)}`);
     }
   }
 

@@ -119,7 +119,7 @@ export class JobStore {
  * LangGraph puts a queue in front of the store of each run. The queue polls a thousand times per second, loses which fields are
  * indexed, and cannot list namespaces. These calls bypass it.
  */
-export function straighten(queue: unknown): void {
+export function bypassQueue(queue: unknown): void {
   if (typeof queue !== "object" || queue === null || !("store" in queue) || !(queue.store instanceof JobStore)) return;
   if (!("running" in queue) || queue.running !== true) return;
   const { store } = queue;

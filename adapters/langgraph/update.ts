@@ -73,7 +73,7 @@ export class UpdateSaver extends Saver {
     const late = newest !== null && checkpoint.id <= newest;
     const id = late ? checkpointId(this.environment, newest) : checkpoint.id;
     const parent = checkpoint_id === undefined ? null : await handle.get({ ns, checkpoint_id });
-    const unsaid = parent ? this.unsaid(parent, checkpoint, newVersions) : {};
+    const unsaid = parent ? this.missingVersions(parent, checkpoint, newVersions) : {};
     const channel_versions = { ...checkpoint.channel_versions, ...unsaid };
     // LangGraph may copy metadata that the previous run stored with its checkpoint.
     const { run_id: _, ...own } = metadata;
@@ -81,7 +81,7 @@ export class UpdateSaver extends Saver {
   }
 
   /** New versions of channels that finished tasks have changed: LangGraph applies their writes, but keeps the versions. */
-  private unsaid(
+  private missingVersions(
     parent: StoredCheckpoint,
     { channel_values, channel_versions }: Checkpoint,
     said: Readonly<Record<string, Version>>,

@@ -30,10 +30,10 @@ const strict: Form = {
     if (typeof value === "bigint") return String(value);
     if (typeof value === "number") return null;
     if (value === undefined) return undefined;
-    throw new TypeError(`The graph's data holds a ${typeof value}, which cannot be shown as JSON`);
+    throw new TypeError(`The graph's data contains a ${typeof value}, which cannot be shown as JSON`);
   },
   cycle() {
-    throw new TypeError("The graph's data holds an object that contains itself, which cannot be shown as JSON");
+    throw new TypeError("The graph's data contains an object that contains itself, which cannot be shown as JSON");
   },
   instance,
   plain: (value) => value,

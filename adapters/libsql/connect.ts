@@ -52,10 +52,9 @@ export interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" |
 export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place {
   const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
   const setting = file === undefined ? "url" : "syncUrl";
-  if (file === undefined && syncUrl !== undefined)
-    throw new ConfigError(["libSQL: syncUrl needs a `file:` url beside it."]);
+  if (file === undefined && syncUrl !== undefined) throw new ConfigError(["libSQL: syncUrl needs a `file:` url."]);
   if (file !== undefined && inMemory(file) && syncUrl !== undefined) {
-    throw new ConfigError(["libSQL: a replica is a file; syncUrl cannot go with a url in memory."]);
+    throw new ConfigError(["libSQL: syncUrl needs a `file:` url, not a database in memory."]);
   }
   const remote = file === undefined ? url : syncUrl;
   const server = remote === undefined ? undefined : addressOf(setting, remote, authToken);
@@ -75,18 +74,18 @@ export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions):
 function addressOf(setting: string, text: string, authToken: string | undefined): Address {
   if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
     throw new ConfigError([
-      `libSQL: ${setting} is none of :memory:, file:…, libsql://…, https://…, http://…, wss://… and ws://…`,
+      `libSQL: ${setting} must be :memory:, file:…, libsql://…, https://…, http://…, wss://… or ws://…`,
     ]);
   }
   const url = new URL(text);
   if (url.username || url.password) {
-    throw new ConfigError([`libSQL: ${setting} holds a user name or password; give a token as authToken instead.`]);
+    throw new ConfigError([`libSQL: ${setting} contains a user name or password. Pass a token as authToken instead.`]);
   }
   const token = authToken ?? url.searchParams.get("authToken") ?? undefined;
   url.searchParams.delete("authToken");
   // The runtime's own error would show the whole header.
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) {
-    throw new ConfigError(["libSQL: authToken is empty or has characters that no token has."]);
+    throw new ConfigError(["libSQL: authToken is empty or contains invalid characters."]);
   }
   return { url: url.href, authToken: token };
 }
@@ -133,14 +132,14 @@ export async function open(place: Place): Promise<Clients> {
       const writing = connect(config);
       await configure(writing);
       if (inMemory(config.url)) return { reading: writing, writing, replica: false };
-      await proveFile(writing);
+      await checkFile(writing);
       const reading = connect(config);
       await configure(reading);
       await reading.execute("pragma query_only = on");
       return { reading, writing, replica: false };
     }
     const writing = connect({ ...server, ...(LOOPBACK.test(server.url) && { fetch: uncompressed }) });
-    await proveForeignKeys(writing);
+    await checkForeignKeys(writing);
     if (file === undefined) return { reading: writing, writing, replica: false };
     // Batches bypass the replica, which would send each statement separately and block the event loop meanwhile.
     const reading = connect({ url: file, syncUrl: server.url, authToken: server.authToken });
@@ -181,14 +180,14 @@ export async function configure(client: Client): Promise<void> {
 }
 
 /** Refuses a truncated file. */
-async function proveFile(client: Client): Promise<void> {
+async function checkFile(client: Client): Promise<void> {
   const run = async (sql: string): Promise<SqlRow | undefined> => rowsOf(await client.execute(sql))[0];
   const file = await run(FILE);
   if (isCut(file) && hasMoved(await run(MOVE_LOG))) checkWhole(file);
 }
 
 /** Deleting a thread or an assistant deletes its rows by foreign keys, which a server may have disabled. */
-async function proveForeignKeys(client: Client): Promise<void> {
+async function checkForeignKeys(client: Client): Promise<void> {
   if ((await client.execute("pragma foreign_keys")).rows[0]?.[0] !== 1) {
     throw new Error("it does not enforce foreign keys");
   }

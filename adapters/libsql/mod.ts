@@ -52,8 +52,8 @@ export function libsql(options: LibsqlOptions | string): Storage {
 export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   const place = placeOf(typeof options === "string" ? { url: options } : options);
   const { local } = place;
-  const patiently = retriesWhileLocked(place);
-  const replica = createReplica(place, patiently);
+  const retry = retriesWhileLocked(place);
+  const replica = createReplica(place, retry);
   const answering = new Set<Promise<unknown>>();
   let opening: Promise<Clients> | undefined;
   let closing: Promise<void> | undefined;
@@ -61,7 +61,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   /** Opens at the first call. After a failure, the next call opens again. */
   const clients = async (): Promise<Clients> => {
-    opening ??= patiently(() => open(place)).catch((error: unknown) => {
+    opening ??= retry(() => open(place)).catch((error: unknown) => {
       opening = undefined;
       throw error;
     });
@@ -98,7 +98,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     };
     try {
       // A batch that found a lock was rolled back as a whole, so it can be sent again.
-      return (await patiently(attempt)).map(rowsOf);
+      return (await retry(attempt)).map(rowsOf);
     } finally {
       // After an error too: a lost connection leaves open whether the batch took effect.
       replica.written();
@@ -117,7 +117,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   const serverTime = async (): Promise<number> => {
     const { writing } = await clients();
-    const [row] = rowsOf(await patiently(() => writing.execute(TIME)));
+    const [row] = rowsOf(await retry(() => writing.execute(TIME)));
     return Number(row?.now);
   };
 
@@ -135,7 +135,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       return await answer(async () => {
         const opened = await clients();
         await replica.caughtUp(opened);
-        return rowsOf(await patiently(() => opened.reading.execute(bound)));
+        return rowsOf(await retry(() => opened.reading.execute(bound)));
       });
     },
     ...(place.server &&
@@ -179,7 +179,7 @@ function retriesWhileLocked(place: Place): Retries {
 /** Keeps a replica's reads as fresh as the batches that were answered before them. */
 function createReplica(
   { now, sync_interval_ms }: Place,
-  patiently: Retries,
+  retry: Retries,
 ): { written(): void; caughtUp(opened: Clients): Promise<void> } {
   // `written`: batches sent so far, plus requests to load those of other processes. `synced`: how many of them the file has.
   let written = 0;
@@ -190,8 +190,8 @@ function createReplica(
   const catchUp = async ({ reading, writing }: Clients): Promise<void> => {
     const [batches, time] = [written, now()];
     // sync() blocks the event loop, for three seconds if the server cannot be reached.
-    await patiently(() => writing.execute("select 1"));
-    await patiently(() => reading.sync());
+    await retry(() => writing.execute("select 1"));
+    await retry(() => reading.sync());
     [synced, synced_at] = [batches, time];
   };
 
@@ -271,7 +271,7 @@ function bind(place: Place, { sql, args }: SqlStatement): BoundStatement {
       if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
       if (typeof value === "string") {
         if (place.file !== undefined && value.includes("\0")) {
-          throw new Error("libSQL cannot read text with U+0000 back from a file or memory: it was not stored.");
+          throw new Error("libSQL cannot read text with U+0000 from a file or memory, so nothing was stored.");
         }
         return value.toWellFormed();
       }

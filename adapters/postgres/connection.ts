@@ -305,6 +305,6 @@ async function loadPg(): Promise<Pg> {
   } catch (error) {
     // Deno appends its own advice below.
     const [problem] = (error as Error).message.split("\n");
-    throw new ConfigError([`postgres: the package pg cannot be loaded (${problem}): npm install pg, or give a pool`]);
+    throw new ConfigError([`postgres: the package pg cannot be loaded (${problem}): npm install pg, or pass a pool`]);
   }
 }

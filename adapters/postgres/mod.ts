@@ -56,7 +56,7 @@ export type PostgresOptions = PostgresUrlOptions | PostgresPoolOptions;
 
 const QUICK_TRIES = 5;
 /** Time limit for a database that does not answer, and for the outcome of a commit. */
-const PATIENCE_MS = 5_000;
+const ANSWER_MS = 5_000;
 const OUTCOME_MS = 15_000;
 /** Batches without lock keys may take long: a migration step can read a whole table. */
 const LONG_BATCH_MS = 15 * 60_000;
@@ -161,7 +161,7 @@ function createRetries({
         if (isForgotten(error)) source.forget();
         const start = fault === "read_only" ? !seen.written : !seen.answered;
         if (start && fault !== "connection") throw place.refused(error);
-        until ??= now() + PATIENCE_MS;
+        until ??= now() + ANSWER_MS;
         if (isClosing() || now() >= until) throw start ? place.refused(error) : place.unavailable(error);
         await wait(Math.min(25 * 2 ** tries, 500));
       }

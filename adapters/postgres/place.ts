@@ -25,13 +25,12 @@ interface Given {
 /** Throws ConfigError for invalid options. */
 export function placeOf(given: Given): Place {
   if (given.pool !== undefined) {
-    if (given.url !== undefined)
-      throw new ConfigError(["postgres: pool: it is one way to the database and url another; give one of them"]);
+    if (given.url !== undefined) throw new ConfigError(["postgres: pool: pool and url are both set. Set one of them"]);
     return place({ setting: "pool", shown: "of the pool" }, undefined, []);
   }
   const { pool_size } = given;
   if (pool_size !== undefined && !(Number.isSafeInteger(pool_size) && (pool_size as number) > 0)) {
-    throw new ConfigError(["postgres: pool_size: not a whole number above 0"]);
+    throw new ConfigError(["postgres: pool_size: must be a whole number above 0"]);
   }
   const url = urlOf("url", given.url);
   const direct = given.direct_url === undefined ? undefined : urlOf("direct_url", given.direct_url);
@@ -51,7 +50,7 @@ function urlOf(setting: string, text: unknown): URL {
   try {
     for (const part of [url.username, url.password, url.pathname]) decodeURIComponent(part);
   } catch {
-    throw new ConfigError([`postgres: ${setting}: a % that begins no escape is written as %25`]);
+    throw new ConfigError([`postgres: ${setting}: write % as %25, unless it starts an escape`]);
   }
   return url;
 }
@@ -94,7 +93,7 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
       const fault = faultOf(error);
       const said =
         fault === "read_only"
-          ? `the database ${shown} takes no writes (${reason}): name the primary, or let the user write`
+          ? `the database ${shown} takes no writes (${reason}): name the primary, or grant the user write access`
           : state === "3D000"
             ? `the server has no such database (${reason}): create it, or name another`
             : fault === "refused"
@@ -104,9 +103,9 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
     },
     unavailable(error, unknown = false) {
       const { shown } = at(error);
-      const reason = error === null ? "it does not know the transaction any more" : clean(reasonOf(error));
+      const reason = error === null ? "the server no longer knows the transaction" : clean(reasonOf(error));
       const what = unknown
-        ? `The database ${shown} went away during a commit, and whether it took effect is not known`
+        ? `The connection to the database ${shown} was lost during a commit, and whether it took effect is not known`
         : `The database ${shown} cannot be reached`;
       return new DatabaseUnavailable(`${what} (${reason}).`, { ...cause(error), unknown });
     },

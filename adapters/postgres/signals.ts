@@ -119,7 +119,7 @@ class Sender implements Signals {
       for (const text of ["set synchronous_commit to off", `listen ${CHANNEL}`]) {
         await limited(opened.query(text), ANSWER_MS, this.#timer, "no answer");
       }
-      if (over || this.#closed) throw new Error("The session is over");
+      if (over || this.#closed) throw new Error("The session has ended");
     } catch {
       dispose(session);
       return false;

@@ -31,7 +31,7 @@ function bindValue(value: SqlValue, sql: string): string | null | Uint8Array {
   if (typeof value !== "string") {
     throw new TypeError(`${typeof value === "number" ? value : `A ${typeof value}`} is not an SqlValue: ${sql}`);
   }
-  if (value.includes("\0")) throw new Error("Text with U+0000 cannot be held by Postgres: nothing was stored.");
+  if (value.includes("\0")) throw new Error("Postgres cannot store text with U+0000, so nothing was stored.");
   return value.toWellFormed();
 }
 
@@ -70,7 +70,7 @@ function sqlValue(value: unknown, type = 0): SqlValue {
   if (typeof value === "boolean") return value ? 1 : 0;
   if (typeof value === "bigint") return exact(String(value));
   if (typeof value === "number") return EXACT.has(type) ? exact(String(value)) : value;
-  if (!(value instanceof Uint8Array)) throw new TypeError(`Postgres gave a ${typeof value} that is no SqlValue`);
+  if (!(value instanceof Uint8Array)) throw new TypeError(`Postgres returned a ${typeof value}, which is no SqlValue`);
   // A Buffer has other methods with the same names, and may share memory that is reused.
   return value.constructor === Uint8Array ? value : new Uint8Array(value);
 }
@@ -78,7 +78,7 @@ function sqlValue(value: unknown, type = 0): SqlValue {
 function exact(text: string): number {
   const number = Number(text);
   if (Number.isInteger(number) && !Number.isSafeInteger(number)) {
-    throw new RangeError(`${text} is more than a number can hold exactly`);
+    throw new RangeError(`${text} is too large for a JavaScript number`);
   }
   return number;
 }

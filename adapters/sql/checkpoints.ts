@@ -76,7 +76,7 @@ function last<Row>(rows: readonly Row[], key: (row: Row) => string): readonly Ro
   return known.size === rows.length ? rows : [...known.values()];
 }
 
-const nobody = sql<string>`null`;
+const noRun = sql<string>`null`;
 
 type CheckpointArgs = PayloadArgs & {
   ns: string;
@@ -89,7 +89,7 @@ type CheckpointArgs = PayloadArgs & {
 
 // Every row reads the greatest `seq` before the statement. Checkpoints and values of other runs never change: a rollback deletes
 // what this run stored, by its `run_id`.
-const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
+const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => noRun }: Author<Of>) =>
   preparedRows<Of, CheckpointArgs>(
     (p, rows) =>
       sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
@@ -114,7 +114,7 @@ const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobo
 // Not named `version`: that column of assistants is a number.
 type ValueArgs = PayloadArgs & { ns: string; channel: string; channel_version: string; extends_version: string | null };
 
-const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
+const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => noRun }: Author<Of>) =>
   preparedRows<Of, ValueArgs>(
     (p, rows) =>
       sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)

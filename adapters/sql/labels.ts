@@ -159,7 +159,7 @@ function ofRow(deployment: string, id: string, metadata: JsonObject): LabelArgs 
   if (labels.length > MOST_LABELS) {
     throw new ServiceError(
       "invalid",
-      `metadata: must hold at most ${MOST_LABELS} different values, as each can be searched`,
+      `metadata: must contain at most ${MOST_LABELS} different values, because each is indexed`,
     );
   }
   return { deployment, id, written, labels: JSON.stringify(labels) };

@@ -140,7 +140,7 @@ function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
   const tell = (error: unknown): never => {
     if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
     if (isUnstorable(error))
-      throw new ServiceError("invalid", "This database holds no text with U+0000", { cause: error });
+      throw new ServiceError("invalid", "This database cannot store text with U+0000", { cause: error });
     if (error instanceof DatabaseUnavailable) throw storageLost({ unknown: error.unknown, cause: error });
     throw error;
   };
