@@ -184,7 +184,7 @@ function problemsOfService(
     return wrong;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const told = error.problems.filter((problem) => !/^(?:storage:|executor: it hosts no graph)/.test(problem));
-    return [...wrong, ...told.map((problem) => problem.replace(/^executor:/, "agents:"))];
+    const problems = error.problems.filter((problem) => !/^(?:storage:|executor: it hosts no graph)/.test(problem));
+    return [...wrong, ...problems.map((problem) => problem.replace(/^executor:/, "agents:"))];
   }
 }

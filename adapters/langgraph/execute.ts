@@ -307,7 +307,7 @@ function rootChunk(event: LangChainEvent, run_id: string): unknown {
 type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
 async function storedState(graph: Graph, saver: JobSaver, job: Job): Promise<StateEvent> {
-  saver.settled = true;
+  saver.ended = true;
   // Without an id LangGraph counts in what finished tasks of an interrupted step have written.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const state = threadState(snapshot);

@@ -14,7 +14,7 @@ import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
-/** What a delivery says about the end of its run. `error` and `values` are JSON. */
+/** The end of a run, as a delivery reports it. `error` and `values` are JSON. */
 export type DeliveredEnd = {
   status: string;
   error: string | null;
@@ -82,7 +82,7 @@ type Attempt = {
   delivery_id: string;
   number: number;
   at: number;
-  /** HTTP status of the answer. Not `status`, which is a text elsewhere. */
+  /** HTTP status of the response. Not named `status`: that column of other tables is text. */
   http_status: number | null;
   error: string | null;
   duration_ms: number;
@@ -90,8 +90,8 @@ type Attempt = {
 };
 type Fence = { deployment: string; delivery_id: string; token: string };
 
-// The prefix `worker ` marks claims of the process with the worker lock: its successor knows that it is dead. Other processes send too,
-// without such a sign.
+// The prefix `worker ` marks claims of the process with the worker lock: the next holder knows that this process is dead. Claims of
+// other processes have no prefix.
 const isClaimed = (p: Fence): RawBuilder<unknown> =>
   sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
     and claim_token in (${p.token}, 'worker ' || ${p.token})`;
@@ -147,7 +147,7 @@ const restart = prepared<Key & { now: number }>(
       and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
 );
 
-/** The verbs on webhook deliveries. `executes`: this process holds the worker lock, where there is one. */
+/** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
 export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliveryStorage {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {

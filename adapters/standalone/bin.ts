@@ -188,11 +188,11 @@ async function serve(options: CommandOptions): Promise<void> {
   console.log(`Greenroom listening on ${url}`);
 }
 
-/** What is wrong with the service's options, by their names in the file; of keys in `told` nothing more. */
+/** What is wrong with the service's options, by their names in the file; problems of keys in `earlier` are left out. */
 function problemsOf(
   settings: Omit<ServiceOptions, "storage">,
   graph_ids: readonly string[],
-  told: readonly string[],
+  earlier: readonly string[],
 ): readonly string[] {
   // Also those that could not be loaded.
   const graphs = (): readonly GraphInfo[] => graph_ids.map((graph_id) => ({ graph_id, checkpoints: "worker" }));
@@ -203,7 +203,7 @@ function problemsOf(
   } catch (error) {
     if (!(error instanceof ConfigError)) return [];
     // The storage is opened once the rest is right.
-    const keys = new Set(["storage", ...told.map(keyOf)]);
+    const keys = new Set(["storage", ...earlier.map(keyOf)]);
     return error.problems
       .map((problem) => problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:"))
       .filter((problem) => !keys.has(keyOf(problem)));

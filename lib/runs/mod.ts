@@ -138,7 +138,7 @@ export interface Runs {
 }
 
 /** Runs as the worker, the threads and the crons use them. */
-export interface RunDirectory extends Runs, RunPreparation, Pick<RunSubscriptions, "follow" | "checkNow" | "read"> {
+export interface RunDirectory extends Runs, RunPreparation, Pick<RunSubscriptions, "watch" | "checkNow" | "read"> {
   /** These active runs were deleted with their thread: stops their attempts and ends their logs. */
   deleted(run_ids: readonly string[]): void;
 }
@@ -193,7 +193,7 @@ export function createRuns(options: RunOptions): RunDirectory {
   return {
     prepare,
     started,
-    follow: subscriptions.follow,
+    watch: subscriptions.watch,
     checkNow: subscriptions.checkNow,
     read: subscriptions.read,
     deleted: stops.onDeleted,

@@ -123,7 +123,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     feedbackUrls: notifications.feedbackUrls,
     onRunEnded: deliver,
     onFinished,
-    onAttemptLeft: (run, runEvents) => runs.follow(run, runEvents),
+    onAttemptLeft: (run, runEvents) => runs.watch(run, runEvents),
     onWaiting: () => storage.signals?.publish("work", scope.deployment),
     // Not before: the deliveries of a dead worker are free only once this process takes over from it.
     onRoleChanged: deliver,

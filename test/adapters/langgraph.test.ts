@@ -678,7 +678,7 @@ describe("langgraph: checkpoints", () => {
   it("fail the run, naming the channel, for what cannot be stored", async () => {
     await assert.rejects(
       host(keeps({ f: () => 1 })).run({ input: {} }),
-      /channel "data" cannot be stored: it holds a function/i,
+      /channel "data" cannot be stored: it contains a function/i,
     );
     const circle: { self?: unknown } = {};
     circle.self = circle;

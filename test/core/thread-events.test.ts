@@ -40,7 +40,8 @@ const isRootEnd = ({ method, params }: ProtocolEvent): boolean =>
 
 async function keptOf(service: Service, thread_id: string, filter: EventFilter = ALL): Promise<ProtocolEvent[]> {
   const events: ProtocolEvent[] = [];
-  for await (const event of serviceInternals(service).protocol.kept(thread_id, filter, EVERYTHING)) events.push(parse(event));
+  for await (const event of serviceInternals(service).protocol.kept(thread_id, filter, EVERYTHING))
+    events.push(parse(event));
   return events;
 }
 

@@ -148,7 +148,7 @@ describe(`createApp on ${runtime}`, () => {
         "http.prefix: must be a path such as /agents",
         "http.app: must be a function, or an object with fetch",
         "http.open_metrics: must be true or false",
-        "agents.list: Graph list is neither a LangGraph.js graph nor a function that makes one",
+        "agents.list: Graph list is neither a LangGraph.js graph nor a function that returns one",
         "agents.text: is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }",
         "agents.both: give agent or graph, not both",
         "agents.slow.retries: unknown option",

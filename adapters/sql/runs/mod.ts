@@ -134,9 +134,9 @@ export function runVerbs(driver: Pipe): RunStorage {
 
     async activity({ deployment }, now) {
       const [row] = (await driver.read(activity({ deployment, now }))) as unknown as [Counted];
-      const { immediate, late, oldest_immediate, oldest_late, ...rest } = row;
+      const { immediate, late, oldest_immediate, oldest_late, ...counts } = row;
       const oldest = [oldest_immediate, oldest_late].filter((due_at) => due_at !== null);
-      return { ...rest, pending: immediate + late, oldest_due: oldest.length > 0 ? Math.min(...oldest) : null };
+      return { ...counts, pending: immediate + late, oldest_due: oldest.length > 0 ? Math.min(...oldest) : null };
     },
 
     sweep: ({ deployment }, terms) => sweep(driver, deployment, terms),

@@ -1,4 +1,4 @@
-/** Tables of usage, feedback and webhook deliveries. Their rows outlive the runs that they are about. */
+/** Tables of usage, feedback and webhook deliveries. Their rows outlive the runs that they refer to. */
 
 export const platformTables = {
   /** A run whose execution has started. */

@@ -1,6 +1,6 @@
 /** The routes of threads and their states. */
 import { refuseForOthers, type Visibility } from "../../storage/visibility.ts";
-import type { HistoryQuery, MayCopy } from "../../threads/mod.ts";
+import type { AuthorizeCopy, HistoryQuery } from "../../threads/mod.ts";
 import { type RequestContext, segment, threadId } from "../context.ts";
 import * as parse from "../parse/mod.ts";
 import { empty, json, jsonList, PAGE_HEADERS, paged, selectedState } from "../respond.ts";
@@ -83,7 +83,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     errors: [409],
     async handle(context) {
       const { thread_id, visibility } = await authorized(context);
-      const authorizeCopy: MayCopy = async (copy) => {
+      const authorizeCopy: AuthorizeCopy = async (copy) => {
         const created = await context.authorize(withCreator(context, copy), "threads:create");
         refuseForOthers(created.visibility, created.value.metadata);
         return created.value;
