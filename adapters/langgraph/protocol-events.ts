@@ -5,6 +5,7 @@ import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Chunk, type Chunks, isInterrupt } from "./chunks.ts";
 import { written } from "./frames.ts";
 import type { Graph } from "./graph.ts";
+import type { Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
 import { type CheckpointTuple, INTERRUPT, place } from "./saver.ts";
 import { Transformers } from "./transformers.ts";
@@ -167,8 +168,8 @@ export class ProtocolEvents {
   }
 
   private message(chunk: Chunk): ProtocolEvent[] {
-    const [message] = this.wire(chunk) as [JsonObject];
-    const [, metadata] = chunk.payload as [unknown, Metadata];
+    const [given, metadata] = chunk.payload as [Message, Metadata];
+    const message = messageWire(given);
     // `tools` shows what tools answer.
     if (message.type === "tool") return [];
     return this.blocks.chunk(message, metadata as JsonObject).map(messageEvent);
