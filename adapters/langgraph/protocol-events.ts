@@ -89,7 +89,7 @@ export class ProtocolEvents {
     this.transformers?.fail(error);
     const kept = isObject(values) ? values.messages : undefined;
     const text = error instanceof Error ? error.message : String(error);
-    const messages = [...this.blocks.settled(kept), ...this.blocks.close([], text)].map(messageEvent);
+    const messages = [...this.blocks.finish(kept), ...this.blocks.close([], text)].map(messageEvent);
     return [...messages, ...(this.lifecycle?.fail(error) ?? []).map((data) => this.lifecycleEvent(data))];
   }
 
@@ -164,7 +164,7 @@ export class ProtocolEvents {
       const update = values === null ? {} : typeof values === "object" ? values : { value: values };
       return { ...event("updates", namespace, { node, values: update }), node };
     });
-    return [...this.blocks.settled(messages).map(messageEvent), ...events];
+    return [...this.blocks.finish(messages).map(messageEvent), ...events];
   }
 
   private message(chunk: Chunk): ProtocolEvent[] {

@@ -1,7 +1,6 @@
 /** Runs the stream transformers of a graph on its protocol events. LangGraph runs them in version 3 of `streamEvents` alone. */
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Graph } from "./graph.ts";
 import { toWire } from "./wire.ts";
 
 type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
@@ -50,7 +49,7 @@ export class Transformers {
   private namespace: readonly string[] = [];
   private seq = 0;
 
-  constructor({ streamTransformers = [] }: Graph) {
+  constructor({ streamTransformers = [] }: { readonly streamTransformers?: readonly (() => Transformer)[] }) {
     for (const make of streamTransformers) {
       const transformer = make();
       this.all.push(transformer);
