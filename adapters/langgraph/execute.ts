@@ -61,7 +61,7 @@ export async function* execute(
   const frames = new StreamFrames(job, wire);
   const subgraphs = needsSubgraphs(job);
   const reading = new Chunks(subgraphs, job.subgraphs);
-  const protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, reading, wire) : null;
+  const protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, hosted, reading, wire) : null;
   try {
     const fork = await forkOf(job);
     const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? [reading.handler] : [];
@@ -122,7 +122,7 @@ export async function* execute(
           stateEvent(shownValues ?? toWire(values), [], [], saver.head);
     const outcome = state.next.length > 0 ? "interrupted" : "completed";
     yield* frames.end(outcome);
-    if (protocol) yield* protocol.end(outcome);
+    if (protocol) yield* await protocol.end(outcome);
     const { checkpoint: _checkpoint, ...unstored } = state;
     yield held ? unstored : state;
   } catch (error) {

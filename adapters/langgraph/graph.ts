@@ -3,6 +3,7 @@ import type { Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
 import type { JobStore } from "./store.ts";
+import type { Transformer } from "./transformers.ts";
 
 /** A compiled LangGraph.js graph. */
 export interface CompiledGraph {
@@ -79,6 +80,7 @@ export interface Graph {
   /** The store that it was compiled with. */
   readonly store?: unknown;
   readonly nodes: Readonly<Record<string, Node>>;
+  readonly streamTransformers?: readonly (() => Transformer)[];
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
   /** Validates the input of `stream` by the graph's schema. */

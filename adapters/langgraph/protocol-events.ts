@@ -4,8 +4,11 @@ import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Chunk, type Chunks, isInterrupt } from "./chunks.ts";
 import { written } from "./frames.ts";
+import type { Graph } from "./graph.ts";
+import type { Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
 import { type CheckpointTuple, INTERRUPT, place } from "./saver.ts";
+import { Transformers } from "./transformers.ts";
 import { messageWire, toWire } from "./wire.ts";
 
 type ProtocolEvent = Extract<ExecutorEvent, { type: "event" }>;
@@ -28,16 +31,18 @@ export class ProtocolEvents {
   private readonly chunks: Chunks;
   private readonly wire: (chunk: Chunk) => Json | undefined;
   private readonly lifecycle: Lifecycle | null;
+  private readonly transformers: Transformers | null;
   private readonly agents = new Agents();
   private readonly blocks = createContentBlocks();
   /** Checkpoints whose states come next, by namespace. Null: those of this run are not all stored. */
   private readonly checkpoints: Map<string, string> | null;
   private readonly asked = new Set<string>();
 
-  constructor(job: Job, chunks: Chunks, wire: (chunk: Chunk) => Json | undefined) {
+  constructor(job: Job, graph: Graph, chunks: Chunks, wire: (chunk: Chunk) => Json | undefined) {
     this.chunks = chunks;
     this.wire = wire;
     this.lifecycle = job.events === "all" ? new Lifecycle() : null;
+    this.transformers = job.events === "all" ? new Transformers(graph) : null;
     this.checkpoints = job.durability === "exit" ? null : new Map();
   }
 
@@ -59,7 +64,8 @@ export class ProtocolEvents {
     if (events.length === 0) return [];
     const lives = lifecycle.take({ ...chunk, namespace });
     const shown = lives.map((data) => this.lifecycleEvent(data));
-    return isTaskEnd(chunk) ? [...this.messagesOf(chunk, lives), ...events, ...shown] : [...shown, ...events];
+    const all = isTaskEnd(chunk) ? [...this.messagesOf(chunk, lives), ...events, ...shown] : [...shown, ...events];
+    return all.flatMap((one) => this.transformers?.process(one, dataOf(one, chunk)) ?? [one]);
   }
 
   /** A state that no execution has streamed, with its checkpoint. */
@@ -72,16 +78,18 @@ export class ProtocolEvents {
   }
 
   /** The execution is over. */
-  end(outcome: "completed" | "interrupted"): ProtocolEvent[] {
-    const lives = this.lifecycle?.end(outcome) ?? [];
-    return [...this.blocks.close([]).map(messageEvent), ...lives.map((data) => this.lifecycleEvent(data))];
+  async end(outcome: "completed" | "interrupted"): Promise<ProtocolEvent[]> {
+    const messages = this.blocks.close([]).map(messageEvent);
+    const made = (await this.transformers?.end()) ?? [];
+    return [...messages, ...made, ...(this.lifecycle?.end(outcome) ?? []).map((data) => this.lifecycleEvent(data))];
   }
 
   /** The execution has failed. `values`: the state that it has left. */
   fail(error: unknown, values: Json): ProtocolEvent[] {
-    const kept = values !== null && isObject(values) ? values.messages : undefined;
+    this.transformers?.fail(error);
+    const kept = isObject(values) ? values.messages : undefined;
     const text = error instanceof Error ? error.message : String(error);
-    const messages = [...this.blocks.settled(kept), ...this.blocks.close([], text)].map(messageEvent);
+    const messages = [...this.blocks.finish(kept), ...this.blocks.close([], text)].map(messageEvent);
     return [...messages, ...(this.lifecycle?.fail(error) ?? []).map((data) => this.lifecycleEvent(data))];
   }
 
@@ -156,12 +164,12 @@ export class ProtocolEvents {
       const update = values === null ? {} : typeof values === "object" ? values : { value: values };
       return { ...event("updates", namespace, { node, values: update }), node };
     });
-    return [...this.blocks.settled(messages).map(messageEvent), ...events];
+    return [...this.blocks.finish(messages).map(messageEvent), ...events];
   }
 
   private message(chunk: Chunk): ProtocolEvent[] {
-    const [message] = this.wire(chunk) as [JsonObject];
-    const [, metadata] = chunk.payload as [unknown, Metadata];
+    const [given, metadata] = chunk.payload as [Message, Metadata];
+    const message = messageWire(given);
     // `tools` shows what tools answer.
     if (message.type === "tool") return [];
     return this.blocks.chunk(message, metadata as JsonObject).map(messageEvent);
@@ -224,9 +232,18 @@ function nodeOf(namespace: Namespace): string {
   return segment.split(":", 1)[0] as string;
 }
 
+/** The data of an event as the graph gave it, for transformers. */
+function dataOf({ method, data }: ProtocolEvent, { mode, payload }: Chunk): unknown {
+  if (method !== mode) return data;
+  if (method === "values" || method === "tasks") return payload;
+  if (method === "tools") return toolData(payload as JsonObject);
+  if (method !== "updates" || !isObject(data)) return data;
+  return { ...data, values: (payload as Metadata)[data.node as string] ?? data.values };
+}
+
 /** What was written by `writer(…)`: under a name if it is `{name, payload}`. */
 function customData(data: Json): JsonObject {
-  const named = isObject(data ?? null) ? (data as JsonObject) : {};
+  const named = isObject(data) ? data : {};
   const { name, payload, ...rest } = named;
   const isNamed = typeof name === "string" && payload !== undefined && Object.keys(rest).length === 0;
   return isNamed ? { name, payload } : { payload: data };
@@ -243,6 +260,6 @@ function toolData({ event: what, toolCallId, name, input, data, output, error }:
     return { event: "tool-output-delta", tool_call_id, delta };
   }
   if (what === "on_tool_end") return { event: "tool-finished", tool_call_id, output: output ?? null };
-  const message = error && isObject(error) ? error.message : error;
+  const message = isObject(error) ? error.message : error;
   return { event: "tool-error", tool_call_id, message: typeof message === "string" ? message : "The tool has failed" };
 }

@@ -18,7 +18,7 @@ export interface ContentBlocks {
   /** Takes one tuple: a chunk (`…MessageChunk`), or a whole message. Messages without an id are ignored. */
   chunk(message: JsonObject, metadata: JsonObject): MessageEvent[];
   /** Takes a list of whole messages, and ends those that have started. */
-  settled(messages: Json | undefined): MessageEvent[];
+  finish(messages: Json | undefined): MessageEvent[];
   /** Ends the messages of a task, and of what it has called. With an error if they have failed. */
   close(namespace: readonly string[], error?: string): MessageEvent[];
 }
@@ -59,7 +59,7 @@ export function createContentBlocks(): ContentBlocks {
       const events = [...(known ? [] : [grown.start()]), ...grown.add(message)];
       return isWhole ? [...events, ...end(id, grown)] : events;
     },
-    settled(messages) {
+    finish(messages) {
       if (growing.size === 0 || !Array.isArray(messages)) return [];
       return messages.flatMap((message) => {
         if (!isObject(message) || typeof message.id !== "string") return [];

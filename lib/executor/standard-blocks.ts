@@ -103,10 +103,10 @@ function media(part: JsonObject): JsonObject | null {
   const [, inlined, base64] = (typeof url === "string" && /^data:([^;,]+);base64,(.*)$/s.exec(url)) || [];
   const file_id = from.file_id ?? from.fileId ?? from.fileUri ?? (part.source_type === "id" ? part.id : undefined);
   const data = base64 ?? from.data ?? from.file_data ?? from.bytes;
-  const held = { data, url: base64 === undefined ? url : undefined, file_id };
-  if (Object.values(held).every((value) => typeof value !== "string")) return null;
+  const where = { data, url: base64 === undefined ? url : undefined, file_id };
+  if (Object.values(where).every((value) => typeof value !== "string")) return null;
   const kind = MEDIA[type] || /^(?:image|audio|video)(?=\/)/.exec(String(mime))?.[0] || "file";
-  const members = { index: part.index, id: part.id, mime_type: inlined ?? mime, ...held };
+  const members = { index: part.index, id: part.id, mime_type: inlined ?? mime, ...where };
   return {
     type: kind,
     ...Object.fromEntries(Object.entries(members).filter((entry): entry is [string, Json] => entry[1] !== undefined)),

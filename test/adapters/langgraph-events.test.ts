@@ -14,6 +14,7 @@ import {
   Send,
   START,
   StateGraph,
+  StreamChannel,
 } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { z } from "zod";
@@ -740,5 +741,37 @@ describe("langgraph: protocol events of questions, tools and others", () => {
     const { ResumeRefused } = await import("../../lib/executor/contract.ts");
     assert.ok(error instanceof ResumeRefused);
     assert.deepEqual([error.reason, error.interrupt_ids, error.pending_ids], ["not_pending", [id], [pending]]);
+  });
+
+  it("of transformers are named, and see what the graph shows", async () => {
+    const seen: string[] = [];
+    const transformer = () => {
+      const notes = StreamChannel.remote<string>("notes");
+      const total = Promise.withResolvers<number>();
+      const never = new Promise(() => {});
+      return {
+        init: () => ({ notes, total: total.promise, never, inside: StreamChannel.local() }),
+        process({ method, params }: { readonly method: string; readonly params: { readonly data: unknown } }) {
+          seen.push(method);
+          if (method === "values") {
+            const { messages } = params.data as { messages: BaseMessage[] };
+            notes.push(`${messages.length} ${messages.at(-1)?.getType()}`);
+          }
+          return method !== "tasks";
+        },
+        finalize: () => total.resolve(seen.length),
+      };
+    };
+    const graph = new StateGraph(MessagesAnnotation).addNode("agent", calls("Hi")).addEdge(START, "agent");
+    const compiled = graph.compile({ transformers: [transformer] } as never);
+    const { events } = await host(compiled)({ input: hello });
+    assert.deepEqual(lines(events, ["values", "custom", "tasks"]), [
+      'custom [] {"name":"notes","payload":"1 human"}',
+      "values [] messages 1",
+      'custom [] {"name":"notes","payload":"2 ai"}',
+      "values [] messages 2",
+      `custom [] {"name":"total","payload":${seen.length}}`,
+    ]);
+    assert.deepEqual(new Set(seen), new Set(["checkpoints", "values", "tasks", "lifecycle", "messages", "updates"]));
   });
 });

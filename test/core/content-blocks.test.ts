@@ -384,7 +384,7 @@ describe("content blocks: ends", () => {
   const chunk = (id: string, content = "Hi"): JsonObject => ({ type: "AIMessageChunk", id, content });
 
   it("come with the whole message, once, and its usage counts", () => {
-    for (const end of ["chunk", "settled"] as const) {
+    for (const end of ["chunk", "finish"] as const) {
       const blocks = createContentBlocks();
       const first = blocks.chunk(chunk("m"), at);
       const usage_metadata = { input_tokens: 1, output_tokens: 1, total_tokens: 2 };
@@ -395,14 +395,14 @@ describe("content blocks: ends", () => {
         usage_metadata,
         response_metadata: { finish_reason: "stop" },
       };
-      const last = end === "chunk" ? blocks.chunk(message, at) : blocks.settled([message, { type: "human", id: "x" }]);
+      const last = end === "chunk" ? blocks.chunk(message, at) : blocks.finish([message, { type: "human", id: "x" }]);
       assert.deepEqual(shown([...first, ...last]), [
         started,
         ...text(0, "Hi"),
         { event: "message-finish", reason: "stop", usage: usage_metadata, metadata: { finish_reason: "stop" } },
       ]);
       assert.deepEqual(
-        [...blocks.settled([message]), ...blocks.chunk(message, at), ...blocks.chunk(chunk("m"), at)],
+        [...blocks.finish([message]), ...blocks.chunk(message, at), ...blocks.chunk(chunk("m"), at)],
         [],
       );
       assert.equal(blocks.open, false);
