@@ -258,6 +258,7 @@ function createReports(
         langsmith: false,
         langsmith_tracing_replicas: false,
         stream_namespaces: true,
+        event_streaming: true,
       },
     }),
     healthy,

@@ -138,7 +138,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   }
 
   /** Answers by the route table. `checked`: the caller, where authentication came before the middleware. */
-  async function serve(request: Request, { request_id, host, user, checked }: Call): Promise<Response> {
+  async function serve(request: Request, { request_id, host, user, checked }: RequestOrigin): Promise<Response> {
     const found = await table.match(request);
     const route = found?.route;
     // Middleware may send a request to another route than the one that was checked.
@@ -199,7 +199,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
 }
 
 /** What belongs to a request, whichever Request object middleware makes of it. */
-interface Call extends Pick<RequestContext, "request_id" | "host"> {
+interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
   readonly user: AuthUser | null;
   readonly checked?: Authentication | undefined;
 }
@@ -290,7 +290,7 @@ function createTable(routes: readonly Route[], base: string, disabled: ReadonlyS
 
 type CreateContext = (
   request: Request,
-  call: Pick<Call, "request_id" | "host">,
+  call: Pick<RequestOrigin, "request_id" | "host">,
   match: Match,
   principal: RequestContext["principal"],
   auth: Authentication,

@@ -7,21 +7,24 @@ import type { RequestContext } from "./context.ts";
 /** The metadata key that names the creator of a thread on a shared agent. */
 const OWNER = "owner_user_id";
 
+/** The caller is not the agent's owner. */
+const isShared = ({ guest }: RequestContext["principal"]): boolean => guest;
+
 /** The thread with its creator in the metadata, where the caller is not the agent's owner. */
 export function withCreator<Create extends { readonly metadata?: JsonObject | null }>(
   { principal }: RequestContext,
   request: Create,
 ): Create {
-  return principal.guest ? { ...request, metadata: { ...request.metadata, [OWNER]: principal.user_id } } : request;
+  return isShared(principal) ? { ...request, metadata: { ...request.metadata, [OWNER]: principal.user_id } } : request;
 }
 
 /** The threads that the caller may run agents on. */
 export const creatorVisibility = ({ principal }: RequestContext): Visibility =>
-  principal.guest ? { filter: [{ key: OWNER, equals: principal.user_id }] } : EVERYTHING;
+  isShared(principal) ? { filter: [{ key: OWNER, equals: principal.user_id }] } : EVERYTHING;
 
 /** Errors: not_found, where the caller is not the agent's owner and did not create the thread. */
 export async function requireCreator({ principal, service }: RequestContext, thread_id: string): Promise<void> {
-  if (!principal.guest) return;
+  if (!isShared(principal)) return;
   const { metadata } = await service.threads.get(thread_id);
   if (metadata[OWNER] !== principal.user_id) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
 }

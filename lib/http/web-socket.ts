@@ -12,7 +12,8 @@ export interface HostSocket {
   send(text: string): void;
   close(code?: number, reason?: string): void;
   /** `message` events have `data`. */
-  addEventListener(type: "message" | "close" | "error", listener: (event: never) => void): void;
+  // biome-ignore lint/suspicious/noExplicitAny: the event types of the runtimes have no common parameter.
+  addEventListener(type: "message" | "close" | "error", listener: (event: any) => void): void;
 }
 
 /** What a host can do for one request. */

@@ -93,14 +93,15 @@ function errorsOf(route: Route): number[] {
 }
 
 function responses(route: Route): JsonObject {
-  const { answer, accepted, no_content, answer_headers } = route;
+  const { answer, accepted, no_content, upgrades, answer_headers } = route;
   const headers = Object.fromEntries((answer_headers ?? []).map((name) => [name, HEADERS[name] as JsonObject]));
   const success: JsonObject = {};
   if (answer !== undefined) {
     success["200"] = { description: "Success", ...(answer_headers ? { headers } : {}), content: contentOf(answer) };
   }
+  if (upgrades) success["101"] = { description: upgrades };
   if (accepted) success["202"] = { description: accepted };
-  if (no_content || answer === undefined) success["204"] = { description: no_content ?? "Done" };
+  if (no_content || (answer === undefined && !upgrades)) success["204"] = { description: no_content ?? "Done" };
   const failures = errorsOf(route).map((status) => {
     const schema = ref(isAccountPath(route) && status === 422 ? "InputError" : "Error");
     return [String(status), { description: ERRORS[status] as string, content: { "application/json": { schema } } }];
@@ -150,6 +151,8 @@ export function openapi(version: string): JsonObject {
     [parse.stateNote, "StateNote"],
     [parse.stateAt, "StateAt"],
     [parse.historySearch, "HistorySearch"],
+    [parse.threadCommand, "ThreadCommand"],
+    [parse.eventFilter, "EventFilter"],
     [parse.runCreate, "RunCreate"],
     [parse.cancelMany, "RunsCancel"],
     ...cronAndStoreRequests,
