@@ -41,7 +41,7 @@ export interface Grant {
 
 /**
  * Arguments are ids or names (of users: ids or emails). The default organization is the oldest one. A call that rejects has written
- * nothing. Errors: not_found, conflict (the name is taken), invalid; the text names the row.
+ * nothing. Errors: not_found, conflict (the name is taken), invalid, forbidden (static accounts); the text names the row.
  */
 export interface Accounts {
   /** Only the hash of `key` is stored: show it to the user now. */
