@@ -23,18 +23,32 @@ export interface StaticRows {
   readonly memberships: readonly MembershipRow[];
 }
 
+const refuse = async (): Promise<never> => {
+  throw new ServiceError("forbidden", "These accounts are static: change the options that define them, and restart");
+};
+
+const REFUSED = {
+  createKey: refuse,
+  createWorkspace: refuse,
+  renameWorkspace: refuse,
+  deleteWorkspace: refuse,
+  createProject: refuse,
+  renameProject: refuse,
+  deleteProject: refuse,
+  createUser: refuse,
+  deleteUser: refuse,
+  setMembership: refuse,
+} satisfies Partial<IdentityStore>;
+
 /**
  * Until the process ends, it keeps the places, owners and sharing of deployments, the workspaces and projects that they name, the
  * users of custom authentication, and the last use and revocation of keys. Other changes are forbidden.
  */
 export function staticStore(ready: Promise<StaticRows>): IdentityStore {
   const deployments = new Map<string, DeploymentRow>();
-  const refuse = async (): Promise<never> => {
-    throw new ServiceError("forbidden", "These accounts are static: change the options that define them, and restart");
-  };
-
   return {
     any_keys: true,
+    ...REFUSED,
 
     async ensureDefaults() {
       const { organization, workspaces, projects } = await ready;
@@ -137,17 +151,6 @@ export function staticStore(ready: Promise<StaticRows>): IdentityStore {
         users: pick(users, of.users, ({ email }) => email),
       };
     },
-
-    createKey: refuse,
-    createWorkspace: refuse,
-    renameWorkspace: refuse,
-    deleteWorkspace: refuse,
-    createProject: refuse,
-    renameProject: refuse,
-    deleteProject: refuse,
-    createUser: refuse,
-    deleteUser: refuse,
-    setMembership: refuse,
   };
 }
 
