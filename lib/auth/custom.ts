@@ -239,7 +239,7 @@ export function mergeFilter<Value extends { readonly metadata?: unknown }>(
   value: Value,
   filter: Filter,
 ): Value {
-  if (!CREATING.has(event) || filter.length === 0) return value;
+  if (!CREATING.has(event)) return value;
   return { ...value, metadata: { ...(value.metadata as JsonObject | null), ...equalitiesOf(filter) } };
 }
 

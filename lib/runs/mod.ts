@@ -250,8 +250,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     },
     async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
       const run = await find(thread_id, run_id, visibility);
-      const onLeave = leave(run, cancel_on_disconnect, visibility);
-      const { runEvents, frames } = await subscriptions.read(run, after, onLeave);
+      const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect, visibility));
       return { run: toRun(run), frames: filterFrames(frames, runEvents, run.run_id, shown) };
     },
   };
