@@ -26,6 +26,12 @@ const LAST_MOMENT = 8.64e15;
 export const missing = (what: string, name: string): ServiceError =>
   new ServiceError("not_found", `${what} ${name} not found`);
 
+/** Errors: not_found, without a row. */
+export function existing<Row>(row: Row | null | undefined, what: string, name: string): Row {
+  if (row) return row;
+  throw missing(what, name);
+}
+
 /** A creation time later than that of all rows: the oldest row is the default one and must stay the oldest. */
 export const laterThan = (rows: readonly { readonly created_at: number }[], now: number): number =>
   Math.max(now, ...rows.map(({ created_at }) => created_at + 1));

@@ -223,16 +223,24 @@ export function createGuard(
       const { permissions } = user;
       const context = { event, resource, action, value: changed as unknown as JsonObject, permissions, user };
       const filter = filterOf(name, await callHandler(name, () => on[name]?.(context)));
-      if (merge_filter_on_create && CREATING.has(event) && filter.length > 0) {
-        changed.metadata = { ...(changed.metadata as JsonObject | null), ...equalitiesOf(filter) };
-      }
-      const { metadata } = changed;
-      if (!isPlainJson(changed) || !(metadata === undefined || metadata === null || isObject(metadata))) {
+      const merged = merge_filter_on_create ? mergeFilter(event, changed, filter) : changed;
+      const { metadata } = merged;
+      if (!isPlainJson(merged) || !(metadata === undefined || metadata === null || isObject(metadata))) {
         throw failed(name, "auth handler left an invalid value");
       }
-      return { value: changed, visibility: filter.length > 0 ? { filter } : EVERYTHING };
+      return { value: merged, visibility: filter.length > 0 ? { filter } : EVERYTHING };
     },
   };
+}
+
+/** What an event creates gets the equalities of the filter as metadata. */
+export function mergeFilter<Value extends { readonly metadata?: unknown }>(
+  event: AuthEvent,
+  value: Value,
+  filter: Filter,
+): Value {
+  if (!CREATING.has(event)) return value;
+  return { ...value, metadata: { ...(value.metadata as JsonObject | null), ...equalitiesOf(filter) } };
 }
 
 /** The user for graphs and handlers: JSON, with all members of the answer. Null without an identity. */

@@ -1,10 +1,8 @@
 /** The sender of a command: validation and authorization of the runs that commands create. */
 import type { CommandCaller } from "../protocol/mod.ts";
-import { both } from "../storage/visibility.ts";
 import type { RequestContext } from "./context.ts";
 import * as parse from "./parse/mod.ts";
 import { authorizeNewRun, callerOrigin } from "./run-authorization.ts";
-import { creatorVisibility, withCreator } from "./shared-access.ts";
 
 /** `mayRun`: called before a run is created. */
 export const commandCaller = (context: RequestContext, mayRun = async (): Promise<void> => {}): CommandCaller => ({
@@ -13,10 +11,8 @@ export const commandCaller = (context: RequestContext, mayRun = async (): Promis
   },
   async run(thread_id, sent) {
     await mayRun();
-    const checked = parse.readFields(withCreator(context, sent), parse.runCreate);
-    const [request, authorized] = await authorizeNewRun(context, thread_id, checked);
-    const threads = both(authorized.threads ?? {}, creatorVisibility(context));
-    return { request, origin: { ...callerOrigin(context), ...authorized, ...(threads.filter ? { threads } : {}) } };
+    const [request, authorized] = await authorizeNewRun(context, thread_id, parse.readFields(sent, parse.runCreate));
+    return { request, origin: { ...callerOrigin(context), ...authorized } };
   },
 });
 

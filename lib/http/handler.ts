@@ -315,7 +315,7 @@ function contextFactory(service: ServiceInternals, handler: HandlerState): Creat
       async authorize(value, event = route.events?.[0]) {
         if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
         const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;
-        return await access.authorize({ user }, event, value);
+        return await access.authorize({ ...principal, user }, event, value);
       },
     };
   };

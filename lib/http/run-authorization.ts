@@ -68,7 +68,10 @@ export async function authorizeRun<Request extends RunCreate>(
   const { value, visibility } = await context.authorize(run, "threads:create_run");
   // A stateless run's hidden thread gets the metadata of the run.
   if (thread_id === null) refuseForOthers(visibility, value.metadata);
-  return { request: value === run ? request : changedRun(request, value), threads: visibility };
+  if (value === run) return { request, threads: visibility };
+  const { kwargs, metadata } = value;
+  const changed = kwargs === run.kwargs ? { ...request, metadata } : changedRun(request, value);
+  return { request: changed, threads: visibility };
 }
 
 /** The run as authorization leaves it. Its id is chosen here where a handler is to see it. */

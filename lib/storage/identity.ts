@@ -156,8 +156,8 @@ export type Made<Row> =
 
 /**
  * Where accounts are kept. The SQL storages have one; a host may bring its own. Each verb is atomic by itself; an exception means
- * that the store failed. Names are unique among what is not deleted: workspaces in their organization, projects in their
- * workspace, organizations and users' emails overall.
+ * that the store failed. A read-only store rejects what changes accounts with `forbidden`. Names are unique among what is not deleted:
+ * workspaces in their organization, projects in their workspace, organizations and users' emails overall.
  */
 export interface IdentityStore {
   /** The oldest organization with its oldest workspace and project, all named `Default` where they have to be made. */

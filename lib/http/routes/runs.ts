@@ -7,7 +7,6 @@ import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } fr
 import * as parse from "../parse/mod.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
 import { authorizeNewRun, callerOrigin } from "../run-authorization.ts";
-import { requireCreator } from "../shared-access.ts";
 import { eventStream, waitResponse } from "../stream-response.ts";
 import { type Route, routesOf } from "./route.ts";
 
@@ -22,8 +21,9 @@ const pathOf = (thread_id: string | null, run_id: string): string =>
 
 /** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
 async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
-  const { user } = context.principal;
-  const scope = user ? `${route} ${JSON.stringify(user.identity)}` : route;
+  const { user_id, user, threads } = context.principal;
+  const sender = user ? user.identity : threads.filter && user_id;
+  const scope = sender === undefined ? route : `${route} ${JSON.stringify(sender)}`;
   const idempotency = await parse.readIdempotency(context.request.headers, scope, bytes);
   return { ...callerOrigin(context), ...(idempotency ? { idempotency } : {}) };
 }
@@ -31,7 +31,6 @@ async function originOf(context: RequestContext, bytes: Uint8Array, route: strin
 /** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
 async function readNewRun(context: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
   const thread_id = optionalThreadId(context);
-  if (thread_id !== null) await requireCreator(context, thread_id);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
   const sent = parse.readObject(bytes, parse.runCreate);
@@ -104,10 +103,6 @@ async function authorizeJoin(
 ): Promise<Visibility> {
   const { visibility } = await context.authorize({ thread_id, run_id });
   if (!cancels) return visibility;
-  if (thread_id !== null) await requireCreator(context, thread_id);
-  else if (context.principal.guest) {
-    throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner of the agent may set it");
-  }
   const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
   return intersection(visibility, (await context.authorize(cancel, "threads:update")).visibility);
 }
@@ -237,7 +232,6 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const [thread_id, run_id] = [threadId(context), runId(context)];
       const { wait = false, action = "interrupt", reason } = context.query();
-      await requireCreator(context, thread_id);
       const { visibility } = await context.authorize({ thread_id, action, metadata: { run_ids: [run_id] } });
       const options = { action, wait, ...(reason === undefined ? {} : { reason }) };
       await context.service.runs.cancel(thread_id, run_id, options, visibility);
@@ -261,10 +255,6 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { action = "interrupt" } = context.query();
       const target = parse.readTarget(await context.body());
-      if ("thread_id" in target) await requireCreator(context, target.thread_id);
-      else if (context.principal.guest) {
-        throw new ServiceError("forbidden", "status: only the owner of the agent may cancel all runs");
-      }
       const { thread_id, ...metadata } = { thread_id: null, ...target };
       const { visibility } = await context.authorize({ thread_id, action, metadata });
       await context.service.runs.cancelMany(target, action, visibility);
