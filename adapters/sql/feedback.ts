@@ -286,11 +286,12 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
 const EVERYWHERE: Scope = { deployment: "" };
 
 /** A score as a number, true as 1. */
-const score = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
+export const score: RawBuilder<number> = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
 /** A value that is text, as JSON; null for others. */
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
-function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
+/** The records that a query asks for. */
+export function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
   const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
   const all = db.selectFrom("feedback");
   const [only = ""] = workspace_ids;
@@ -359,7 +360,7 @@ function toFeedback(row: SqlRow): FeedbackRow {
   };
 }
 
-function toToken(row: SqlRow): FeedbackTokenRow {
+export function toToken(row: SqlRow): FeedbackTokenRow {
   const stored = row as unknown as Tables["feedback_tokens"];
   return {
     token_id: stored.token_id,

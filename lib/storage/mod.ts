@@ -10,6 +10,7 @@ import type { DeliveryStorage } from "./deliveries.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
+import type { OperationStorage } from "./operations.ts";
 import type { RunStorage } from "./runs.ts";
 import type { Signals } from "./signals.ts";
 import type { StateStorage, ThreadStorage } from "./threads.ts";
@@ -21,6 +22,7 @@ export type * from "./crons.ts";
 export type * from "./deliveries.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
+export type * from "./operations.ts";
 export type * from "./rows.ts";
 export type * from "./runs.ts";
 export type * from "./threads.ts";
@@ -37,7 +39,10 @@ export interface Storage
     ItemStorage,
     UsageStorage,
     FeedbackStorage,
-    DeliveryStorage {
+    DeliveryStorage,
+    OperationStorage {
+  /** What the database is, such as `sqlite` or `postgres`. */
+  readonly kind?: string;
   /** Accounts: organizations, workspaces, users and API keys. */
   readonly identity: IdentityStore;
   /** Only one process executes runs, the one that `becomeWorker` answered true: no other process requeues its runs while it lives. */
