@@ -71,6 +71,37 @@ export async function authorizeRun<Request extends RunCreate>(
   return { request: value === run ? request : changedRun(request, value), threads: visibility };
 }
 
+/** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
+export async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+  const { headers } = context.request;
+  const { user_id, api_key, user } = context.principal;
+  const scope = user ? `${route} ${JSON.stringify(user.identity)}` : route;
+  const idempotency = await parse.readIdempotency(headers, scope, bytes);
+  return {
+    configurable: context.handler.copyHeaders(headers),
+    user_id,
+    api_key,
+    webhook_depth: parse.readWebhookDepth(headers),
+    ...(user ? { user } : {}),
+    ...(idempotency ? { idempotency } : {}),
+  };
+}
+
+/** The run as authorization leaves it. Its id is chosen here where a handler is to see it. */
+export async function authorizeNewRun(
+  context: RequestContext,
+  thread_id: string | null,
+  request: RunCreate,
+): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
+  const assistants = await assistantVisibility(context, request.assistant_id);
+  const run_id = context.principal.user ? context.service.environment.uuid() : null;
+  const run = await authorizeRun(context, thread_id, run_id, request);
+  return [
+    run.request,
+    { ...visibilitiesOf(run.threads, assistants), ...(run_id === null ? {} : { run_ids: [run_id] }) },
+  ];
+}
+
 /** Those visibilities that have a filter. */
 export const visibilitiesOf = (
   threads: Visibility,

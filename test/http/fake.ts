@@ -178,6 +178,7 @@ export function fake(options: FakeOptions = {}): Fake {
     crons: noun("crons"),
     store: noun("store"),
     feedback: noun("feedback"),
+    operations: noun("operations"),
     usage: noun("usage"),
     access: {
       principal: async () => options.principal ?? unauthenticated,

@@ -6,7 +6,7 @@ import { both as intersection, type Visibility } from "../../storage/visibility.
 import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } from "../context.ts";
 import * as parse from "../parse/mod.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
-import { assistantVisibility, authorizeRun, visibilitiesOf } from "../run-authorization.ts";
+import { authorizeNewRun, originOf } from "../run-authorization.ts";
 import { requireCreator } from "../shared-access.ts";
 import { eventStream, waitResponse } from "../stream-response.ts";
 import { type Route, routesOf } from "./route.ts";
@@ -19,37 +19,6 @@ const MAX_BATCH = 100;
 /** The path of a run, relative to the mount: clients append it to the URL they know. */
 const pathOf = (thread_id: string | null, run_id: string): string =>
   thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
-
-/** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
-async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
-  const { headers } = context.request;
-  const { user_id, api_key, user } = context.principal;
-  const scope = user ? `${route} ${JSON.stringify(user.identity)}` : route;
-  const idempotency = await parse.readIdempotency(headers, scope, bytes);
-  return {
-    configurable: context.handler.copyHeaders(headers),
-    user_id,
-    api_key,
-    webhook_depth: parse.readWebhookDepth(headers),
-    ...(user ? { user } : {}),
-    ...(idempotency ? { idempotency } : {}),
-  };
-}
-
-/** The run as authorization leaves it. Its id is chosen here where a handler is to see it. */
-async function authorizeNewRun(
-  context: RequestContext,
-  thread_id: string | null,
-  request: RunCreate,
-): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
-  const assistants = await assistantVisibility(context, request.assistant_id);
-  const run_id = context.principal.user ? context.service.environment.uuid() : null;
-  const run = await authorizeRun(context, thread_id, run_id, request);
-  return [
-    run.request,
-    { ...visibilitiesOf(run.threads, assistants), ...(run_id === null ? {} : { run_ids: [run_id] }) },
-  ];
-}
 
 /** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
 async function readNewRun(context: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {

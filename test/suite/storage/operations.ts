@@ -115,10 +115,11 @@ export function operationTests(api: SuiteApi, test: StorageTest): void {
       assert.deepEqual(await storage.countRuns(here, 99_999), { ...counts, success: 0, error: 0 });
       assert.equal((await storage.countRuns(there, 0)).running, 0);
       const times = await storage.runTimes(here, 1100, 3);
-      assert.deepEqual(
-        times.map(({ status, created_at }) => `${status} ${created_at}`).sort(),
-        ["pending 9000", "running 1200", "running 1200"],
-      );
+      assert.deepEqual(times.map(({ status, created_at }) => `${status} ${created_at}`).sort(), [
+        "pending 9000",
+        "running 1200",
+        "running 1200",
+      ]);
       const [end] = (await storage.runTimes(here, 1100, 9)).filter(({ status }) => status === "error");
       assert.deepEqual(end, { status: "error", created_at: 1100, started_at: 1100, ended_at: 2500 });
     });
@@ -127,11 +128,18 @@ export function operationTests(api: SuiteApi, test: StorageTest): void {
   api.describe("deliveries of a tenant", () => {
     test("are those of visible threads, page by page", async (storage) => {
       const assistant = await anAssistant(storage);
-      for (const [i, [thread_id, owner]] of [["t", "ann"], ["u", "bob"], ["v", "ann"]].entries()) {
+      for (const [i, [thread_id, owner]] of [
+        ["t", "ann"],
+        ["u", "bob"],
+        ["v", "ann"],
+      ].entries()) {
         await aThread(storage, thread_id as string, { owner: owner as string });
         const webhook = { url: "https://a.example/", host: "a.example:443", depth: 0 };
         const claim = { token: `w${i}`, lease_until: 5000 };
-        const { claimed } = await created(storage, assistant, thread_id as string, `r${i}`, { run: { webhook }, claim });
+        const { claimed } = await created(storage, assistant, thread_id as string, `r${i}`, {
+          run: { webhook },
+          claim,
+        });
         await storage.finishRun(here, claimed?.lease as never, finish());
       }
       const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
