@@ -143,7 +143,8 @@ function listed({ deployment, filter }: Scope, query: DeliveryQuery & Page): Sta
   const { state = [], run_id, thread_id, after, limit, offset } = query;
   const states = [state].flat();
   const where = [sql`deployment = ${deployment}`];
-  if (states.length > 0) where.push(sql`state in (${sql.join(states.map((one) => STATES[one]))})`);
+  const [first, ...others] = states.map((one) => STATES[one]);
+  if (first) where.push(others.length > 0 ? sql`state in (${sql.join([first, ...others])})` : sql`state = ${first}`);
   if (run_id !== undefined) where.push(sql`delivery_id = ${run_id}`);
   if (thread_id !== undefined) where.push(sql`thread_id = ${thread_id}`);
   if (after) where.push(sql`(created_at, delivery_id) < (${after.created_at}, ${after.delivery_id})`);
