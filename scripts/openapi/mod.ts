@@ -63,8 +63,11 @@ function parameters(route: Route): JsonObject[] {
     schema: IDS.has(name) ? uuid : string,
     ...(name === "assistant_id" ? { description: "A UUID, or a graph id for its default assistant" } : {}),
   }));
-  const query = route.query ? (requestSchema(route.query, "query").properties as JsonObject) : {};
-  const inQuery = Object.entries(query).map(([name, schema]) => ({ name, in: "query", required: false, schema }));
+  const query = route.query ? requestSchema(route.query, "query") : {};
+  const needed = new Set((query.required ?? []) as readonly string[]);
+  const inQuery = Object.entries((query.properties ?? {}) as JsonObject).map(([name, schema]) => ({
+    ...{ name, in: "query", required: needed.has(name), schema },
+  }));
   const headers = {
     ...(route.idempotency_key ? { "Idempotency-Key": keyHeader(route) } : {}),
     ...route.request_headers,
