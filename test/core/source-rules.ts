@@ -87,7 +87,7 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["http"],
   ["service"],
   ["operations"],
-  ["crons", "functions"],
+  ["crons", "functions", "protocol"],
   ["options", "runs"],
   ["threads"],
   ["store", "assistants", "engine"],
