@@ -159,10 +159,11 @@ describe("GET /greenroom/runs/stats", () => {
 
 describe("GET /greenroom/runs/{run_id}", () => {
   it("shows what is stored, without secrets", async () => {
+    const answers = [`No: ${SECRET}`, `${"x".repeat(2040)}${SECRET}`, "\0\u0001"];
     const transport: WebhookTransport = {
       resolve: async () => ["93.184.215.14"],
       send: async () => {
-        const body = new TextEncoder().encode(`No: ${SECRET}`);
+        const body = new TextEncoder().encode(answers.shift());
         return { status: 500, retry_after: null, address: "93.184.215.14", body };
       },
     };
@@ -198,6 +199,11 @@ describe("GET /greenroom/runs/{run_id}", () => {
     assert.deepEqual(await it.ask("GET", `/greenroom/webhooks/${run_id}`), detail.delivery);
     await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
     await until(async () => (await it.service.webhooks.attempts(run_id)).length > 1);
+    await it.ask("POST", `/greenroom/webhooks/${run_id}/send`, undefined, 202);
+    await until(async () => (await it.service.webhooks.attempts(run_id)).length > 2);
+    const { attempt_list } = await it.ask("GET", `/greenroom/webhooks/${run_id}`);
+    const shown = attempt_list.map(({ answer }: Answer) => answer);
+    assert.deepEqual(shown, ["No: ***", `${"x".repeat(2040)}***`, null], "not even a part of a header's value");
     const unknown = "11111111-1111-4111-8111-111111111111";
     await it.ask("GET", `/greenroom/webhooks/${unknown}`, undefined, 404);
     await it.ask("POST", `/greenroom/webhooks/${unknown}/send`, undefined, 404);
