@@ -95,7 +95,7 @@ export interface RunDetail extends RunSummary {
     readonly expires_at: string | null;
   }[];
   /** What a time line cannot show, because nothing stores it. */
-  readonly not_stored: readonly ["worker", "attempts"];
+  readonly not_stored: readonly ["worker", "attempts", "stack"];
 }
 
 /** What may change the request of a run before it is created again, and what its caller adds. */
@@ -197,7 +197,7 @@ export function runOperations(options: RunOperationOptions): RunOperations {
           created_at: isoTime(created_at),
           expires_at: isoOrNull(expires_at),
         })),
-        not_stored: ["worker", "attempts"],
+        not_stored: ["worker", "attempts", "stack"],
       };
     },
 
