@@ -9,6 +9,7 @@ import type { WorkerCounters } from "./engine/worker.ts";
 import { type Environment, withTimeout } from "./environment.ts";
 import { storageLost } from "./errors.ts";
 import type { Feedback } from "./feedback/mod.ts";
+import { CREATING_OPERATIONS, createOperations, type Operations } from "./operations/mod.ts";
 import { DEFAULTS, type ServiceOptions, validateOptions, withDefaults } from "./options.ts";
 import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
@@ -63,6 +64,8 @@ export interface Service {
   readonly usage: Usage;
   /** Webhook deliveries: their results, and redelivery. */
   readonly webhooks: Deliveries;
+  /** The deployment as a whole: runs of all threads, the inbox, firings of crons, scores over time, the server. */
+  readonly operations: Operations;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
   /** Where this deployment's runs are billed. */
@@ -177,9 +180,20 @@ export async function createService(options: ServiceOptions): Promise<Service> {
     );
     const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
     const protocol = trackedProtocol(nouns.protocol, calls);
+    const reports = createReports(options, opened, nouns, calls, started);
+    const operations = createOperations({
+      ...{ ...nouns, storage, scope, environment, deployment, options },
+      max_failures: options.crons?.max_failures ?? null,
+      runtime: environment.runtime ?? null,
+      facts: async () => {
+        const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
+        return { ...info, ready, metrics, healthy: reports.healthy(), database_ok: reports.services().database.ok };
+      },
+    });
     const service: Service = {
       ...trackedNouns(nouns, calls, protocol),
-      ...createReports(options, opened, nouns, calls, started),
+      ...reports,
+      operations: calls.track<Operations>(operations, { creating: CREATING_OPERATIONS }),
       accounts,
       caller: (request) => access.caller(request),
       deployment,

@@ -146,6 +146,13 @@ const advance = prepared<Firing & { next_run_date: number | null }>(
     returning cron_id`,
 );
 
+const recordFiring = prepared<Key & { now: number; run_id: string }>(
+  (p) =>
+    sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped, manual)
+    select deployment, cron_id, ${p.now}, ${p.now}, ${p.run_id}, null, 1 from crons
+    where deployment = ${p.deployment} and cron_id = ${p.cron_id} on conflict do nothing`,
+);
+
 const isStillOpen = prepared<Firing>((p) => sql`select 1 as open where ${isOpen(p, constant(p.deployment))}`);
 
 const listFirings = prepared<Key & { limit: number; offset: number }>(
@@ -301,6 +308,13 @@ export function cronVerbs(driver: Pipe): CronStorage {
 
     fireCron: firing(driver),
 
+    async recordFiring({ deployment }, { cron_id, fired_at, run_id }) {
+      await driver.batch(
+        [recordFiring({ deployment, cron_id, now: fired_at, run_id })],
+        [`cron ${deployment} ${cron_id}`],
+      );
+    },
+
     async listCronFirings({ deployment }, cron_id, page) {
       return (await driver.read(listFirings({ deployment, cron_id, limit: page.limit, offset: page.offset }))).map(
         toFiring,
@@ -367,6 +381,7 @@ function toCron(row: SqlRow): CronRow {
 }
 
 function toFiring(row: SqlRow): CronFiring {
-  const { cron_id, scheduled_at, fired_at, run_id, skipped } = row as unknown as Tables["cron_firings"];
-  return { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
+  const { cron_id, scheduled_at, fired_at, run_id, skipped, manual } = row as unknown as Tables["cron_firings"];
+  const known = { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
+  return manual === 1 ? { ...known, manual: true } : known;
 }

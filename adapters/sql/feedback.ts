@@ -285,12 +285,13 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
 /** A scope without conditions on the record's run. */
 const EVERYWHERE: Scope = { deployment: "" };
 
-/** A score as a number; true is 1. */
-const score = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
+/** A score as a number, true as 1. */
+export const score: RawBuilder<number> = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
 /** A text value, as JSON; null for other values. */
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
-function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
+/** The records that a query asks for. */
+export function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
   const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
   const all = db.selectFrom("feedback");
   const [only = ""] = workspace_ids;
@@ -359,7 +360,7 @@ function toFeedback(row: SqlRow): FeedbackRow {
   };
 }
 
-function toToken(row: SqlRow): FeedbackTokenRow {
+export function toToken(row: SqlRow): FeedbackTokenRow {
   const stored = row as unknown as Tables["feedback_tokens"];
   return {
     token_id: stored.token_id,

@@ -12,6 +12,7 @@ import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
+import { operationVerbs } from "./operations.ts";
 import { putBack } from "./runs/claim.ts";
 import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
@@ -40,6 +41,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = pipeOf(driver, health);
   const { becomeWorker, executes } = adoption(pipe);
   return {
+    kind: driver.dialect,
     single_process: driver.single_process ?? false,
     multi_process: driver.multi_process ?? false,
     ...(driver.signals && { signals: driver.signals }),
@@ -68,6 +70,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...stateVerbs(pipe),
     ...cronVerbs(pipe),
     ...itemVerbs(pipe),
+    ...operationVerbs(pipe),
     identity: sqlIdentity(pipe),
     close: () => driver.close(),
   };

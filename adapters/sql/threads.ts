@@ -254,6 +254,8 @@ function sought({ deployment, filter }: Scope, { metadata, values, ids, status }
   const where: RawBuilder<unknown>[] = [];
   if (ids) where.push(sql`threads.thread_id in ${each(JSON.stringify(ids))}`);
   if (status === "busy") where.push(busy);
+  // Written out, as in the condition of the index that serves the waiting threads.
+  else if (status === "interrupted") where.push(sql`threads.status = 'interrupted' and not ${busy}`);
   else if (status) where.push(sql`threads.status = ${status} and not ${busy}`);
   const named = values ? narrowingValues(deployment, "threads.thread_id", values) : [];
   where.push(...named);

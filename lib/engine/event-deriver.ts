@@ -24,7 +24,7 @@ export function createEventDeriver(all: boolean): EventDeriver {
         return message && blocks ? messages(blocks.chunk(message, metadata ?? {})) : [];
       }
       case "messages":
-        return blocks && Array.isArray(data) ? messages(blocks.settled(data)) : [];
+        return blocks && Array.isArray(data) ? messages(blocks.finish(data)) : [];
       case "updates":
         if (!isObject(data) || "__interrupt__" in data) return [];
         return Object.entries(data).map(([node, values]) => ({
@@ -47,7 +47,7 @@ export function createEventDeriver(all: boolean): EventDeriver {
 
   function states(values: Json, checkpoint: JsonObject | null, interrupts: readonly Interrupt[]): YieldedEvent[] {
     const { messages: list } = isObject(values) ? values : {};
-    const settled = blocks && Array.isArray(list) ? messages(blocks.settled(list)) : [];
+    const settled = blocks && Array.isArray(list) ? messages(blocks.finish(list)) : [];
     const id = checkpoint && typeof checkpoint.id === "string" ? checkpoint.id : undefined;
     const requested = interrupts.map(
       ({ id: interrupt_id, value }): YieldedEvent => ({

@@ -168,7 +168,7 @@ export const headersIn = (configurable: JsonObject): JsonObject =>
   );
 
 /** Members that the server or LangGraph adds to a configuration. */
-const isAdded = (name: string): boolean =>
+export const isAdded = (name: string): boolean =>
   PLACES.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
 
 /**

@@ -101,6 +101,15 @@ export function callerOrigin({ request, principal, handler }: RequestContext): R
   };
 }
 
+/** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
+export async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+  const { user_id, user, threads } = context.principal;
+  const sender = user ? user.identity : threads.filter && user_id;
+  const scope = sender === undefined ? route : `${route} ${JSON.stringify(sender)}`;
+  const idempotency = await parse.readIdempotency(context.request.headers, scope, bytes);
+  return { ...callerOrigin(context), ...(idempotency ? { idempotency } : {}) };
+}
+
 /** Those visibilities that have a filter. */
 export const visibilitiesOf = (
   threads: Visibility,

@@ -11,6 +11,7 @@ import type { EventStorage } from "./events.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
+import type { OperationStorage } from "./operations.ts";
 import type { RunStorage } from "./runs.ts";
 import type { Signals } from "./signals.ts";
 import type { StateStorage, ThreadStorage } from "./threads.ts";
@@ -23,6 +24,7 @@ export type * from "./deliveries.ts";
 export * from "./events.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
+export type * from "./operations.ts";
 export type * from "./rows.ts";
 export type * from "./runs.ts";
 export type * from "./threads.ts";
@@ -40,7 +42,10 @@ export interface Storage
     UsageStorage,
     FeedbackStorage,
     DeliveryStorage,
-    EventStorage {
+    EventStorage,
+    OperationStorage {
+  /** What the database is, such as `sqlite` or `postgres`. */
+  readonly kind?: string;
   /** Accounts: organizations, workspaces, users and API keys. */
   readonly identity: IdentityStore;
   /** Only one process executes runs, the one that `becomeWorker` answered true: no other process requeues its runs while it lives. */

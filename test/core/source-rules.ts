@@ -86,6 +86,7 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["mod"],
   ["http"],
   ["service"],
+  ["operations"],
   ["crons", "functions", "protocol"],
   ["options", "runs"],
   ["threads"],

@@ -186,6 +186,7 @@ export function fake(options: FakeOptions = {}): Fake {
     },
     store: noun("store"),
     feedback: noun("feedback"),
+    operations: noun("operations"),
     usage: noun("usage"),
     access: {
       principal: async () => options.principal ?? unauthenticated,

@@ -42,6 +42,8 @@ const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly
   "post /store/items/search": [{ body: { namespace_prefix: ["a"] } }],
   "post /api/v1/feedback/tokens": [{ body: { run_id: RUN, feedback_key: "k" } }],
   "get /api/v1/feedback/tokens": [{ query: `?run_id=${RUN}` }],
+  "get /greenroom/crons/preview": [{ query: "?schedule=@daily" }],
+  "get /greenroom/feedback/scores": [{ query: "?start=2026-01-01&end=2026-01-02" }],
   "post /api/v1/feedback": [{ body: { run_id: RUN, key: "k" } }],
 };
 const CRON = { assistant_id: "g", schedule: "0 0 * * *" };
@@ -115,6 +117,8 @@ describe("the route table", () => {
           await run(thread_id as string, { assistant_id: "g" });
           return {};
         },
+        "operations.runAgain": (_id: unknown, prepare: unknown) =>
+          (prepare as (thread_id: string, request: object) => unknown)(THREAD, { assistant_id: "g" }),
         "feedback.mintTokens": () => [{}],
         "feedback.stats": () => [],
       };

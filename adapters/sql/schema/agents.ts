@@ -79,6 +79,7 @@ export const agentTables = {
     indexes: [
       "index threads_created on threads (deployment, created_at) where hidden = 0",
       "index threads_updated on threads (deployment, updated_at) where hidden = 0",
+      "index threads_interrupted on threads (deployment, state_updated_at, thread_id) where hidden = 0 and status = 'interrupted'",
       "index threads_left on threads (deployment, hidden) where last_run is null and run_count > 0",
       `index threads_expiry on threads
         (deployment, (case when updated_at > state_updated_at then updated_at else state_updated_at end + ttl_ms))
@@ -151,6 +152,8 @@ export const agentTables = {
     ],
     indexes: [
       "unique index runs_order on runs (deployment, thread_id, seq)",
+      "index runs_status on runs (deployment, status, created_at, run_id)",
+      "index runs_cron on runs (deployment, cron_id, created_at, run_id) where cron_id is not null",
       // Stands behind the slot: at most one running run per thread, whatever a statement does wrong.
       "unique index runs_running on runs (deployment, thread_id) where status = 'running'",
       "index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",

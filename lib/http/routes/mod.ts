@@ -2,6 +2,7 @@
 import { ASSISTANT_ROUTES } from "./assistants.ts";
 import { CRON_ROUTES } from "./crons.ts";
 import { FEEDBACK_ROUTES } from "./feedback.ts";
+import { OPERATION_ROUTES } from "./operations.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { PROTOCOL_ROUTES } from "./protocol.ts";
 import type { Route } from "./route.ts";
@@ -29,6 +30,7 @@ export const ROUTES: readonly Route[] = [
   ...CRON_ROUTES,
   ...RUN_ROUTES,
   ...STORE_ROUTES,
+  ...OPERATION_ROUTES,
   ...SERVER_ROUTES,
   ...PLATFORM_ROUTES,
   ...FEEDBACK_ROUTES,

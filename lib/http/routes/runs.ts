@@ -6,7 +6,7 @@ import { both as intersection, type Visibility } from "../../storage/visibility.
 import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } from "../context.ts";
 import * as parse from "../parse/mod.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
-import { authorizeNewRun, callerOrigin } from "../run-authorization.ts";
+import { authorizeNewRun, originOf } from "../run-authorization.ts";
 import { eventStream, waitResponse } from "../stream-response.ts";
 import { type Route, routesOf } from "./route.ts";
 
@@ -18,15 +18,6 @@ const MAX_BATCH = 100;
 /** The path of a run, relative to the mount: clients append it to the URL they know. */
 const pathOf = (thread_id: string | null, run_id: string): string =>
   thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
-
-/** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
-async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
-  const { user_id, user, threads } = context.principal;
-  const sender = user ? user.identity : threads.filter && user_id;
-  const scope = sender === undefined ? route : `${route} ${JSON.stringify(sender)}`;
-  const idempotency = await parse.readIdempotency(context.request.headers, scope, bytes);
-  return { ...callerOrigin(context), ...(idempotency ? { idempotency } : {}) };
-}
 
 /** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
 async function readNewRun(context: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
