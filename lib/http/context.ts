@@ -5,9 +5,9 @@ import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import type { Messages } from "./body.ts";
+import type { HandlerHost } from "./host.ts";
 import * as parse from "./parse/mod.ts";
 import type { OpenBodies } from "./sse.ts";
-import type { HandlerHost } from "./web-socket.ts";
 
 /** What all requests to one handler share. */
 export interface HandlerState {

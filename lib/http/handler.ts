@@ -11,11 +11,11 @@ import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts
 import { createCorsPolicy } from "./cors.ts";
 import { type App, askApp, ownResponse } from "./custom-routes.ts";
 import { disabledGroups } from "./groups.ts";
+import type { HandlerHost } from "./host.ts";
 import { middlewareOf } from "./middleware.ts";
 import * as parse from "./parse/mod.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
-import type { HandlerHost } from "./web-socket.ts";
 
 /** How a service is mounted. */
 export interface HandlerOptions {
@@ -47,7 +47,7 @@ export interface HandlerOptions {
 }
 
 export type { App, AppAnswer } from "./custom-routes.ts";
-export type { HandlerHost, HostSocket } from "./web-socket.ts";
+export type { HandlerHost, HostSocket } from "./host.ts";
 
 /**
  * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as

@@ -1,31 +1,10 @@
-/** WebSockets: what a host gives to open them, and the session behind one. */
+/** Opens WebSockets, and connects each with its session. */
 import { ServiceError } from "../errors.ts";
 import type { CommandCaller } from "../protocol/mod.ts";
 import { createSession } from "../protocol/session.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import type { RequestContext } from "./context.ts";
 import * as parse from "./parse/mod.ts";
-
-/** The part of a standard WebSocket that the handler uses. */
-export interface HostSocket {
-  readonly bufferedAmount: number;
-  send(text: string): void;
-  close(code?: number, reason?: string): void;
-  /** `message` events have `data`. */
-  // biome-ignore lint/suspicious/noExplicitAny: the event types of the runtimes have no common parameter.
-  addEventListener(type: "message" | "close" | "error", listener: (event: any) => void): void;
-}
-
-/** What a host can do for one request. */
-export interface HandlerHost {
-  /**
-   * Accepts the request as a WebSocket, as `Deno.upgradeWebSocket` does. `response`: what the handler returns; without it a response
-   * of status 101 that the host ignores. Null: the handshake is not valid. Messages of more than `max_bytes` may close the socket.
-   */
-  upgradeWebSocket?(options: {
-    readonly max_bytes: number;
-  }): { readonly socket: HostSocket; readonly response?: Response } | null;
-}
 
 /** Browsers and proxies answer 101 themselves; the constructor of a Response refuses the status. */
 function switched(): Response {
