@@ -41,7 +41,7 @@ export interface Principal {
   readonly user_id: string | null;
   readonly api_key: string | null;
   /** True for a member who uses another user's shared agent: only their own threads are visible. */
-  readonly guest: boolean;
+  readonly shared: boolean;
   /** The user that custom authentication returned; null in every other mode. */
   readonly user: AuthUser | null;
   /**
@@ -99,7 +99,7 @@ const MAX_USERS = 10_000;
 export const unauthenticated: Principal = {
   user_id: null,
   api_key: null,
-  guest: false,
+  shared: false,
   user: null,
   isStillValid: async () => true,
 };
@@ -208,7 +208,7 @@ export function createAccess(options: AccessOptions): Access {
   const hidden = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
   /** True for a member who may use another user's shared agent. Errors: not_found. */
-  async function guestOf(caller: Caller, use: Use): Promise<boolean> {
+  async function hasSharedAccess(caller: Caller, use: Use): Promise<boolean> {
     const agent = (await identity.getDeployment(deployment.name)) ?? deployment;
     if (agent.owner_user_id !== null && caller.user_id === agent.owner_user_id) return false;
     const member = caller.user_id !== null && (caller.workspaces.get(agent.workspace_id)?.has("runs:read") ?? false);
@@ -250,13 +250,13 @@ export function createAccess(options: AccessOptions): Access {
         if (request.body && !/^application\/json\b/i.test(headers.get("content-type") ?? "")) {
           throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
         }
-        return { user_id, api_key, guest: await guestOf(caller, use), user: null, isStillValid };
+        return { user_id, api_key, shared: await hasSharedAccess(caller, use), user: null, isStillValid };
       }
       const permissions = caller.workspaces.get(workspace_id);
       if (!permissions) throw hidden();
       const needed = use === "read" ? "runs:read" : "runs:create";
       if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
-      return { user_id, api_key, guest: false, user: null, isStillValid };
+      return { user_id, api_key, shared: false, user: null, isStillValid };
     },
   };
 }

@@ -68,7 +68,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   const { framed } = claimed.run;
   let nextId = continueLog(claimed, runEvents);
   let frames: NewFrame[] = [];
-  let held: NewFrame[] | null = null;
+  let withheld: NewFrame[] | null = null;
   // The size of the frames that are not stored, with those of a save under way.
   let unstored = 0;
   let saved = false;
@@ -83,7 +83,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
     const list = frames;
     frames = [];
-    const first_id = nextId - (held?.length ?? 0) - list.length;
+    const first_id = nextId - (withheld?.length ?? 0) - list.length;
     return list.length > 0 ? { ...progress, frames: { first_id, list } } : progress;
   }
 
@@ -99,8 +99,8 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   }
 
   function release(what: "shown" | "dropped" = "shown"): void {
-    const list = held ?? [];
-    held = null;
+    const list = withheld ?? [];
+    withheld = null;
     if (what === "shown") for (const frame of list) pass(frame);
     else nextId -= list.length;
   }
@@ -158,14 +158,14 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     show(event, data) {
       const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
-      if (!held) return pass(frame);
-      held.push(frame);
-      if (held.length > MOST_HELD) release();
+      if (!withheld) return pass(frame);
+      withheld.push(frame);
+      if (withheld.length > MOST_HELD) release();
     },
     hold() {
-      held ??= [];
+      withheld ??= [];
     },
-    hasHeldFrames: () => held !== null && held.length > 0,
+    hasHeldFrames: () => withheld !== null && withheld.length > 0,
     release,
     saveSoon,
     save: () => save(true),

@@ -11,12 +11,12 @@ export function withCreator<Create extends { readonly metadata?: JsonObject }>(
   { principal }: RequestContext,
   request: Create,
 ): Create {
-  return principal.guest ? { ...request, metadata: { ...request.metadata, [OWNER]: principal.user_id } } : request;
+  return principal.shared ? { ...request, metadata: { ...request.metadata, [OWNER]: principal.user_id } } : request;
 }
 
 /** Errors: not_found, where the caller is not the agent's owner and did not create the thread. */
 export async function requireCreator({ principal, service }: RequestContext, thread_id: string): Promise<void> {
-  if (!principal.guest) return;
+  if (!principal.shared) return;
   const { metadata } = await service.threads.get(thread_id);
   if (metadata[OWNER] !== principal.user_id) throw new ServiceError("not_found", `Thread ${thread_id} not found`);
 }

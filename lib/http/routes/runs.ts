@@ -128,7 +128,7 @@ async function authorizeJoin(
   const { visibility } = await context.authorize({ thread_id, run_id });
   if (!cancels) return visibility;
   if (thread_id !== null) await requireCreator(context, thread_id);
-  else if (context.principal.guest) {
+  else if (context.principal.shared) {
     throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner of the agent may set it");
   }
   const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
@@ -285,7 +285,7 @@ export const RUN_ROUTES: readonly Route[] = [
       const { action = "interrupt" } = context.query();
       const target = parse.readTarget(await context.body());
       if ("thread_id" in target) await requireCreator(context, target.thread_id);
-      else if (context.principal.guest) {
+      else if (context.principal.shared) {
         throw new ServiceError("forbidden", "status: only the owner of the agent may cancel all runs");
       }
       const { thread_id, ...metadata } = { thread_id: null, ...target };
