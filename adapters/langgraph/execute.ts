@@ -5,7 +5,7 @@ import { type Answers, openAnswers } from "./answers.ts";
 import { Chunks, isInterrupt } from "./chunks.ts";
 import { withCommand } from "./command.ts";
 import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
-import { type Graph, type GraphConfig, type GraphSource, refuseStrangers, withSaver } from "./graph.ts";
+import { type Graph, type GraphConfig, type GraphSource, refuseUnknownNodes, withSaver } from "./graph.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
 import { isMessage } from "./json.ts";
 import { NodeTracker } from "./node-tracker.ts";
@@ -17,9 +17,9 @@ import { threadState } from "./state.ts";
 import { JobStore } from "./store.ts";
 import { aboutWire, toWire } from "./wire.ts";
 
-/** What an executor was made of. */
+/** The graphs and the serializer of an executor. */
 export interface Host {
-  /** Throws when there is no such graph. */
+  /** Throws for an unknown graph. */
   source(graph_id: string): GraphSource;
   serde(): Promise<Serde>;
 }
@@ -34,12 +34,12 @@ export async function* execute(
   const stored = await serde();
   signal.throwIfAborted();
   const stop = new AbortController();
-  // Nobody reads these checkpoints after the run: they need not outlive it.
-  const held = job.temporary && job.durability === "exit" && !job.resumed;
-  const threads = onlyThread(job.thread_id, held ? inMemoryCheckpoints() : job.checkpoints);
+  // No client reads these checkpoints after the run, so they stay in memory.
+  const inMemory = job.temporary && job.durability === "exit" && !job.resumed;
+  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : job.checkpoints);
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
-    { threads, serde: held ? inMemoryValues : stored, metadata: job.metadata },
+    { threads, serde: inMemory ? inMemoryValues : stored, metadata: job.metadata },
     {
       run_id: job.run_id,
       spent: answers.spent,
@@ -72,7 +72,7 @@ export async function* execute(
       ...(protocol?.handlers ?? []),
     ];
     const options = streamOptions(job, fork, either, handlers, subgraphs);
-    refuseStrangers(hosted, answers.command?.goto);
+    refuseUnknownNodes(hosted, answers.command?.goto);
     if (await endsHere(answers, graph, saver, job, fork)) {
       ended = true;
       if (saver.failure !== undefined) throw saver.failure;
@@ -81,7 +81,7 @@ export async function* execute(
       if (job.modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: state.values };
       if (protocol) yield* protocol.state(state.values, await saver.getTuple(rootOf(job)));
       const { checkpoint: _checkpoint, ...unstored } = state;
-      return yield held ? unstored : state;
+      return yield inMemory ? unstored : state;
     }
     const begun = beginning(graph, job, answers);
     const stream = events
@@ -118,13 +118,13 @@ export async function* execute(
     const state =
       interrupted || saver.interrupted || values === undefined || saver.head === null
         ? await storedState(graph, saver, job)
-        : // Nothing is left to do and the last values are known: no state needs to be put together from the checkpoint.
+        : // Nothing is left to do and the last values are known, so the checkpoint need not be read.
           stateEvent(shownValues ?? toWire(values), [], [], saver.head);
     const outcome = state.next.length > 0 ? "interrupted" : "completed";
     yield* frames.end(outcome);
     if (protocol) yield* await protocol.end(outcome);
     const { checkpoint: _checkpoint, ...unstored } = state;
-    yield held ? unstored : state;
+    yield inMemory ? unstored : state;
   } catch (error) {
     const cause = saver.failure ?? error;
     if (!signal.aborted) yield* frames.fail(cause);
@@ -139,28 +139,28 @@ export async function* execute(
       await drain(chunks);
     }
     saver.close();
-    // The run goes on nowhere else while a node that was told to stop is still at work.
+    // The run must not continue elsewhere while one of its nodes is still active.
     if (signal.aborted) await tracker.idle();
   }
 }
 
-/** Lets an execution that was stopped come to its end, so that it writes nothing later. */
+/** Waits for the end of a stopped graph, so that it writes nothing later. */
 async function drain(chunks: AsyncIterator<unknown> | undefined): Promise<void> {
   try {
     while (chunks && !(await chunks.next()).done);
   } catch {
-    // It was told to stop: how it did no longer matters.
+    // It was stopped, so its outcome does not matter.
   }
 }
 
 const rootOf = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });
 
-/** What names the checkpoint to fork from; nothing where the run just goes on from the state. */
+/** The config of the checkpoint to fork from; empty if the run continues from the head. */
 async function forkOf(job: Job): Promise<JsonObject> {
   if (!job.from || job.resumed) return {};
   const { ns, checkpoint_id } = job.from;
   if (ns === "") {
-    // Named explicitly, even the head would make LangGraph run finished tasks of the step again.
+    // With an explicit id, even that of the head, LangGraph would run finished tasks of the step again.
     const head = await job.checkpoints.get({ ns });
     return head?.checkpoint_id === checkpoint_id ? {} : { checkpoint_ns: ns, checkpoint_id };
   }
@@ -170,7 +170,7 @@ async function forkOf(job: Job): Promise<JsonObject> {
 
 const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
 
-/** What the nodes of subgraphs stream to readers of the root graph too; since 1.5.0 LangGraph keeps it unless asked for subgraphs. */
+/** Modes in which clients of the root graph also see nodes of subgraphs. Since 1.5.0, LangGraph needs `subgraphs` for that. */
 const TOLD: readonly StreamMode[] = ["messages-tuple", "tools"];
 
 /** Modes from which protocol events are made. */
@@ -198,7 +198,7 @@ function streamOptions(
   const protocol = hasProtocolEvents(job);
   const tuples = job.modes.has("messages-tuple");
   const lifecycle = job.modes.has("lifecycle");
-  // Some are taken though nobody asked: to know when subgraphs end, and when a message is whole.
+  // Some modes are needed even if no client requested them: for the end of subgraphs and of messages.
   const heard = (mode: StreamMode): boolean => {
     // LangGraph gives no short notes of checkpoints beside mode `checkpoints`. Mode `debug` has the same data.
     if (protocol && mode === "checkpoints") return false;
@@ -209,7 +209,7 @@ function streamOptions(
   const callbacks = [...(tuples || job.events === "all" ? [messageIds] : []), ...handlers];
   const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
   return {
-    // Values are always taken: the last ones are the run's result.
+    // Values are always needed: the last ones are the run's result.
     streamMode: ["values", ...MODES.filter(heard).map((mode) => (mode === "messages-tuple" ? "messages" : mode))],
     subgraphs,
     // Gives a short note of the checkpoint before each state. Version 3 changes messages and tools, which subgraphs come with here.
@@ -236,8 +236,8 @@ function streamOptions(
 }
 
 /**
- * In mode `messages` LangGraph gives all messages without an id that one node returns the same id, and so all but the last
- * are lost from the state. This handler runs before LangGraph's and gives them ids of their own.
+ * In mode `messages`, LangGraph gives the same id to all messages without an id that one node returns, so only the last one
+ * remains in the state. This handler runs before LangGraph's and gives each message its own id.
  */
 const messageIds = {
   name: "greenroom_message_ids",
@@ -256,22 +256,22 @@ const messageIds = {
   },
 };
 
-/** Keys by which LangGraph steers itself: only the service sets them. */
+/** Keys that control LangGraph: only the service sets them. */
 function isInternal(key: string): boolean {
   return key.startsWith("__") || key === "checkpoint_id" || key === "checkpoint_ns" || key === "checkpoint_map";
 }
 
 const noAnswers: Answers = { command: null, spent: false };
 
-/** What the execution is given, and the graph that takes it. */
+/** The graph's input, and the graph that accepts it. */
 function beginning(graph: Graph, job: Job, { command }: Answers): { readonly graph: Graph; readonly input: unknown } {
   if (job.resumed || (job.command && !command)) return { graph, input: null };
   return command ? withCommand(graph, command) : { graph, input: job.input ?? null };
 }
 
 /**
- * A command that goes to the end and nowhere else leaves a step that waits: LangGraph would begin it again. False where there is
- * no such command, or no state yet.
+ * Handles a command that goes only to the end while a step is open: LangGraph would start that step again. False without such a
+ * command, or without a state.
  */
 async function endsHere(
   { command }: Answers,
@@ -287,7 +287,7 @@ async function endsHere(
   const tuple = await saver.getTuple(at);
   if (!tuple) return false;
   const pairs = Array.isArray(update) ? (update as [string, Json][]) : Object.entries((update ?? {}) as JsonObject);
-  // So LangGraph keeps what a command writes.
+  // LangGraph stores a command's writes in the same way.
   if (pairs.length > 0) await saver.putWrites(tuple.config, pairs, NULL_TASK);
   await graph.bulkUpdateState(at, [{ updates: [{ values: null, asNode: "__end__" }] }]);
   return true;
@@ -308,7 +308,7 @@ type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
 async function storedState(graph: Graph, saver: JobSaver, job: Job): Promise<StateEvent> {
   saver.ended = true;
-  // Without an id LangGraph counts in what finished tasks of an interrupted step have written.
+  // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const state = threadState(snapshot);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");

@@ -136,7 +136,7 @@ function compiled(graph_id: string, value: unknown): Graph {
 }
 
 /** Throws for a node that the graph does not have: LangGraph would ignore it. */
-export function refuseStrangers(graph: Graph, goto: readonly (string | Send)[] = []): void {
+export function refuseUnknownNodes(graph: Graph, goto: readonly (string | Send)[] = []): void {
   for (const target of goto) {
     const node = typeof target === "string" ? target : target.node;
     if (node === "__end__" || Object.hasOwn(graph.nodes, node)) continue;

@@ -10,7 +10,7 @@ import {
 } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { nodeCommand } from "./command.ts";
-import { type Graph, refuseStrangers } from "./graph.ts";
+import { type Graph, refuseUnknownNodes } from "./graph.ts";
 import { type Checkpoint, place, required, Saver, type SaverConfig, type SaverOptions, type Version } from "./saver.ts";
 
 /** Returns the last checkpoint of the namespace. Every error of LangGraph or of the graph becomes a StateRefused. */
@@ -21,7 +21,7 @@ export async function updateState(
 ): Promise<CheckpointRef> {
   const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
   try {
-    if (ns === "") for (const { command } of steps.flat()) refuseStrangers(graph, command?.goto);
+    if (ns === "") for (const { command } of steps.flat()) refuseUnknownNodes(graph, command?.goto);
     const supersteps = steps.map((updates) => ({ updates: updates.map(written) }));
     const { configurable } = await graph.bulkUpdateState({ configurable: named }, supersteps);
     return { ns: String(configurable?.checkpoint_ns ?? ""), checkpoint_id: String(configurable?.checkpoint_id) };

@@ -79,7 +79,7 @@ export interface AttemptState {
   abandonWait: (() => void) | undefined;
   readonly abort: AbortController;
   /** Resolves when the executor has settled or was abandoned. */
-  readonly settled: PromiseWithResolvers<void>;
+  readonly done: PromiseWithResolvers<void>;
 }
 
 export interface AttemptContext {
@@ -163,7 +163,7 @@ export function createContext(
       checkpoints.lose();
       state.abandonWait?.();
     });
-    void state.settled.promise.then(cancel);
+    void state.done.promise.then(cancel);
   }
 
   const checkpoints = jobCheckpoints({
@@ -262,7 +262,7 @@ const initialState = (): AttemptState => ({
   abandoned: false,
   abandonWait: undefined,
   abort: new AbortController(),
-  settled: Promise.withResolvers<void>(),
+  done: Promise.withResolvers<void>(),
 });
 
 function createRetry(

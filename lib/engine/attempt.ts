@@ -69,7 +69,7 @@ export function startAttempt(
       }),
     isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
     async beforeClaim() {
-      if (isLost()) await state.settled.promise;
+      if (isLost()) await state.done.promise;
       else if (!(await heartbeat.renew()) && !isLost()) {
         if (state.phase !== "ending") throw new Error("A lease could not be renewed");
         // The end may be stored already: then the run has no lease that could be renewed.
@@ -92,7 +92,7 @@ async function run(context: AttemptContext): Promise<void> {
       failure = error ?? new Error("The graph failed without an error");
     }
     state.phase = "settled";
-    state.settled.resolve();
+    state.done.resolve();
     // Held frames of a stopped run describe a state that it did not reach.
     progress.release(state.reason ? "dropped" : "shown");
     await progress.close();

@@ -68,7 +68,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
         showMessages(messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject, namespace));
       }
     } else if (mode === "messages") {
-      if (requested.has("messages")) showMessages(messageFrames.settled(data));
+      if (requested.has("messages")) showMessages(messageFrames.finish(data));
     } else if (requested.has(mode)) {
       show(named(mode, namespace), data);
     }
@@ -124,7 +124,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
       await breathe();
       if (requested.has("debug")) showDebug("checkpoint", shown);
     }
-    if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.settled(event.values.messages));
+    if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
   }
 
   function takeUsage({ tokens_in = 0, tokens_out = 0, cost_usd = 0 }: UsageEvent): void {

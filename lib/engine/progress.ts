@@ -89,8 +89,8 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   let events: ThreadEvent[] = [];
   let nextSeq = seqOf(claimed.run.turn, FIRST_FRAME);
   let publishedSeq = seqOf(claimed.run.turn, 0) - 1;
-  let held: (NewFrame | ThreadEvent)[] | null = null;
-  let heldFrames = 0;
+  let withheld: (NewFrame | ThreadEvent)[] | null = null;
+  let withheldFrames = 0;
   // The size of the frames that are not stored, with those of a save under way.
   let unstored = 0;
   let saved = false;
@@ -105,7 +105,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
     const list = frames;
     frames = [];
-    const first_id = nextId - heldFrames - list.length;
+    const first_id = nextId - withheldFrames - list.length;
     const taken = events;
     events = [];
     return {
@@ -131,10 +131,10 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   }
 
   function release(what: "shown" | "dropped" = "shown"): void {
-    const list = held ?? [];
-    held = null;
-    if (what === "dropped") nextId -= heldFrames;
-    heldFrames = 0;
+    const list = withheld ?? [];
+    withheld = null;
+    if (what === "dropped") nextId -= withheldFrames;
+    withheldFrames = 0;
     if (what === "shown") for (const frame of list) pass(frame);
   }
 
@@ -201,20 +201,20 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     show(event, data) {
       const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
-      if (!held) return pass(frame);
-      held.push(frame);
-      heldFrames++;
-      if (held.length > MOST_HELD) release();
+      if (!withheld) return pass(frame);
+      withheld.push(frame);
+      withheldFrames++;
+      if (withheld.length > MOST_HELD) release();
     },
     record(event, end = false) {
       const seq = end ? seqOf(claimed.run.turn, END_FRAME) : nextSeq++;
-      if (held) held.push({ ...event, seq });
+      if (withheld) withheld.push({ ...event, seq });
       else pass({ ...event, seq });
     },
     hold() {
-      held ??= [];
+      withheld ??= [];
     },
-    hasHeldFrames: () => held !== null && held.length > 0,
+    hasHeldFrames: () => withheld !== null && withheld.length > 0,
     release,
     saveSoon,
     save: () => save(true),

@@ -18,7 +18,7 @@ export interface MessageFrames {
    */
   chunk(message: JsonObject, metadata: JsonObject, namespace?: readonly string[]): MessageFrame[];
   /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
-  settled(messages: Json | undefined): MessageFrame[];
+  finish(messages: Json | undefined): MessageFrame[];
 }
 
 interface GrowingMessage {
@@ -43,7 +43,7 @@ export function createMessageFrames(): MessageFrames {
       const partial: MessageFrame = { event: "messages/partial", namespace, data: [shown(grown)] };
       return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
     },
-    settled(messages) {
+    finish(messages) {
       if (growing.size === 0 || !Array.isArray(messages)) return [];
       const final: MessageFrame[] = [];
       // From the end, because streamed messages are among the newest.
