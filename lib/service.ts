@@ -9,7 +9,7 @@ import type { WorkerCounters } from "./engine/worker.ts";
 import { type Environment, withTimeout } from "./environment.ts";
 import { storageLost } from "./errors.ts";
 import type { Feedback } from "./feedback/mod.ts";
-import { DEFAULTS, type ServiceOptions, validateOptions, withDefaults } from "./options.ts";
+import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { Runs } from "./runs/mod.ts";
 import { placeDeployment } from "./service/deployment.ts";
 import { createNouns, type Nouns, receiveSignals } from "./service/nouns.ts";
@@ -21,6 +21,7 @@ import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
+import { withDefaults } from "./validation.ts";
 import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";

@@ -33,7 +33,7 @@ export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Out
 }
 
 function readJson(bytes: Uint8Array): unknown {
-  if (!shallow.has(bytes) && deeperThan(bytes, MAX_DEPTH))
+  if (!shallow.has(bytes) && nestsDeeper(bytes, MAX_DEPTH))
     throw new ServiceError("invalid", `body: must not nest deeper than ${MAX_DEPTH} levels`);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -110,7 +110,7 @@ export function isFiniteJson(value: unknown): boolean {
 }
 
 /** Counts brackets outside strings, because JSON.parse would recurse into them. */
-export function deeperThan(bytes: Uint8Array, limit: number): boolean {
+export function nestsDeeper(bytes: Uint8Array, limit: number): boolean {
   let depth = 0;
   let quoted = false;
   for (let i = 0; i < bytes.length; i++) {
