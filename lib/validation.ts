@@ -85,13 +85,16 @@ export function section(
   };
 }
 
-/** Every finding of a value, at its place below `loc`. */
-export const findings = (schema: Schema, value: unknown, loc: InputIssue["loc"] = []): InputIssue[] =>
-  (v.safeParse(schema, value).issues ?? []).map(({ path = [], message, type }) => ({
-    loc: [...loc, ...path.map(({ key }) => key as string | number)],
-    msg: message,
-    type,
-  }));
+/** An issue of Valibot as a finding, at its place below `loc`. */
+export const findingOf = ({ path, message, type }: v.BaseIssue<unknown>, loc: InputIssue["loc"] = []): InputIssue => ({
+  loc: [...loc, ...(path ?? []).map(({ key }) => key as string | number)],
+  msg: message,
+  type,
+});
+
+/** Every finding of a value. */
+export const findings = (schema: Schema, value: unknown, loc?: InputIssue["loc"]): InputIssue[] =>
+  (v.safeParse(schema, value).issues ?? []).map((issue) => findingOf(issue, loc));
 
 /** A finding as a line of a ConfigError. */
 export const lineOf = ({ loc, msg }: InputIssue): string => `${loc.join(".")}: ${msg}`;

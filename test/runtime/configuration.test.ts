@@ -194,7 +194,6 @@ describe("a configuration file", () => {
         },
         /auth\.path: no such file \.\/src\/nowhere\.ts/,
         /store\.index\.embed: not of the form "\.\/file\.ts:export"/,
-        /store\.index\.dims: must be a whole number/,
         /http\.app: not of the form/,
       ],
       [{ auth: { path: "./src/auth.py:auth" } }, /auth\.path: Python/],

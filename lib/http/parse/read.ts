@@ -2,6 +2,7 @@
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import { isObject, type JsonObject } from "../../json.ts";
+import { findingOf } from "../../validation.ts";
 import { type Fields, UUID } from "./pieces.ts";
 
 /** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
@@ -95,9 +96,9 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Ou
     throw new ServiceError("invalid", `${place}${beyond}: ${BEYOND}`);
   }
   const issue = result.issues[0];
-  const path = v.getDotPath(issue) ?? "body";
+  const { loc, msg } = findingOf(issue);
   const missing = issue.path?.at(-1)?.value === undefined;
-  throw new ServiceError("invalid", `${place}${path}: ${missing ? "is required" : issue.message}`);
+  throw new ServiceError("invalid", `${place}${loc.join(".") || "body"}: ${missing ? "is required" : msg}`);
 }
 
 /** The error text of a value that is not `isFiniteJson`. */
