@@ -253,8 +253,8 @@ export function optionKeys({ members }: Section = SETTINGS, path = ""): readonly
  * ```
  */
 export function validateOptions(options: ServiceOptions): WebhookSettings {
-  const { webhooks, http, env = {} } = options;
-  const { settings, problems: ofWebhooks } = checkWebhooks(webhooks, http?.disable_webhooks, env);
+  const { webhooks, http, env } = options;
+  const { settings, problems: ofWebhooks } = checkWebhooks(webhooks, http?.disable_webhooks, env ?? {});
   const problems = [...problemsOf(options), ...ofWebhooks.map((issue) => `${lineOf(issue)} (${issue.type})`)];
   if (problems.length > 0 || !settings) throw new ConfigError(problems);
   return settings;
