@@ -142,7 +142,7 @@ const HANDLERS = section(
     ),
   ),
   [],
-  "there is no such event; use names such as threads:create",
+  "there is no such event (use names such as threads:create)",
 );
 
 /** The problems of `auth.custom`. */
