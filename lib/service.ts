@@ -10,7 +10,7 @@ import { type Environment, withTimeout } from "./environment.ts";
 import { storageLost } from "./errors.ts";
 import type { Feedback } from "./feedback/mod.ts";
 import { CREATING_OPERATIONS, createOperations, type Operations } from "./operations/mod.ts";
-import { DEFAULTS, type ServiceOptions, validateOptions, withDefaults } from "./options.ts";
+import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
 import { placeDeployment } from "./service/deployment.ts";
@@ -23,6 +23,7 @@ import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
+import { withDefaults } from "./validation.ts";
 import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";

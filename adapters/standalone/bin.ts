@@ -4,7 +4,6 @@ import { realpathSync } from "node:fs";
 import { basename } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import type { GraphInfo } from "../../lib/executor/contract.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import {
   type AuthMode,
@@ -14,9 +13,10 @@ import {
   type ServiceOptions,
   staticIdentity,
   VERSION,
-  validateOptions,
 } from "../../lib/mod.ts";
 import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
+import { didYouMean } from "../../lib/validation.ts";
+import { problemsOfService } from "../agents.ts";
 import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
 import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
 import { type CommandOptions, type Given, readCommand, readPlace, shownDatabase, usage } from "./command-options.ts";
@@ -28,7 +28,6 @@ import { createLog, type Log, type Output } from "./log.ts";
 import { loadModules } from "./modules.ts";
 import { page } from "./page.ts";
 import { installLogger } from "./sdk-logger.ts";
-import { didYouMean } from "./suggest.ts";
 
 const DEFAULT_PORT = 2024;
 const PORTS_TRIED = 100;
@@ -61,7 +60,7 @@ export async function main(args: readonly string[] = process.argv.slice(2)): Pro
 function helpOn(word: string | undefined): string {
   if (word === undefined || word.startsWith("-") || word === "help" || word === "version") return usage;
   if (COMMANDS.has(word)) return usageOf(word);
-  throw new ConfigError([`help: no such command ${word}${didYouMean(word, COMMANDS)}`]);
+  throw new ConfigError([`help: no such command ${word}${didYouMean(word, COMMANDS, "; see --help")}`]);
 }
 
 /** The log as the options want it: for people at a terminal text, in colours; for programs a line of JSON each. */
@@ -117,7 +116,9 @@ async function serve(options: CommandOptions): Promise<void> {
     ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
   };
   const problems = [...config.problems, ...loaded.problems, ...ofModules];
-  problems.push(...problemsOf(settings, config.graph_ids, problems));
+  const rename = (problem: string): string =>
+    problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
+  problems.push(...problemsOfService(settings, config.graph_ids, problems, rename));
   if (problems.length > 0) {
     const base = options.public_base_url?.setting;
     const shown = (problem: string): string =>
@@ -186,28 +187,6 @@ async function serve(options: CommandOptions): Promise<void> {
   console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/openapi.json`);
   console.log(`Greenroom listening on ${url}`);
-}
-
-/** What is wrong with the service's options, by their names in the file; problems of keys in `earlier` are left out. */
-function problemsOf(
-  settings: Omit<ServiceOptions, "storage">,
-  graph_ids: readonly string[],
-  earlier: readonly string[],
-): readonly string[] {
-  // Also those that could not be loaded.
-  const graphs = (): readonly GraphInfo[] => graph_ids.map((graph_id) => ({ graph_id, checkpoints: "worker" }));
-  const keyOf = (problem: string): string => problem.replace(/:.*$/s, "");
-  try {
-    validateOptions({ ...settings, executor: { ...settings.executor, graphs } } as ServiceOptions);
-    return [];
-  } catch (error) {
-    if (!(error instanceof ConfigError)) return [];
-    // The storage is opened once the rest is right.
-    const keys = new Set(["storage", ...earlier.map(keyOf)]);
-    return error.problems
-      .map((problem) => problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:"))
-      .filter((problem) => !keys.has(keyOf(problem)));
-  }
 }
 
 /** Ids of the workspaces and projects that are there, where the deployment names one. */

@@ -2,10 +2,10 @@
 import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
+import { didYouMean } from "../../lib/validation.ts";
 import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
 import { isRecord, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
-import { didYouMean } from "./suggest.ts";
 
 /** A value, and the flag or variable that errors about it name. */
 export interface Given {
@@ -101,14 +101,14 @@ export function readCommand(args: readonly string[], env: EnvVars, commands: Ite
   let valueAt = -1;
   for (const token of tokens) {
     if (token.kind === "positional" && token.index !== valueAt) {
-      const command = token.index === 0 ? `no such command${didYouMean(token.value, commands)}` : "";
+      const command = token.index === 0 ? `no such command${didYouMean(token.value, commands, "; see --help")}` : "";
       problems.push(`${token.value}: ${command || "not an option; see --help"}`);
     }
     if (token.kind !== "option") continue;
     if (token.name === "help" || token.name === "version") flags.set(token.name, "");
     else if (!(token.name in text)) {
       const known = [...names, "help", "version"].map((name) => `--${name}`);
-      problems.push(`${token.rawName}: unknown option${didYouMean(token.rawName, known)}`);
+      problems.push(`${token.rawName}: unknown option${didYouMean(token.rawName, known, "; see --help")}`);
       // What follows was meant as its value.
       valueAt = token.index + 1;
     } else if (!token.value) problems.push(`${token.rawName}: needs a value`);

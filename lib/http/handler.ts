@@ -3,50 +3,23 @@ import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import { nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { unknownKey } from "../known-keys.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
+import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
 import { createBodyReader, createMessages } from "./body.ts";
 import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
 import { createCorsPolicy } from "./cors.ts";
 import { type App, askApp, ownResponse } from "./custom-routes.ts";
 import { disabledGroups } from "./groups.ts";
+import { type HandlerOptions, handlerSchema } from "./handler-options.ts";
 import type { HandlerHost } from "./host.ts";
 import { middlewareOf } from "./middleware.ts";
 import * as parse from "./parse/mod.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
-/** How a service is mounted. */
-export interface HandlerOptions {
-  /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
-  readonly prefix?: string;
-  /**
-   * The host names (or name:port) to answer; others get 421. Web pages may call only from loopback origins, from these hosts and
-   * from `http.cors.allow_origins`. Set it for servers without authentication, which any web page could reach otherwise.
-   */
-  readonly hosts?: readonly string[];
-  /**
-   * `/metrics` needs no key, except for requests that a proxy passed on. For servers that listen on a loopback address. Default:
-   * false.
-   */
-  readonly open_metrics?: boolean;
-  /** The HTML page at the mount itself. Default: none, which answers 404. */
-  readonly page?: () => string;
-  /**
-   * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
-   * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
-   * the API; see `http.middleware_order`.
-   */
-  readonly app?: App;
-  /**
-   * The user that the host's own code acts for with this request, such as the user of a run. With custom authentication the request
-   * then needs no credential and has that user's permissions. Null: the credential of the request decides.
-   */
-  readonly acts_for?: (request: Request) => AuthUser | null;
-}
-
 export type { App, AppAnswer } from "./custom-routes.ts";
+export type { HandlerOptions } from "./handler-options.ts";
 export type { HandlerHost, HostSocket } from "./host.ts";
 
 /**
@@ -54,15 +27,6 @@ export type { HandlerHost, HostSocket } from "./host.ts";
  * opening a WebSocket. Other values that servers pass on are ignored.
  */
 export type Handler = (request: Request, host?: HandlerHost | object) => Promise<Response>;
-
-const OPTIONS = Object.keys({
-  prefix: true,
-  hosts: true,
-  open_metrics: true,
-  page: true,
-  app: true,
-  acts_for: true,
-} satisfies Record<keyof HandlerOptions, true>);
 
 /**
  * Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test.
@@ -76,11 +40,9 @@ const OPTIONS = Object.keys({
  * ```
  */
 export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
-  const unknown = unknownKey(options, OPTIONS);
-  if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
+  const [problem] = problemsIn(handlerSchema, options);
+  if (problem !== undefined) throw new TypeError(`createHandler: ${problem}`);
   const base = (options.prefix ?? "").replace(/\/$/, "");
-  if (!/^(\/[\w.~-]+)*$/.test(base))
-    throw new TypeError(`prefix: ${base} is not a plain path. Use one such as /agents`);
   const service = serviceInternals(given);
   const { environment, access: accounts } = service;
   const { http = {} } = service.options;

@@ -1,7 +1,8 @@
 /** The server as an operator sees it: versions, health, work, and its configuration without secrets. */
-import { DEFAULTS, type ServiceOptions, withDefaults } from "../options.ts";
+import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { type Caller, requireOfOrganization } from "../storage/identity.ts";
 import type { Storage, TerminalStatus } from "../storage/mod.ts";
+import { withDefaults } from "../validation.ts";
 
 /** What the service knows about itself. */
 export interface ServerFacts {

@@ -4,7 +4,6 @@ import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
 import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
-import { unknownKey } from "../known-keys.ts";
 import type {
   AssistantRow,
   CreateRun,
@@ -15,6 +14,7 @@ import type {
   ThreadTtl,
 } from "../storage/mod.ts";
 import type { Visibility } from "../storage/visibility.ts";
+import { unknownKey } from "../validation.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {

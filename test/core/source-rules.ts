@@ -95,7 +95,8 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["usage", "feedback", "webhooks"],
   ["executor"],
   ["storage"],
-  ["errors", "json", "environment", "known-keys", "rfc3339"],
+  ["validation"],
+  ["errors", "json", "environment", "rfc3339"],
 ];
 
 /** Imports that point upward all the same. In each a piece lives in the wrong room; none may be added. */
@@ -127,7 +128,7 @@ function isDownward(path: string, target: string): boolean {
 const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^lib\/webhooks\/send\.ts$/, may: /^node:(?:http|https|dns\/promises)$/ },
   { files: /^lib\/crons\//, may: /^croner$/ },
-  { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^valibot$/ },
+  { files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/parse\/[a-z]+)\.ts$/, may: /^valibot$/ },
   { files: /^lib\/http\/handler\.ts$/, may: /^itty-router$/ },
   { files: /^lib\//, may: /^(?!)/ },
   {
@@ -147,10 +148,13 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
   },
   { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net|stream)$|^ws$/ },
-  { files: /^adapters\/agents\.ts$/, may: /^adapters\/langgraph\/mod\.ts$|^lib\/mod\.ts$/ },
+  {
+    files: /^adapters\/agents\.ts$/,
+    may: /^adapters\/langgraph\/mod\.ts$|^lib\/(?:mod|validation|storage\/types|executor\/contract)\.ts$/,
+  },
   {
     files: /^adapters\/(?:app|database)\.ts$/,
-    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|storage\/types|executor\/contract|http\/handler)\.ts$/,
+    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|validation|storage\/types|executor\/contract|http\/handler(?:-options)?)\.ts$/,
   },
   {
     files: /^adapters\/libsql\//,
@@ -171,7 +175,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {
     files: /^adapters\/standalone\//,
-    may: /^adapters\/|^lib\/(?:mod|environment)\.ts$|^lib\/(?:storage\/types|executor\/contract|http\/handler)\.ts$|^package\.json$|^node:/,
+    may: /^adapters\/|^lib\/(?:mod|environment|validation)\.ts$|^lib\/(?:storage\/types|executor\/contract|http\/handler)\.ts$|^package\.json$|^node:/,
   },
   { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {

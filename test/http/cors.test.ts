@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { originPattern } from "../../lib/http/cors.ts";
-import { httpChecks } from "../../lib/http/options.ts";
+import { httpSchema } from "../../lib/http/options.ts";
 import type { HttpOptions } from "../../lib/mod.ts";
+import { problemsIn } from "../../lib/validation.ts";
 import { type FakeOptions, fake, notFound, THREAD } from "./fake.ts";
 
 type Cors = NonNullable<HttpOptions["cors"]>;
@@ -178,7 +179,6 @@ describe("the headers of an answer", () => {
 });
 
 describe("the options", () => {
-  const checks = httpChecks["cors"] as unknown as Record<string, (value: unknown) => string | false>;
   for (const [name, good, bad] of [
     [
       "allow_origins",
@@ -193,9 +193,12 @@ describe("the options", () => {
     ["max_age", [0, 86_400], [-1, 1.5, "600", Number.NaN]],
   ] as const) {
     it(`take what ${name} must be, and nothing else`, () => {
-      const check = checks[name] as (value: unknown) => string | false;
-      for (const value of good) assert.equal(check(value), false, JSON.stringify(value));
-      for (const value of bad) assert.equal(typeof check(value), "string", JSON.stringify(value));
+      const found = (value: unknown): string[] => problemsIn(httpSchema, { cors: { [name]: value } }, "http");
+      for (const value of good) assert.deepEqual(found(value), [], JSON.stringify(value));
+      for (const value of bad) {
+        const [problem, ...more] = found(value);
+        assert.ok(problem?.startsWith(`http.cors.${name}: `) && more.length === 0, JSON.stringify(value));
+      }
     });
   }
 });

@@ -143,7 +143,7 @@ describe(`createApp on ${runtime}`, () => {
         onRunFinished: "log",
       }),
       [
-        "database.token: unknown option",
+        "database.token: unknown option; known: url, auth_token, direct_url",
         "database.direct_url: must be a text",
         "http.prefix: must be a path such as /agents",
         "http.app: must be a function, or an object with fetch",
@@ -151,8 +151,8 @@ describe(`createApp on ${runtime}`, () => {
         "agents.list: Graph list is neither a LangGraph.js graph nor a function that returns one",
         "agents.text: is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }",
         "agents.both: give agent or graph, not both",
-        "agents.slow.retries: unknown option",
         "agents.slow.timeout_ms: must be a whole number from 1 to 2147483647",
+        "agents.slow.retries: unknown option; known: description, max_attempts, timeout_ms, abandon_ms, agent, graph",
         "agents.slow.description: must be a text",
         "storage: unknown option. Use database",
         "executor: unknown option. Use agents",

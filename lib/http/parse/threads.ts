@@ -18,6 +18,7 @@ import {
   type ThreadSearch,
   type TimeToLive,
 } from "../../threads/mod.ts";
+import { PLAIN } from "../../validation.ts";
 import {
   anyObject,
   checkpoint,
@@ -31,7 +32,6 @@ import {
   oneOf,
   order,
   owned,
-  PLAIN,
   page,
   uuid,
 } from "./pieces.ts";

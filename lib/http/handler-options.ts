@@ -1,0 +1,46 @@
+/** The options of `createHandler`, and their schema. */
+import type { AuthUser } from "../auth/custom.ts";
+import { callable, flag, rule, type Schema, type Section, section, text, texts } from "../validation.ts";
+import type { App } from "./custom-routes.ts";
+
+/** How a service is mounted. */
+export interface HandlerOptions {
+  /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
+  readonly prefix?: string;
+  /**
+   * The host names (or name:port) to answer; others get 421. Web pages may call only from loopback origins, from these hosts and
+   * from `http.cors.allow_origins`. Set it for servers without authentication, which any web page could reach otherwise.
+   */
+  readonly hosts?: readonly string[];
+  /**
+   * `/metrics` needs no key, except for requests that a proxy passed on. For servers that listen on a loopback address. Default:
+   * false.
+   */
+  readonly open_metrics?: boolean;
+  /** The HTML page at the mount itself. Default: none, which answers 404. */
+  readonly page?: () => string;
+  /**
+   * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
+   * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
+   * the API; see `http.middleware_order`.
+   */
+  readonly app?: App;
+  /**
+   * The user that the host's own code acts for with this request, such as the user of a run. With custom authentication the request
+   * then needs no credential and has that user's permissions. Null: the credential of the request decides.
+   */
+  readonly acts_for?: (request: Request) => AuthUser | null;
+}
+
+/** The schema of the options. */
+export const handlerSchema: Section = section({
+  prefix: text((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
+  hosts: texts(() => true, "host names"),
+  open_metrics: flag,
+  page: callable,
+  app: rule(
+    (app) => typeof app === "function" || typeof (app as { fetch?: unknown } | null)?.fetch === "function",
+    "must be a function, or an object with fetch",
+  ),
+  acts_for: callable,
+} satisfies Record<keyof HandlerOptions, Schema>);
