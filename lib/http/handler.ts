@@ -30,6 +30,11 @@ export interface HandlerOptions {
    * false.
    */
   readonly open_metrics?: boolean;
+  /**
+   * LangSmith's hosted Studio may call from a browser, also a server of a private address. Its requests are authenticated like all
+   * others. Default: false.
+   */
+  readonly langsmith_studio?: boolean;
   /** The HTML page at the mount itself. Default: none, which answers 404. */
   readonly page?: () => string;
   /**
@@ -54,6 +59,7 @@ const OPTIONS = Object.keys({
   prefix: true,
   hosts: true,
   open_metrics: true,
+  langsmith_studio: true,
   page: true,
   app: true,
   acts_for: true,
@@ -79,7 +85,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const service = serviceInternals(given);
   const { environment, access: accounts } = service;
   const { http = {} } = service.options;
-  const cors = createCorsPolicy(http.cors, options.hosts);
+  const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const table = createTable(options.page ? [...ROUTES, pageRoute(options.page)] : ROUTES, base, disabled);
   const createContext = contextFactory(service, {

@@ -1,0 +1,2 @@
+export const initUsage = "";
+export function init(_args: readonly string[]): void {}

@@ -1,0 +1,60 @@
+/** Why a file of a project cannot be loaded, with the place in its source. */
+import { readFileSync } from "node:fs";
+import { relative } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+
+interface SourcePlace {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** The message of an error, and where the file and line are known, these and the line itself. */
+export function loadError(error: unknown): string {
+  // Bun gives all errors of a file at once.
+  const first = error instanceof AggregateError && error.errors.length > 0 ? error.errors[0] : error;
+  const { message = String(first) } = first as { message?: string };
+  const found = placeOf(first, message);
+  if (!found) return message;
+  const { file, line, column } = found;
+  const [text = ""] = message.split(` \n ${file}`);
+  const number = String(line);
+  const code = lineOf(found);
+  const shown = [
+    `${text.trimEnd()}`,
+    `    at ${relative(process.cwd(), file)}:${line}:${column}`,
+    ...(code === undefined
+      ? []
+      : [
+          `    ${number} | ${code}`,
+          `    ${" ".repeat(number.length)} | ${code.slice(0, column - 1).replace(/\S/g, " ")}^`,
+        ]),
+  ];
+  return shown.join("\n");
+}
+
+function placeOf(error: unknown, message: string): SourcePlace | undefined {
+  const { position, stack = "" } = error as { position?: Partial<SourcePlace> | null; stack?: string };
+  if (position?.file && position.line && position.column) return position as SourcePlace;
+  // jiti's: a message, and below it the place.
+  const [, file, line, column] = /\n (\S.*):(\d+):(\d+)$/.exec(message) ?? [];
+  if (file) return { file, line: Number(line), column: Number(column) };
+  const lines = stack.matchAll(/^ +at (?:.*\()?((?:file:\/\/)?(?:\/|[A-Za-z]:[\\/]).*?):(\d+):(\d+)\)?$/gm);
+  for (const [, where = "", line, column] of lines) {
+    const file = where.startsWith("file:") ? fileURLToPath(where) : where;
+    if (isOfProject(file)) return { file, line: Number(line), column: Number(column) };
+  }
+  return undefined;
+}
+
+const isOfProject = (file: string): boolean =>
+  !/[\\/]node_modules[\\/]/.test(file) && !file.startsWith(fileURLToPath(new URL(".", import.meta.url)));
+
+function lineOf({ file, line }: SourcePlace): string | undefined {
+  try {
+    return readFileSync(file, "utf8").split(/\r?\n/)[line - 1];
+  } catch {
+    return undefined;
+  }
+}
