@@ -106,6 +106,7 @@ function problemsOfDatabase(database: unknown): string[] {
 }
 
 type Check = (value: unknown) => string | false;
+const flag: Check = (value) => typeof value !== "boolean" && "must be true or false";
 const fn: Check = (value) => typeof value !== "function" && "must be a function";
 
 /** The options of `createHandler`. All other keys of `http` belong to the service. */
@@ -114,7 +115,9 @@ const HANDLER: Readonly<Record<keyof HandlerOptions, Check>> = {
     !(typeof value === "string" && /^(?:\/[\w.~-]+)*\/?$/.test(value)) && "must be a path such as /agents",
   hosts: (value) =>
     !(Array.isArray(value) && value.every((host) => typeof host === "string")) && "must be a list of host names",
-  open_metrics: (value) => typeof value !== "boolean" && "must be true or false",
+  open_metrics: flag,
+  langsmith_studio: flag,
+  docs: fn,
   page: fn,
   app: (value) =>
     typeof value !== "function" &&

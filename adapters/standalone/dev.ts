@@ -28,13 +28,12 @@ export async function develop(options: CommandOptions): Promise<void> {
   const watch = watchFiles(dirname(file));
   let server: Server | undefined;
   let files: readonly string[] = [file];
-  let changed: readonly string[] = [];
 
   const load: typeof loadProject = async (place) => {
     for (;;) {
       // The clock of the file system may be a tick behind.
       const began = Date.now() - 10;
-      forgetFiles([...files, ...changed]);
+      forgetFiles(watch.files());
       try {
         const project = await loadProject(place);
         files = filesOf(project.config);
@@ -45,7 +44,7 @@ export async function develop(options: CommandOptions): Promise<void> {
         watch.loaded(files, began, true);
         if (server || !(error instanceof ConfigError) || !existsSync(file)) throw error;
         showProblems(error, "Waiting for a change");
-        changed = await watch.changed();
+        await watch.changed();
       }
     }
   };
@@ -55,7 +54,7 @@ export async function develop(options: CommandOptions): Promise<void> {
   );
   if (options.open && process.stdout.isTTY) openBrowser(`${server.url}/`);
   for (;;) {
-    changed = await watch.changed();
+    const changed = await watch.changed();
     const began = performance.now();
     try {
       await server.reload();

@@ -4,6 +4,7 @@ import { createHandler, type Handler } from "../../lib/http/handler.ts";
 import { type AuthMode, createService, type Service, type ServiceOptions } from "../../lib/mod.ts";
 import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
 import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
+import { docsPage } from "../docs-page.ts";
 import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
 import { guard, ownKeys } from "./access.ts";
 import { type CommandOptions, type Given, shownDatabase } from "./command-options.ts";
@@ -143,6 +144,7 @@ async function deploy(
     ...(app ? { app } : { page: () => page(url(), graph_ids, mode) }),
     open_metrics: options.loopback,
     langsmith_studio: options.studio,
+    docs: docsPage,
     // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(mode === "none" ? { hosts } : {}),
   });

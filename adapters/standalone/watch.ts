@@ -10,6 +10,8 @@ const SKIPPED = /^(?:\..*|node_modules|dist)$/;
 export interface Watch {
   /** What the project consists of after a load that began at this time. `broken`: any source file may mend it. */
   loaded(files: readonly string[], began: number, broken: boolean): void;
+  /** All that is watched. */
+  files(): readonly string[];
   /** The files that have changed since. */
   changed(): Promise<readonly string[]>;
 }
@@ -49,6 +51,7 @@ export function watchFiles(folder: string): Watch {
   }
 
   return {
+    files,
     loaded(given, began, broken) {
       named = given;
       all = broken;

@@ -7,7 +7,7 @@ import { unknownKey } from "../known-keys.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
 import { createBodyReader } from "./body.ts";
-import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
+import { type HandlerState, type OpenApi, type RequestContext, yieldAfter } from "./context.ts";
 import { createCorsPolicy } from "./cors.ts";
 import { type App, askApp, ownResponse } from "./custom-routes.ts";
 import { disabledGroups } from "./groups.ts";
@@ -35,6 +35,8 @@ export interface HandlerOptions {
    * others. Default: false.
    */
   readonly langsmith_studio?: boolean;
+  /** The page at `/docs`, such as `docsPage` of `greenroom/docs`. Default: none, which answers 501. */
+  readonly docs?: (document: OpenApi) => Response;
   /** The HTML page at the mount itself. Default: none, which answers 404. */
   readonly page?: () => string;
   /**
@@ -50,6 +52,7 @@ export interface HandlerOptions {
   readonly acts_for?: (request: Request) => AuthUser | null;
 }
 
+export type { OpenApi } from "./context.ts";
 export type { App, AppAnswer } from "./custom-routes.ts";
 
 /** A web-standard request handler. It answers every request and never rejects. */
@@ -60,6 +63,7 @@ const OPTIONS = Object.keys({
   hosts: true,
   open_metrics: true,
   langsmith_studio: true,
+  docs: true,
   page: true,
   app: true,
   acts_for: true,
@@ -91,6 +95,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const createContext = contextFactory(service, {
     base,
     bodies: { environment, open: 0 },
+    docs: options.docs,
     copyHeaders: parse.headerCopy(http.configurable_headers),
     hides: (path) => table.at(`${base}${path}`).length === 0,
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),

@@ -27,7 +27,6 @@ const NOT_BUILT: readonly Route[] = [
     group: "threads",
     summary: "Event protocol v2",
   },
-  { method: "get", path: "/docs", tag: "Server", group: "meta", summary: "A page of documentation" },
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
   { method: "all", path: "/mcp/*", tag: "Server", group: "mcp", summary: "MCP" },
   { method: "all", path: "/a2a/*", tag: "Server", group: "a2a", summary: "A2A" },
