@@ -18,7 +18,7 @@ const FILES = {
   "greenroom.json": '{ "graphs": { "agent": "./agent.ts:agent" } }',
   "agent.ts": AGENT,
   "words.js": 'export const word = "one";\n',
-  "lib/shout.ts": "export const shout = (text: string): string => `${text}!`;\n",
+  "lib/shout.ts": "export const shout = (text: string): string => text.concat('!');\n",
 };
 
 interface World extends Disposable {
@@ -58,7 +58,7 @@ async function answer(url: string, thread?: string): Promise<string | undefined>
 
 /** Resolves once the program has reloaded this many times. */
 const reloads = (program: Program, times: number): Promise<unknown> =>
-  program.printed(new RegExp(`(?:^Reloaded in [^]*?){${times}}`, "m"));
+  program.printed(new RegExp(`(?:^Reloaded in [\\s\\S]*?){${times}}`, "m"));
 
 describe("greenroom dev", () => {
   it("serves the new code of agents, of what they import and of the configuration; threads stay", async () => {
@@ -96,7 +96,9 @@ describe("greenroom dev", () => {
     const url = await urlOf(program);
     await program.printed(/^Watching/m);
     folder.write("words.js", "export const word = ;\n");
-    await program.printed(/agent\.ts cannot be loaded: .*Unexpected[^]*at words\.js:1:\d+[^]*\| export const word = ;/);
+    await program.printed(
+      /agent\.ts cannot be loaded: .*Unexpected[\s\S]*at words\.js:1:\d+[\s\S]*\| export const word = ;/,
+    );
     await program.printed(/^The agents from before go on/m);
     assert.equal(await answer(url), "one said Hi!");
     folder.write("words.js", '// A comment\nthrow new Error("no key");\nexport const word = "never";\n');
@@ -117,7 +119,7 @@ describe("greenroom dev", () => {
   it("waits for a project that cannot be loaded at the start", async () => {
     using folder = project({ "words.js": "export const word = ;\n" });
     await using program = folder.dev();
-    await program.printed(/at words\.js:1:[^]*^Waiting for a change$/m);
+    await program.printed(/at words\.js:1:[\s\S]*^Waiting for a change$/m);
     folder.write("words.js", 'export const word = "mended";\n');
     assert.equal(await answer(await urlOf(program)), "mended said Hi!");
     await using none = start("server.ts", ["dev"], { cwd: join(folder.path, "lib") });
