@@ -189,7 +189,7 @@ h2 { margin-top: 3rem; border-bottom: 1px solid var(--line) }
 section { border: 1px solid var(--line); border-radius: 8px; padding: 0 1rem .5rem; margin: 1rem 0 }
 section h3 { margin: .8rem 0 0 } h3 span { font: 600 13px ui-monospace, monospace; padding: .15rem .4rem; border-radius: 4px; background: var(--soft) }
 .get { color: light-dark(#0a6b2d, #6dd58c) } .post { color: light-dark(#0b57d0, #8ab4f8) } .put, .patch { color: light-dark(#8a5a00, #f0b849) } .delete { color: light-dark(#b3261e, #f2938c) }
-table { border-collapse: collapse; width: 100%; font-size: 14px } th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
+table { border-collapse: collapse; width: 100%; font-size: 14px } th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid var(--line); vertical-align: top } td:last-child { width: 50% }
 ul { padding-left: 1.2rem } .members { list-style: none; border-left: 2px solid var(--line); padding-left: .8rem } summary { cursor: pointer } small { opacity: .7 }
 :target { background: #ffd54f33 }
 @media (max-width: 50rem) { body { display: block } nav { position: static; height: auto; border-right: 0; border-bottom: 1px solid var(--line) } main { padding: 1rem } }

@@ -91,8 +91,8 @@ function write(template: string, folder: string, name: string): void {
   if (!templates) throw new Error("The templates of this package are missing: install it again");
   for (const source of ["common", template]) {
     for (const file of filesIn(join(templates, source))) {
-      // npm packs no .gitignore.
-      const target = join(folder, relative(join(templates, source), file)).replace(/gitignore$/, ".gitignore");
+      // npm packs no .gitignore, and git no .env.
+      const target = join(folder, relative(join(templates, source), file)).replace(/(?<=[\\/])(env|gitignore)$/, ".$1");
       const text = readFileSync(file, "utf8").replaceAll("__NAME__", name).replaceAll("__GREENROOM__", `^${VERSION}`);
       mkdirSync(dirname(target), { recursive: true });
       writeFileSync(target, text);

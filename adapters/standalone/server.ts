@@ -163,7 +163,7 @@ function impatient(executor: ServiceOptions["executor"]): ServiceOptions["execut
 
 function printStart({ project, mode, service }: Deployment, options: CommandOptions, url: string): void {
   const { host, database } = options;
-  if (mode === "none")
+  if (mode === "none" && !options.dev)
     console.log("No authentication: every program on this machine can use it. For API keys: greenroom keys --help");
   if (typeof project.settings.public_base_url !== "string" && /^(?:0\.0\.0\.0|::)$/.test(host.value)) {
     console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
@@ -172,7 +172,7 @@ function printStart({ project, mode, service }: Deployment, options: CommandOpti
   console.log(`Database: ${shownDatabase(database.value)}`);
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
-  console.log(`API: ${url}/openapi.json`);
+  console.log(`API: ${url}/docs`);
   console.log(`Greenroom listening on ${url}`);
 }
 
