@@ -19,19 +19,13 @@ export function loadError(error: unknown): string {
   if (!found) return message;
   const { file, line, column } = found;
   const [text = ""] = message.split(` \n ${file}`);
-  const number = String(line);
   const code = lineOf(found);
-  const shown = [
-    `${text.trimEnd()}`,
-    `    at ${relative(process.cwd(), file)}:${line}:${column}`,
-    ...(code === undefined
-      ? []
-      : [
-          `    ${number} | ${code}`,
-          `    ${" ".repeat(number.length)} | ${code.slice(0, column - 1).replace(/\S/g, " ")}^`,
-        ]),
-  ];
-  return shown.join("\n");
+  const at = `${text.trimEnd()}\n    at ${relative(process.cwd(), file)}:${line}`;
+  if (code === undefined) return `${at}:${column}`;
+  const margin = " ".repeat(String(line).length);
+  // The loader puts code of its own in front of the first line.
+  if (column > code.length + 1) return `${at}\n    ${line} | ${code}`;
+  return `${at}:${column}\n    ${line} | ${code}\n    ${margin} | ${code.slice(0, column - 1).replace(/\S/g, " ")}^`;
 }
 
 function placeOf(error: unknown, message: string): SourcePlace | undefined {

@@ -72,14 +72,7 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
     throw error;
   }
 
-  let stoppedAt = Number.POSITIVE_INFINITY;
-  const stop = async (): Promise<void> => {
-    // npm and process groups hand the same signal on twice.
-    if (performance.now() - stoppedAt > SAME_SIGNAL_MS) process.exit(1);
-    if (stoppedAt !== Number.POSITIVE_INFINITY) return;
-    stoppedAt = performance.now();
-    const grace_ms = dev ? Math.min(RELOAD_MS, options.grace_ms) : options.grace_ms;
-    if (!dev) console.log(`Stopping: runs have ${grace_ms} ms to end. A second signal ends the server at once`);
+  stopOnSignals(options, async (grace_ms) => {
     // It still listens: who asks is told that it is not ready, and readers stay to the end.
     await (await current).service.stop(grace_ms);
     if (dev) await storage.close();
@@ -87,9 +80,7 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
     removeLogger();
     // A client that keeps an idle connection must not keep the process.
     await Promise.race([listener.close().catch(() => {}), new Promise((resolve) => setTimeout(resolve, 500))]);
-    process.exit(0);
-  };
-  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop());
+  });
 
   url = `http://${urlHost(host.value)}:${listener.port}`;
   printStart(first, options, url);
@@ -107,6 +98,21 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
       return changed.config;
     },
   };
+}
+
+/** Ends the process after `close`, or at once at a second signal. */
+function stopOnSignals({ dev, grace_ms }: CommandOptions, close: (grace_ms: number) => Promise<void>): void {
+  let stoppedAt = Number.POSITIVE_INFINITY;
+  const stop = async (): Promise<void> => {
+    // npm and process groups hand the same signal on twice.
+    if (performance.now() - stoppedAt > SAME_SIGNAL_MS) process.exit(1);
+    if (stoppedAt !== Number.POSITIVE_INFINITY) return;
+    stoppedAt = performance.now();
+    if (!dev) console.log(`Stopping: runs have ${grace_ms} ms to end. A second signal ends the server at once`);
+    await close(dev ? Math.min(RELOAD_MS, grace_ms) : grace_ms);
+    process.exit(0);
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop());
 }
 
 /** A project as it is served. */

@@ -81,11 +81,7 @@ const OPTIONS = Object.keys({
  * ```
  */
 export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
-  const unknown = unknownKey(options, OPTIONS);
-  if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
-  const base = (options.prefix ?? "").replace(/\/$/, "");
-  if (!/^(\/[\w.~-]+)*$/.test(base))
-    throw new TypeError(`prefix: ${base} is not a plain path. Use one such as /agents`);
+  const base = baseOf(options);
   const service = serviceInternals(given);
   const { environment, access: accounts } = service;
   const { http = {} } = service.options;
@@ -200,6 +196,15 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     cors.expose(request, response.headers);
     return response;
   };
+}
+
+/** The mount without a slash at the end. Throws a TypeError for options that are unknown or wrong. */
+function baseOf(options: HandlerOptions): string {
+  const unknown = unknownKey(options, OPTIONS);
+  if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
+  const base = (options.prefix ?? "").replace(/\/$/, "");
+  if (/^(\/[\w.~-]+)*$/.test(base)) return base;
+  throw new TypeError(`prefix: ${base} is not a plain path. Use one such as /agents`);
 }
 
 /** The path below the mount; null outside of it. */
