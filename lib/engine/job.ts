@@ -25,5 +25,18 @@ export function describeJob({ run, resumed, request, requested, recorded, checkp
   const metadata = { ...headersIn(request.config.configurable), ...run.metadata, ...ids };
   const user = run.auth_user as AuthUser | null;
   const config = user ? knowing(request.config, user) : request.config;
-  return { ...request, ...ids, config, temporary, attempt, resumed, metadata, modes, user, checkpoints, store };
+  return {
+    ...request,
+    ...ids,
+    config,
+    temporary,
+    attempt,
+    resumed,
+    metadata,
+    modes,
+    events: "none",
+    user,
+    checkpoints,
+    store,
+  };
 }

@@ -86,7 +86,7 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["mod"],
   ["http"],
   ["service"],
-  ["crons", "functions"],
+  ["crons", "functions", "protocol"],
   ["options", "runs"],
   ["threads"],
   ["store", "assistants", "engine"],
