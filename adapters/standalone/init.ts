@@ -61,7 +61,9 @@ export function init(args: readonly string[]): void {
   const folder = resolve(places[0] ?? ".");
   const name = nameOf(folder, places[0], problems);
   if (existsSync(folder) && !force) {
-    const found = readdirSync(folder).filter((entry) => entry !== ".git");
+    const found = readdirSync(folder)
+      .filter((entry) => entry !== ".git")
+      .sort();
     const shown = found.slice(0, 3).join(", ") + (found.length > 3 ? " and more" : "");
     if (found.length > 0)
       problems.push(`${folder} is not empty: it has ${shown}. Name another folder, or add --force to replace files`);
