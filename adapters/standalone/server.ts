@@ -179,6 +179,7 @@ function printStart({ project, mode, service }: Deployment, options: CommandOpti
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/docs`);
+  if (options.studio) console.log(`LangSmith Studio: https://smith.langchain.com/studio?baseUrl=${url}`);
   console.log(`Greenroom listening on ${url}`);
 }
 
