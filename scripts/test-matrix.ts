@@ -37,7 +37,7 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/http\/(?:sse|bodies|wire|auth)\./, on: RUNTIMES },
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
   { files: /^test\/runtime\/(?:listen|webhooks|local|app|hosts|hosts-node|hosts-in-process)\./, on: RUNTIMES },
-  { files: /^test\/runtime\/(?:operations|projects)\./, on: RUNTIMES },
+  { files: /^test\/runtime\/(?:operations|projects|dev)\./, on: RUNTIMES },
 
   // Bun takes the least time for the same.
   { files: /^test\//, on: ["bun"] },

@@ -41,6 +41,8 @@ export interface FileConfig {
   readonly modules: Readonly<Partial<Record<ModuleKey, Place>>>;
   readonly service: Pick<ServiceOptions, Option>;
   readonly env: Readonly<Record<string, string>>;
+  /** The file with those variables, absolute; it may be missing. */
+  readonly env_file: string | undefined;
   /** Keys of a `langgraph.json` that change nothing here. */
   readonly unsupported: readonly string[];
   /** What the user is told, and the server does without. */
@@ -158,6 +160,7 @@ export function readConfig(path: string | undefined): FileConfig {
     modules,
     service,
     env,
+    env_file: typeof content.env === "string" ? resolve(dirname(absolute), content.env) : undefined,
     unsupported: unsupported.map(({ loc }) => loc.join(".")),
     warnings,
     problems: [...new Set(problems)],

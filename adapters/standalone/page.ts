@@ -38,7 +38,7 @@ pre { padding: 1rem; overflow-x: auto; border: 1px solid #8888; border-radius: 6
 <pre>${escaped(curl)}</pre>
 <p>Or point the SDK here:</p>
 <pre>${escaped(sdk)}</pre>
-<p><a href="openapi.json">openapi.json</a> · <a href="info">info</a> · <a href="ok">ok</a></p>
+<p><a href="docs">API reference</a> · <a href="openapi.json">openapi.json</a> · <a href="info">info</a> · <a href="ok">ok</a></p>
 </html>
 `;
 }

@@ -10,6 +10,15 @@ import * as parse from "./parse/mod.ts";
 import type { OpenBodies } from "./sse.ts";
 
 /** What all requests to one handler share. */
+/** An OpenAPI document, which says what a handler serves. */
+export interface OpenApi {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly servers: readonly { readonly url: string }[];
+  /** Operations by path and method. */
+  readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, unknown>> };
+}
+
 export interface HandlerState {
   /** The path of the mount, without a slash at the end. */
   readonly base: string;
@@ -18,6 +27,8 @@ export interface HandlerState {
   readonly messages: Messages;
   /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
   checkUpgrade(request: Request): void;
+  /** The page at `/docs`. */
+  readonly docs: ((document: OpenApi) => Response) | undefined;
   /** True for a path of the table whose route group is disabled. */
   hides(path: string): boolean;
   /** The flags of `/info` without the disabled route groups. */

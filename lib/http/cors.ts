@@ -36,6 +36,8 @@ export interface CorsOptions {
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+/** LangSmith's hosted Studio. Browsers let it call servers of private addresses only where these permit it. */
+const STUDIO = "https://smith.langchain.com";
 const EXPOSED = ["Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"];
 const MAX_AGE_S = 600;
 
@@ -54,8 +56,9 @@ const isAny = (list: readonly string[] | undefined): boolean => list === undefin
 /**
  * Without `hosts`, every host name is answered, and `cors` (default: every origin) says which pages may call. With `hosts`, only
  * those names are answered, and pages may call from loopback origins, from these hosts, and from `cors` (default: none).
+ * `studio`: LangSmith's hosted Studio may call in any case.
  */
-export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string[]): CorsPolicy {
+export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string[], studio = false): CorsPolicy {
   const pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
   const origins = cors.allow_origins ?? (hosts || pattern ? [] : ["*"]);
   const any = origins.includes("*");
@@ -67,7 +70,7 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
   const exposed = [...EXPOSED, ...more].join(", ");
 
   const permits = (origin: string): boolean => {
-    if (any || origins.includes(origin) || pattern?.test(origin)) return true;
+    if (any || origins.includes(origin) || pattern?.test(origin) || (studio && origin === STUDIO)) return true;
     if (!names || !URL.canParse(origin)) return false;
     const { host, hostname } = new URL(origin);
     return LOOPBACK.has(hostname) || names.has(host) || names.has(hostname);
@@ -109,14 +112,19 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
       throw new ServiceError("forbidden", message);
     },
     preflight(request) {
-      const headers = allowed ?? request.headers.get("access-control-request-headers");
+      const asks = request.headers;
+      const isStudio = studio && asks.get("origin") === STUDIO;
+      const headers = (isStudio ? null : allowed) ?? asks.get("access-control-request-headers");
       return new Response(null, {
         status: 204,
         headers: {
-          "access-control-allow-methods": methods.join(", "),
+          "access-control-allow-methods": (isStudio ? METHODS : methods).join(", "),
+          ...(isStudio && asks.get("access-control-request-private-network") === "true"
+            ? { "access-control-allow-private-network": "true" }
+            : {}),
           ...(headers === null || headers === "" ? {} : { "access-control-allow-headers": headers }),
           "access-control-max-age": String(cors.max_age ?? MAX_AGE_S),
-          vary: "Access-Control-Request-Headers",
+          vary: studio ? "Origin, Access-Control-Request-Headers" : "Access-Control-Request-Headers",
         },
       });
     },

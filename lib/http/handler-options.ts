@@ -1,6 +1,7 @@
 /** The options of `createHandler`, and their schema. */
 import type { AuthUser } from "../auth/custom.ts";
 import { callable, flag, rule, type Schema, type Section, section, text, texts } from "../validation.ts";
+import type { OpenApi } from "./context.ts";
 import type { App } from "./custom-routes.ts";
 
 /** How a service is mounted. */
@@ -17,6 +18,13 @@ export interface HandlerOptions {
    * false.
    */
   readonly open_metrics?: boolean;
+  /**
+   * LangSmith's hosted Studio may call from a browser, also a server of a private address. Its requests are authenticated like all
+   * others. Default: false.
+   */
+  readonly langsmith_studio?: boolean;
+  /** The page at `/docs`, such as `docsPage` of `greenroom/docs`. Default: none, which answers 501. */
+  readonly docs?: (document: OpenApi) => Response;
   /** The HTML page at the mount itself. Default: none, which answers 404. */
   readonly page?: () => string;
   /**
@@ -37,6 +45,8 @@ export const handlerSchema: Section = section({
   prefix: text((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
   hosts: texts(() => true, "host names"),
   open_metrics: flag,
+  langsmith_studio: flag,
+  docs: callable,
   page: callable,
   app: rule(
     (app) => typeof app === "function" || typeof (app as { fetch?: unknown } | null)?.fetch === "function",

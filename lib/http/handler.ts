@@ -18,6 +18,7 @@ import * as parse from "./parse/mod.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
+export type { OpenApi } from "./context.ts";
 export type { App, AppAnswer } from "./custom-routes.ts";
 export type { HandlerOptions } from "./handler-options.ts";
 export type { HandlerHost, HostSocket } from "./host.ts";
@@ -46,12 +47,13 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const service = serviceInternals(given);
   const { environment, access: accounts } = service;
   const { http = {} } = service.options;
-  const cors = createCorsPolicy(http.cors, options.hosts);
+  const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const table = createTable(options.page ? [...ROUTES, pageRoute(options.page)] : ROUTES, base, disabled);
   const createContext = contextFactory(service, {
     base,
     bodies: { environment, open: 0 },
+    docs: options.docs,
     copyHeaders: parse.headerCopy(http.configurable_headers),
     messages: createMessages(environment, http),
     checkUpgrade: cors.checkUpgrade,

@@ -193,6 +193,7 @@ const INLINE: Readonly<Record<string, JsonObject>> = {
 export function contentOf(answer: string): JsonObject {
   const frames = { type: "string", description: "Frames of `id`, `event` and `data`" };
   if (answer === "stream") return { "text/event-stream": { schema: frames } };
+  if (answer === "html") return { "text/html": { schema: string } };
   if (answer === "text") return { "text/plain": { schema: string }, "application/json": { schema: object } };
   if (answer === "csv") return { "text/csv": { schema: string } };
   const name = answer.replace(/\[\]$/, "");

@@ -148,6 +148,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
   },
   { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net|stream)$|^ws$/ },
+  { files: /^adapters\/docs-page\.ts$/, may: /^lib\/http\/handler\.ts$/ },
   {
     files: /^adapters\/agents\.ts$/,
     may: /^adapters\/langgraph\/mod\.ts$|^lib\/(?:mod|validation|storage\/types|executor\/contract)\.ts$/,

@@ -217,11 +217,13 @@ export function fake(options: FakeOptions = {}): Fake {
     metrics: async () => METRICS,
     stop: async () => {},
   } as unknown as ServiceInternals;
-  const { prefix, hosts, open_metrics, page, app, acts_for } = options;
+  const { prefix, hosts, open_metrics, langsmith_studio, docs, page, app, acts_for } = options;
   const handler = createHandler(withInternals(service, service), {
     prefix,
     hosts,
     open_metrics,
+    langsmith_studio,
+    docs,
     page,
     app,
     acts_for,

@@ -89,7 +89,7 @@ describe("the route table", () => {
   });
 
   it("says which routes are not built, and gives everything else a handler", async () => {
-    const { send } = fake();
+    const { send } = fake({ docs: () => new Response() });
     for (const route of ROUTES) {
       const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
       const { status } = await send(method, sampleOf(route), method === "GET" ? undefined : {});
