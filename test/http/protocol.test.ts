@@ -131,14 +131,13 @@ describe("commands", () => {
     }
   });
 
-  it("validate the runs that they create, and name the creator on shared agents", async () => {
-    const principal = { ...unauthenticated, user_id: "u1", api_key: "gr_1", guest: true };
+  it("validate the runs that they create, and name their caller", async () => {
+    const principal = { ...unauthenticated, user_id: "u1", api_key: "gr_1" };
     const { send, calls } = fake({ principal });
     await send("POST", COMMANDS, { id: 1, method: "run.start" }, { "x-color": "red" });
     const caller = calls[0]?.[3] as CommandCaller;
     const { request, origin } = await caller.run(THREAD, { assistant_id: "g", if_not_exists: "create" });
-    assert.deepEqual(request.metadata, { owner_user_id: "u1" });
-    assert.deepEqual(origin.threads, { filter: [{ key: "owner_user_id", equals: "u1" }] });
+    assert.deepEqual([request.assistant_id, request.if_not_exists], ["g", "create"]);
     assert.deepEqual([origin.user_id, origin.api_key, origin.configurable?.["x-color"]], ["u1", "gr_1", "red"]);
     const wrong = caller.run(THREAD, { assistant_id: "g", config: { recursion_limit: 0 } });
     await assert.rejects(wrong, { code: "invalid", message: /^config\.recursion_limit: must be at least 1/ });
