@@ -115,7 +115,7 @@ const HANDLER: Readonly<Record<keyof HandlerOptions, Check>> = {
   hosts: (value) =>
     !(Array.isArray(value) && value.every((host) => typeof host === "string")) && "must be a list of host names",
   open_metrics: (value) => typeof value !== "boolean" && "must be true or false",
-  page: fn,
+  studio: fn,
   app: (value) =>
     typeof value !== "function" &&
     typeof (value as { fetch?: unknown } | null)?.fetch !== "function" &&

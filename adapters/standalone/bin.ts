@@ -19,6 +19,7 @@ import {
 import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
 import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
 import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
+import { studio } from "../studio/mod.ts";
 import { type CommandOptions, type Given, readCommand, readPlace, shownDatabase, usage } from "./command-options.ts";
 import { COMMANDS, runCommand, usageOf } from "./commands.ts";
 import { readConfig } from "./config.ts";
@@ -26,7 +27,6 @@ import { loadGraphs } from "./graphs.ts";
 import { localApi } from "./local.ts";
 import { createLog, type Log, type Output } from "./log.ts";
 import { loadModules } from "./modules.ts";
-import { page } from "./page.ts";
 import { installLogger } from "./sdk-logger.ts";
 import { didYouMean } from "./suggest.ts";
 
@@ -141,8 +141,8 @@ async function serve(options: CommandOptions): Promise<void> {
   const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
   const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(host.value), ...named];
   const handler = createHandler(service, {
-    // What stands at the mount itself is the application's to say.
-    ...(app ? { app } : { page: () => page(url, graphs, mode) }),
+    ...(app ? { app } : {}),
+    studio: studio(),
     open_metrics: options.loopback,
     // Without keys any page on the web could reach the server: none may but those named, and loopback.
     ...(open ? { hosts } : {}),
@@ -185,6 +185,7 @@ async function serve(options: CommandOptions): Promise<void> {
   console.log(`Database: ${shownDatabase(database.value)}`);
   console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/openapi.json`);
+  console.log(`Studio: ${url}/studio/`);
   console.log(`Greenroom listening on ${url}`);
 }
 

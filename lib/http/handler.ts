@@ -30,8 +30,8 @@ export interface HandlerOptions {
    * false.
    */
   readonly open_metrics?: boolean;
-  /** The HTML page at the mount itself. Default: none, which answers 404. */
-  readonly page?: () => string;
+  /** Serves a page below `/studio`, such as `studio()` of `greenroom/studio`. Without `app`, `/` leads there. Default: none. */
+  readonly studio?: Studio;
   /**
    * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
    * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
@@ -47,6 +47,9 @@ export interface HandlerOptions {
 
 export type { App, AppAnswer } from "./custom-routes.ts";
 
+/** Answers requests for a page and its assets. `path` is the one below the mount: `/`, `/studio` or `/studio/…`. */
+export type Studio = (request: Request, path: string) => Response | Promise<Response>;
+
 /** A web-standard request handler. It answers every request and never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
 
@@ -54,7 +57,7 @@ const OPTIONS = Object.keys({
   prefix: true,
   hosts: true,
   open_metrics: true,
-  page: true,
+  studio: true,
   app: true,
   acts_for: true,
 } satisfies Record<keyof HandlerOptions, true>);
@@ -81,7 +84,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const { http = {} } = service.options;
   const cors = createCorsPolicy(http.cors, options.hosts);
   const disabled = disabledGroups(http);
-  const table = createTable(options.page ? [...ROUTES, pageRoute(options.page)] : ROUTES, base, disabled);
+  const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, disabled);
   const createContext = contextFactory(service, {
     base,
     bodies: { environment, open: 0 },
@@ -197,14 +200,17 @@ const pathBelow = (base: string, pathname: string): string | null =>
 
 const nothingHere = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
-const pageRoute = (page: () => string): Route => ({
-  method: "get",
-  path: "/",
-  tag: "Server",
-  summary: "The host's page",
-  access: "open",
-  handle: () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }),
-});
+const studioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
+  !studio
+    ? []
+    : ([...(app ? [] : ["/" as const]), "/studio", "/studio/*"] as const).map((path) => ({
+        method: "get",
+        path,
+        tag: "Server",
+        summary: "The studio",
+        access: "open",
+        handle: ({ request }) => studio(request, pathBelow(base, new URL(request.url).pathname) ?? ""),
+      }));
 
 /** The answer of a path that has no route, or none for the method. `routes`: those of the path. */
 async function refuse(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {

@@ -208,12 +208,12 @@ export function fake(options: FakeOptions = {}): Fake {
     metrics: async () => METRICS,
     stop: async () => {},
   } as unknown as ServiceInternals;
-  const { prefix, hosts, open_metrics, page, app, acts_for } = options;
+  const { prefix, hosts, open_metrics, studio, app, acts_for } = options;
   const handler = createHandler(withInternals(service, service), {
     prefix,
     hosts,
     open_metrics,
-    page,
+    studio,
     app,
     acts_for,
   } as HandlerOptions);

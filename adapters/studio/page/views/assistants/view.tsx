@@ -1,0 +1,5 @@
+import type { VNode } from "preact";
+
+export default function Assistants(): VNode {
+  return <p>Assistants</p>;
+}

@@ -1,0 +1,5 @@
+import type { VNode } from "preact";
+
+export default function Inbox(): VNode {
+  return <p>Inbox</p>;
+}

@@ -1,0 +1,5 @@
+import type { VNode } from "preact";
+
+export default function Usage(): VNode {
+  return <p>Usage</p>;
+}

@@ -1,0 +1,5 @@
+import type { VNode } from "preact";
+
+export default function Webhooks(): VNode {
+  return <p>Webhooks</p>;
+}
