@@ -51,7 +51,7 @@ export function relative(at: number, from: number): string {
   const seconds = Math.round((from - at) / 1000);
   const size = Math.abs(seconds);
   const unit = UNITS.find(([length]) => size >= length);
-  if (!unit) return seconds < 0 ? "soon" : size < 10 ? "now" : `${size}s`;
+  if (!unit) return seconds < 10 ? (seconds < -10 ? `in ${size}s` : "now") : `${size}s`;
   const text = `${Math.floor(size / unit[0])}${unit[1]}`;
   return seconds < 0 ? `in ${text}` : text;
 }

@@ -208,9 +208,9 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
           <ToolResult message={message} />
         ) : isHuman ? (
           <p class="plain">{text}</p>
-        ) : (
+        ) : text ? (
           <Markdown text={text} />
-        )}
+        ) : null}
         {message.tool_calls?.map((call, index) => (
           <ToolCard
             key={call.id ?? index}
