@@ -164,7 +164,7 @@ export function Frame(): VNode {
   return (
     <div class="frame">
       <GoKeys />
-      <header class="bar">
+      <header class="top-bar">
         <button type="button" class="quiet" aria-expanded={isMenuOpen} aria-label="Views" onClick={() => setMenuOpen(!isMenuOpen)}>
           ☰
         </button>

@@ -87,7 +87,7 @@ const STATUSES: Readonly<Record<string, readonly [sign: string, text: string]>> 
   running: ["●", "running"],
   busy: ["●", "running"],
   waiting: ["◐", "needs an answer"],
-  interrupted: ["⏸", "interrupted"],
+  interrupted: ["‖", "interrupted"],
   success: ["✓", "success"],
   delivered: ["✓", "delivered"],
   idle: ["○", "idle"],
@@ -95,7 +95,7 @@ const STATUSES: Readonly<Record<string, readonly [sign: string, text: string]>> 
   failed: ["✕", "failed"],
   timeout: ["✕", "timeout"],
   pending: ["◌", "pending"],
-  paused: ["⏸", "paused"],
+  paused: ["‖", "paused"],
 };
 
 export function Status({ value, short = false }: { readonly value: string; readonly short?: boolean }): VNode {

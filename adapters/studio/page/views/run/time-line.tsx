@@ -84,13 +84,25 @@ function Line({ bar, from, span }: { readonly bar: Bar; readonly from: number; r
   return <li>{bar.href ? <a href={bar.href}>{content}</a> : <span>{content}</span>}</li>;
 }
 
+const FIELDS = ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next", "tasks"] as never;
+
+/** The checkpoints of a run, and the one before its first: a run that goes on executes what waited there. */
+async function stepsOf({ thread_id, run_id, started_at }: RunDetail): Promise<readonly Step[]> {
+  const steps = (await client.threads.getHistory(thread_id, {
+    limit: 200,
+    metadata: { run_id },
+    select: FIELDS,
+  })) as unknown as readonly Step[];
+  const first = steps.at(-1);
+  const parent = first?.parent_checkpoint?.checkpoint_id;
+  if (!first || !parent || first.metadata["source"] === "input") return steps;
+  const before = (await client.threads.getState(thread_id, parent, { select: FIELDS })) as unknown as Step;
+  return [...steps, { ...before, created_at: started_at ?? before.created_at }];
+}
+
 export function TimeLine({ run }: { readonly run: RunDetail }): VNode {
   const steps = useResource<readonly Step[]>(run.temporary ? null : `run-steps/${run.run_id}/${run.status}`, () =>
-    client.threads.getHistory(run.thread_id, {
-      limit: 200,
-      metadata: { run_id: run.run_id },
-      select: ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next", "tasks"] as never,
-    }) as unknown as Promise<readonly Step[]>,
+    stepsOf(run),
   );
   const shown = run.temporary ? { data: [], error: undefined } : steps;
   return (

@@ -1,0 +1,117 @@
+/** A chart over time: lines or stacked bars, in the colours of the theme. */
+import type { VNode } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import { isDark } from "../frame/theme.ts";
+
+export interface Series {
+  readonly label: string;
+  readonly values: readonly (number | null)[];
+}
+
+interface ChartProps {
+  readonly label: string;
+  /** Milliseconds. */
+  readonly times: readonly number[];
+  readonly series: readonly Series[];
+  readonly kind?: "lines" | "bars";
+  readonly height?: number;
+  readonly format?: (value: number) => string;
+}
+
+const COLOURS = [
+  ["#15693f", "#5fc991"],
+  ["#1a5fb4", "#7db4f5"],
+  ["#8a5200", "#f2b861"],
+  ["#b3261e", "#ff8a80"],
+  ["#6d3bb0", "#c3a5f7"],
+  ["#0b6b74", "#6cced9"],
+] as const;
+
+/** Each series on top of those before it, the highest first, so that all are seen. */
+function stacked(series: readonly Series[]): Series[] {
+  const sums: number[] = [];
+  return series
+    .map(({ label, values }) => ({
+      label,
+      values: values.map((value, at) => {
+        sums[at] = (sums[at] ?? 0) + (value ?? 0);
+        return sums[at] as number;
+      }),
+    }))
+    .reverse();
+}
+
+export function Chart({ label, times, series, kind = "lines", height = 160, format }: ChartProps): VNode {
+  const box = useRef<HTMLDivElement>(null);
+  const dark = isDark.value;
+  useEffect(() => {
+    const { current } = box;
+    if (!current || times.length === 0) return;
+    const style = getComputedStyle(current);
+    const colour = (name: string): string => {
+      const probe = document.createElement("span");
+      probe.style.color = `var(${name})`;
+      current.append(probe);
+      const found = getComputedStyle(probe).color;
+      probe.remove();
+      return found;
+    };
+    const shown = kind === "bars" ? stacked(series) : series;
+    const axis = {
+      stroke: colour("--faint"),
+      grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line"), width: 1 },
+      font: `12px ${style.fontFamily}`,
+    };
+    const bars = kind === "bars" ? (uPlot.paths.bars?.({ size: [0.7, 48] }) ?? null) : null;
+    const plot = new uPlot(
+      {
+        width: Math.max(200, current.clientWidth),
+        height,
+        legend: { show: false },
+        cursor: { y: false },
+        scales: { x: { time: true }, y: { range: (_, __, high) => [0, Math.max(1, high * 1.1)] } },
+        axes: [axis, { ...axis, size: 56, ...(format ? { values: (_, ticks) => ticks.map(format) } : {}) }],
+        series: [
+          {},
+          ...shown.map((one) => {
+            const at = series.findIndex((known) => known.label === one.label);
+            const [light = "", night = ""] = COLOURS[at % COLOURS.length] ?? [];
+            const stroke = dark ? night : light;
+            return {
+              label: one.label,
+              stroke,
+              width: kind === "bars" ? 0 : 1.5,
+              ...(kind === "bars" ? { fill: stroke, paths: bars as uPlot.Series.PathBuilder } : {}),
+              points: { show: kind === "lines" && times.length < 3 },
+            };
+          }),
+        ],
+      },
+      [times.map((time) => time / 1000), ...shown.map(({ values }) => [...values])] as uPlot.AlignedData,
+      current,
+    );
+    const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(200, current.clientWidth), height }));
+    observer.observe(current);
+    return () => {
+      observer.disconnect();
+      plot.destroy();
+    };
+  }, [times, series, dark, kind, height]);
+  return (
+    <figure class="chart">
+      <figcaption>
+        {label}
+        {series.length > 1
+          ? series.map((one, at) => (
+              <span key={one.label} class={`key key-${at % COLOURS.length}`}>
+                ■ {one.label}
+              </span>
+            ))
+          : null}
+      </figcaption>
+      <div ref={box} role="img" aria-label={`${label}. The table below has the numbers.`} />
+    </figure>
+  );
+}
