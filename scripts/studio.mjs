@@ -55,7 +55,10 @@ function write({ outputFiles, metafile }) {
   }
   const base = (file) => file.split("/").pop();
   const page = { script: base(script), style: base(style) };
-  const etag = createHash("sha256").update(JSON.stringify([page, Object.keys(assets)])).digest("hex").slice(0, 16);
+  const etag = createHash("sha256")
+    .update(JSON.stringify([page, Object.keys(assets)]))
+    .digest("hex")
+    .slice(0, 16);
   const text = `// Written by scripts/studio.mjs. Do not edit.
 /** The files of the studio page: name → content type, and bytes (gzip, base64). */
 export const assets: Readonly<Record<string, { readonly type: string; readonly body: string }>> = ${JSON.stringify(assets, null, 1)};
@@ -100,7 +103,9 @@ const builder = await context({
             const over = sizes[name] > limit;
             if (over && !watch) process.exitCode = 1;
             if (over || !quiet)
-              console.log(`${number(sizes[name])}  ${name} of ${number(limit).trim()} bytes${over ? ": TOO LARGE" : ""}`);
+              console.log(
+                `${number(sizes[name])}  ${name} of ${number(limit).trim()} bytes${over ? ": TOO LARGE" : ""}`,
+              );
           }
         });
       },

@@ -21,7 +21,9 @@ export function messageOf(status: number, body: string): string {
     if (typeof detail === "string") return detail;
     if (typeof message === "string") return message;
     if (Array.isArray(detail)) {
-      return (detail as Issue[]).map(({ loc = [], msg }) => `${loc.slice(1).join(".") || "request"}: ${msg}`).join("; ");
+      return (detail as Issue[])
+        .map(({ loc = [], msg }) => `${loc.slice(1).join(".") || "request"}: ${msg}`)
+        .join("; ");
     }
   } catch {
     // No JSON: a proxy's page, for example.

@@ -23,7 +23,7 @@ export const question = signal<{ readonly wrong: boolean } | null>(null);
 
 let waiting: (() => void)[] = [];
 
-export function useCredential(value: Credential | null): void {
+export function takeCredential(value: Credential | null): void {
   credential.value = value;
   if (value) sessionStorage.setItem(PLACE, JSON.stringify(value));
   else sessionStorage.removeItem(PLACE);

@@ -2,7 +2,7 @@
 import type { ComponentType, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, isAway } from "../api/client.ts";
-import { question, type Scheme, useCredential } from "../api/key.ts";
+import { question, type Scheme, takeCredential } from "../api/key.ts";
 import type { InboxItem } from "../api/types.ts";
 import { Sheet } from "../parts/sheet.tsx";
 import { useResource } from "../store/resource.ts";
@@ -66,7 +66,7 @@ function KeyPrompt(): VNode | null {
         onSubmit={(event) => {
           event.preventDefault();
           const value = String(new FormData(event.currentTarget).get("value") ?? "").trim();
-          if (value) useCredential({ scheme, value });
+          if (value) takeCredential({ scheme, value });
         }}
       >
         {asked.wrong ? (
@@ -151,8 +151,16 @@ function Current(): VNode {
   return View ? <View key={shown?.name} /> : <div />;
 }
 
-function GoKeys(): null {
-  for (const { name, key, label } of VIEWS) useKey(`g ${key}`, label, () => go(hrefOf([name])));
+function GoKey({
+  name,
+  letter,
+  label,
+}: {
+  readonly name: string;
+  readonly letter: string;
+  readonly label: string;
+}): null {
+  useKey(`g ${letter}`, label, () => go(hrefOf([name])));
   return null;
 }
 
@@ -163,9 +171,17 @@ export function Frame(): VNode {
   const current = VIEWS.find(({ name }) => name === view.value);
   return (
     <div class="frame">
-      <GoKeys />
+      {VIEWS.map(({ name, key, label }) => (
+        <GoKey key={name} name={name} letter={key} label={label} />
+      ))}
       <header class="top-bar">
-        <button type="button" class="quiet" aria-expanded={isMenuOpen} aria-label="Views" onClick={() => setMenuOpen(!isMenuOpen)}>
+        <button
+          type="button"
+          class="quiet"
+          aria-expanded={isMenuOpen}
+          aria-label="Views"
+          onClick={() => setMenuOpen(!isMenuOpen)}
+        >
           ☰
         </button>
         <span>{current?.label ?? "Greenroom"}</span>

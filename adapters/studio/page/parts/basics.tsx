@@ -1,7 +1,8 @@
 /** Small pieces that every view uses: ids, times, statuses, empty and error states. */
+
+import { signal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { signal } from "@preact/signals";
 import { skew } from "../api/client.ts";
 import { Failure, textOf } from "../api/failure.ts";
 import { notify } from "../frame/notices.tsx";
@@ -96,16 +97,18 @@ const STATUSES: Readonly<Record<string, readonly [sign: string, text: string]>> 
   timeout: ["✕", "timeout"],
   pending: ["◌", "pending"],
   paused: ["‖", "paused"],
+  active: ["✓", "active"],
+  ok: ["✓", "ok"],
 };
 
 export function Status({ value, short = false }: { readonly value: string; readonly short?: boolean }): VNode {
   const [sign, text] = STATUSES[value] ?? ["○", value];
   return (
     <span class={`status ${value}`} title={text}>
-      <span class="sign" aria-hidden={!short} role={short ? "img" : undefined} aria-label={short ? text : undefined}>
+      <span class="sign" aria-hidden="true">
         {sign}
       </span>
-      {short ? null : <span>{text}</span>}
+      <span class={short ? "hidden" : ""}>{text}</span>
     </span>
   );
 }

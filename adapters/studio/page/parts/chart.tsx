@@ -16,6 +16,8 @@ interface ChartProps {
   readonly series: readonly Series[];
   readonly kind?: "lines" | "bars";
   readonly height?: number;
+  /** The ends of the time axis; those of the data by default. */
+  readonly range?: readonly [from: number, to: number];
   readonly format?: (value: number) => string;
 }
 
@@ -42,7 +44,17 @@ function stacked(series: readonly Series[]): Series[] {
     .reverse();
 }
 
-export function Chart({ label, times, series, kind = "lines", height = 160, format }: ChartProps): VNode {
+/** Short texts for the time axis: the time of day within two days, else the date. */
+function timesOf(splits: readonly number[]): string[] {
+  const isShort = (splits.at(-1) ?? 0) - (splits[0] ?? 0) < 2 * 86_400;
+  return splits.map((at) =>
+    isShort
+      ? new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })
+      : new Date(at * 1000).toLocaleDateString(undefined, { month: "short", day: "numeric" }),
+  );
+}
+
+export function Chart({ label, times, series, kind = "lines", height = 160, format, range }: ChartProps): VNode {
   const box = useRef<HTMLDivElement>(null);
   const dark = isDark.value;
   useEffect(() => {
@@ -71,8 +83,15 @@ export function Chart({ label, times, series, kind = "lines", height = 160, form
         height,
         legend: { show: false },
         cursor: { y: false },
-        scales: { x: { time: true }, y: { range: (_, __, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [axis, { ...axis, size: 56, ...(format ? { values: (_, ticks) => ticks.map(format) } : {}) }],
+        scales: {
+          x: { time: true, ...(range ? { range: [range[0] / 1000, range[1] / 1000] } : {}) },
+          // Times below 10 ms would get ticks that read the same.
+          y: { range: (_, __, high) => [0, Math.max(format ? 10 : 1, (high ?? 0) * 1.1)] },
+        },
+        axes: [
+          { ...axis, space: 80, values: (_, splits) => timesOf(splits) },
+          { ...axis, size: 64, ...(format ? { values: (_, ticks) => ticks.map(format) } : {}) },
+        ],
         series: [
           {},
           ...shown.map((one) => {

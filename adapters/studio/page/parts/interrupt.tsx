@@ -69,7 +69,9 @@ function ActionCard({ request, allowed, schema, busy, decide }: ActionProps): VN
         <textarea
           rows={3}
           aria-label={mode === "reject" ? "Reason" : "Response"}
-          placeholder={mode === "reject" ? "Why not? The agent reads it." : "What the agent gets in place of the result"}
+          placeholder={
+            mode === "reject" ? "Why not? The agent reads it." : "What the agent gets in place of the result"
+          }
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
         />

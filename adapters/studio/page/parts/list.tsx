@@ -62,7 +62,14 @@ export function List<T>(props: ListProps<T>): VNode {
   useKey("Enter", "Open", () => chosen && go(hrefOf(chosen)), { when: chosen !== undefined });
 
   return (
-    <div class="rows" ref={box} onScroll={measure} tabIndex={items.length > 0 ? 0 : undefined} role="group" aria-label={label}>
+    <div
+      class="rows"
+      ref={box}
+      onScroll={measure}
+      tabIndex={items.length > 0 ? 0 : undefined}
+      role="group"
+      aria-label={label}
+    >
       {head}
       <ul style={{ height: `${items.length * rowHeight}px` }}>
         {items.slice(from, to).map((item, offset) => {

@@ -12,7 +12,8 @@ const ALLOWED = {
     ...["h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "sup", "sub", "span"],
   ],
   ALLOWED_ATTR: ["href", "src", "alt", "title", "align", "start"],
-  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|data:image\/(?:png|jpeg|gif|webp);|blob:|[^a-z]|[a-z+.-]+(?:[^a-z+.\-:]|$))/i,
+  ALLOWED_URI_REGEXP:
+    /^(?:https?:|mailto:|data:image\/(?:png|jpeg|gif|webp);|blob:|[^a-z]|[a-z+.-]+(?:[^a-z+.\-:]|$))/i,
 };
 
 const isOwnImage = (source: string): boolean =>
@@ -35,37 +36,42 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 
 export const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
 
-const Block = memo(function Block({ raw, token }: { readonly raw: string; readonly token: Token }): VNode {
-  if (token.type === "code") {
-    const { lang, text } = token as { readonly lang?: string; readonly text: string } & Token;
-    return (
-      <div class="code">
-        <div class="code-head">
-          <span>{lang ?? ""}</span>
-          <button type="button" class="quiet" onClick={() => void copy(text, "Copied code")}>
-            Copy
-          </button>
+const Block = memo(
+  function Block({ raw, token }: { readonly raw: string; readonly token: Token }): VNode {
+    if (token.type === "code") {
+      const { lang, text } = token as { readonly lang?: string; readonly text: string } & Token;
+      return (
+        <div class="code">
+          <div class="code-head">
+            <span>{lang ?? ""}</span>
+            <button type="button" class="quiet" onClick={() => void copy(text, "Copied code")}>
+              Copy
+            </button>
+          </div>
+          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard */}
+          <pre tabIndex={0}>
+            <code>{text}</code>
+          </pre>
         </div>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard */}
-        <pre tabIndex={0}>
-          <code>{text}</code>
-        </pre>
-      </div>
-    );
-  }
-  const html = useMemo(() => sanitized(marked.parser([token])), [raw]);
-  // biome-ignore lint/security/noDangerouslySetInnerHtml: sanitized above
-  return <div dangerouslySetInnerHTML={{ __html: html }} />;
-}, (before, after) => before.raw === after.raw);
+      );
+    }
+    const html = useMemo(() => sanitized(marked.parser([token])), [raw]);
+    // biome-ignore lint/security/noDangerouslySetInnerHtml: sanitized above
+    return <div dangerouslySetInnerHTML={{ __html: html }} />;
+  },
+  (before, after) => before.raw === after.raw,
+);
 
 export const Markdown = memo(function Markdown({ text }: { readonly text: string }): VNode {
   const tokens = useMemo(() => marked.lexer(text, { gfm: true, breaks: true }), [text]);
   return (
     <div class="markdown">
-      {tokens.filter(({ type }) => type !== "space").map((token, index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: blocks have no names and stay in order
-        <Block key={index} raw={token.raw} token={token} />
-      ))}
+      {tokens
+        .filter(({ type }) => type !== "space")
+        .map((token, index) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: blocks have no names and stay in order
+          <Block key={index} raw={token.raw} token={token} />
+        ))}
     </div>
   );
 });

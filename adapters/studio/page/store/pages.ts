@@ -1,7 +1,7 @@
 /** Lists that come page by page: the first page stays fresh, the rest is read when it comes into sight. */
 import { useCallback, useRef, useState } from "preact/hooks";
-import type { Listed } from "../api/types.ts";
 import { textOf } from "../api/failure.ts";
+import type { Listed } from "../api/types.ts";
 import { notify } from "../frame/notices.tsx";
 import { type Resource, useResource } from "./resource.ts";
 

@@ -2,9 +2,8 @@
 import { Graph as Layout, layout } from "@dagrejs/dagre";
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
-import { call } from "../../api/client.ts";
+import { call, client } from "../../api/client.ts";
 import type { Listed, RunRow } from "../../api/types.ts";
-import { client } from "../../api/client.ts";
 import { Ready } from "../../parts/basics.tsx";
 import { useResource } from "../../store/resource.ts";
 

@@ -9,7 +9,7 @@ import type { Schema } from "../../parts/form.tsx";
 import { InterruptCard } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Composer, messageInput } from "./composer.tsx";
-import { firstSeen, type Fork, forksOf, newestBelow, pathTo, useHistory } from "./history.ts";
+import { type Fork, firstSeen, forksOf, newestBelow, pathTo, useHistory } from "./history.ts";
 import { Bubble, type MessageActions } from "./message.tsx";
 import type { Message } from "./messages.ts";
 import type { ChatSource, Nested } from "./source.ts";

@@ -1,9 +1,9 @@
 /** Where the next turn is written: a message with attachments, a form of the input schema, or raw JSON. */
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { useKey } from "../../frame/keyboard.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { Editor, exampleOf, JsonField, type Schema } from "../../parts/form.tsx";
-import { useKey } from "../../frame/keyboard.ts";
 import type { Block } from "./messages.ts";
 
 export type InputMode = "message" | "form" | "json";
@@ -150,7 +150,13 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
             event.currentTarget.value = "";
           }}
         />
-        <button type="button" class="quiet" aria-label="Attach files" title="Attach files" onClick={() => picker.current?.click()}>
+        <button
+          type="button"
+          class="quiet"
+          aria-label="Attach files"
+          title="Attach files"
+          onClick={() => picker.current?.click()}
+        >
           +
         </button>
         {running ? (

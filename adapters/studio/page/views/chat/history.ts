@@ -69,7 +69,10 @@ export function pathTo({ all, byId }: History, checkpoint_id: string | null): re
 /** The newest checkpoint below one. */
 export function newestBelow(history: History, checkpoint_id: string): string {
   const { children, byId } = history;
-  const below = (id: string): readonly string[] => [id, ...(children.get(id) ?? []).flatMap((one) => below(one.checkpoint_id))];
+  const below = (id: string): readonly string[] => [
+    id,
+    ...(children.get(id) ?? []).flatMap((one) => below(one.checkpoint_id)),
+  ];
   const at = (id: string): string => byId.get(id)?.created_at ?? "";
   return below(checkpoint_id).reduce((newest, id) => (at(id) >= at(newest) ? id : newest));
 }

@@ -6,7 +6,7 @@ import { copy, count, duration } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
 import type { Fork } from "./history.ts";
-import { attachmentsOf, imageOf, type Message, reasoningOf, textOf, type ToolCall } from "./messages.ts";
+import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf } from "./messages.ts";
 
 const ROLES: Readonly<Record<string, string>> = { human: "you", ai: "ai", tool: "tool", system: "system" };
 

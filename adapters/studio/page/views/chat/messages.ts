@@ -54,7 +54,8 @@ export function messagesOf(values: unknown): readonly Message[] | null {
 
 function joined(before: Message["content"], after: Message["content"]): Message["content"] {
   if (typeof before === "string" && typeof after === "string") return before + after;
-  const blocks: (Block | string)[] = typeof before === "string" ? (before ? [{ type: "text", text: before }] : []) : [...before];
+  const blocks: (Block | string)[] =
+    typeof before === "string" ? (before ? [{ type: "text", text: before }] : []) : [...before];
   for (const part of typeof after === "string" ? (after ? [{ type: "text", text: after }] : []) : after) {
     const block: Block = typeof part === "string" ? { type: "text", text: part } : part;
     const at = blocks.findIndex(
@@ -78,7 +79,9 @@ function joined(before: Message["content"], after: Message["content"]): Message[
 function joinedChunks(before: readonly ToolChunk[], after: readonly ToolChunk[]): ToolChunk[] {
   const chunks = [...before];
   for (const chunk of after) {
-    const at = chunks.findIndex(({ index, id }) => (chunk.index === undefined ? id === chunk.id : index === chunk.index));
+    const at = chunks.findIndex(({ index, id }) =>
+      chunk.index === undefined ? id === chunk.id : index === chunk.index,
+    );
     const known = chunks[at];
     if (!known) chunks.push(chunk);
     else chunks[at] = { ...known, args: (known.args ?? "") + (chunk.args ?? "") };

@@ -119,7 +119,9 @@ export function runsSource(thread_id: string, isNew = false): ChatSource {
       ]);
       if (isClosed) return;
       const failed = thread.status === "error" && checkpoint_id === null;
-      const { error } = thread as unknown as { readonly error?: { readonly message?: string; readonly error?: string } };
+      const { error } = thread as unknown as {
+        readonly error?: { readonly message?: string; readonly error?: string };
+      };
       set({
         values: answer.values,
         messages: messagesOf(answer.values),
@@ -201,7 +203,9 @@ export function runsSource(thread_id: string, isNew = false): ChatSource {
       error: null,
       checkpoint_id: null,
       interrupts: turn.resume === undefined ? state.value.interrupts : [],
-      ...(added.length > 0 || turn.after ? { messages: [...(turn.after ?? state.value.messages ?? []), ...added] } : {}),
+      ...(added.length > 0 || turn.after
+        ? { messages: [...(turn.after ?? state.value.messages ?? []), ...added] }
+        : {}),
     });
     refresh("threads/");
     await follow(

@@ -7,7 +7,11 @@ function daysOf(text: string): string | null {
   if (text === "*") return "every day";
   if (text === "1-5") return "Monday to Friday";
   if (text === "0,6" || text === "6,0" || text === "6,7") return "Saturday and Sunday";
-  if (/^\d(?:,\d)*$/.test(text)) return text.split(",").map((day) => DAYS[Number(day)]).join(", ");
+  if (/^\d(?:,\d)*$/.test(text))
+    return text
+      .split(",")
+      .map((day) => DAYS[Number(day)])
+      .join(", ");
   const [, from, to] = /^(\d)-(\d)$/.exec(text) ?? [];
   return from && to ? `${DAYS[Number(from)]} to ${DAYS[Number(to)]}` : null;
 }

@@ -28,7 +28,11 @@ interface Cron {
 }
 
 const useCrons = () =>
-  useResource<Cron[]>("crons/list", (signal) => call("POST", "/runs/crons/search", { body: { limit: 1000 }, signal }), 5000);
+  useResource<Cron[]>(
+    "crons/list",
+    (signal) => call("POST", "/runs/crons/search", { body: { limit: 1000 }, signal }),
+    5000,
+  );
 
 function Preview({ schedule, timezone }: { readonly schedule: string; readonly timezone: string }): VNode | null {
   const preview = useResource<{ readonly next: readonly string[] }>(
@@ -182,7 +186,10 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
     });
   const runNow = (): void =>
     attempt("Run now", async () => {
-      const run = await call<{ readonly run_id: string }>("POST", `/greenroom/crons/${encodeURIComponent(cron_id)}/run`);
+      const run = await call<{ readonly run_id: string }>(
+        "POST",
+        `/greenroom/crons/${encodeURIComponent(cron_id)}/run`,
+      );
       notify("Started");
       refresh("crons/");
       go(hrefOf(["runs", run.run_id]));
@@ -229,9 +236,13 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
                   ["assistant", nameOf(assistants.data, row?.assistant_id ?? null)],
                   [
                     "thread",
-                    row?.thread_id ? <a href={hrefOf(["threads", row.thread_id])}>{row.thread_id.slice(0, 8)}</a> : "a new one each time",
+                    row?.thread_id ? (
+                      <a href={hrefOf(["threads", row.thread_id])}>{row.thread_id.slice(0, 8)}</a>
+                    ) : (
+                      "a new one each time"
+                    ),
                   ],
-                  ["state", <Status value={cron.enabled ? "running" : "paused"} />],
+                  ["state", <Status value={cron.enabled ? "active" : "paused"} />],
                   ["failures in a row", String(cron.failures)],
                   ["ends", row?.end_time ? exact(row.end_time) : "never"],
                 ]}
@@ -240,7 +251,8 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
               <ol class="plain-list">
                 {cron.next.map((at) => (
                   <li key={at}>
-                    {exact(at)} <span class="faint">
+                    {exact(at)}{" "}
+                    <span class="faint">
                       <Time at={at} />
                     </span>
                   </li>
@@ -288,7 +300,7 @@ export default function Crons(): VNode {
                   current={cron_id}
                   row={(one) => (
                     <>
-                      <Status value={one.enabled ? "idle" : "paused"} short />
+                      <Status value={one.enabled ? "active" : "paused"} short />
                       <span class="text">
                         <span>{inWords(one.schedule)}</span>
                         <span class="faint">

@@ -42,7 +42,8 @@ function Scores({ days }: { readonly days: number }): VNode {
     );
     const step = STRIDES[stride] as number;
     const times: number[] = [];
-    if (starts.length > 0) for (let at = starts[0] as number; at <= (starts.at(-1) as number); at += step) times.push(at);
+    if (starts.length > 0)
+      for (let at = starts[0] as number; at <= (starts.at(-1) as number); at += step) times.push(at);
     const series = keys.map(({ key, buckets }) => ({
       label: key,
       values: times.map((time) => buckets.find((one) => Date.parse(one.start) === time)?.avg ?? null),
@@ -58,7 +59,13 @@ function Scores({ days }: { readonly days: number }): VNode {
           </Empty>
         ) : (
           <>
-            <Chart label="Average score" height={220} times={shown.times} series={shown.series} />
+            <Chart
+              label="Average score"
+              height={220}
+              range={[to - days * DAY, to]}
+              times={shown.times}
+              series={shown.series}
+            />
             <div class="table-box">
               <table>
                 <thead>
@@ -128,7 +135,9 @@ function Records(): VNode {
                       <a href={hereWith({ key: one.key })}>{one.key}</a>
                     </td>
                     <td class="number">{one.score === null ? "–" : String(one.score)}</td>
-                    <td>{one.value === null ? "" : typeof one.value === "string" ? one.value : JSON.stringify(one.value)}</td>
+                    <td>
+                      {one.value === null ? "" : typeof one.value === "string" ? one.value : JSON.stringify(one.value)}
+                    </td>
                     <td class="comment">{one.comment}</td>
                     <td>{one.run_id ? <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a> : "–"}</td>
                     <td>
@@ -153,11 +162,7 @@ export default function Feedback(): VNode {
     <div class="page">
       <Head title="Feedback">
         {tab === "scores" ? (
-          <select
-            aria-label="Range"
-            value={days}
-            onChange={(event) => setQuery({ days: event.currentTarget.value })}
-          >
+          <select aria-label="Range" value={days} onChange={(event) => setQuery({ days: event.currentTarget.value })}>
             <option value="2">last 2 days</option>
             <option value="30">last 30 days</option>
             <option value="90">last 90 days</option>
@@ -171,7 +176,9 @@ export default function Feedback(): VNode {
         ) : null}
       </Head>
       <Tabs items={TABS} current={tab} hrefOf={(id) => hereWith({ tab: id === "scores" ? null : id, key: null })} />
-      <div class="scroll form">{tab === "links" ? <Links /> : tab === "records" ? <Records /> : <Scores days={Number(days)} />}</div>
+      <div class="scroll form">
+        {tab === "links" ? <Links /> : tab === "records" ? <Records /> : <Scores days={Number(days)} />}
+      </div>
     </div>
   );
 }

@@ -11,10 +11,9 @@ import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
-import { refresh } from "../../store/resource.ts";
+import { refresh, useResource } from "../../store/resource.ts";
 import { Bubble } from "../chat/message.tsx";
 import { messagesOf } from "../chat/messages.ts";
-import { useResource } from "../../store/resource.ts";
 
 /** The end of the conversation, to know what the question is about. */
 function Before({ thread_id }: { readonly thread_id: string }): VNode | null {

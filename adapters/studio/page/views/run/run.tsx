@@ -92,7 +92,10 @@ function Summary({ run }: { readonly run: RunDetail }): VNode {
   return (
     <Facts
       items={[
-        ["assistant", <a href={hrefOf(["assistants", run.assistant_id])}>{nameOf(assistants.data, run.assistant_id)}</a>],
+        [
+          "assistant",
+          <a href={hrefOf(["assistants", run.assistant_id])}>{nameOf(assistants.data, run.assistant_id)}</a>,
+        ],
         ["created", <Time at={run.created_at} />],
         ["wait", duration(run.wait_ms)],
         ["duration", duration(run.duration_ms)],
@@ -100,7 +103,10 @@ function Summary({ run }: { readonly run: RunDetail }): VNode {
         ...(run.lease_until ? ([["lease until", <Time at={run.lease_until} />]] as const) : []),
         ["tokens", usage ? `${count(usage.tokens_in)} in, ${count(usage.tokens_out)} out` : "–"],
         ["cost", usage ? money(usage.cost_usd) : "–"],
-        ["started by", by.cron_id ? <a href={hrefOf(["crons", by.cron_id])}>cron</a> : (by.user_id ?? by.api_key ?? "–")],
+        [
+          "started by",
+          by.cron_id ? <a href={hrefOf(["crons", by.cron_id])}>cron</a> : (by.user_id ?? by.api_key ?? "–"),
+        ],
         ["multitask strategy", run.multitask_strategy],
         ...(run.cancel_reason ? ([["cancelled", run.cancel_reason]] as const) : []),
       ]}
@@ -115,7 +121,8 @@ function Output({ run }: { readonly run: RunDetail }): VNode {
   const state = useResource(key, (signal) =>
     client.threads.getState(run.thread_id, run.checkpoint_id as string, { signal }),
   );
-  if (key === null) return run.result === null ? <p class="faint">No output.</p> : <Json value={run.result} name={run.run_id} />;
+  if (key === null)
+    return run.result === null ? <p class="faint">No output.</p> : <Json value={run.result} name={run.run_id} />;
   return <Ready of={state}>{({ values }) => <Json value={values} name={`run-${run.run_id}`} />}</Ready>;
 }
 
@@ -143,7 +150,9 @@ function Body({ run }: { readonly run: RunDetail }): VNode {
           </button>
         ))}
       </div>
-      {part === "input" ? <Json value={command ? { command } : (input ?? null)} name={`input-${run.run_id}`} open={3} /> : null}
+      {part === "input" ? (
+        <Json value={command ? { command } : (input ?? null)} name={`input-${run.run_id}`} open={3} />
+      ) : null}
       {part === "output" ? <Output run={run} /> : null}
       {part === "request" ? <Json value={run.kwargs} name={`request-${run.run_id}`} /> : null}
       {part === "frames" ? <Frames run={run} /> : null}

@@ -36,14 +36,25 @@ export function barsOf(run: RunDetail, steps: readonly Step[], now: number): Bar
   const bars: Bar[] = [{ kind: "queue", label: "queue", from: created, to: started ?? now }];
   if (started !== null) {
     const label = run.attempt > 1 ? `attempt ${run.attempt} of it` : "execution";
-    bars.push({ kind: "run", label, from: started, to: end, failed: run.status === "error" || run.status === "timeout" });
+    bars.push({
+      kind: "run",
+      label,
+      from: started,
+      to: end,
+      failed: run.status === "error" || run.status === "timeout",
+    });
   }
   const sorted = [...steps].sort((a, b) => a.created_at.localeCompare(b.created_at));
   for (const [index, step] of sorted.entries()) {
     const from = Date.parse(step.created_at);
-    const next = sorted.slice(index + 1).find((one) => one.parent_checkpoint?.checkpoint_id === step.checkpoint.checkpoint_id);
+    const next = sorted
+      .slice(index + 1)
+      .find((one) => one.parent_checkpoint?.checkpoint_id === step.checkpoint.checkpoint_id);
     const to = next ? Date.parse(next.created_at) : end;
-    const href = hrefOf(["threads", run.thread_id], { tab: "state", checkpoint: (next ?? step).checkpoint.checkpoint_id });
+    const href = hrefOf(["threads", run.thread_id], {
+      tab: "state",
+      checkpoint: (next ?? step).checkpoint.checkpoint_id,
+    });
     for (const task of step.tasks) {
       if (task.name === "__start__") continue;
       const waits = task.interrupts.length > 0 ? " ◐" : "";
@@ -75,7 +86,10 @@ function Line({ bar, from, span }: { readonly bar: Bar; readonly from: number; r
       <span class="track" title={`${exact(bar.from)} – ${exact(bar.to)}`}>
         <span
           class={`bar ${bar.kind} ${bar.failed ? "failed" : ""} ${bar.isPoint ? "point" : ""}`}
-          style={{ left: `${Math.min(99.5, Math.max(0, left))}%`, width: bar.isPoint ? "" : `${Math.max(0.4, width)}%` }}
+          style={{
+            left: `${Math.min(99.5, Math.max(0, left))}%`,
+            width: bar.isPoint ? "" : `${Math.max(0.4, width)}%`,
+          }}
         />
       </span>
       <span class="line-time">{text}</span>

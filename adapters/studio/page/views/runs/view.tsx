@@ -23,11 +23,7 @@ const since = (hours: string | null): string | undefined =>
   hours ? new Date(Math.floor(Date.now() / 60_000 - Number(hours) * 60) * 60_000).toISOString() : undefined;
 
 function Counts(): VNode {
-  const stats = useResource<RunStats>(
-    "runs-stats",
-    (signal) => call("GET", "/greenroom/runs/stats", { signal }),
-    5000,
-  );
+  const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
   const { query } = place.value;
   const chosen = query.get("status");
   return (
@@ -53,7 +49,13 @@ export default function Runs(): VNode {
   const [run_id] = ids;
   const assistants = useAssistants();
   const at = (name: string): string => query.get(name) ?? "";
-  const kept = { status: at("status"), assistant: at("assistant"), since: at("since"), thread: at("thread"), cron: at("cron") };
+  const kept = {
+    status: at("status"),
+    assistant: at("assistant"),
+    since: at("since"),
+    thread: at("thread"),
+    cron: at("cron"),
+  };
   const created_after = since(kept.since);
   const filter = {
     status: kept.status,
@@ -113,7 +115,9 @@ export default function Runs(): VNode {
           />
         </>
       }
-      detail={run_id === undefined ? null : <RunDetailPane key={run_id} run_id={run_id} back={hrefOf(["runs"], kept)} />}
+      detail={
+        run_id === undefined ? null : <RunDetailPane key={run_id} run_id={run_id} back={hrefOf(["runs"], kept)} />
+      }
     />
   );
 }

@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { API, call, skew } from "../../api/client.ts";
-import { credential, question, useCredential } from "../../api/key.ts";
+import { credential, question, takeCredential } from "../../api/key.ts";
 import type { RunStats, ServerInfo } from "../../api/types.ts";
 import { type Theme, theme } from "../../frame/theme.ts";
 import { copy, count, duration, Facts, Ready, Status } from "../../parts/basics.tsx";
@@ -11,11 +11,7 @@ import { Head } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
 
 function Load(): VNode {
-  const stats = useResource<RunStats>(
-    "runs-stats",
-    (signal) => call("GET", "/greenroom/runs/stats", { signal }),
-    5000,
-  );
+  const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
   const shown = useMemo(() => {
     const minutes = stats.data?.minutes ?? [];
     const line = (label: string, value: (one: RunStats["minutes"][number]) => number | null) => ({
@@ -60,7 +56,7 @@ function PageSettings(): VNode {
         ))}
       </div>
       {credential.value ? (
-        <button type="button" onClick={() => useCredential(null)}>
+        <button type="button" onClick={() => takeCredential(null)}>
           Forget the key
         </button>
       ) : (
@@ -110,7 +106,7 @@ function Info({ server }: { readonly server: ServerInfo }): VNode {
     <>
       <Facts
         items={[
-          ["health", <Status value={health.ok ? "success" : "error"} />],
+          ["health", <Status value={health.ok ? "ok" : "error"} />],
           ["state", health.detail ? `${state}: ${health.detail}` : state],
           ["version", server.version],
           ["runtime", server.runtime],
@@ -118,7 +114,10 @@ function Info({ server }: { readonly server: ServerInfo }): VNode {
           ["LangGraph.js", server.langgraph_js_version ?? "–"],
           ["deployment", server.deployment],
           ["up", duration(server.uptime_seconds * 1000)],
-          ["database", `${database.kind ?? "custom"}${database.shared ? ", shared" : ""}${database.ok ? "" : ": not ok"}`],
+          [
+            "database",
+            `${database.kind ?? "custom"}${database.shared ? ", shared" : ""}${database.ok ? "" : ": not ok"}`,
+          ],
           ...(skew.value ? ([["clock", `the server is ${duration(skew.value)} ahead`]] as const) : []),
         ]}
       />

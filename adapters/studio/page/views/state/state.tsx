@@ -53,7 +53,7 @@ export function rowsOf({ all, children }: History): readonly Row[] {
   for (const one of [...all].reverse()) {
     const siblings = children.get(one.parent_id ?? "") ?? [];
     const inherited = one.parent_id === null ? 0 : (depths.get(one.parent_id) ?? 0);
-    depths.set(one.checkpoint_id, inherited + siblings.findIndex((sibling) => sibling === one));
+    depths.set(one.checkpoint_id, inherited + siblings.indexOf(one));
   }
   return all.map((checkpoint) => ({ checkpoint, depth: depths.get(checkpoint.checkpoint_id) ?? 0 }));
 }
@@ -76,7 +76,9 @@ function Tree({ history, current }: { readonly history: History; readonly curren
           aria-current={checkpoint.checkpoint_id === current ? "true" : undefined}
           style={{ paddingLeft: `${8 + 14 * Math.min(depth, 8)}px` }}
         >
-          <span class="faint step">{depth > 0 ? "⎇" : ""} {String(checkpoint.metadata["step"] ?? "")}</span>
+          <span class="faint step">
+            {depth > 0 ? "⎇" : ""} {String(checkpoint.metadata["step"] ?? "")}
+          </span>
           <span class="node">{nodeOf(checkpoint)}</span>
           <Time at={checkpoint.created_at} />
         </a>
@@ -148,7 +150,15 @@ interface DetailProps extends StateTabProps {
 }
 
 /** The checkpoint that the shown one is compared with: the one before it, or another of the person's choice. */
-function Compare({ thread_id, history, state }: { readonly thread_id: string; readonly history: History; readonly state: FullState }): VNode {
+function Compare({
+  thread_id,
+  history,
+  state,
+}: {
+  readonly thread_id: string;
+  readonly history: History;
+  readonly state: FullState;
+}): VNode {
   const parent = state.parent_checkpoint?.checkpoint_id ?? null;
   const against = place.value.query.get("against") ?? parent;
   const other = useCheckpoint(thread_id, against);

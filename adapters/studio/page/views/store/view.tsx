@@ -189,7 +189,10 @@ export default function Store(): VNode {
   const text = query.get("text") ?? "";
   const filter = query.get("filter") ?? "";
   const namespaces = useResource("store/namespaces", (signal) =>
-    call<string[][] | { readonly namespaces: string[][] }>("POST", "/store/namespaces", { body: { limit: 1000 }, signal }),
+    call<string[][] | { readonly namespaces: string[][] }>("POST", "/store/namespaces", {
+      body: { limit: 1000 },
+      signal,
+    }),
   );
   const items = useResource(`store/items/${chosen}/${text}/${filter}`, (signal) =>
     call<{ readonly items: readonly Item[] }>("POST", "/store/items/search", {
@@ -241,7 +244,9 @@ export default function Store(): VNode {
                   items={loaded.items}
                   rowHeight={48}
                   keyOf={(one) => JSON.stringify([one.namespace, one.key])}
-                  hrefOf={(one) => hrefOf(["store", one.key], { namespace: JSON.stringify(one.namespace), text, filter })}
+                  hrefOf={(one) =>
+                    hrefOf(["store", one.key], { namespace: JSON.stringify(one.namespace), text, filter })
+                  }
                   current={name === undefined ? undefined : JSON.stringify([namespace, name])}
                   row={(one) => (
                     <>

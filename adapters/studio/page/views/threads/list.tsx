@@ -81,7 +81,12 @@ export function ThreadList({ current }: { readonly current: string | undefined }
   );
   const items = threads.items.filter(({ thread_id }) => !hidden.value.has(thread_id));
   const isFiltered = Object.values(filter).some(Boolean);
-  const kept = { text: query.get("text"), status: query.get("status"), assistant: query.get("assistant"), metadata: query.get("metadata") };
+  const kept = {
+    text: query.get("text"),
+    status: query.get("status"),
+    assistant: query.get("assistant"),
+    metadata: query.get("metadata"),
+  };
   return (
     <>
       <Head title="Threads">
@@ -126,7 +131,10 @@ export function ThreadList({ current }: { readonly current: string | undefined }
       {threads.data && items.length === 0 && !threads.more ? (
         <Empty title={isFiltered ? "No thread matches" : "No threads yet"}>
           {isFiltered ? (
-            <button type="button" onClick={() => setQuery({ text: null, status: null, assistant: null, metadata: null })}>
+            <button
+              type="button"
+              onClick={() => setQuery({ text: null, status: null, assistant: null, metadata: null })}
+            >
               Clear the filters
             </button>
           ) : (

@@ -40,9 +40,7 @@ interface ContextSheetProps {
 }
 
 function ContextSheet({ schema, context, change, close }: ContextSheetProps): VNode {
-  const [value, setValue] = useState<unknown>(
-    Object.keys(context).length > 0 ? context : (exampleOf(schema) ?? {}),
-  );
+  const [value, setValue] = useState<unknown>(Object.keys(context).length > 0 ? context : (exampleOf(schema) ?? {}));
   return (
     <Sheet title="Context of the next runs" side close={close}>
       <p class="faint">It is merged over the assistant's context, in this tab only.</p>
@@ -146,10 +144,7 @@ function AssistantBar(props: {
     <div class="assistant-bar">
       <label>
         <span class="faint">Assistant</span>
-        <select
-          value={assistant_id ?? ""}
-          onChange={(event) => setQuery({ with: event.currentTarget.value })}
-        >
+        <select value={assistant_id ?? ""} onChange={(event) => setQuery({ with: event.currentTarget.value })}>
           {assistants.map((one) => (
             <option key={one.assistant_id} value={one.assistant_id}>
               {nameOf(assistants, one.assistant_id)}
@@ -221,11 +216,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
           with={{ thread_id, source, assistant_id: choice.assistant_id }}
         />
       ) : tab === "runs" ? (
-        <Later
-          key={thread_id}
-          load={async () => (await import("../runs/table.tsx")).ThreadRuns}
-          with={{ thread_id }}
-        />
+        <Later key={thread_id} load={async () => (await import("../runs/table.tsx")).ThreadRuns} with={{ thread_id }} />
       ) : (
         <>
           <AssistantBar
@@ -308,7 +299,11 @@ export default function Threads(): VNode {
       name="threads"
       list={<ThreadList current={thread_id} />}
       detail={
-        thread_id === undefined ? null : thread_id === "new" ? <NewThread /> : <Thread key={thread_id} thread_id={thread_id} />
+        thread_id === undefined ? null : thread_id === "new" ? (
+          <NewThread />
+        ) : (
+          <Thread key={thread_id} thread_id={thread_id} />
+        )
       }
       hint={
         <Empty title="Choose a thread">

@@ -131,11 +131,7 @@ export default function Usage(): VNode {
   return (
     <div class="page">
       <Head title="Usage">
-        <select
-          aria-label="Range"
-          value={days}
-          onChange={(event) => setQuery({ days: event.currentTarget.value })}
-        >
+        <select aria-label="Range" value={days} onChange={(event) => setQuery({ days: event.currentTarget.value })}>
           {RANGES.map(([value, label]) => (
             <option key={value} value={value}>
               {label}
