@@ -184,7 +184,7 @@ export function Frame(): VNode {
         >
           ☰
         </button>
-        <span>{current?.label ?? "Greenroom"}</span>
+        <h1>{current?.label ?? "Greenroom"}</h1>
       </header>
       <Navigation isOpen={isMenuOpen} close={() => setMenuOpen(false)} />
       <main>

@@ -150,6 +150,7 @@ export function Skeleton({ rows = 6 }: { readonly rows?: number }): VNode | null
   return (
     <div class="skeleton" role="status" aria-label="Loading">
       {Array.from({ length: rows }, (_, row) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: bars are all the same
         <div key={row} />
       ))}
     </div>
@@ -179,5 +180,15 @@ export function Facts({ items }: { readonly items: readonly (readonly [string, C
         </div>
       ))}
     </dl>
+  );
+}
+
+/** A table that scrolls sideways where it has to. */
+export function TableBox({ label, children }: { readonly label: string; readonly children: ComponentChildren }): VNode {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard
+    <section class="table-box" aria-label={label} tabIndex={0}>
+      {children}
+    </section>
   );
 }

@@ -36,6 +36,17 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 
 export const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
 
+interface BlockProps {
+  readonly raw: string;
+  readonly token: Token;
+}
+
+function Html({ raw, token }: BlockProps): VNode {
+  const html = useMemo(() => sanitized(marked.parser([token])), [raw]);
+  // biome-ignore lint/security/noDangerouslySetInnerHtml: sanitized above
+  return <div dangerouslySetInnerHTML={{ __html: html }} />;
+}
+
 const Block = memo(
   function Block({ raw, token }: { readonly raw: string; readonly token: Token }): VNode {
     if (token.type === "code") {
@@ -55,9 +66,7 @@ const Block = memo(
         </div>
       );
     }
-    const html = useMemo(() => sanitized(marked.parser([token])), [raw]);
-    // biome-ignore lint/security/noDangerouslySetInnerHtml: sanitized above
-    return <div dangerouslySetInnerHTML={{ __html: html }} />;
+    return <Html raw={raw} token={token} />;
   },
   (before, after) => before.raw === after.raw,
 );

@@ -59,6 +59,7 @@ function Drawing({ graph, lit }: { readonly graph: GraphAnswer; readonly lit: Re
       </defs>
       {graph.edges.map((edge, index) => (
         <path
+          // biome-ignore lint/suspicious/noArrayIndexKey: a graph may have an edge twice
           key={`${edge.source}>${edge.target}>${index}`}
           class={edge.conditional ? "edge conditional" : "edge"}
           d={`M${points(index)

@@ -4,7 +4,7 @@ import type { VNode } from "preact";
 import { client } from "../../api/client.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { place, setQuery } from "../../frame/router.ts";
-import { Ready, Time } from "../../parts/basics.tsx";
+import { Ready, TableBox, Time } from "../../parts/basics.tsx";
 import { Diff } from "../../parts/diff.tsx";
 import { refresh, useResource } from "../../store/resource.ts";
 
@@ -39,7 +39,7 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
         const [before, after] = [at(from), at(to)];
         return (
           <>
-            <div class="table-box">
+            <TableBox label="Versions">
               <table>
                 <thead>
                   <tr>
@@ -74,7 +74,7 @@ export function VersionsTab({ assistant }: { readonly assistant: Version }): VNo
                   ))}
                 </tbody>
               </table>
-            </div>
+            </TableBox>
             <div class="buttons">
               <label>
                 From{" "}

@@ -5,7 +5,7 @@ import { call } from "../../api/client.ts";
 import type { CronDetail } from "../../api/types.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
-import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, Time } from "../../parts/basics.tsx";
+import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, TableBox, Time } from "../../parts/basics.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
@@ -137,7 +137,7 @@ function NewCron(): VNode {
 function Firings({ cron }: { readonly cron: CronDetail }): VNode {
   if (cron.firings.length === 0) return <p class="faint">It has not fired yet.</p>;
   return (
-    <div class="table-box">
+    <TableBox label="Last times">
       <table>
         <thead>
           <tr>
@@ -166,7 +166,7 @@ function Firings({ cron }: { readonly cron: CronDetail }): VNode {
           ))}
         </tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 

@@ -5,7 +5,7 @@ import { call } from "../../api/client.ts";
 import type { FeedbackLink, Listed } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { hrefOf } from "../../frame/router.ts";
-import { copy, Empty, Ready, Time } from "../../parts/basics.tsx";
+import { copy, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
 import { usePages } from "../../store/pages.ts";
 import { refresh } from "../../store/resource.ts";
 
@@ -73,7 +73,7 @@ export function Links(): VNode {
           links.items.length === 0 ? (
             <Empty title="No links" />
           ) : (
-            <div class="table-box">
+            <TableBox label="Links">
               <table>
                 <thead>
                   <tr>
@@ -116,7 +116,7 @@ export function Links(): VNode {
                   More
                 </button>
               ) : null}
-            </div>
+            </TableBox>
           )
         }
       </Ready>

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import { call } from "../../api/client.ts";
 import type { ScoreSeries } from "../../api/types.ts";
 import { hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
-import { count, Empty, Ready, Time } from "../../parts/basics.tsx";
+import { count, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
 import { Chart } from "../../parts/chart.tsx";
 import { Head, Tabs } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
@@ -66,7 +66,7 @@ function Scores({ days }: { readonly days: number }): VNode {
               times={shown.times}
               series={shown.series}
             />
-            <div class="table-box">
+            <TableBox label="Scores">
               <table>
                 <thead>
                   <tr>
@@ -97,7 +97,7 @@ function Scores({ days }: { readonly days: number }): VNode {
                   })}
                 </tbody>
               </table>
-            </div>
+            </TableBox>
           </>
         )
       }
@@ -116,7 +116,7 @@ function Records(): VNode {
         loaded.length === 0 ? (
           <Empty title="No feedback yet" />
         ) : (
-          <div class="table-box">
+          <TableBox label="Records">
             <table>
               <thead>
                 <tr>
@@ -147,7 +147,7 @@ function Records(): VNode {
                 ))}
               </tbody>
             </table>
-          </div>
+          </TableBox>
         )
       }
     </Ready>

@@ -5,7 +5,7 @@ import { API, call, skew } from "../../api/client.ts";
 import { credential, question, takeCredential } from "../../api/key.ts";
 import type { RunStats, ServerInfo } from "../../api/types.ts";
 import { type Theme, theme } from "../../frame/theme.ts";
-import { copy, count, duration, Facts, Ready, Status } from "../../parts/basics.tsx";
+import { copy, count, duration, Facts, Ready, Status, TableBox } from "../../parts/basics.tsx";
 import { Chart } from "../../parts/chart.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
@@ -133,7 +133,7 @@ function Info({ server }: { readonly server: ServerInfo }): VNode {
         ]}
       />
       <h2>Configuration in effect</h2>
-      <div class="table-box">
+      <TableBox label="Configuration">
         <table>
           <thead>
             <tr>
@@ -152,7 +152,7 @@ function Info({ server }: { readonly server: ServerInfo }): VNode {
             ))}
           </tbody>
         </table>
-      </div>
+      </TableBox>
     </>
   );
 }

@@ -144,7 +144,11 @@ function AssistantBar(props: {
     <div class="assistant-bar">
       <label>
         <span class="faint">Assistant</span>
-        <select value={assistant_id ?? ""} onChange={(event) => setQuery({ with: event.currentTarget.value })}>
+        <select
+          aria-label="Assistant"
+          value={assistant_id ?? ""}
+          onChange={(event) => setQuery({ with: event.currentTarget.value })}
+        >
           {assistants.map((one) => (
             <option key={one.assistant_id} value={one.assistant_id}>
               {nameOf(assistants, one.assistant_id)}

@@ -5,7 +5,7 @@ import { answer, call } from "../../api/client.ts";
 import type { Listed, RunRow } from "../../api/types.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { place, setQuery } from "../../frame/router.ts";
-import { count, Empty, money, Ready } from "../../parts/basics.tsx";
+import { count, Empty, money, Ready, TableBox } from "../../parts/basics.tsx";
 import { Chart } from "../../parts/chart.tsx";
 import { download } from "../../parts/json.tsx";
 import { Head } from "../../parts/panes.tsx";
@@ -160,7 +160,7 @@ export default function Usage(): VNode {
             table && table.series.length > 0 ? (
               <>
                 <Chart label="Runs" kind="bars" height={220} times={table.times} series={table.series} />
-                <div class="table-box">
+                <TableBox label="Usage">
                   <table>
                     <thead>
                       <tr>
@@ -177,7 +177,7 @@ export default function Usage(): VNode {
                       ))}
                     </tbody>
                   </table>
-                </div>
+                </TableBox>
               </>
             ) : (
               <Empty title="No runs in this range" />
