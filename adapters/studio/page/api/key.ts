@@ -19,7 +19,7 @@ function stored(): Credential | null {
 
 export const credential = signal<Credential | null>(stored());
 /** Set while the server refuses calls without a good key. `wrong`: the key that was sent is not accepted. */
-export const question = signal<{ readonly wrong: boolean } | null>(null);
+export const refusal = signal<{ readonly wrong: boolean } | null>(null);
 
 let waiting: (() => void)[] = [];
 
@@ -27,7 +27,7 @@ export function takeCredential(value: Credential | null): void {
   credential.value = value;
   if (value) sessionStorage.setItem(PLACE, JSON.stringify(value));
   else sessionStorage.removeItem(PLACE);
-  question.value = null;
+  refusal.value = null;
   const waiters = waiting;
   waiting = [];
   for (const go of waiters) go();
@@ -36,6 +36,6 @@ export function takeCredential(value: Credential | null): void {
 /** Resolves when the person has given another key than the refused one. */
 export async function anotherCredential(refused: Credential | null): Promise<void> {
   if (credential.value !== refused) return;
-  question.value ??= { wrong: refused !== null };
+  refusal.value ??= { wrong: refused !== null };
   await new Promise<void>((resolve) => waiting.push(resolve));
 }

@@ -2,7 +2,7 @@
 import type { ComponentType, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, isAway } from "../api/client.ts";
-import { question, type Scheme, takeCredential } from "../api/key.ts";
+import { refusal, type Scheme, takeCredential } from "../api/key.ts";
 import type { InboxItem } from "../api/types.ts";
 import { Sheet } from "../parts/sheet.tsx";
 import { useResource } from "../store/resource.ts";
@@ -53,13 +53,13 @@ function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly clos
 
 function KeyPrompt(): VNode | null {
   const [scheme, setScheme] = useState<Scheme>("x-api-key");
-  const asked = question.value;
+  const asked = refusal.value;
   if (!asked) return null;
   return (
     <Sheet
       title="This server needs a key"
       close={() => {
-        question.value = null;
+        refusal.value = null;
       }}
     >
       <form

@@ -13,7 +13,7 @@ interface ChartProps {
   readonly label: string;
   /** Milliseconds. */
   readonly times: readonly number[];
-  readonly series: readonly Series[];
+  readonly lines: readonly Series[];
   readonly kind?: "lines" | "bars";
   readonly height?: number;
   /** The ends of the time axis; those of the data by default. */
@@ -30,10 +30,10 @@ const COLOURS = [
   ["#0b6b74", "#6cced9"],
 ] as const;
 
-/** Each series on top of those before it, the highest first, so that all are seen. */
-function stacked(series: readonly Series[]): Series[] {
+/** Each lines on top of those before it, the highest first, so that all are seen. */
+function stacked(lines: readonly Series[]): Series[] {
   const sums: number[] = [];
-  return series
+  return lines
     .map(({ label, values }) => ({
       label,
       values: values.map((value, at) => {
@@ -54,7 +54,7 @@ function timesOf(splits: readonly number[]): string[] {
   );
 }
 
-export function Chart({ label, times, series, kind = "lines", height = 160, format, range }: ChartProps): VNode {
+export function Chart({ label, times, lines, kind = "lines", height = 160, format, range }: ChartProps): VNode {
   const box = useRef<HTMLDivElement>(null);
   const dark = isDark.value;
   useEffect(() => {
@@ -69,7 +69,7 @@ export function Chart({ label, times, series, kind = "lines", height = 160, form
       probe.remove();
       return found;
     };
-    const shown = kind === "bars" ? stacked(series) : series;
+    const shown = kind === "bars" ? stacked(lines) : lines;
     const axis = {
       stroke: colour("--faint"),
       grid: { stroke: colour("--line"), width: 1 },
@@ -95,7 +95,7 @@ export function Chart({ label, times, series, kind = "lines", height = 160, form
         series: [
           {},
           ...shown.map((one) => {
-            const at = series.findIndex((known) => known.label === one.label);
+            const at = lines.findIndex((known) => known.label === one.label);
             const [light = "", night = ""] = COLOURS[at % COLOURS.length] ?? [];
             const stroke = dark ? night : light;
             return {
@@ -117,13 +117,13 @@ export function Chart({ label, times, series, kind = "lines", height = 160, form
       observer.disconnect();
       plot.destroy();
     };
-  }, [times, series, dark, kind, height]);
+  }, [times, lines, dark, kind, height]);
   return (
     <figure class="chart">
       <figcaption>
         {label}
-        {series.length > 1
-          ? series.map((one, at) => (
+        {lines.length > 1
+          ? lines.map((one, at) => (
               <span key={one.label} class={`key key-${at % COLOURS.length}`}>
                 ■ {one.label}
               </span>

@@ -232,7 +232,7 @@ export function questionOf(value: unknown): string | null {
 export function InterruptCard(props: AnswerProps): VNode {
   const { interrupt } = props;
   const request = humanRequest(interrupt.value);
-  const question = request ? null : questionOf(interrupt.value);
+  const prompt = request ? null : questionOf(interrupt.value);
   const isOnlyQuestion =
     typeof interrupt.value === "string" ||
     (isObject(interrupt.value) &&
@@ -242,7 +242,7 @@ export function InterruptCard(props: AnswerProps): VNode {
       <p class="kind">
         <span aria-hidden="true">◐</span> {interrupt.node ? `${interrupt.node} waits` : "waits for an answer"}
       </p>
-      {question ? <Markdown text={question} /> : null}
+      {prompt ? <Markdown text={prompt} /> : null}
       {request || isOnlyQuestion ? null : <Json value={interrupt.value} open={2} />}
       {request ? <HumanAnswer {...props} request={request} /> : <FreeAnswer {...props} />}
     </section>

@@ -26,7 +26,7 @@ const HEIGHT = 32;
 const nameOf = (id: string): string => ({ __start__: "start", __end__: "end" })[id] ?? id;
 const widthOf = (id: string): number => Math.max(56, nameOf(id).length * 7.6 + 24);
 
-function placed({ nodes, edges }: GraphAnswer) {
+function laidOut({ nodes, edges }: GraphAnswer) {
   const graph = new Layout({ multigraph: true });
   graph.setGraph({ rankdir: "TB", nodesep: 32, ranksep: 40, marginx: 8, marginy: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
@@ -42,7 +42,7 @@ function placed({ nodes, edges }: GraphAnswer) {
 }
 
 function Drawing({ graph, lit }: { readonly graph: GraphAnswer; readonly lit: ReadonlySet<string> }): VNode {
-  const { width, height, at, points } = useMemo(() => placed(graph), [graph]);
+  const { width, height, at, points } = useMemo(() => laidOut(graph), [graph]);
   return (
     <svg
       class="graph"

@@ -12,7 +12,7 @@ import { Composer, messageInput } from "./composer.tsx";
 import { type Fork, firstSeen, forksOf, newestBelow, pathTo, useHistory } from "./history.ts";
 import { Bubble, type MessageActions } from "./message.tsx";
 import type { Message } from "./messages.ts";
-import type { ChatSource, Nested } from "./source.ts";
+import type { ChatSource, ChatState, Nested } from "./source.ts";
 
 interface ChatProps {
   readonly thread_id: string;
@@ -109,18 +109,74 @@ function useForks(thread_id: string, version: number, checkpoint_id: string | nu
   return { history: history.data, forks };
 }
 
-export function Chat({ thread_id, source, assistant_id, schema, context }: ChatProps): VNode {
-  const state = source.state.value;
-  const { phase, interrupts, values, error, nested, version, checkpoint_id } = state;
-  const running = phase === "running";
-  const hasMessages = state.messages !== null || (values === null ? takesMessages(schema) : takesMessages(schema));
+interface Turns {
+  send(input: unknown, from?: string | null, before?: Message): Promise<void>;
+  answer(interrupt_id: string, value: unknown): void;
+  readonly actions: MessageActions;
+}
+
+/** What can be said and done in a conversation. `begin` is called before each turn. */
+function useTurns(props: ChatProps, history: History | undefined, begin: () => void): Turns {
+  const { thread_id, source, assistant_id, context } = props;
+  const { checkpoint_id } = source.state.value;
+  return useMemo(() => {
+    const send: Turns["send"] = async (input, from, before) => {
+      if (!assistant_id) return;
+      begin();
+      const messages = source.state.value.messages ?? [];
+      const at = before ? messages.findIndex(({ id }) => id === before.id) : -1;
+      await source.send({
+        ...{ assistant_id, input, context },
+        ...(from === undefined ? {} : { checkpoint_id: from }),
+        ...(at < 0 ? {} : { after: messages.slice(0, at) }),
+      });
+    };
+    const seen = async (message: Message): Promise<Checkpoint | undefined> =>
+      history && (await firstSeen(thread_id, pathTo(history, checkpoint_id), message.id ?? ""));
+    const before = async (message: Message): Promise<string | null> => {
+      const found = await seen(message);
+      return found?.parent_id ?? found?.checkpoint_id ?? null;
+    };
+    return {
+      send,
+      answer(interrupt_id, value) {
+        if (!assistant_id) return;
+        const resume = { [interrupt_id]: value };
+        attempt("Answer", () => source.send({ assistant_id, resume, checkpoint_id: null }));
+      },
+      actions: {
+        edit: (message, text) => attempt("Edit", async () => send(messageInput(text), await before(message), message)),
+        regenerate: (message) => attempt("Regenerate", async () => send(null, await before(message), message)),
+        branch(id) {
+          if (!history) return;
+          const newest = newestBelow(history, id);
+          const isHead = history.all[0]?.checkpoint_id === newest;
+          attempt("Switch", () => source.show(isHead ? null : newest));
+        },
+        locate: (message) =>
+          attempt("State", async () => {
+            const checkpoint = (await seen(message))?.checkpoint_id;
+            go(hrefOf(["threads", thread_id], { tab: "state", checkpoint }));
+          }),
+      },
+    };
+  }, [history, checkpoint_id, assistant_id, source, context]);
+}
+
+interface MessagesProps {
+  readonly state: ChatState;
+  readonly forks: ReadonlyMap<string, Fork>;
+  readonly canChange: boolean;
+  readonly editing: string | null;
+  readonly setEditing: (id: string | null) => void;
+  readonly actions: MessageActions;
+}
+
+/** The newest messages; earlier ones on demand. Results of tools are part of the message that called them. */
+function Messages({ state, forks, canChange, editing, setEditing, actions }: MessagesProps): VNode {
+  const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
-  const [editing, setEditing] = useState<string | null>(null);
-  const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
-  const { box, isAtEnd, onScroll } = useFollowing([state.messages, interrupts, nested, error]);
-  const isRaw = place.value.query.has("raw");
-
   const results = useMemo(
     () => new Map(messages.filter(({ type }) => type === "tool").map((one) => [one.tool_call_id ?? "", one])),
     [state.messages],
@@ -131,90 +187,72 @@ export function Chat({ thread_id, source, assistant_id, schema, context }: ChatP
   );
   const times = useTimes(messages, results, running);
   const visible = messages.filter(({ type, tool_call_id }) => type !== "tool" || !called.has(tool_call_id ?? ""));
+  return (
+    <>
+      {visible.length > shown ? (
+        <button type="button" class="earlier" onClick={() => setShown(shown + 2 * WINDOW)}>
+          {visible.length - shown} earlier messages
+        </button>
+      ) : null}
+      {visible.slice(-shown).map((message, index) => (
+        <Bubble
+          key={message.id ?? index}
+          message={message}
+          results={results}
+          times={times}
+          fork={forks.get(message.id ?? "")}
+          running={running}
+          canChange={canChange}
+          editing={editing !== null && editing === message.id}
+          setEditing={setEditing}
+          actions={actions}
+        />
+      ))}
+    </>
+  );
+}
 
-  const send = async (input: unknown, from?: string | null, before?: Message): Promise<void> => {
-    if (!assistant_id) return;
+export function Chat(props: ChatProps): VNode {
+  const { thread_id, source, assistant_id, schema } = props;
+  const state = source.state.value;
+  const { phase, messages, interrupts, values, error, nested, version, checkpoint_id } = state;
+  const running = phase === "running";
+  const hasMessages = messages !== null || takesMessages(schema);
+  const [editing, setEditing] = useState<string | null>(null);
+  const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
+  const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error]);
+  const { send, answer, actions } = useTurns(props, history, () => {
     isAtEnd.current = true;
     setEditing(null);
-    const at = before ? messages.indexOf(before) : -1;
-    await source.send({
-      ...{ assistant_id, input, context },
-      ...(from === undefined ? {} : { checkpoint_id: from }),
-      ...(at < 0 ? {} : { after: messages.slice(0, at) }),
-    });
-  };
-  const answer = (interrupt_id: string, value: unknown): void => {
-    if (!assistant_id) return;
-    const resume = { [interrupt_id]: value };
-    attempt("Answer", () => source.send({ assistant_id, resume, checkpoint_id: null }));
-  };
-  const baseOf = async (message: Message): Promise<string | null> => {
-    if (!history) return null;
-    const seen = await firstSeen(thread_id, pathTo(history, checkpoint_id), message.id ?? "");
-    return seen?.parent_id ?? seen?.checkpoint_id ?? null;
-  };
-  const actions = useMemo<MessageActions>(
-    () => ({
-      edit: (message, text) => attempt("Edit", async () => send(messageInput(text), await baseOf(message), message)),
-      regenerate: (message) => attempt("Regenerate", async () => send(null, await baseOf(message), message)),
-      branch(id) {
-        if (!history) return;
-        const newest = newestBelow(history, id);
-        const isHead = history.all[0]?.checkpoint_id === newest;
-        attempt("Switch", () => source.show(isHead ? null : newest));
-      },
-      locate: (message) =>
-        attempt("State", async () => {
-          if (!history) return;
-          const seen = await firstSeen(thread_id, pathTo(history, checkpoint_id), message.id ?? "");
-          go(hrefOf(["threads", thread_id], { tab: "state", checkpoint: seen?.checkpoint_id }));
-        }),
-    }),
-    [history, checkpoint_id, assistant_id, source],
-  );
-  const lastHuman = messages.findLast(({ type }) => type === "human");
+  });
+  const lastHuman = messages?.findLast(({ type }) => type === "human");
+  const stop = (): void => attempt("Stop", () => source.stop());
   useKey("e", "Edit the last message", () => setEditing(lastHuman?.id ?? null), { when: !!lastHuman && !running });
-  useKey("Escape", "Stop the run", () => attempt("Stop", () => source.stop()), { when: running, inFields: true });
-  const retry = (): void => attempt("Retry", () => send(null));
+  useKey("Escape", "Stop the run", stop, { when: running, inFields: true });
+  const isEmpty = phase === "idle" && !messages?.length && !hasValues(values);
 
   return (
     <div class="chat">
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard */}
       <div class="conversation" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Conversation">
         {phase === "loading" ? <Skeleton /> : null}
-        {isRaw ? (
+        {place.value.query.has("raw") || (messages === null && hasValues(values)) ? (
           <Json value={values} name={`thread-${thread_id}`} />
         ) : (
-          <>
-            {visible.length > shown ? (
-              <button type="button" class="earlier" onClick={() => setShown(shown + 2 * WINDOW)}>
-                {visible.length - shown} earlier messages
-              </button>
-            ) : null}
-            {visible.slice(-shown).map((message, index) => (
-              <Bubble
-                key={message.id ?? index}
-                message={message}
-                results={results}
-                times={times}
-                fork={forks.get(message.id ?? "")}
-                running={running}
-                canChange={!running && history !== undefined}
-                editing={editing !== null && editing === message.id}
-                setEditing={setEditing}
-                actions={actions}
-              />
-            ))}
-            {phase !== "loading" && state.messages === null && hasValues(values) ? (
-              <Json value={values} name={`thread-${thread_id}`} />
-            ) : null}
-            {phase === "idle" && visible.length === 0 && !hasValues(values) ? (
-              <Empty title="Nothing here yet">
-                <p class="faint">{hasMessages ? "Send a message to start a run." : "Fill in the input and run."}</p>
-              </Empty>
-            ) : null}
-          </>
+          <Messages
+            state={state}
+            forks={forks}
+            canChange={!running && history !== undefined}
+            editing={editing}
+            setEditing={setEditing}
+            actions={actions}
+          />
         )}
+        {isEmpty ? (
+          <Empty title="Nothing here yet">
+            <p class="faint">{hasMessages ? "Send a message to start a run." : "Fill in the input and run."}</p>
+          </Empty>
+        ) : null}
         {[...nested].map(([scope, one]) => (
           <Subagent key={scope} nested={one} />
         ))}
@@ -223,7 +261,7 @@ export function Chat({ thread_id, source, assistant_id, schema, context }: ChatP
           <div class="problem" role="alert">
             <p>{error}</p>
             {running || !assistant_id ? null : (
-              <button type="button" onClick={retry}>
+              <button type="button" onClick={() => attempt("Retry", () => send(null))}>
                 Retry
               </button>
             )}
@@ -248,7 +286,7 @@ export function Chat({ thread_id, source, assistant_id, schema, context }: ChatP
         running={running}
         disabled={!assistant_id || phase === "loading"}
         send={send}
-        stop={() => attempt("Stop", () => source.stop())}
+        stop={stop}
       />
     </div>
   );

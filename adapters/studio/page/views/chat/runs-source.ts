@@ -1,5 +1,5 @@
 /** A chat over the runs routes: one stream for each run, `values` and `messages-tuple`. */
-import { signal } from "@preact/signals";
+import { type Signal, signal } from "@preact/signals";
 import { client, onReturn } from "../../api/client.ts";
 import { isMissing, textOf } from "../../api/failure.ts";
 import type { WaitingInterrupt } from "../../api/types.ts";
@@ -55,19 +55,19 @@ function perFrame(flush: () => void): () => void {
 
 /** The conversation that a run's frames make. */
 class Draft {
-  #settled: readonly Message[] | null;
+  #complete: readonly Message[] | null;
   readonly #pieces = new Map<string, Message>();
   readonly #nested = new Map<string, { name: string; pieces: Map<string, Message> }>();
   values: unknown;
 
   constructor(values: unknown, messages: readonly Message[] | null) {
     this.values = values;
-    this.#settled = messages;
+    this.#complete = messages;
   }
 
   settle(values: unknown): void {
     this.values = values;
-    this.#settled = messagesOf(values);
+    this.#complete = messagesOf(values);
     this.#pieces.clear();
   }
 
@@ -87,9 +87,9 @@ class Draft {
 
   get messages(): readonly Message[] | null {
     const pieces = [...this.#pieces.values()];
-    if (!this.#settled) return pieces.length > 0 ? pieces : null;
-    const known = new Set(this.#settled.map(({ id }) => id));
-    return [...this.#settled, ...pieces.filter(({ id }) => id === undefined || !known.has(id))];
+    if (!this.#complete) return pieces.length > 0 ? pieces : null;
+    const known = new Set(this.#complete.map(({ id }) => id));
+    return [...this.#complete, ...pieces.filter(({ id }) => id === undefined || !known.has(id))];
   }
 
   get nested(): ReadonlyMap<string, Nested> {
@@ -101,28 +101,38 @@ class Draft {
 
 const MODES = ["values", "messages-tuple"] as const;
 
-export function runsSource(thread_id: string, isNew = false): ChatSource {
-  const state = signal<ChatState>(isNew ? { ...START, phase: "idle" } : START);
-  const set = (change: Partial<ChatState>): void => {
-    state.value = { ...state.value, ...change };
-  };
-  let reading = new AbortController();
-  let isClosed = false;
+class RunsSource implements ChatSource {
+  readonly state: Signal<ChatState>;
+  readonly #thread_id: string;
+  readonly #leave: () => void;
+  #reading = new AbortController();
+  #isClosed = false;
+
+  constructor(thread_id: string, isNew: boolean) {
+    this.#thread_id = thread_id;
+    this.state = signal<ChatState>(isNew ? { ...START, phase: "idle" } : START);
+    this.#leave = onReturn(() => void this.reload());
+    if (!isNew) void this.reload();
+  }
+
+  #set(change: Partial<ChatState>): void {
+    this.state.value = { ...this.state.value, ...change };
+  }
 
   /** Reads the thread; joins its run if one is under way. */
-  async function reload(): Promise<void> {
-    const { checkpoint_id } = state.value;
+  async reload(): Promise<void> {
+    const { checkpoint_id } = this.state.value;
     try {
       const [thread, answer] = await Promise.all([
-        client.threads.get(thread_id),
-        client.threads.getState(thread_id, checkpoint_id ?? undefined) as unknown as Promise<StateAnswer>,
+        client.threads.get(this.#thread_id),
+        client.threads.getState(this.#thread_id, checkpoint_id ?? undefined) as unknown as Promise<StateAnswer>,
       ]);
-      if (isClosed) return;
+      if (this.#isClosed) return;
       const failed = thread.status === "error" && checkpoint_id === null;
       const { error } = thread as unknown as {
         readonly error?: { readonly message?: string; readonly error?: string };
       };
-      set({
+      this.#set({
         values: answer.values,
         messages: messagesOf(answer.values),
         interrupts: interruptsOf(answer),
@@ -130,65 +140,65 @@ export function runsSource(thread_id: string, isNew = false): ChatSource {
         error: failed ? (error?.message ?? error?.error ?? "The last run failed") : null,
         phase: "idle",
       });
-      if (thread.status === "busy") void join();
+      if (thread.status === "busy") void this.#join();
     } catch (error) {
-      if (isClosed || (error as Error).name === "AbortError") return;
-      if (isMissing(error)) set({ phase: "missing" });
-      else set({ phase: "idle", error: textOf(error) });
+      if (this.#isClosed || (error as Error).name === "AbortError") return;
+      if (isMissing(error)) this.#set({ phase: "missing" });
+      else this.#set({ phase: "idle", error: textOf(error) });
     }
   }
 
-  async function consume(frames: AsyncIterable<Frame>, own: AbortController): Promise<void> {
-    const draft = new Draft(state.value.values, state.value.messages);
+  async #consume(frames: AsyncIterable<Frame>, own: AbortController): Promise<void> {
+    const draft = new Draft(this.state.value.values, this.state.value.messages);
     const flush = perFrame(() => {
-      if (own.signal.aborted || isClosed) return;
-      set({ values: draft.values, messages: draft.messages, nested: draft.nested });
+      if (own.signal.aborted || this.#isClosed) return;
+      this.#set({ values: draft.values, messages: draft.messages, nested: draft.nested });
     });
     for await (const { event, data } of frames) {
       if (own.signal.aborted) return;
       const [name = ""] = event.split("|");
-      if (name === "metadata") set({ run_id: (data as { readonly run_id: string }).run_id });
+      if (name === "metadata") this.#set({ run_id: (data as { readonly run_id: string }).run_id });
       else if (event === "values" && !Object.hasOwn(data as object, "__interrupt__")) draft.settle(data);
       else if (name === "messages" && Array.isArray(data)) draft.piece(data[0] as Message, data[1] ?? {});
       else if (event === "error") {
         const { message, error } = data as { readonly message?: string; readonly error?: string };
-        set({ error: message ?? error ?? "The run failed" });
+        this.#set({ error: message ?? error ?? "The run failed" });
       }
       flush();
     }
   }
 
   /** Follows a run to its end, then reads what it left. */
-  async function follow(open: (signal: AbortSignal) => AsyncIterable<Frame>): Promise<void> {
-    reading.abort();
+  async #follow(open: (signal: AbortSignal) => AsyncIterable<Frame>): Promise<void> {
+    this.#reading.abort();
     const own = new AbortController();
-    reading = own;
-    set({ phase: "running", nested: new Map(), run_id: null });
+    this.#reading = own;
+    this.#set({ phase: "running", nested: new Map(), run_id: null });
     let problem: unknown = null;
     try {
-      await consume(open(own.signal), own);
+      await this.#consume(open(own.signal), own);
     } catch (error) {
       if (own.signal.aborted) return;
       problem = error;
     }
-    if (own.signal.aborted || isClosed) return;
-    const { error, run_id } = state.value;
-    set({ run_id: null });
-    await reload();
+    if (own.signal.aborted || this.#isClosed) return;
+    const { error, run_id } = this.state.value;
+    this.#set({ run_id: null });
+    await this.reload();
     // Nothing began: what the person typed is theirs again.
     if (problem && run_id === null) throw problem;
-    if (problem ?? error) set({ error: problem ? textOf(problem) : error });
-    set({ version: state.value.version + 1, nested: new Map() });
+    if (problem ?? error) this.#set({ error: problem ? textOf(problem) : error });
+    this.#set({ version: this.state.value.version + 1, nested: new Map() });
     refresh("threads/");
     refresh("inbox");
   }
 
-  async function join(): Promise<void> {
-    const [run] = await client.runs.list(thread_id, { status: "running", limit: 1 });
-    const found = run ?? (await client.runs.list(thread_id, { status: "pending", limit: 1 }))[0];
-    if (!found || isClosed) return;
-    await follow((abort) =>
-      client.runs.joinStream(thread_id, found.run_id, {
+  async #join(): Promise<void> {
+    const [run] = await client.runs.list(this.#thread_id, { status: "running", limit: 1 });
+    const found = run ?? (await client.runs.list(this.#thread_id, { status: "pending", limit: 1 }))[0];
+    if (!found || this.#isClosed) return;
+    await this.#follow((abort) =>
+      client.runs.joinStream(this.#thread_id, found.run_id, {
         signal: abort,
         lastEventId: "-1",
         streamMode: [...MODES] as never,
@@ -196,21 +206,20 @@ export function runsSource(thread_id: string, isNew = false): ChatSource {
     );
   }
 
-  async function send(turn: Turn): Promise<void> {
-    const from = turn.checkpoint_id === undefined ? state.value.checkpoint_id : turn.checkpoint_id;
+  async send(turn: Turn): Promise<void> {
+    const { value } = this.state;
+    const from = turn.checkpoint_id === undefined ? value.checkpoint_id : turn.checkpoint_id;
     const added = turn.resume === undefined ? (messagesOf(turn.input) ?? []) : [];
-    set({
+    this.#set({
       error: null,
       checkpoint_id: null,
-      interrupts: turn.resume === undefined ? state.value.interrupts : [],
-      ...(added.length > 0 || turn.after
-        ? { messages: [...(turn.after ?? state.value.messages ?? []), ...added] }
-        : {}),
+      interrupts: turn.resume === undefined ? value.interrupts : [],
+      ...(added.length > 0 || turn.after ? { messages: [...(turn.after ?? value.messages ?? []), ...added] } : {}),
     });
     refresh("threads/");
-    await follow(
+    await this.#follow(
       (abort) =>
-        client.runs.stream(thread_id, turn.assistant_id, {
+        client.runs.stream(this.#thread_id, turn.assistant_id, {
           ...(turn.resume === undefined
             ? { input: (turn.input ?? null) as Record<string, unknown> | null }
             : { command: { resume: turn.resume } }),
@@ -226,27 +235,22 @@ export function runsSource(thread_id: string, isNew = false): ChatSource {
     );
   }
 
-  const leave = onReturn(() => void reload());
-  if (!isNew) void reload();
-  return {
-    state,
-    send,
-    reload,
-    async stop() {
-      const { run_id } = state.value;
-      const found = run_id ?? (await client.runs.list(thread_id, { status: "running", limit: 1 }))[0]?.run_id;
-      if (found) await client.runs.cancel(thread_id, found, false, "interrupt");
-    },
-    async show(checkpoint_id) {
-      set({ checkpoint_id });
-      await reload();
-    },
-    close() {
-      isClosed = true;
-      leave();
-      reading.abort();
-    },
-  };
+  async stop(): Promise<void> {
+    const { run_id } = this.state.value;
+    const found = run_id ?? (await client.runs.list(this.#thread_id, { status: "running", limit: 1 }))[0]?.run_id;
+    if (found) await client.runs.cancel(this.#thread_id, found, false, "interrupt");
+  }
+
+  async show(checkpoint_id: string | null): Promise<void> {
+    this.#set({ checkpoint_id });
+    await this.reload();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#leave();
+    this.#reading.abort();
+  }
 }
 
 const sources = new Map<string, { readonly source: ChatSource; users: number }>();
@@ -255,7 +259,7 @@ const sources = new Map<string, { readonly source: ChatSource; users: number }>(
 export function sourceOf(thread_id: string, isNew = false): ChatSource {
   const known = sources.get(thread_id);
   if (known) return known.source;
-  const source = runsSource(thread_id, isNew);
+  const source = new RunsSource(thread_id, isNew);
   sources.set(thread_id, { source, users: 0 });
   return source;
 }

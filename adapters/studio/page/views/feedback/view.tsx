@@ -44,11 +44,11 @@ function Scores({ days }: { readonly days: number }): VNode {
     const times: number[] = [];
     if (starts.length > 0)
       for (let at = starts[0] as number; at <= (starts.at(-1) as number); at += step) times.push(at);
-    const series = keys.map(({ key, buckets }) => ({
+    const lines = keys.map(({ key, buckets }) => ({
       label: key,
       values: times.map((time) => buckets.find((one) => Date.parse(one.start) === time)?.avg ?? null),
     }));
-    return { times, series, keys };
+    return { times, lines, keys };
   }, [scores.data]);
   return (
     <Ready of={scores}>
@@ -64,7 +64,7 @@ function Scores({ days }: { readonly days: number }): VNode {
               height={220}
               range={[to - days * DAY, to]}
               times={shown.times}
-              series={shown.series}
+              lines={shown.lines}
             />
             <TableBox label="Scores">
               <table>

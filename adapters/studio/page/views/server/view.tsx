@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { API, call, skew } from "../../api/client.ts";
-import { credential, question, takeCredential } from "../../api/key.ts";
+import { credential, refusal, takeCredential } from "../../api/key.ts";
 import type { RunStats, ServerInfo } from "../../api/types.ts";
 import { type Theme, theme } from "../../frame/theme.ts";
 import { copy, count, duration, Facts, Ready, Status, TableBox } from "../../parts/basics.tsx";
@@ -29,9 +29,9 @@ function Load(): VNode {
     <Ready of={stats}>
       {() => (
         <div class="charts">
-          <Chart label="Queue, last hour" times={shown.times} series={shown.queue} />
-          <Chart label="Wait" times={shown.times} series={shown.wait} format={duration} />
-          <Chart label="Duration" times={shown.times} series={shown.run} format={duration} />
+          <Chart label="Queue, last hour" times={shown.times} lines={shown.queue} />
+          <Chart label="Wait" times={shown.times} lines={shown.wait} format={duration} />
+          <Chart label="Duration" times={shown.times} lines={shown.run} format={duration} />
         </div>
       )}
     </Ready>
@@ -63,7 +63,7 @@ function PageSettings(): VNode {
         <button
           type="button"
           onClick={() => {
-            question.value = { wrong: false };
+            refusal.value = { wrong: false };
           }}
         >
           Use a key

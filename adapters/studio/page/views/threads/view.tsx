@@ -259,7 +259,11 @@ function NewThread(): VNode {
   const source = useMemo<ChatSource>(() => {
     const real = sourceOf(thread_id, true);
     return {
-      ...real,
+      state: real.state,
+      stop: () => real.stop(),
+      show: (checkpoint_id) => real.show(checkpoint_id),
+      reload: () => real.reload(),
+      close: () => real.close(),
       async send(turn) {
         await client.threads.create({ threadId: thread_id });
         const { query } = place.value;

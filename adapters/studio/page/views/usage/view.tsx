@@ -49,7 +49,7 @@ function tableOf({ stride, usage }: UsageAnswer, from: number, to: number) {
   const times: number[] = [];
   for (let at = start; at < to; at += step) times.push(at);
   const groups = [...new Set(usage.map(groupOf))].sort();
-  const series = groups.map((label) => {
+  const lines = groups.map((label) => {
     const values = times.map((time) =>
       usage
         .filter((one) => groupOf(one) === label && Date.parse(one.time_bucket) === time)
@@ -57,7 +57,7 @@ function tableOf({ stride, usage }: UsageAnswer, from: number, to: number) {
     );
     return { label, values, total: values.reduce((sum, value) => sum + value, 0) };
   });
-  return { times, series };
+  return { times, lines };
 }
 
 async function tokensSince(created_after: string, signal: AbortSignal) {
@@ -157,9 +157,9 @@ export default function Usage(): VNode {
         <Figures since={start_time} />
         <Ready<unknown> of={workspaces.error ? workspaces : usage}>
           {() =>
-            table && table.series.length > 0 ? (
+            table && table.lines.length > 0 ? (
               <>
-                <Chart label="Runs" kind="bars" height={220} times={table.times} series={table.series} />
+                <Chart label="Runs" kind="bars" height={220} times={table.times} lines={table.lines} />
                 <TableBox label="Usage">
                   <table>
                     <thead>
@@ -169,7 +169,7 @@ export default function Usage(): VNode {
                       </tr>
                     </thead>
                     <tbody>
-                      {table.series.map(({ label, total }) => (
+                      {table.lines.map(({ label, total }) => (
                         <tr key={label}>
                           <td>{label}</td>
                           <td class="number">{count(total)}</td>
