@@ -132,6 +132,7 @@ describe("the studio's chat", () => {
     visit(async (visit) => {
       const { thread_id } = await visit.host.service.threads.create();
       await visit.open(`threads/${thread_id}`);
+      await visit.page.locator(".assistant-bar select").selectOption({ label: "chat" });
       await visit.page.getByLabel("Message", { exact: true }).fill("half a thou");
       await visit.page.reload();
       assert.equal(await visit.page.getByLabel("Message", { exact: true }).inputValue(), "half a thou");

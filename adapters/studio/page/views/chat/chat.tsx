@@ -9,7 +9,16 @@ import type { Schema } from "../../parts/form.tsx";
 import { InterruptCard } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Composer, messageInput } from "./composer.tsx";
-import { type Fork, firstSeen, forksOf, newestBelow, pathTo, useHistory } from "./history.ts";
+import {
+  type Checkpoint,
+  type Fork,
+  firstSeen,
+  forksOf,
+  type History,
+  newestBelow,
+  pathTo,
+  useHistory,
+} from "./history.ts";
 import { Bubble, type MessageActions } from "./message.tsx";
 import type { Message } from "./messages.ts";
 import type { ChatSource, ChatState, Nested } from "./source.ts";
@@ -279,8 +288,9 @@ export function Chat(props: ChatProps): VNode {
             ))}
       </div>
       <Composer
-        key={`${thread_id}/${assistant_id}`}
+        key={thread_id}
         place={thread_id}
+        assistant_id={assistant_id}
         schema={schema}
         hasMessages={hasMessages}
         running={running}

@@ -11,6 +11,7 @@ export type InputMode = "message" | "form" | "json";
 interface ComposerProps {
   /** Names the draft: what was typed stays in this tab. */
   readonly place: string;
+  readonly assistant_id: string | null;
   readonly schema: Schema | null;
   /** False: the agent's input has no messages. */
   readonly hasMessages: boolean;
@@ -173,11 +174,13 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
 }
 
 export function Composer(props: ComposerProps): VNode {
-  const { schema, hasMessages, running, disabled, send, stop } = props;
+  const { assistant_id, schema, hasMessages, running, disabled, send, stop } = props;
   const [mode, setMode] = useState<InputMode | null>(null);
   const current = mode ?? (hasMessages ? "message" : schema ? "form" : "json");
-  const [value, setValue] = useState<unknown>(undefined);
-  const input = value === undefined ? exampleOf(schema) : value;
+  // Another assistant takes another input.
+  const [typed, setTyped] = useState<{ readonly of: string | null; readonly value: unknown } | null>(null);
+  const input = typed && typed.of === assistant_id ? typed.value : exampleOf(schema);
+  const setValue = (value: unknown): void => setTyped({ of: assistant_id, value });
   const modes: readonly InputMode[] = [
     ...(hasMessages ? (["message"] as const) : []),
     ...(Object.keys(schema?.properties ?? {}).length > 0 ? (["form"] as const) : []),
@@ -195,9 +198,9 @@ export function Composer(props: ComposerProps): VNode {
           }}
         >
           {current === "form" ? (
-            <Editor schema={schema} label="Input" value={input} change={setValue} />
+            <Editor key={assistant_id} schema={schema} label="Input" value={input} change={setValue} />
           ) : (
-            <JsonField label="Input as JSON" value={input} change={setValue} rows={6} />
+            <JsonField key={assistant_id} label="Input as JSON" value={input} change={setValue} rows={6} />
           )}
           <div class="buttons">
             <button type="submit" class="primary" disabled={disabled}>
