@@ -1,5 +1,16 @@
 /** Tells plain functions and LangGraph.js graphs apart. The LangGraph adapter is loaded only for graphs. */
-import { type AgentEntry, type AgentFunction, type Executor, fromFunctions } from "../lib/mod.ts";
+import type { GraphInfo } from "../lib/executor/contract.ts";
+import {
+  type AgentEntry,
+  type AgentFunction,
+  ConfigError,
+  type Executor,
+  fromFunctions,
+  type ServiceOptions,
+  validateOptions,
+} from "../lib/mod.ts";
+import type { Storage } from "../lib/storage/types.ts";
+import { type Section, text, whole } from "../lib/validation.ts";
 import type { GraphEntry, GraphLike, LangGraphOptions } from "./langgraph/mod.ts";
 
 /**
@@ -10,31 +21,43 @@ export type Agent = AgentFunction | AgentEntry | GraphLike | GraphEntry;
 
 type Entry = AgentEntry | GraphEntry;
 
-/** The largest value of each setting: what the engine accepts as a count, and as a timer. */
-const LARGEST: Readonly<Record<string, number>> = {
-  max_attempts: 1e9,
-  timeout_ms: 2 ** 31 - 1,
-  abandon_ms: 2 ** 31 - 1,
+/** The longest time of a timer. */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/** The settings that may stand beside `agent` or `graph`. */
+export const SETTINGS: Section["members"] = {
+  description: text((value) => value.isWellFormed(), "must be a text"),
+  max_attempts: whole(1, 1e9),
+  timeout_ms: whole(1, LONGEST_MS),
+  abandon_ms: whole(1, LONGEST_MS),
 };
 
-/** What is wrong with the settings of an agent, each by its key. Unknown keys are not among them. */
-export function problemsOfSettings(
-  settings: Readonly<Record<string, unknown>>,
-): readonly (readonly [string, string])[] {
-  return Object.entries(settings).flatMap(([name, value]): [string, string][] => {
-    const largest = LARGEST[name];
-    if (value === undefined) return [];
-    if (name === "description") {
-      return typeof value === "string" && value.isWellFormed() ? [] : [[name, "must be a text"]];
-    }
-    if (largest === undefined) return [];
-    const fits = Number.isInteger(value) && (value as number) >= 1 && (value as number) <= largest;
-    return fits ? [] : [[name, `must be a whole number from 1 to ${largest}`]];
-  });
+/**
+ * The problems that `createService` would report, without those of `storage`, which is opened when the rest is right, and of keys that
+ * `found` names. `names`: all agents, also those that cannot be hosted. `rename` gives a problem the keys that the user knows.
+ */
+export function problemsOfService(
+  settings: Omit<ServiceOptions, "storage">,
+  names: readonly string[],
+  found: readonly string[],
+  rename: (problem: string) => string,
+): readonly string[] {
+  const infos = settings.executor.graphs();
+  const missing = names.filter((name) => !infos.some(({ graph_id }) => graph_id === name));
+  const graphs = (): readonly GraphInfo[] => [
+    ...infos,
+    ...missing.map((graph_id): GraphInfo => ({ graph_id, checkpoints: "worker" })),
+  ];
+  const keyOf = (problem: string): string => problem.replace(/:.*$/s, "");
+  const keys = new Set(["storage", ...found.map(keyOf)]);
+  try {
+    validateOptions({ ...settings, storage: {} as Storage, executor: { ...settings.executor, graphs } });
+    return [];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.problems.map(rename).filter((problem) => !keys.has(keyOf(problem)));
+  }
 }
-
-/** Every setting that may stand beside `agent` or `graph`. */
-export const SETTINGS: readonly string[] = ["description", ...Object.keys(LARGEST)];
 
 /** An executor for one agent. Rejects with a message for the user when the value is no agent. */
 export async function agentExecutor(graph_id: string, agent: unknown, options?: LangGraphOptions): Promise<Executor> {
@@ -61,7 +84,7 @@ const NO_AGENT =
   "is neither a function nor a LangGraph.js graph. Give a function, a graph, { agent: function } or { graph: graph or factory }";
 
 /** True for `{ … }`, also of another realm. */
-export function isPlain(value: object): boolean {
+function isPlain(value: object): boolean {
   const prototype = Object.getPrototypeOf(value) as object | null;
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }

@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { GraphInfo } from "../lib/executor/contract.ts";
 import { createHandler, type Handler, type HandlerOptions } from "../lib/http/handler.ts";
+import { handlerSchema } from "../lib/http/handler-options.ts";
 import {
   ConfigError,
   combine,
@@ -14,10 +14,9 @@ import {
   type HttpOptions,
   type Service,
   type ServiceOptions,
-  validateOptions,
 } from "../lib/mod.ts";
-import type { Storage } from "../lib/storage/types.ts";
-import { type Agent, agentExecutor, entryOf, isPlain, problemsOfSettings, SETTINGS } from "./agents.ts";
+import { anything, problemsIn, type Schema, section, text } from "../lib/validation.ts";
+import { type Agent, agentExecutor, entryOf, problemsOfService, SETTINGS } from "./agents.ts";
 import { type DatabaseOptions, openDatabase, problemOfUrl } from "./database.ts";
 
 export type { Handler, HandlerOptions } from "../lib/http/handler.ts";
@@ -69,9 +68,12 @@ export async function createApp(options: AppOptions): Promise<App> {
   const { database, agents, http, ...rest } = options;
   const [handler, service_http] = split(http);
   const settings = { ...rest, ...(http === undefined ? {} : { http: service_http }) };
-  const problems = [...problemsOfDatabase(database), ...problemsOfHandler(handler)];
+  const problems = [...problemsOfDatabase(database), ...problemsIn(handlerSchema, handler, "http")];
   const executor = await executorOf(agents, problems);
-  problems.push(...problemsOfService(settings, executor, agents));
+  const replaced = Object.entries({ storage: "database", executor: "agents" }).filter(([name]) => name in settings);
+  problems.push(...replaced.map(([name, other]) => `${name}: unknown option. Use ${other}`));
+  const rename = (problem: string): string => problem.replace(/^executor:/, "agents:");
+  problems.push(...problemsOfService({ ...settings, executor }, Object.keys(agents ?? {}), problems, rename));
   if (problems.length > 0) throw new ConfigError(problems);
 
   const place = typeof database === "string" ? { url: database } : database;
@@ -89,55 +91,32 @@ export async function createApp(options: AppOptions): Promise<App> {
 
 const NAMES = { url: "database", auth_token: "database.auth_token", direct_url: "database.direct_url" };
 
+const string = text(() => true, "must be a text");
+const DATABASE = section({ url: string, auth_token: string, direct_url: string } satisfies Record<
+  keyof typeof NAMES,
+  Schema
+>);
+const ENTRY = section({ ...SETTINGS, agent: anything, graph: anything });
+
 function problemsOfDatabase(database: unknown): string[] {
   const given: unknown = typeof database === "string" ? { url: database } : database;
   if (typeof given !== "object" || given === null) {
     return ['database: missing. Give a file path such as "agents.db", ":memory:", or a libSQL or postgres: URL'];
   }
-  const problems: string[] = [];
-  for (const [key, value] of Object.entries(given)) {
-    if (!Object.hasOwn(NAMES, key)) problems.push(`database.${key}: unknown option`);
-    else if (value !== undefined && typeof value !== "string") problems.push(`database.${key}: must be a text`);
-  }
-  const { url } = given as { readonly url?: unknown };
-  if (url === undefined || url === "") problems.push("database: has no URL. Give a file path, :memory: or a URL");
-  const scheme = typeof url === "string" ? problemOfUrl(url) : undefined;
-  return scheme === undefined ? problems : [...problems, `database: ${scheme}`];
+  const { url = "" } = given as { readonly url?: unknown };
+  const problem = url === "" ? "has no URL. Give a file path, :memory: or a URL" : problemOfUrl(String(url));
+  return [...problemsIn(DATABASE, given, "database"), ...(problem === undefined ? [] : [`database: ${problem}`])];
 }
-
-type Check = (value: unknown) => string | false;
-const fn: Check = (value) => typeof value !== "function" && "must be a function";
-
-/** The options of `createHandler`. All other keys of `http` belong to the service. */
-const HANDLER: Readonly<Record<keyof HandlerOptions, Check>> = {
-  prefix: (value) =>
-    !(typeof value === "string" && /^(?:\/[\w.~-]+)*\/?$/.test(value)) && "must be a path such as /agents",
-  hosts: (value) =>
-    !(Array.isArray(value) && value.every((host) => typeof host === "string")) && "must be a list of host names",
-  open_metrics: (value) => typeof value !== "boolean" && "must be true or false",
-  studio: fn,
-  app: (value) =>
-    typeof value !== "function" &&
-    typeof (value as { fetch?: unknown } | null)?.fetch !== "function" &&
-    "must be a function, or an object with fetch",
-  acts_for: fn,
-};
 
 function split(http: AppOptions["http"] = {}): readonly [HandlerOptions, HttpOptions] {
   if (typeof http !== "object" || http === null) return [{}, http];
   const entries = Object.entries(http).filter(([, value]) => value !== undefined);
-  const isHandler = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(HANDLER, key);
+  const isHandler = ([key]: readonly [string, unknown]): boolean => Object.hasOwn(handlerSchema.members, key);
   return [
     Object.fromEntries(entries.filter(isHandler)),
     Object.fromEntries(entries.filter((entry) => !isHandler(entry))),
   ];
 }
-
-const problemsOfHandler = (options: HandlerOptions): string[] =>
-  Object.entries(options).flatMap(([key, value]) => {
-    const problem = HANDLER[key as keyof HandlerOptions](value);
-    return problem ? [`http.${key}: ${problem}`] : [];
-  });
 
 /** An executor of all agents that can be hosted; the others are named in `problems`. */
 async function executorOf(agents: unknown, problems: string[]): Promise<Executor> {
@@ -149,12 +128,7 @@ async function executorOf(agents: unknown, problems: string[]): Promise<Executor
     const key = `agents.${name}`;
     try {
       const entry = entryOf(agent);
-      const settings = Object.entries(isPlain(entry) && entry === agent ? entry : {}).filter(
-        ([setting]) => setting !== "agent" && setting !== "graph",
-      );
-      const unknown = settings.flatMap(([setting]) => (SETTINGS.includes(setting) ? [] : [setting]));
-      problems.push(...unknown.map((setting) => `${key}.${setting}: unknown option`));
-      problems.push(...problemsOfSettings(Object.fromEntries(settings)).map(([at, what]) => `${key}.${at}: ${what}`));
+      if (entry === agent) problems.push(...problemsIn(ENTRY, entry, "agents", name));
       executors.push(await agentExecutor(name, agent));
     } catch (error) {
       const texts = error instanceof ConfigError ? error.problems : [(error as Error).message];
@@ -162,29 +136,4 @@ async function executorOf(agents: unknown, problems: string[]): Promise<Executor
     }
   }
   return combine(...executors);
-}
-
-/** The problems that `createService` would report, without those of `storage`, which is not open yet. */
-function problemsOfService(
-  settings: Omit<ServiceOptions, "storage" | "executor">,
-  executor: Executor,
-  agents: unknown,
-): readonly string[] {
-  const infos = executor.graphs();
-  const missing = Object.keys(agents ?? {}).filter((name) => !infos.some(({ graph_id }) => graph_id === name));
-  // Names of agents that cannot be hosted are checked too.
-  const graphs = (): readonly GraphInfo[] => [
-    ...infos,
-    ...missing.map((graph_id): GraphInfo => ({ graph_id, checkpoints: "worker" })),
-  ];
-  const replaced = ["storage", "executor"].filter((name) => name in settings);
-  const wrong = replaced.map((name) => `${name}: unknown option. Use ${name === "storage" ? "database" : "agents"}`);
-  try {
-    validateOptions({ ...settings, storage: {} as Storage, executor: { ...executor, graphs } });
-    return wrong;
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const told = error.problems.filter((problem) => !/^(?:storage:|executor: it hosts no graph)/.test(problem));
-    return [...wrong, ...told.map((problem) => problem.replace(/^executor:/, "agents:"))];
-  }
 }

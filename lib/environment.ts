@@ -14,6 +14,8 @@ export interface Environment {
   uuid(): string;
   /** Writes one log record. */
   log(record: LogRecord): void;
+  /** The runtime and its version, such as `Node.js/24`. */
+  readonly runtime?: string;
 }
 
 /**
@@ -50,6 +52,7 @@ export function withTimeout<Value>(
 /** The real clock, timers and randomness; log records go to the console as one JSON line each. */
 export function systemEnvironment(): Environment {
   const immediate = (globalThis as { setImmediate?: (fn: () => void) => unknown }).setImmediate;
+  const runtime = (globalThis as { navigator?: { readonly userAgent?: string } }).navigator?.userAgent;
   return {
     now: () => Date.now(),
     monotonic: () => performance.now(),
@@ -61,6 +64,7 @@ export function systemEnvironment(): Environment {
     defer: immediate ? (fn) => void immediate(fn) : (fn) => void setTimeout(fn, 0),
     random: () => Math.random(),
     uuid: () => crypto.randomUUID(),
+    ...(runtime === undefined ? {} : { runtime }),
     log(record) {
       const line = logLine(record, Date.now());
       if (record.level === "debug" || record.level === "info") console.info(line);

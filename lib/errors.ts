@@ -16,6 +16,7 @@ export type ErrorCode =
   | "invalid"
   | "too_many"
   | "internal"
+  | "upgrade_required"
   | "not_built"
   | "unavailable"
   | "storage_full"

@@ -20,6 +20,7 @@ export type { CorsOptions } from "./http/cors.ts";
 export type { HttpOptions } from "./http/options.ts";
 export type { Json, JsonObject } from "./json.ts";
 export { validateOptions } from "./options.ts";
+export type { CommandAnswer, ProtocolEvent } from "./protocol/mod.ts";
 export type { Frame, Run, RunCreate, RunStream, Runs, RunWait } from "./runs/mod.ts";
 export {
   createService,

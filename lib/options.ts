@@ -1,16 +1,33 @@
 /** The options of a service, and their validation. */
+import { isName } from "./auth/account-checks.ts";
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
 import type { FinishedRun } from "./engine/run-finished.ts";
 import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
 import type { Executor } from "./executor/contract.ts";
-import { type HttpOptions, httpChecks } from "./http/options.ts";
-import { isObject } from "./json.ts";
-import type { IdentityStore } from "./storage/identity.ts";
+import { type HttpOptions, httpSchema } from "./http/options.ts";
+import { type IdentityStore, UUID } from "./storage/identity.ts";
 import type { PruneStrategy, Storage } from "./storage/mod.ts";
 import type { StoreIndex, StoreTtl } from "./store/mod.ts";
 import { LONGEST_TTL } from "./threads/mod.ts";
+import {
+  anything,
+  callable,
+  flag,
+  isPlain,
+  isWhole,
+  lineOf,
+  oneOf,
+  problemsIn,
+  rule,
+  type Schema,
+  type Section,
+  section,
+  text,
+  texts,
+  whole,
+} from "./validation.ts";
 import { checkWebhooks, type WebhookOptions, type WebhookSettings } from "./webhooks/options.ts";
 
 /** Every option has the same name in the configuration file of the stand-alone server. */
@@ -128,42 +145,14 @@ export const DEFAULTS: {
   crons: { enabled: true, misfire_grace_ms: 3_600_000 },
 };
 
-/** `given` over the defaults. An undefined member counts as absent. */
-export const withDefaults = <Values extends object>(defaults: Values, given: Partial<Values> = {}): Values => ({
-  ...defaults,
-  ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
-});
-
-type Check = (value: unknown) => string | false;
-interface Section {
-  readonly [key: string]: Check | Section;
-}
-
-const whole =
-  (min: number, max: number): Check =>
-  (value) =>
-    !(Number.isInteger(value) && (value as number) >= min && (value as number) <= max) &&
-    `must be a whole number from ${min} to ${max}`;
 /** The limit of timers: longer ones fire at once. */
 const LONGEST_MS = 2 ** 31 - 1;
-const count: Check = whole(1, 1e9);
-const age: Check = whole(0, Number.MAX_SAFE_INTEGER);
-
-const minutes =
-  (max: number): Check =>
-  (value) =>
-    !(typeof value === "number" && value > 0 && value <= max) && `must be a number above 0, at most ${max}`;
-
-const flag: Check = (value) => typeof value !== "boolean" && "must be true or false";
-const oneOf =
-  (...values: readonly string[]): Check =>
-  (value) =>
-    !values.includes(value as string) && `must be one of ${values.join(", ")}`;
-const texts: Check = (value) =>
-  !(Array.isArray(value) && value.every((item) => typeof item === "string")) && "must be a list of strings";
-const name: Check = (value) =>
-  !(typeof value === "string" && value.length > 0 && value.length <= 255 && value.isWellFormed()) &&
-  "must be a text of 1 to 255 characters";
+const count = whole(1, 1e9);
+const age = whole(0, Number.MAX_SAFE_INTEGER);
+const minutes = (max: number): Schema =>
+  rule((value) => typeof value === "number" && value > 0 && value <= max, `must be a number above 0, at most ${max}`);
+const interval = minutes(Math.floor(LONGEST_MS / 60_000));
+const name = text(isName, "must be a text of 1 to 255 characters, without white space at the ends");
 
 /** An absolute URL that a path can be appended to. */
 function isBaseUrl(value: unknown): value is string {
@@ -172,84 +161,81 @@ function isBaseUrl(value: unknown): value is string {
   return /^https?:$/.test(protocol) && username === "" && password === "";
 }
 
-const SETTINGS: Section = {
-  deployment: {
-    name: (value) =>
-      !(typeof value === "string" && /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(value)) && "use letters, digits, . _ -",
-    project: name,
-    workspace: name,
-  },
-  public_base_url: (value) =>
-    typeof value !== "function" &&
-    !isBaseUrl(value) &&
-    "must be an absolute http or https URL without query, fragment, credentials and without a slash at the end",
-  auth: {
-    mode: oneOf("none", "api_key", "agent_builder", "custom"),
-    // problemsOfAuth validates it.
-    custom: () => false,
-    merge_filter_on_create: flag,
-    disable_studio_auth: flag,
-    owner: name,
-    shared: flag,
-    shared_agents: oneOf("read", "use"),
-    key_prefix: (value) =>
-      !(typeof value === "string" && /^[a-z][a-z0-9]{0,15}$/.test(value)) &&
-      "use up to 16 lower case letters and digits",
-  },
-  feedback: { token_ttl_ms: whole(1, 365 * 86_400_000), external_runs: flag },
-  usage: { enabled: flag, unreadable_workspaces: oneOf("refuse", "omit") },
-  worker: {
-    concurrency: whole(0, 10_000),
-    lease_ms: whole(1_000, LONGEST_MS),
-    run_timeout_ms: whole(1, LONGEST_MS),
-  },
-  limits: { pending_per_thread: count, pending: count },
-  checkpointer: {
-    ttl: {
-      strategy: oneOf("delete", "keep_latest"),
-      default_ttl: minutes(LONGEST_TTL),
-      sweep_interval_minutes: minutes(LONGEST_MS / 60_000),
-    },
-  },
-  store: {
-    index: {
-      dims: whole(1, 65_536),
-      embed: (value) => typeof value !== "function" && "must be a function",
-      fields: texts,
-    },
-    ttl: {
-      default_ttl: (value) =>
-        !(typeof value === "number" && value > 0 && value <= 1e10) && "must be above 0, up to 1e10",
-      refresh_on_read: flag,
-      sweep_interval_minutes: (value) =>
-        !(typeof value === "number" && value > 0 && value * 60_000 <= LONGEST_MS) && "must be above 0, up to 35,000",
-    },
-  },
-  crons: { enabled: flag, misfire_grace_ms: age, max_failures: count },
-  retention: { frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age },
-  http: httpChecks,
-  onRunFinished: (value) => typeof value !== "function" && "must be a function",
-};
+const has = (value: unknown, ...names: readonly string[]): boolean =>
+  names.every((name) => typeof (value as Readonly<Record<string, unknown>> | null)?.[name] === "function");
+const isExecutor = (value: unknown): value is Executor => has(value, "graphs", "execute");
 
-/** The keys of all options except `webhooks`, joined by dots. */
-export function optionKeys(settings: Check | Section = SETTINGS, path = ""): readonly string[] {
-  if (typeof settings === "function") return [path];
-  return Object.entries(settings).flatMap(([key, inner]) => optionKeys(inner, path === "" ? key : `${path}.${key}`));
-}
+const SETTINGS: Section = section(
+  {
+    storage: rule(
+      (value) => has(value, "migrate"),
+      "missing; give one, for example bunSqlite(path) or nodeSqlite(path)",
+    ),
+    executor: rule(isExecutor, "missing; give one, for example fromFunctions({ name: async function* (job) { … } })"),
+    identity: rule((value) => has(value, "findKey"), "is no IdentityStore"),
+    environment: anything,
+    env: anything,
+    // checkWebhooks validates them.
+    webhooks: anything,
+    deployment: section({
+      name: text((value) => /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(value), "use letters, digits, . _ -"),
+      project: name,
+      workspace: name,
+    }),
+    public_base_url: rule(
+      (value) => typeof value === "function" || isBaseUrl(value),
+      "must be an absolute http or https URL without query, fragment, credentials and without a slash at the end",
+    ),
+    auth: section({
+      mode: oneOf(["none", "api_key", "agent_builder", "custom"]),
+      // problemsOfAuth validates it.
+      custom: anything,
+      merge_filter_on_create: flag,
+      disable_studio_auth: flag,
+      owner: name,
+      shared: flag,
+      shared_agents: oneOf(["read", "use"]),
+      key_prefix: text((value) => /^[a-z][a-z0-9]{0,15}$/.test(value), "use up to 16 lower case letters and digits"),
+    }),
+    feedback: section({ token_ttl_ms: whole(1, 365 * 86_400_000), external_runs: flag }),
+    usage: section({ enabled: flag, unreadable_workspaces: oneOf(["refuse", "omit"]) }),
+    worker: section({
+      concurrency: whole(0, 10_000),
+      lease_ms: whole(1_000, LONGEST_MS),
+      run_timeout_ms: whole(1, LONGEST_MS),
+    }),
+    limits: section({ pending_per_thread: count, pending: count }),
+    checkpointer: section({
+      ttl: section({
+        strategy: oneOf(["delete", "keep_latest"]),
+        default_ttl: minutes(LONGEST_TTL),
+        sweep_interval_minutes: interval,
+      }),
+    }),
+    store: section({
+      index: section({ dims: whole(1, 65_536), embed: callable, fields: texts(() => true, "strings") }, [
+        "dims",
+        "embed",
+      ]),
+      ttl: section({
+        default_ttl: minutes(1e10),
+        refresh_on_read: flag,
+        sweep_interval_minutes: interval,
+      }),
+    }),
+    crons: section({ enabled: flag, misfire_grace_ms: age, max_failures: count }),
+    retention: section({ frames_ms: age, stateless_ms: age, idempotency_ms: age, tokens_ms: age, deliveries_ms: age }),
+    http: httpSchema,
+    onRunFinished: callable,
+  },
+  ["storage", "executor"],
+);
 
-/** The problems of a value, and unknown keys, at any depth. */
-function problemsIn(setting: Check | Section, value: unknown, path: string): string[] {
-  if (value === undefined) return [];
-  if (typeof setting === "function") {
-    const problem = setting(value);
-    return problem === false ? [] : [`${path}: ${problem}`];
-  }
-  if (!isObject(value)) return [`${path}: must be an object`];
-  return Object.entries(value).flatMap(([key, inner]) => {
-    const name = path === "" ? key : `${path}.${key}`;
-    const known = Object.hasOwn(setting, key) && setting[key];
-    return known ? problemsIn(known, inner, name) : [`${name}: unknown option`];
-  });
+/** The keys of all options, joined by dots; those of `webhooks` are left out. */
+export function optionKeys({ members }: Section = SETTINGS, path = ""): readonly string[] {
+  return Object.entries(members).flatMap(([key, member]) =>
+    "members" in member ? optionKeys(member as Section, `${path}${key}.`) : `${path}${key}`,
+  );
 }
 
 /**
@@ -267,45 +253,27 @@ function problemsIn(setting: Check | Section, value: unknown, path: string): str
  * ```
  */
 export function validateOptions(options: ServiceOptions): WebhookSettings {
-  const problems = problemsOf(options);
-  const { settings, problems: ofWebhooks } = checkWebhooks(
-    options.webhooks,
-    options.http?.disable_webhooks,
-    options.env ?? {},
-  );
-  problems.push(...ofWebhooks.map(({ key, code, message }) => `${key}: ${message} (${code})`));
+  const { webhooks, http, env } = options;
+  const { settings, problems: ofWebhooks } = checkWebhooks(webhooks, http?.disable_webhooks, env ?? {});
+  const problems = [...problemsOf(options), ...ofWebhooks.map((issue) => `${lineOf(issue)} (${issue.type})`)];
   if (problems.length > 0 || !settings) throw new ConfigError(problems);
   return settings;
 }
 
-function problemsOf({
-  storage,
-  executor,
-  environment: _,
-  identity,
-  webhooks: _w,
-  env: _e,
-  ...settings
-}: ServiceOptions): string[] {
-  const problems = problemsIn(SETTINGS, settings, "");
-  if (identity !== undefined && typeof identity?.findKey !== "function") problems.push("identity: is no IdentityStore");
-  if (settings.auth?.mode === "agent_builder" && settings.auth.owner === undefined) {
+function problemsOf(options: ServiceOptions): string[] {
+  const { executor, worker } = options;
+  const auth = options.auth ?? {};
+  const problems = problemsIn(SETTINGS, options);
+  if (auth.mode === "agent_builder" && auth.owner === undefined) {
     problems.push("auth.owner: mode agent_builder needs the id or email of the agent's owner");
   }
-  problems.push(...problemsOfCustom(settings.auth ?? {}));
-  if (typeof storage?.migrate !== "function") {
-    problems.push("storage: missing; give one, for example bunSqlite(path) or nodeSqlite(path)");
-  }
-  if (typeof executor?.graphs !== "function" || typeof executor.execute !== "function") {
-    problems.push("executor: missing; give one, for example fromFunctions({ name: async function* (job) { … } })");
-    return problems;
-  }
+  problems.push(...problemsOfCustom(auth));
+  if (!isExecutor(executor)) return problems;
   const graphs = executor.graphs();
-  const lease_ms = settings.worker?.lease_ms ?? DEFAULTS.worker.lease_ms;
+  const lease_ms = worker?.lease_ms ?? DEFAULTS.worker.lease_ms;
   for (const { graph_id, abandon_ms } of graphs) {
     // A rolled-back run holds its thread for one lease at most, in other processes too.
-    if (abandon_ms === undefined || (Number.isInteger(abandon_ms) && abandon_ms >= 1 && abandon_ms <= lease_ms))
-      continue;
+    if (abandon_ms === undefined || isWhole(abandon_ms, 1, lease_ms)) continue;
     problems.push(
       `executor: abandon_ms of the graph ${graph_id} must be a whole number from 1 to worker.lease_ms, which is ${lease_ms}`,
     );
@@ -313,7 +281,7 @@ function problemsOf({
   const names = graphs.map((graph) => graph.graph_id);
   if (names.length === 0) problems.push("executor: it hosts no graph");
   for (const name of names) {
-    if (name === "" || name.includes("/") || name.includes("\u0000") || !name.isWellFormed()) {
+    if (name === "" || name.includes("/") || !isPlain(name)) {
       problems.push(`executor: the graph id ${JSON.stringify(name)} cannot stand in a URL path`);
     }
     if (UUID.test(name)) problems.push(`executor: the graph id ${name} looks like an assistant's UUID`);
@@ -334,5 +302,3 @@ function problemsOfCustom({ mode, custom, merge_filter_on_create }: AuthOptions)
     ...(merge_filter_on_create ? ["auth.merge_filter_on_create: only custom authentication has filters"] : []),
   ];
 }
-
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

@@ -27,6 +27,13 @@ export function parseRfc3339(text: string): number | null {
   return moment >= FIRST && moment <= LAST ? moment : null;
 }
 
+/** Formats milliseconds since 1970 as RFC 3339 in UTC, with milliseconds. Null stays null. */
+export function isoTime(ms: number): string;
+export function isoTime(ms: number | null): string | null;
+export function isoTime(ms: number | null): string | null {
+  return ms === null ? null : new Date(ms).toISOString();
+}
+
 /** Formats milliseconds since 1970 as RFC 3339 in UTC: with milliseconds, but without a fraction on a whole second. */
 export function formatRfc3339(ms: number): string {
   return new Date(ms).toISOString().replace(".000Z", "Z");

@@ -9,7 +9,9 @@ import type { WorkerCounters } from "./engine/worker.ts";
 import { type Environment, withTimeout } from "./environment.ts";
 import { storageLost } from "./errors.ts";
 import type { Feedback } from "./feedback/mod.ts";
-import { DEFAULTS, type ServiceOptions, validateOptions, withDefaults } from "./options.ts";
+import { CREATING_OPERATIONS, createOperations, type Operations } from "./operations/mod.ts";
+import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
+import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
 import { placeDeployment } from "./service/deployment.ts";
 import { createNouns, type Nouns, receiveSignals } from "./service/nouns.ts";
@@ -21,6 +23,7 @@ import type { Caller, DeploymentRow, IdentityStore } from "./storage/identity.ts
 import type { Store } from "./store/mod.ts";
 import type { Threads } from "./threads/mod.ts";
 import type { Usage } from "./usage/mod.ts";
+import { withDefaults } from "./validation.ts";
 import type { Deliveries, DeliveryCounters } from "./webhooks/deliver.ts";
 
 export type { ServiceOptions } from "./options.ts";
@@ -53,7 +56,8 @@ export interface Metrics {
 /** A running service: its nouns, its state, and `stop`. */
 export interface Service {
   readonly assistants: Assistants;
-  readonly threads: Threads;
+  /** Threads and their states; their commands and events too. */
+  readonly threads: Threads & ThreadProtocol;
   readonly runs: Runs;
   readonly crons: Crons;
   readonly store: Store;
@@ -61,6 +65,8 @@ export interface Service {
   readonly usage: Usage;
   /** Webhook deliveries: their results, and redelivery. */
   readonly webhooks: Deliveries;
+  /** The deployment as a whole: runs of all threads, the inbox, firings of crons, scores over time, the server. */
+  readonly operations: Operations;
   /** Organizations, workspaces, projects, users and API keys. */
   readonly accounts: Accounts;
   /** Where this deployment's runs are billed. */
@@ -86,6 +92,8 @@ export interface Service {
 export interface ServiceInternals extends Service {
   /** Authentication and authorization. */
   readonly access: Access;
+  /** The thread event protocol with the methods of the HTTP side. */
+  readonly protocol: Protocol;
   /** The options as given. */
   readonly options: ServiceOptions;
   readonly environment: Environment;
@@ -113,6 +121,7 @@ export const VERSION = "0.1.0";
 const LAST_CALLS_MS = 1_000;
 /** Calls that create runs. */
 const CREATING: ReadonlySet<string> = new Set(["create", "stream", "wait", "createBatch"]);
+const COMMANDS: ReadonlySet<string> = new Set(["command"]);
 
 /**
  * Creates the service and starts its loops. Resolves once storage is migrated. Throws a ConfigError with every problem of the
@@ -171,28 +180,47 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       unsubscribe,
     );
     const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
+    const protocol = trackedProtocol(nouns.protocol, calls);
+    const reports = createReports(options, opened, nouns, calls, started);
+    const operations = createOperations({
+      ...{ ...nouns, storage, scope, environment, deployment, options },
+      max_failures: options.crons?.max_failures ?? null,
+      runtime: environment.runtime ?? null,
+      facts: async () => {
+        const [info, ready, metrics] = await Promise.all([reports.info(), reports.ready(), reports.metrics()]);
+        return { ...info, ready, metrics, healthy: reports.healthy(), database_ok: reports.services().database.ok };
+      },
+    });
     const service: Service = {
-      ...trackedNouns(nouns, calls),
-      ...createReports(options, opened, nouns, calls, started),
+      ...trackedNouns(nouns, calls, protocol),
+      ...reports,
+      operations: calls.track<Operations>(operations, { creating: CREATING_OPERATIONS }),
       accounts,
       caller: (request) => access.caller(request),
       deployment,
       stop,
     };
-    return withInternals(service, { access, options, environment });
+    return withInternals(service, { access, protocol, options, environment });
   } catch (error) {
     for (const cleanup of cleanups) cleanup();
     throw error;
   }
 }
 
+/** Readers of events end by themselves. */
+const trackedProtocol = (protocol: Protocol, { track }: OpenCalls): Protocol => ({
+  ...protocol,
+  ...track({ command: protocol.command }, { creating: COMMANDS }),
+});
+
 function trackedNouns(
   { assistants, threads, runs, crons, store, feedback, usage, deliveries }: Nouns,
   { track }: OpenCalls,
+  { events, command }: ThreadProtocol,
 ): Pick<Service, "assistants" | "threads" | "runs" | "crons" | "store" | "feedback" | "usage" | "webhooks"> {
   return {
     assistants: track<Assistants>(assistants),
-    threads: track<Threads>(threads),
+    threads: { ...track<Threads>(threads), events, command },
     runs: track<Runs>(runs, { creating: CREATING }),
     crons: track<Crons>(crons),
     store: track<Store>(store),
@@ -245,6 +273,7 @@ function createReports(
         langsmith: false,
         langsmith_tracing_replicas: false,
         stream_namespaces: true,
+        event_streaming: true,
       },
     }),
     healthy,
@@ -274,7 +303,7 @@ function createReports(
 
 function createStop(
   opened: OpenStorage,
-  { worker, crons, deliveries, hub }: Nouns,
+  { worker, crons, deliveries, hub, events }: Nouns,
   calls: OpenCalls,
   stopJobs: () => Promise<void>,
   unsubscribe: (() => void) | undefined,
@@ -288,6 +317,7 @@ function createStop(
     await deliveries.stop();
     unsubscribe?.();
     hub.close();
+    events.close();
     const lastCalls = Promise.allSettled(calls.open);
     await Promise.all([jobs, withTimeout(opened.environment, LAST_CALLS_MS, lastCalls, [])]);
     calls.closed = true;

@@ -2,6 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, cpSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { buildSync } from "esbuild";
 
 function rewrite(file: string, change: (text: string) => string): void {
   writeFileSync(file, change(readFileSync(file, "utf8")));
@@ -35,6 +36,27 @@ function copyLoader(): void {
   });
 }
 
+/** The WebSockets of Node, for the same reason, as one file. */
+function bundleWebSockets(): void {
+  const from = join("node_modules", "ws");
+  const outfile = "dist/adapters/node/ws.cjs";
+  const external = ["bufferutil", "utf-8-validate"];
+  buildSync({
+    entryPoints: [join(from, "wrapper.mjs")],
+    bundle: true,
+    platform: "node",
+    format: "cjs",
+    external,
+    outfile,
+  });
+  cpSync(join(from, "LICENSE"), "dist/adapters/node/ws.LICENSE");
+  rewrite("dist/adapters/node/upgrade.js", (text) => {
+    const parts = text.split('import("ws")');
+    if (parts.length !== 2) throw new Error("upgrade.js does not import ws where it did");
+    return parts.join('import("./ws.cjs")');
+  });
+}
+
 rmSync("dist", { recursive: true, force: true });
 const page = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });
 if (page.status !== 0) process.exit(page.status ?? 1);
@@ -43,6 +65,7 @@ const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"
 if (status === 0) {
   for (const file of globSync("dist/**/*.d.ts")) rewrite(file, nameJavaScript);
   copyLoader();
+  bundleWebSockets();
   for (const file of globSync("dist/**/*.js")) nameDeclarations(file);
   chmodSync("dist/adapters/standalone/bin.js", 0o755);
 }

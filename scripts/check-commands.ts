@@ -20,6 +20,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "npm start": "test/runtime/examples.test.ts",
   "npx bun ": "test/runtime/examples.test.ts",
   "bunx --bun greenroom": "scripts/check-package.ts",
+  "npx greenroom init ": "scripts/check-package.ts",
+  "npx greenroom dev": "test/runtime/dev.test.ts",
   "npm install greenroom": "scripts/check-package.ts",
   "npm install && npm run build": "scripts/check.ts",
   "node scripts/release.ts ": "test/runtime/release.node.test.ts",

@@ -1,6 +1,7 @@
 /**
  * Packs the package, installs it in an empty folder beside LangGraph, as its users do, and serves projects from there: by
- * `npm exec greenroom`, on Node 22, and by `bunx --bun greenroom`. Also imports every export. Prints what failed; exit code 1 then.
+ * `npm exec greenroom`, on Node 22, and by `bunx --bun greenroom`. Then writes a project from each template and develops it on Node
+ * and on Bun. Also imports every export. Prints what failed; exit code 1 then.
  *
  *   node scripts/check-package.ts [TARBALL]     without one it packs the package itself
  */
@@ -74,6 +75,67 @@ async function serves(project: string, [command = "", ...args]: readonly string[
   }
 }
 
+/** Writes a project from a template, installs it, and runs its test, its checks and `dev`: by npm on Node, and by Bun. */
+async function develops(template: string, tarball: string): Promise<void> {
+  const place = `new-${template}`;
+  const cwd = join(folder, place);
+  run("node", [bin, "init", place, "--template", template], folder);
+  const manifest = readFileSync(join(cwd, "package.json"), "utf8");
+  writeFileSync(join(cwd, "package.json"), manifest.replace(/("greenroom": )"[^"]*"/, `$1"file:${tarball}"`));
+  run("npm", install, cwd);
+  run("npm", ["test"], cwd);
+  run("npm", ["run", "check"], cwd);
+  run("bun", ["test"], cwd);
+  if (template === "react") run("npm", ["run", "build"], cwd);
+  const agent = join(cwd, "src/agent.ts");
+  const before = readFileSync(agent, "utf8");
+  for (const way of [
+    ["npm", "exec", "--no", "greenroom", "--", "dev"],
+    ["bunx", "--bun", "--no-install", "greenroom", "dev"],
+  ]) {
+    await reloads(place, way, agent);
+    writeFileSync(agent, before);
+  }
+}
+
+/** Starts `dev`, breaks the agent, mends it, and expects to be told of both. */
+async function reloads(project: string, [command = "", ...args]: readonly string[], agent: string): Promise<void> {
+  const options = [...args, "--port", "0", "--no-open"];
+  const cwd = join(folder, project);
+  const child = spawn(command, options, { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
+  let output = "";
+  let look = (): void => {};
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (bytes: Uint8Array) => {
+      output += new TextDecoder().decode(bytes);
+      look();
+    });
+  }
+  const printed = (pattern: RegExp): Promise<void> =>
+    new Promise((found, failed) => {
+      const late = setTimeout(
+        () => failed(new Error(`${project}: ${command} dev did not print ${pattern}:\n${output}`)),
+        60_000,
+      );
+      look = () => {
+        if (!pattern.test(output)) return;
+        clearTimeout(late);
+        found();
+      };
+      look();
+    });
+  try {
+    const code = readFileSync(agent, "utf8");
+    await printed(/^Watching/m);
+    writeFileSync(agent, `${code}export const broken = ;\n`);
+    await printed(/agent\.ts cannot be loaded:[\s\S]*at src\/agent\.ts:\d+:\d+/);
+    writeFileSync(agent, `${code}// mended\n`);
+    await printed(/^Reloaded in \d+ ms: src\/agent\.ts$/m);
+  } finally {
+    if (child.pid && child.exitCode === null) process.kill(-child.pid, "SIGTERM");
+  }
+}
+
 type Expected = readonly (readonly [assistant_id: string, input: string, answer: string, says: string])[];
 const asked: Expected[number] = ["agent", "Hello", "air", "air."];
 const PROJECTS: Readonly<Record<string, Expected>> = {
@@ -83,13 +145,15 @@ const PROJECTS: Readonly<Record<string, Expected>> = {
   aliases: [asked],
 };
 
+const install = ["install", "--prefer-offline", "--no-audit", "--no-fund"];
+const bin = join(folder, "node_modules/greenroom/dist/adapters/standalone/bin.js");
+
 try {
   const tarball = process.argv[2] ? resolve(process.argv[2]) : pack();
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   const beside = ["@langchain/core", "@langchain/langgraph", "@libsql/client"].map(
     (name) => `${name}@${manifest.devDependencies[name]}`,
   );
-  const install = ["install", "--prefer-offline", "--no-audit", "--no-fund"];
   run("npm", [...install, tarball, ...beside], folder);
   mkdirSync(join(folder, "old"));
   writeFileSync(join(folder, "old/package.json"), '{ "private": true }\n');
@@ -109,7 +173,6 @@ try {
   run("node", ["imports.mjs"], folder);
   const node22 = join(folder, "old/node_modules/.bin/node");
   if (!run(node22, ["--version"], folder).startsWith("v22.")) throw new Error("node@22 is not Node 22");
-  const bin = join(folder, "node_modules/greenroom/dist/adapters/standalone/bin.js");
   for (const [project, expected] of Object.entries(PROJECTS)) {
     const ways = [
       ["npm", "exec", "--no", "greenroom", "--"],
@@ -118,7 +181,11 @@ try {
     ];
     await Promise.all(ways.map((way) => serves(project, way, expected)));
   }
+  const began = performance.now();
+  for (const template of ["function", "langgraph", "ai-sdk", "react"]) await develops(template, tarball);
+  const seconds = Math.round((performance.now() - began) / 1000);
   console.log("The packed package serves LangGraph.js projects on Node 24, on Node 22 and on Bun");
+  console.log(`Each template is written, installed, tested and reloaded, on Node and on Bun: ${seconds} s`);
 } catch (error) {
   console.error((error as Error).message);
   process.exitCode = 1;

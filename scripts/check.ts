@@ -33,7 +33,6 @@ const ofTree: readonly Check[] = [
   ["types on Deno", "deno check lib adapters/*.ts adapters/*/*.ts server.ts test/suite examples/deno.ts"],
   ["size, import circles, retired names and phrases", "node scripts/check-house.ts"],
   ["links of README and docs", "node scripts/check-links.ts"],
-  ["import rules and exports", "node --test test/core/imports.test.ts test/core/exports.test.ts"],
 ];
 const build: readonly Check[] = [
   ["build", "node scripts/build.ts"],

@@ -33,11 +33,11 @@ export const RULES: readonly Rule[] = [
 
   // Streams and their readers; timers; keys and signatures; bodies; processes.
   { files: /^test\/core\/(?:events|following|thread-stream|clock|accounts|webhook-headers)\./, on: RUNTIMES },
-  { files: /^test\/core\/(?:webhook-delivery|large-requests|functions)\./, on: RUNTIMES },
+  { files: /^test\/core\/(?:webhook-delivery|large-requests|functions|static-keys)\./, on: RUNTIMES },
   { files: /^test\/http\/(?:sse|bodies|wire|auth)\./, on: RUNTIMES },
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
   { files: /^test\/runtime\/(?:listen|webhooks|local|app|hosts|hosts-node|hosts-in-process)\./, on: RUNTIMES },
-  { files: /^test\/runtime\/(?:operations|projects)\./, on: RUNTIMES },
+  { files: /^test\/runtime\/(?:operations|projects|dev)\./, on: RUNTIMES },
 
   // Bun takes the least time for the same.
   { files: /^test\//, on: ["bun"] },

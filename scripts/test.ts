@@ -221,7 +221,7 @@ const env = {
   // For what each process of a run would make again for itself.
   GREENROOM_TEST_SHARED: folder,
   GREENROOM_TEST_SEED: seed,
-  GREENROOM_TEST_ALL: values.all ? "1" : "0",
+  GREENROOM_TEST_ALL: values.all || values.versions ? "1" : "0",
   // Tests start many processes of Node: what one has compiled the next need not.
   NODE_COMPILE_CACHE: join(folder, "compiled"),
 };

@@ -1,4 +1,4 @@
-/** A host's own kysely instance as a driver, and a typed kysely over Greenroom's tables for reports. */
+/** A driver on the host's Kysely instance, and a typed Kysely on Greenroom's tables for reports. */
 import {
   CompiledQuery,
   type DatabaseConnection,
@@ -14,19 +14,19 @@ import type { Tables } from "../sql/schema/mod.ts";
 import { isLocked, LOCK_WAIT_MS } from "../sqlite/file.ts";
 import { lockDelay, lockedTooLong, systemTimer } from "../sqlite/writer.ts";
 
-/** How a Kysely database is used. */
+/** Options of `fromKysely`. */
 export interface KyselyOptions {
-  /** What `db` talks to; default "sqlite". */
+  /** The database behind `db`; default "sqlite". */
   readonly dialect?: "sqlite" | "postgres";
-  /** Calls `fn` once after `ms`; for a simulation. */
+  /** Calls `fn` once after `ms`; for simulations. */
   readonly timer?: (ms: number, fn: () => void) => () => void;
 }
 
 /**
- * A driver over a host's own kysely instance, for `sqlStorage(fromKysely(db))`. The host opens, configures and closes the
- * connection. On SQLite it must set `foreign_keys = on`, without which batches are refused, and should set `journal_mode =
- * wal` and `synchronous = full`: what a batch has answered is as durable as its settings make it. Batches and reads run one
- * at a time there.
+ * A driver on the host's Kysely instance, for `sqlStorage(fromKysely(db))`. The host opens, configures and closes the
+ * connection. On SQLite it must set `foreign_keys = on`, without which batches are refused. It should set `journal_mode = wal`
+ * and `synchronous = full`, because these settings decide how durable a batch is. On SQLite, batches and reads run one at a
+ * time.
  *
  * @example
  * ```ts
@@ -37,7 +37,7 @@ export interface KyselyOptions {
  * const storageIn = (db: Kysely<object>) => sqlStorage(fromKysely(db));
  * ```
  */
-// biome-ignore lint/suspicious/noExplicitAny: the host's own tables are of no matter here
+// biome-ignore lint/suspicious/noExplicitAny: the host's own tables do not matter here
 export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDriver {
   const dialect = options.dialect ?? "sqlite";
   const timer = options.timer ?? systemTimer;
@@ -45,7 +45,7 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
   let closed = false;
   let last: Promise<unknown> = Promise.resolve();
 
-  /** Postgres serves callers side by side; SQLite dialects share one connection, and not all of them guard it. */
+  /** Postgres serves callers in parallel. SQLite dialects share one connection, and not all of them guard it. */
   const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (closed) throw new Error("The driver is closed.");
     if (dialect === "postgres") return await work();
@@ -54,12 +54,12 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
     return await turn;
   };
 
-  /** On SQLite kysely's own transactions begin deferred: two of them that read first cannot both go on to write. */
+  /** On SQLite, Kysely's own transactions begin deferred: of two that read first, one cannot write. */
   const begin = dialect === "sqlite" ? "begin immediate" : "begin isolation level read committed";
 
   const transaction = (statements: readonly SqlStatement[]): Promise<SqlRow[][]> =>
     db.connection().execute(async (connection) => {
-      if (dialect === "sqlite") await proveForeignKeys(connection);
+      if (dialect === "sqlite") await checkForeignKeys(connection);
       await connection.executeQuery(CompiledQuery.raw(begin));
       try {
         const results: SqlRow[][] = [];
@@ -67,7 +67,7 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
         await connection.executeQuery(CompiledQuery.raw("commit"));
         return results;
       } catch (error) {
-        // SQLite has ended the transaction by itself when the disk was full: then there is nothing to roll back.
+        // After a full disk, SQLite has ended the transaction itself, and there is nothing to roll back.
         await connection.executeQuery(CompiledQuery.raw("rollback")).catch(() => {});
         throw error;
       }
@@ -99,8 +99,8 @@ export function fromKysely(db: Kysely<any>, options: KyselyOptions = {}): SqlDri
 }
 
 /**
- * A typed kysely over the tables in the SQLite file at `path`, for reports on Bun; it cannot write. Needs the package
- * kysely-bun-sqlite. The file is opened by the first query; `destroy()` closes it.
+ * A typed, read-only Kysely on the tables of the SQLite file at `path`, for reports on Bun. Needs the package
+ * kysely-bun-sqlite. The first query opens the file; `destroy()` closes it.
  *
  * @example
  * ```ts
@@ -120,7 +120,7 @@ export function bunKysely(path: string): Kysely<Tables> {
   });
 }
 
-/** The driver of kysely-bun-sqlite, loaded by the first query: `fromKysely` must load where there is no `bun:sqlite`. */
+/** The driver of kysely-bun-sqlite, loaded by the first query: `fromKysely` must also load without `bun:sqlite`. */
 function bunDriver(path: string): Driver {
   let driver: Driver;
   return {
@@ -129,7 +129,7 @@ function bunDriver(path: string): Driver {
         import("bun:sqlite"),
         import("kysely-bun-sqlite"),
       ]);
-      // Not read-only: a reader of a log that nobody else has open must be able to recover it.
+      // Not read-only: if no other process has the log open, a reader must be able to recover it.
       const database = new Database(path, { readwrite: true, create: false });
       database.run("pragma busy_timeout = 5000");
       database.run("pragma query_only = on");
@@ -147,9 +147,9 @@ function bunDriver(path: string): Driver {
   };
 }
 
-/** Deleting a thread or an assistant takes its rows along by foreign keys; SQLite ignores them unless told otherwise. */
+/** Deleting a thread or an assistant deletes its rows by foreign keys, which SQLite ignores by default. */
 // biome-ignore lint/suspicious/noExplicitAny: as above
-async function proveForeignKeys(db: Kysely<any>): Promise<void> {
+async function checkForeignKeys(db: Kysely<any>): Promise<void> {
   const [row] = await run(db, { sql: "pragma foreign_keys", args: [] });
   if (row?.foreign_keys !== 1) {
     throw new Error(
@@ -158,14 +158,14 @@ async function proveForeignKeys(db: Kysely<any>): Promise<void> {
   }
 }
 
-// The plugins of the host would rename our columns.
+// Plugins of the host would rename Greenroom's columns.
 // biome-ignore lint/suspicious/noExplicitAny: as above
 async function run(db: Kysely<any>, { sql, args }: SqlStatement): Promise<SqlRow[]> {
   const { rows } = await db.withoutPlugins().executeQuery<Record<string, unknown>>(CompiledQuery.raw(sql, [...args]));
   return rows.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, sqlValue(value)])));
 }
 
-/** Dialects differ in what they read blobs and large integers as. */
+/** Dialects return blobs and large integers in different types. */
 function sqlValue(value: unknown): SqlValue {
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
   if (typeof value === "bigint") return Number(value);

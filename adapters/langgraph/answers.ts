@@ -1,7 +1,7 @@
 /**
- * Answers to interrupts. LangGraph keeps an answer beside the question until the step is over, and gives it to whichever task
- * asks next: to a task's second question too, where the run that answered the first died before its end. The saver notes
- * which run gave an answer and which task has taken it; what was taken is not given again.
+ * Answers to interrupts. LangGraph stores an answer beside the interrupt until the step ends, and gives it to the next task that
+ * interrupts: after a crash also to a second interrupt of the same task. So the saver notes which run gave an answer and which
+ * task took it, and an answer that was taken is not given again.
  */
 
 import { mismatch } from "../../lib/executor/answers.ts";
@@ -10,13 +10,13 @@ import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 
 export interface Answers {
-  /** What is left to do of the job's command; null where the run is just to go on. */
+  /** The part of the job's command that remains; null if the run only continues. */
   readonly command: Command | null;
-  /** The answer that is kept for whoever asks first has been taken. */
+  /** A task has taken the answer that is addressed to no interrupt. */
   readonly spent: boolean;
 }
 
-/** Looks at the state that a job begins with, in a first attempt or one that has stored no state of its own. */
+/** Reads the state that a job starts from, in a first attempt or one that has stored no state yet. */
 export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const { command, run_id, from, checkpoints } = job;
   const stored = await checkpoints.get(from?.ns === "" ? from : { ns: "" });
@@ -29,7 +29,7 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
   const given = resume !== undefined && stored ? await answersOf(resume, job, stored, values) : resume;
   if (!stored) return { command, spent: false };
   const giver = runOf(stored, NULL_TASK);
-  // What is stored on exit is stored from the inside out: tasks of subgraphs first, then the answer that they have taken.
+  // On exit, LangGraph stores inner results first: tasks of subgraphs, then the answer that they took.
   const again = begun || job.durability === "exit";
   const step = giver !== null || (given !== undefined && again) ? await stepOf(checkpoints, stored) : [];
   const spent = giver !== null && step.some((one) => takers(one, giver).length > 0);
@@ -37,7 +37,7 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
 
   let left: Json = given;
   if (isMap(given) || step.some((one) => takers(one, run_id).length > 0)) {
-    // A task's next question too, which is open now: the answer was for the one before.
+    // Includes a task's next interrupt, which is open now: the answer was for the one before.
     const taken = new Set(
       step.flatMap((one) => [...takenBy(one, run_id), ...questions(one, values, takers(one, run_id))]),
     );
@@ -53,9 +53,9 @@ export async function openAnswers(job: Job, values: Values): Promise<Answers> {
 }
 
 /**
- * The answer as LangGraph takes it for what it is. It takes `null`, `false`, `0` and `""` for no answer unless they are given to an
- * interrupt by its id, and an object for a map of answers only when all of its keys look like ids; for callers it is one as soon as
- * a key is the id of an interrupt that the run found open.
+ * The answer in the form that LangGraph recognizes. LangGraph takes `null`, `false`, `0` and `""` as no answer unless they are
+ * given by interrupt id, and an object as a map of answers only if all keys look like ids. For callers, an object is a map if one
+ * key is the id of an open interrupt.
  */
 async function answersOf(
   resume: Json,
@@ -75,7 +75,7 @@ async function answersOf(
   return byId.some(([id]) => found.has(id)) ? Object.fromEntries(byId) : resume;
 }
 
-/** The ids of the interrupts that an earlier attempt of a run has answered: the tasks that asked may have finished since. */
+/** The ids of the interrupts that an earlier attempt of the run answered: their tasks may have finished since. */
 function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): string[] {
   const tasks = new Set(takers(stored, run_id));
   const asked = stored.writes
@@ -85,7 +85,7 @@ function answeredBy(stored: StoredCheckpoint, values: Values, run_id: string): s
   return [...asked, ...given.filter(isInterruptId), ...takenBy(stored, run_id)];
 }
 
-/** The ids of the interrupts that are open on a checkpoint, of these tasks or of all. */
+/** The ids of the open interrupts of a checkpoint, of these tasks or of all. */
 function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly string[]): string[] {
   if (tasks?.length === 0) return [];
   return pendingWrites(stored, values)
@@ -93,7 +93,7 @@ function questions(stored: StoredCheckpoint, values: Values, tasks?: readonly st
     .flatMap(([, , asked]) => idsOf(asked));
 }
 
-/** The checkpoint, and those of subgraphs that were made since. */
+/** The checkpoint, and the checkpoints of subgraphs created since. */
 async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint): Promise<StoredCheckpoint[]> {
   const found = [stored];
   for await (const other of checkpoints.list({})) {
@@ -103,41 +103,41 @@ async function stepOf(checkpoints: Job["checkpoints"], stored: StoredCheckpoint)
   return found;
 }
 
-/** The run that gave the answer kept for a task. */
+/** The run that gave the answer stored for a task. */
 function runOf({ writes }: StoredCheckpoint, task_id: string): string | null {
   const note = writes.find((write) => write.channel === ANSWERED && write.task_id === task_id);
   return note ? noted(note).run_id : null;
 }
 
-/** The tasks that have taken an answer of a run. */
+/** The tasks that took an answer of the run. */
 function takers(stored: StoredCheckpoint, run_id: string): string[] {
   return notes(stored, run_id)
     .map(({ task_id }) => task_id)
     .filter(isTask);
 }
 
-/** The ids of the interrupts for which tasks have taken an answer of a run. */
+/** The ids of the interrupts whose tasks took an answer of the run. */
 function takenBy(stored: StoredCheckpoint, run_id: string): readonly string[] {
   return notes(stored, run_id).flatMap((write) => noted(write).ids);
 }
 
-/** What is noted of a run's answers. */
+/** The notes about the run's answers. */
 function notes({ writes }: StoredCheckpoint, run_id: string): StoredWrite[] {
   return writes.filter((write) => write.channel === ANSWERED && noted(write).run_id === run_id);
 }
 
-/** Notes of earlier releases are the run's id alone. */
+/** In notes of earlier releases, the data is only the run's id. */
 function noted({ data }: StoredWrite): { readonly run_id: string; readonly ids: readonly string[] } {
   const [run_id, ...ids] = [JSON.parse(data as string) as string | string[]].flat();
   return { run_id: run_id as string, ids };
 }
 
-/** Tasks have UUIDs; what is kept for an interrupt has the interrupt's id. */
+/** Tasks have UUIDs; an answer to one interrupt is stored under the interrupt's id. */
 const isTask = (task_id: string): boolean => task_id !== NULL_TASK && !isInterruptId(task_id);
 
 const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);
 
-/** Answers by interrupt id, told apart as LangGraph does. */
+/** Answers by interrupt id, recognized as LangGraph does. */
 function isMap(resume: Json | undefined): resume is JsonObject {
   return (
     resume !== undefined &&

@@ -1,8 +1,8 @@
-/** What LangGraph streams, and which graph each of it comes from. */
+/** The chunks that LangGraph streams, and the graph that each comes from. */
 import type { StreamMode } from "../../lib/executor/contract.ts";
 import { INTERRUPT } from "./saver.ts";
 
-/** One thing that LangGraph streams. */
+/** One chunk of a LangGraph stream. */
 export interface Chunk {
   readonly namespace: readonly string[];
   readonly mode: StreamMode;
@@ -11,20 +11,20 @@ export interface Chunk {
 
 type Metadata = Readonly<Record<string, unknown>>;
 
-/** Reads the chunks of one execution. */
+/** Reads the chunks of one attempt. */
 export class Chunks {
   private readonly subgraphs: boolean;
   private readonly shown: boolean;
-  /** The task that a tool was called by, by the call. */
+  /** The task that called a tool, by the id of the call. */
   private readonly callers = new Map<unknown, unknown>();
 
-  /** `subgraphs`: what comes is named by its graph; `shown`: readers see that name. */
+  /** `subgraphs`: chunks carry the namespace of their graph. `shown`: clients see that namespace. */
   constructor(subgraphs: boolean, shown: boolean) {
     this.subgraphs = subgraphs;
     this.shown = shown;
   }
 
-  /** To be among the callbacks of the execution where readers are shown which graph a tool was called in. */
+  /** A callback handler. Needed if clients see which graph or task called a tool. */
   readonly handler: object = {
     name: "greenroom_tool_callers",
     awaitHandlers: true,
@@ -49,9 +49,9 @@ export class Chunks {
       string,
       unknown,
     ];
-    // Only the root graph stops without a question; LangGraph may give that the name of the subgraph that the run forked from.
+    // A stop without an interrupt concerns only the root graph. LangGraph may name the subgraph that the run forked from.
     const stops = !this.shown && isBreakpoint(payload);
-    // Until 1.5.0 LangGraph names the task that these two come from; readers expect the graph it belongs to.
+    // Before 1.5.0, LangGraph names the task that these come from; clients expect the graph that the task belongs to.
     const task = this.shown && namespace.length > 0 ? this.taskOf(mode, payload) : undefined;
     return {
       namespace: stops ? [] : task === namespace.join("|") ? namespace.slice(0, -1) : namespace,
@@ -60,12 +60,19 @@ export class Chunks {
     };
   }
 
-  /** The checkpoint namespace of the task that a message or a tool's call comes from. */
-  private taskOf(mode: string, payload: unknown): unknown {
-    if (mode === "messages") return (payload as readonly [unknown, Metadata])[1].langgraph_checkpoint_ns;
+  /** The checkpoint namespace of the task that a message or a tool call comes from. */
+  taskOf(mode: string, payload: unknown): unknown {
+    if (mode === "messages" || mode === "messages-tuple")
+      return (payload as readonly [unknown, Metadata])[1].langgraph_checkpoint_ns;
     if (mode !== "tools") return undefined;
     return this.callers.get((payload as { readonly toolCallId?: string }).toolCallId);
   }
+}
+
+/** It shows what a graph asks, or that it stopped, and no state. */
+export function isInterrupt({ mode, payload }: Chunk): boolean {
+  const shows = mode === "values" || mode === "updates";
+  return shows && typeof payload === "object" && payload !== null && INTERRUPT in payload;
 }
 
 function isBreakpoint(payload: unknown): boolean {
@@ -75,5 +82,5 @@ function isBreakpoint(payload: unknown): boolean {
 
 const LOOP_MODES: ReadonlySet<StreamMode> = new Set(["values", "updates", "tasks", "checkpoints", "debug"]);
 
-/** What a subgraph streams of itself; what its nodes stream readers of the root graph are shown too. */
+/** True for chunks about a subgraph itself. Clients of the root graph also see what its nodes stream. */
 export const isInner = ({ namespace, mode }: Chunk): boolean => namespace.length > 0 && LOOP_MODES.has(mode);

@@ -1,7 +1,7 @@
 /**
- * Commands in the form that every copy and version of LangGraph takes. The graph's copy is the user's and may not be the one that an
- * import would find: LangGraph tells a command by its name, but a `Send` only by its own copy's class. So a packet is written to
- * the channel that LangGraph would write it to, where it stands as plain data after a restart too.
+ * Commands in a form that every copy and version of LangGraph accepts. The graph may use another copy than an import here would
+ * find. LangGraph recognizes a command by its name, but a `Send` only by the class of its own copy. So a `Send` is written to the
+ * channel where LangGraph would put it, as plain data.
  */
 import type { Command, Send } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
@@ -10,12 +10,12 @@ import { TASKS } from "./saver.ts";
 
 type Pair = readonly [channel: string, value: unknown];
 
-/** A command as LangGraph reads it; since 1.5.0 it takes no plain object for one. */
+/** A command as LangGraph reads it. Since 1.5.0 it accepts no plain object. */
 class GraphCommand {
   readonly lg_name = "Command";
   readonly goto: readonly string[];
   readonly resume: Json | undefined;
-  /** LangGraph puts here what the graph's schema has made of it. */
+  /** LangGraph stores the validated update here. */
   update: unknown;
   private readonly packets: readonly Pair[];
 
@@ -26,7 +26,7 @@ class GraphCommand {
     this.update = update ?? undefined;
   }
 
-  /** What a node that returned this command writes. LangGraph drops all but the graph's own channels by `filter`. */
+  /** The writes of a node that returned this command. LangGraph drops writes to unknown channels by `filter`. */
   _updateAsTuples(): readonly Pair[] {
     const { packets } = this;
     const pairs = pairsOf(this.update);
@@ -40,17 +40,17 @@ class GraphCommand {
   }
 }
 
-/** What a node is to have returned. */
+/** The value that the node returns. */
 export function nodeCommand(command: Command): object {
   return new GraphCommand(command);
 }
 
-/** The graph's input for a command, and the graph that takes it; the host's own object stays as it is. */
+/** The graph's input for a command, and a graph that accepts it. Does not change the host's object. */
 export function withCommand(graph: Graph, command: Command): { readonly graph: Graph; readonly input: object } {
   const input = new GraphCommand(command);
   const packets = packetsOf(command.goto);
   if (packets.length === 0) return { graph, input };
-  // The schema is for the update alone: it would refuse or drop the packets.
+  // The schema applies only to the update: it would refuse or drop the packets.
   const _validateInput = async (given: unknown): Promise<unknown> => {
     const valid = await graph._validateInput(given);
     if (valid === input) input.update = [...pairsOf(input.update), ...packets];
@@ -60,14 +60,14 @@ export function withCommand(graph: Graph, command: Command): { readonly graph: G
   return { graph: taking, input };
 }
 
-/** As LangGraph writes a `Send`. */
+/** A `Send` in LangGraph's stored form. */
 function packetsOf(goto: readonly (string | Send)[] = []): Pair[] {
   return goto
     .filter((target) => typeof target !== "string")
     .map(({ node, input }): Pair => [TASKS, { lg_name: "Send", node, args: input }]);
 }
 
-/** Channels and what is written to them. */
+/** Channels with the values written to them. */
 function pairsOf(update: unknown): readonly Pair[] {
   if (Array.isArray(update)) return update as Pair[];
   return isObject((update ?? null) as Json) ? Object.entries(update as object) : [];

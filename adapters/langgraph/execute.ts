@@ -1,24 +1,25 @@
 /** One attempt of a run on a compiled graph. */
 import type { ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor/contract.ts";
-import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import type { Json, JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
-import { type Chunk, Chunks, isInner } from "./chunks.ts";
+import { Chunks, isInterrupt } from "./chunks.ts";
 import { withCommand } from "./command.ts";
-import { type Graph, type GraphConfig, type GraphSource, refuseStrangers, withSaver } from "./graph.ts";
+import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
+import { type Graph, type GraphConfig, type GraphSource, refuseUnknownNodes, withSaver } from "./graph.ts";
 import { inMemoryCheckpoints, inMemoryValues } from "./in-memory-checkpoints.ts";
-import { isChunk, isMessage, type Message } from "./json.ts";
-import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
+import { isMessage } from "./json.ts";
 import { NodeTracker } from "./node-tracker.ts";
 import { runParents } from "./parents.ts";
-import { INTERRUPT, JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
+import { ProtocolEvents } from "./protocol-events.ts";
+import { JobSaver, NULL_TASK, onlyThread } from "./saver.ts";
 import type { Serde } from "./serde.ts";
 import { threadState } from "./state.ts";
 import { JobStore } from "./store.ts";
-import { aboutWire, checkpointWire, messageWire, toWire } from "./wire.ts";
+import { aboutWire, toWire } from "./wire.ts";
 
-/** What an executor was made of. */
+/** The graphs and the serializer of an executor. */
 export interface Host {
-  /** Throws when there is no such graph. */
+  /** Throws for an unknown graph. */
   source(graph_id: string): GraphSource;
   serde(): Promise<Serde>;
 }
@@ -33,12 +34,12 @@ export async function* execute(
   const stored = await serde();
   signal.throwIfAborted();
   const stop = new AbortController();
-  // Nobody reads these checkpoints after the run: they need not outlive it.
-  const held = job.temporary && job.durability === "exit" && !job.resumed;
-  const threads = onlyThread(job.thread_id, held ? inMemoryCheckpoints() : job.checkpoints);
+  // No client reads these checkpoints after the run, so they stay in memory.
+  const inMemory = job.temporary && job.durability === "exit" && !job.resumed;
+  const threads = onlyThread(job.thread_id, inMemory ? inMemoryCheckpoints() : job.checkpoints);
   const answers: Answers = job.resumed ? noAnswers : await openAnswers(job, stored);
   const saver = new JobSaver(
-    { threads, serde: held ? inMemoryValues : stored, metadata: job.metadata },
+    { threads, serde: inMemory ? inMemoryValues : stored, metadata: job.metadata },
     {
       run_id: job.run_id,
       spent: answers.spent,
@@ -56,24 +57,31 @@ export async function* execute(
   let chunks: AsyncIterator<unknown> | undefined;
   const events = job.modes.has("events");
   const parents = events ? runParents() : null;
-  const lifecycle = job.modes.has("lifecycle") ? new Lifecycle() : null;
-  const growing = job.modes.has("messages-tuple") ? new Growing() : null;
-  const subgraphs = job.subgraphs || [...job.modes].some((mode) => mode === "lifecycle" || TOLD.includes(mode));
+  const wire = chunkWire();
+  const frames = new StreamFrames(job, wire);
+  const subgraphs = needsSubgraphs(job);
   const reading = new Chunks(subgraphs, job.subgraphs);
+  const protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, hosted, reading, wire) : null;
   try {
     const fork = await forkOf(job);
-    const callers = job.subgraphs && job.modes.has("tools") ? reading.handler : undefined;
-    const handlers = [parents?.handler, lifecycle?.handler, callers];
+    const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? [reading.handler] : [];
+    const handlers = [
+      ...(parents ? [parents.handler] : []),
+      ...frames.handlers,
+      ...callers,
+      ...(protocol?.handlers ?? []),
+    ];
     const options = streamOptions(job, fork, either, handlers, subgraphs);
-    refuseStrangers(hosted, answers.command?.goto);
+    refuseUnknownNodes(hosted, answers.command?.goto);
     if (await endsHere(answers, graph, saver, job, fork)) {
       ended = true;
       if (saver.failure !== undefined) throw saver.failure;
       const state = await storedState(graph, saver, job);
       const namespace = job.subgraphs ? { namespace: [] } : {};
       if (job.modes.has("values")) yield { type: "stream", mode: "values", ...namespace, data: state.values };
+      if (protocol) yield* protocol.state(state.values, await saver.getTuple(rootOf(job)));
       const { checkpoint: _checkpoint, ...unstored } = state;
-      return yield held ? unstored : state;
+      return yield inMemory ? unstored : state;
     }
     const begun = beginning(graph, job, answers);
     const stream = events
@@ -86,50 +94,44 @@ export async function* execute(
       const event = events ? (next.value as LangChainEvent) : null;
       const chunk = event ? rootChunk(event, job.run_id) : next.value;
       const shown = chunk === undefined ? null : reading.read(chunk);
-      if (shown?.mode === "values") {
-        const state = shown.payload;
-        if (typeof state === "object" && state !== null && INTERRUPT in state) interrupted = true;
-        else if (shown.namespace.length === 0) {
-          values = state;
-          shownValues = undefined;
-        }
+      const isState = shown?.mode === "values" && !isInterrupt(shown);
+      if (shown?.mode === "values" && !isState) interrupted = true;
+      const isRoot = isState && shown.namespace.length === 0;
+      if (isRoot) {
+        values = shown.payload;
+        shownValues = undefined;
       }
-      if (shown && lifecycle) yield* lifecycle.take(shown).map(lifecycleEvent);
-      const complete = shown && growing ? growing.take(shown) : [];
-      if (complete.length > 0) yield { type: "stream", mode: "messages", data: complete };
-      const asked = shown !== null && job.modes.has(shown.mode) && (job.subgraphs || !isInner(shown));
+      if (shown) yield* frames.before(shown);
       if (event && parents) {
         const parent_ids = [...parents.of(event)];
-        if ((asked || shown === null) && !event.tags?.includes("langsmith:hidden")) {
+        if ((shown === null || frames.isShown(shown)) && !event.tags?.includes("langsmith:hidden")) {
           yield { type: "stream", mode: "events", data: { ...(aboutWire(event) as JsonObject), parent_ids } };
         }
       }
-      if (!asked) continue;
-      const data = frameData(shown);
-      if (data === undefined) continue;
-      if (shown.payload === values && shown.mode === "values") shownValues = data;
-      yield job.subgraphs
-        ? { type: "stream", mode: shown.mode, namespace: shown.namespace, data }
-        : { type: "stream", mode: shown.mode, data };
+      if (!shown) continue;
+      if (isRoot && (protocol || job.modes.has("values"))) shownValues = wire(shown);
+      yield* frames.take(shown);
+      if (protocol) yield* protocol.take(shown);
     }
     ended = true;
     if (saver.failure !== undefined) throw saver.failure;
     const state =
       interrupted || saver.interrupted || values === undefined || saver.head === null
         ? await storedState(graph, saver, job)
-        : // Nothing is left to do and the last values are known: no state needs to be put together from the checkpoint.
+        : // Nothing is left to do and the last values are known, so the checkpoint need not be read.
           stateEvent(shownValues ?? toWire(values), [], [], saver.head);
-    if (lifecycle) yield* lifecycle.end(state.next.length > 0 ? "interrupted" : "completed").map(lifecycleEvent);
+    const outcome = state.next.length > 0 ? "interrupted" : "completed";
+    yield* frames.end(outcome);
+    if (protocol) yield* await protocol.end(outcome);
     const { checkpoint: _checkpoint, ...unstored } = state;
-    yield held ? unstored : state;
+    yield inMemory ? unstored : state;
   } catch (error) {
     const cause = saver.failure ?? error;
-    if (lifecycle && !signal.aborted) yield* lifecycle.fail(cause).map(lifecycleEvent);
-    if (growing?.any && !either.aborted) {
-      const kept = await storedState(graph, saver, job).catch(() => null);
-      const complete = growing.settle(kept?.values ?? null);
-      if (complete.length > 0) yield { type: "stream", mode: "messages", data: complete };
-    }
+    if (!signal.aborted) yield* frames.fail(cause);
+    const growing = frames.growingMessages || (protocol?.growingMessages ?? false);
+    const kept = growing && !either.aborted ? await storedState(graph, saver, job).catch(() => null) : null;
+    if (!either.aborted) yield* frames.settle(kept?.values ?? null);
+    if (protocol && !signal.aborted) yield* protocol.fail(cause, kept?.values ?? null);
     throw cause;
   } finally {
     if (!ended) {
@@ -137,26 +139,28 @@ export async function* execute(
       await drain(chunks);
     }
     saver.close();
-    // The run goes on nowhere else while a node that was told to stop is still at work.
+    // The run must not continue elsewhere while one of its nodes is still active.
     if (signal.aborted) await tracker.idle();
   }
 }
 
-/** Lets an execution that was stopped come to its end, so that it writes nothing later. */
+/** Waits for the end of a stopped graph, so that it writes nothing later. */
 async function drain(chunks: AsyncIterator<unknown> | undefined): Promise<void> {
   try {
     while (chunks && !(await chunks.next()).done);
   } catch {
-    // It was told to stop: how it did no longer matters.
+    // It was stopped, so its outcome does not matter.
   }
 }
 
-/** What names the checkpoint to fork from; nothing where the run just goes on from the state. */
+const rootOf = ({ thread_id }: Job): GraphConfig => ({ configurable: { thread_id, checkpoint_ns: "" } });
+
+/** The config of the checkpoint to fork from; empty if the run continues from the head. */
 async function forkOf(job: Job): Promise<JsonObject> {
   if (!job.from || job.resumed) return {};
   const { ns, checkpoint_id } = job.from;
   if (ns === "") {
-    // Named explicitly, even the head would make LangGraph run finished tasks of the step again.
+    // With an explicit id, even that of the head, LangGraph would run finished tasks of the step again.
     const head = await job.checkpoints.get({ ns });
     return head?.checkpoint_id === checkpoint_id ? {} : { checkpoint_ns: ns, checkpoint_id };
   }
@@ -166,8 +170,17 @@ async function forkOf(job: Job): Promise<JsonObject> {
 
 const MODES: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "checkpoints", "debug", "custom", "tools"];
 
-/** What the nodes of subgraphs stream to readers of the root graph too; since 1.5.0 LangGraph keeps it unless asked for subgraphs. */
+/** Modes in which clients of the root graph also see nodes of subgraphs. Since 1.5.0, LangGraph needs `subgraphs` for that. */
 const TOLD: readonly StreamMode[] = ["messages-tuple", "tools"];
+
+/** Modes from which protocol events are made. */
+const PROTOCOL: readonly StreamMode[] = ["updates", "messages-tuple", "tasks", "custom", "tools"];
+
+function needsSubgraphs({ subgraphs, modes, events }: Job): boolean {
+  // In mode `events` LangGraph gives checkpoints only together with subgraphs.
+  const notes = events === "state" && modes.has("events");
+  return subgraphs || events === "all" || notes || modes.has("lifecycle") || TOLD.some((mode) => modes.has(mode));
+}
 
 interface StreamOptions extends GraphConfig {
   readonly signal: AbortSignal;
@@ -178,21 +191,29 @@ function streamOptions(
   job: Job,
   fork: JsonObject,
   signal: AbortSignal,
-  handlers: readonly (object | undefined)[],
+  handlers: readonly object[],
   subgraphs: boolean,
 ): StreamOptions {
   const { tags, recursion_limit, configurable } = job.config;
+  const protocol = hasProtocolEvents(job);
   const tuples = job.modes.has("messages-tuple");
   const lifecycle = job.modes.has("lifecycle");
-  // Some are taken though nobody asked: to know when subgraphs end, and when a message is whole.
-  const heard = (mode: StreamMode): boolean =>
-    job.modes.has(mode) || (mode === "updates" && tuples) || (mode === "tasks" && lifecycle);
-  const callbacks = [...(tuples ? [messageIds] : []), ...handlers.filter((handler) => handler !== undefined)];
+  // Some modes are needed even if no client requested them: for the end of subgraphs and of messages.
+  const heard = (mode: StreamMode): boolean => {
+    // LangGraph gives no short notes of checkpoints beside mode `checkpoints`. Mode `debug` has the same data.
+    if (protocol && mode === "checkpoints") return false;
+    if (protocol && mode === "debug" && job.modes.has("checkpoints")) return true;
+    if (job.events === "all" && PROTOCOL.includes(mode)) return true;
+    return job.modes.has(mode) || (mode === "updates" && tuples) || (mode === "tasks" && lifecycle);
+  };
+  const callbacks = [...(tuples || job.events === "all" ? [messageIds] : []), ...handlers];
   const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
   return {
-    // Values are always taken: the last ones are the run's result.
+    // Values are always needed: the last ones are the run's result.
     streamMode: ["values", ...MODES.filter(heard).map((mode) => (mode === "messages-tuple" ? "messages" : mode))],
     subgraphs,
+    // Gives a short note of the checkpoint before each state. Version 3 changes messages and tools, which subgraphs come with here.
+    ...(protocol ? { version: subgraphs ? "v2" : "v3" } : {}),
     configurable: {
       ...Object.fromEntries(Object.entries(configurable).filter(([key]) => !isInternal(key))),
       thread_id: job.thread_id,
@@ -215,8 +236,8 @@ function streamOptions(
 }
 
 /**
- * In mode `messages` LangGraph gives all messages without an id that one node returns the same id, and so all but the last
- * are lost from the state. This handler runs before LangGraph's and gives them ids of their own.
+ * In mode `messages`, LangGraph gives the same id to all messages without an id that one node returns, so only the last one
+ * remains in the state. This handler runs before LangGraph's and gives each message its own id.
  */
 const messageIds = {
   name: "greenroom_message_ids",
@@ -235,22 +256,22 @@ const messageIds = {
   },
 };
 
-/** Keys by which LangGraph steers itself: only the service sets them. */
+/** Keys that control LangGraph: only the service sets them. */
 function isInternal(key: string): boolean {
   return key.startsWith("__") || key === "checkpoint_id" || key === "checkpoint_ns" || key === "checkpoint_map";
 }
 
 const noAnswers: Answers = { command: null, spent: false };
 
-/** What the execution is given, and the graph that takes it. */
+/** The graph's input, and the graph that accepts it. */
 function beginning(graph: Graph, job: Job, { command }: Answers): { readonly graph: Graph; readonly input: unknown } {
   if (job.resumed || (job.command && !command)) return { graph, input: null };
   return command ? withCommand(graph, command) : { graph, input: job.input ?? null };
 }
 
 /**
- * A command that goes to the end and nowhere else leaves a step that waits: LangGraph would begin it again. False where there is
- * no such command, or no state yet.
+ * Handles a command that goes only to the end while a step is open: LangGraph would start that step again. False without such a
+ * command, or without a state.
  */
 async function endsHere(
   { command }: Answers,
@@ -266,7 +287,7 @@ async function endsHere(
   const tuple = await saver.getTuple(at);
   if (!tuple) return false;
   const pairs = Array.isArray(update) ? (update as [string, Json][]) : Object.entries((update ?? {}) as JsonObject);
-  // So LangGraph keeps what a command writes.
+  // LangGraph stores a command's writes in the same way.
   if (pairs.length > 0) await saver.putWrites(tuple.config, pairs, NULL_TASK);
   await graph.bulkUpdateState(at, [{ updates: [{ values: null, asNode: "__end__" }] }]);
   return true;
@@ -283,82 +304,11 @@ function rootChunk(event: LangChainEvent, run_id: string): unknown {
   return event.event === "on_chain_stream" && event.run_id === run_id ? event.data?.chunk : undefined;
 }
 
-function lifecycleEvent(data: LifecycleData): ExecutorEvent {
-  return { type: "stream", mode: "lifecycle", namespace: data.namespace, data: { ...data } };
-}
-
-/** Messages of which chunks have been streamed, until the node that they come from has written them. */
-class Growing {
-  private readonly ids = new Set<string>();
-
-  get any(): boolean {
-    return this.ids.size > 0;
-  }
-
-  /** The messages, as readers see them, that are known by this chunk to be whole. */
-  take({ mode, payload }: Chunk): Json[] {
-    if (mode === "messages-tuple") {
-      const [message] = payload as [Message];
-      if (typeof message.id === "string" && isChunk(message)) this.ids.add(message.id);
-      else if (typeof message.id === "string") this.ids.delete(message.id);
-    }
-    if (mode !== "updates" || !this.any) return [];
-    return written(payload)
-      .filter((message) => message.getType?.() !== "remove" && this.ids.delete(message.id as string))
-      .map(toWire);
-  }
-
-  /** Those in the state that a failure has left: LangGraph drops what it had streamed just before. */
-  settle(values: Json): Json[] {
-    const { messages = [] } = isObject(values) ? values : {};
-    const kept = Array.isArray(messages) ? messages : [];
-    return kept.filter((message) => isObject(message) && this.ids.delete(message.id as string));
-  }
-}
-
-/** The messages in an update, whatever channel they are written to. */
-function written(updates: unknown): Message[] {
-  const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
-  return Object.values(updates as object)
-    .flat()
-    .filter(isObject)
-    .flatMap((update): unknown[] => (isMessage(update) ? [update] : Object.values(update).flat()))
-    .filter((value): value is Message => isObject(value) && isMessage(value));
-}
-
-function frameData({ mode, payload }: Chunk): Json | undefined {
-  switch (mode) {
-    case "messages-tuple": {
-      const [message, metadata] = payload as [Message, unknown];
-      return [messageWire(message), aboutWire(metadata)];
-    }
-    case "checkpoints":
-      // With events LangGraph mixes in short notes about the checkpoint of each state.
-      return isCheckpoint(payload) ? checkpointWire(payload) : undefined;
-    case "debug": {
-      const { type, payload: inner, ...rest } = payload as { type: string; payload: object };
-      return {
-        ...(aboutWire(rest) as JsonObject),
-        type,
-        payload: type === "checkpoint" ? checkpointWire(inner) : aboutWire(inner),
-      };
-    }
-    case "tasks":
-    case "tools":
-      return aboutWire(payload);
-    default:
-      return toWire(payload);
-  }
-}
-
-const isCheckpoint = (payload: unknown): payload is object =>
-  isObject(payload as Json) && "config" in (payload as object);
-
 type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 
 async function storedState(graph: Graph, saver: JobSaver, job: Job): Promise<StateEvent> {
-  saver.settled = true;
-  // Without an id LangGraph counts in what finished tasks of an interrupted step have written.
+  saver.ended = true;
+  // Without an id, LangGraph includes the writes of finished tasks of an interrupted step.
   const snapshot = await graph.getState({ configurable: { thread_id: job.thread_id } }, { subgraphs: false });
   const state = threadState(snapshot);
   if (!state?.checkpoint) throw new Error("The graph ended without a checkpoint");

@@ -1,8 +1,9 @@
-/** The host's graphs: what is taken as one, and how it is made ready without touching it. */
+/** The host's graphs: which values are graphs, and how they are prepared without changing them. */
 import type { Send } from "../../lib/executor/contract.ts";
 import { isObject } from "../../lib/json.ts";
 import type { Saver } from "./saver.ts";
 import type { JobStore } from "./store.ts";
+import type { Transformer } from "./transformers.ts";
 
 /** A compiled LangGraph.js graph. */
 export interface CompiledGraph {
@@ -11,7 +12,7 @@ export interface CompiledGraph {
   stream(input: never, options?: never): Promise<AsyncIterable<unknown>>;
 }
 
-/** A graph that has only been built; it is compiled as it is. */
+/** A graph that is not compiled yet; it is compiled without options. */
 export interface GraphBuilder {
   compile(options?: never): object;
 }
@@ -19,27 +20,27 @@ export interface GraphBuilder {
 /** A compiled graph, or a builder. */
 export type GraphLike = CompiledGraph | GraphBuilder;
 
-/** What a factory gets: the configuration of the run; of a state that is read, the one of the run that wrote it; to be drawn, the assistant's. */
+/** The configuration for a factory: of the run, of the run that wrote the state to be read, or of the assistant to be drawn. */
 export interface FactoryConfig {
   readonly configurable: Readonly<Record<string, unknown>>;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly context: Readonly<Record<string, unknown>>;
 }
 
-/** Makes the graph of one run. */
+/** Creates the graph of one run. */
 export type GraphFactory = (config: FactoryConfig) => GraphLike | Promise<GraphLike>;
 
-/** A graph with what is said about it. */
+/** A graph with its limits and description. */
 export interface GraphEntry {
   readonly graph: GraphLike | GraphFactory;
   readonly description?: string;
-  /** How often a run may be started before it ends as `error`. Default 3. */
+  /** How many times a run may be started before it ends as `error`. Default 3. */
   readonly max_attempts?: number;
   /** How long one attempt may take before the run ends as `timeout`. Default: the service's `worker.run_timeout_ms`. */
   readonly timeout_ms?: number;
   /**
-   * How long a run that was told to stop may ignore it before it is abandoned, in milliseconds, at most `worker.lease_ms`: the thread's
-   * next run begins then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
+   * How long a run may ignore a stop before it is abandoned and the thread's next run starts, in milliseconds, at most
+   * `worker.lease_ms`. Default: 1,000 on a SQLite file that only this process executes, else 5,000.
    */
   readonly abandon_ms?: number;
 }
@@ -73,15 +74,16 @@ export interface Node {
   readonly bound: object;
 }
 
-/** A compiled graph as this adapter uses it. */
+/** A compiled graph, reduced to what this adapter uses. */
 export interface Graph {
   readonly builder?: unknown;
-  /** The one it was compiled with. */
+  /** The store that it was compiled with. */
   readonly store?: unknown;
   readonly nodes: Readonly<Record<string, Node>>;
+  readonly streamTransformers?: readonly (() => Transformer)[];
   stream(input: unknown, options: unknown): Promise<AsyncIterable<unknown>>;
   streamEvents(input: unknown, options: unknown): AsyncIterable<unknown>;
-  /** What `stream` makes of its input by the graph's schema. */
+  /** Validates the input of `stream` by the graph's schema. */
   _validateInput(input: unknown): Promise<unknown>;
   getState(config: GraphConfig, options: { readonly subgraphs: boolean }): Promise<Snapshot>;
   bulkUpdateState(
@@ -92,19 +94,19 @@ export interface Graph {
   getSubgraphsAsync(namespace?: string, recurse?: boolean): AsyncIterable<readonly [string, Graph]>;
 }
 
-/** Where a graph comes from, whatever the host gave. */
+/** The source of a graph, in every form that a host may pass. */
 export interface GraphSource {
   readonly entry: GraphEntry;
-  /** Absent where it is made for each run. */
+  /** Absent if a factory creates the graph for each run. */
   readonly only?: Graph;
   graph(config: FactoryConfig): Promise<Graph>;
-  /** The same by a configuration that has to be looked up; that is done for factories alone. */
+  /** The same with a configuration that must be loaded first; it is loaded only for factories. */
   read(config: (() => Promise<FactoryConfig>) | undefined): Promise<Graph>;
 }
 
 export const noConfig: FactoryConfig = { configurable: {}, metadata: {}, context: {} };
 
-/** Throws when the value can be no graph, so that a host learns of it at once. */
+/** Throws for a value that cannot be a graph, so that the host gets the error at start. */
 export function graphSource(graph_id: string, value: GraphLike | GraphFactory | GraphEntry): GraphSource {
   const entry: GraphEntry = isEntry(value) ? value : { graph: value };
   const { graph } = entry;
@@ -127,14 +129,14 @@ function compiled(graph_id: string, value: unknown): Graph {
   if (typeof value === "object" && value !== null) {
     if (isCompiled(value)) return value as unknown as Graph;
     if (isBuilder(value)) return compiled(graph_id, value.compile());
-    // Agents of LangChain carry their graph.
+    // Agents of LangChain have their graph as a member.
     if ("graph" in value && isObject(value.graph as never)) return compiled(graph_id, value.graph);
   }
-  throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that makes one`);
+  throw new TypeError(`Graph ${graph_id} is neither a LangGraph.js graph nor a function that returns one`);
 }
 
-/** Throws for a node that the graph does not have: LangGraph would pass it over. */
-export function refuseStrangers(graph: Graph, goto: readonly (string | Send)[] = []): void {
+/** Throws for a node that the graph does not have: LangGraph would ignore it. */
+export function refuseUnknownNodes(graph: Graph, goto: readonly (string | Send)[] = []): void {
   for (const target of goto) {
     const node = typeof target === "string" ? target : target.node;
     if (node === "__end__" || Object.hasOwn(graph.nodes, node)) continue;
@@ -143,8 +145,8 @@ export function refuseStrangers(graph: Graph, goto: readonly (string | Send)[] =
 }
 
 /**
- * The graph with a saver of ours, and with this store where it has none of its own: a store it was compiled with was chosen for
- * it, and may hold what it remembers. The host's own object stays as it is; other executions may be using it.
+ * The graph with this saver, and with this store unless it was compiled with one, which may have data that the graph needs. Does
+ * not change the host's object, because other runs may use it.
  */
 export function withSaver(graph: Graph, checkpointer: Saver, store?: JobStore): Graph {
   const added = store && !graph.store ? { checkpointer, store } : { checkpointer };

@@ -1,4 +1,4 @@
-/** Checkpoints in memory, for runs that store none. Values are kept as the graph made them, not serialized. */
+/** Checkpoints in memory, for runs that store none. Values are kept by reference, not serialized. */
 import type {
   CheckpointHandle,
   NewCheckpoint,
@@ -9,13 +9,13 @@ import type {
 import { contains } from "../../lib/json.ts";
 import type { Values } from "./saver.ts";
 
-/** Values as they are; only `inMemoryCheckpoints` can keep these. */
+/** Values by reference. Only `inMemoryCheckpoints` can store them. */
 export const inMemoryValues: Values = {
   write: (value) => ({ type: "held", data: value as Payload["data"] }),
   read: ({ data }) => data,
 };
 
-/** The checkpoints of one thread, none at first. */
+/** The checkpoints of one thread, initially empty. */
 export function inMemoryCheckpoints(): CheckpointHandle {
   const checkpoints: NewCheckpoint[] = [];
   const writes = new Map<string, Map<string, StoredWrite>>();

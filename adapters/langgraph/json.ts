@@ -1,21 +1,21 @@
-/** Walks a value of a graph and makes plain JSON of it; two forms (wire.ts, serde.ts) say what stands for the rest. */
+/** Converts a graph's values to plain JSON. Two forms (wire.ts, serde.ts) decide how to write values that JSON does not have. */
 import type { Json, JsonObject } from "../../lib/json.ts";
 
 export type Inner = (value: unknown) => Json | undefined;
 
-/** How a form writes what JSON does not have. Undefined leaves the value out (in a list it is null). */
+/** How to write a value that JSON does not have. Undefined omits the value (in a list it becomes null). */
 export interface Form {
   /** undefined, bigint, NaN and infinities, symbols, functions. */
   primitive(value: unknown): Json | undefined;
-  /** An object that is neither a list nor plain. */
+  /** An object that is neither a list nor a plain object. */
   instance(value: object, inner: Inner): Json | undefined;
-  /** An object that holds itself. */
+  /** An object that contains itself. */
   cycle(): Json | undefined;
-  /** A plain object whose content is JSON already; may give another one. */
+  /** A plain object whose content is already JSON; may return another object. */
   plain(value: JsonObject): JsonObject;
 }
 
-/** Parts that are plain JSON already are shared with `value`, not copied. */
+/** Shares the parts of `value` that are plain JSON, instead of copying them. */
 export function toJson(value: unknown, form: Form): Json | undefined {
   const open: object[] = [];
   const inner: Inner = (item) => {
@@ -64,7 +64,7 @@ function isPlain(value: object): boolean {
 
 const MESSAGE = Symbol.for("langchain.message");
 
-/** A LangChain message, of whatever copy of the package. */
+/** A LangChain message, from any copy of the package. */
 export interface Message {
   readonly type?: unknown;
   readonly id?: unknown;
@@ -80,7 +80,7 @@ export function isChunk(message: Message): boolean {
   return lc_name?.().endsWith("Chunk") ?? false;
 }
 
-/** What a message holds, `type` first. */
+/** The members of a message, `type` first. */
 export function messageJson(message: Message, inner: Inner): JsonObject {
   const fields: [string, Json][] = [["type", inner(message.getType?.() ?? message.type) ?? null]];
   for (const [key, field] of ownFields(message)) {
@@ -90,9 +90,9 @@ export function messageJson(message: Message, inner: Inner): JsonObject {
   return Object.fromEntries(fields);
 }
 
-/** The content of any other class instance: what its `toJSON` gives, or its fields. */
+/** The content of another class instance: the result of its `toJSON`, or its fields. */
 export function instanceFields(value: object): unknown {
-  // LangChain's toJSON writes a constructor call, which is of no use to anybody who gets data.
+  // LangChain's toJSON writes a constructor call, which is useless as data.
   if ((value as { lc_serializable?: unknown }).lc_serializable !== undefined)
     return Object.fromEntries(ownFields(value));
   const { toJSON } = value as { toJSON?: unknown };

@@ -1,19 +1,19 @@
 /**
- * Mode `lifecycle`: which subgraphs an execution starts and how each of them ends. LangGraph does not say so itself: when is read from
- * what the graphs stream in mode `tasks`, subgraphs included, and how a task ended from its callbacks.
+ * Mode `lifecycle`: which subgraphs start, and how each ends. LangGraph does not report this. Starts and ends come from the
+ * chunks of mode `tasks`, subgraphs included; outcomes of tasks come from callbacks.
  */
 import type { Chunk } from "./chunks.ts";
 
-/** What is shown of one subgraph: that it has started, then once how it ended. */
+/** One event of a subgraph: its start, or its outcome. */
 export interface LifecycleData {
   readonly event: "started" | "completed" | "failed" | "interrupted";
   readonly namespace: string[];
-  /** The tool call that the subgraph answers. */
+  /** The tool call that the subgraph handles. */
   readonly tool_call_id?: string;
   readonly error?: string;
 }
 
-/** A task as mode `tasks` tells of it: with its input when it starts, with its result when it ends. */
+/** A task as mode `tasks` reports it: with its input at the start, with its result at the end. */
 interface TaskChunk {
   readonly id: string;
   readonly name: string;
@@ -24,7 +24,7 @@ interface TaskChunk {
 
 /** A task that may run subgraphs. */
 interface Task {
-  /** Names it in its callbacks. */
+  /** Identifies it in its callbacks. */
   readonly key: string;
   readonly call: string | undefined;
 }
@@ -33,14 +33,14 @@ type Metadata = Readonly<Record<string, unknown>>;
 
 export class Lifecycle {
   private readonly known = new Set<string>();
-  /** Those at work, in the order they started: what is inside comes after. */
+  /** Active subgraphs in the order of their start: inner ones come later. */
   private open: readonly (readonly string[])[] = [];
   private readonly tasks = new Map<string, Task>();
-  /** What the callbacks have told: runs of tasks at work, and how others ended: null is well, else the error. */
+  /** From the callbacks: the callback runs of active tasks, and the outcomes of others: null for success, else the error. */
   private readonly runs = new Map<string, string>();
   private readonly outcomes = new Map<string, string | null>();
 
-  /** To be among the callbacks of the execution. */
+  /** A callback handler of the attempt. */
   readonly handler: object = {
     name: "greenroom_lifecycle",
     awaitHandlers: true,
@@ -54,7 +54,7 @@ export class Lifecycle {
       _type?: unknown,
       name?: string,
     ): void => {
-      // Only a task's own run has the name of its node.
+      // Only the callback run of the task itself has the name of its node.
       if (name === undefined || name !== metadata.langgraph_node) return;
       const key = String(metadata.langgraph_checkpoint_ns);
       this.runs.set(run_id, key);
@@ -64,7 +64,7 @@ export class Lifecycle {
     handleChainError: (error: unknown, run_id: string): void => this.ended(run_id, messageOf(error)),
   };
 
-  /** What a chunk tells. */
+  /** The events of a chunk. */
   take({ namespace, mode, payload }: Chunk): LifecycleData[] {
     const frames = this.start(namespace);
     if (mode !== "tasks") return frames;
@@ -74,17 +74,17 @@ export class Lifecycle {
     return frames;
   }
 
-  /** The execution is over; `outcome` is that of whatever has not told its own, as a graph that stopped at a breakpoint. */
+  /** The attempt ended. `outcome` is for subgraphs without an outcome of their own, such as one that stopped at a breakpoint. */
   end(outcome: "completed" | "interrupted"): LifecycleData[] {
     return this.close(this.open, (one) => this.data(one, outcome));
   }
 
-  /** The execution has failed, and with it whatever was at work. LangGraph drops what it had streamed just before. */
+  /** The attempt failed, and with it every active subgraph. LangGraph drops the last chunks before a failure. */
   fail(error: unknown): LifecycleData[] {
     return this.close(this.open, (one) => {
       const task = this.taskOf(one);
-      const told = task && this.outcomes.get(task.key);
-      return told === null ? this.data(one, "completed") : this.data(one, "failed", told ?? messageOf(error));
+      const outcome = task && this.outcomes.get(task.key);
+      return outcome === null ? this.data(one, "completed") : this.data(one, "failed", outcome ?? messageOf(error));
     });
   }
 
@@ -93,7 +93,7 @@ export class Lifecycle {
     for (let depth = 1; depth <= namespace.length; depth++) {
       const one = namespace.slice(0, depth);
       const name = one.join("|");
-      // Once only: a graph whose task is over may still be at work, and be heard.
+      // Once only: a graph may go on after its task has ended.
       if (this.known.has(name)) continue;
       this.known.add(name);
       this.open = [...this.open, one];
@@ -112,20 +112,20 @@ export class Lifecycle {
   private taskEnded(namespace: readonly string[], { id, name, interrupts = [] }: TaskChunk): LifecycleData[] {
     const names = namesOf(namespace, id, name);
     const [key] = names;
-    const told = this.outcomes.get(key);
+    const outcome = this.outcomes.get(key);
     const asks = interrupts.length > 0;
     const over = this.open.filter((one) => names.includes(one.slice(0, namespace.length + 1).join("|")));
     const frames = this.close(over, (one) => {
       if (asks) return this.data(one, "interrupted");
-      // One that was broken off has told nothing.
-      return told === null ? this.data(one, "completed") : this.data(one, "failed", told);
+      // A task that was cancelled has no outcome.
+      return outcome === null ? this.data(one, "completed") : this.data(one, "failed", outcome);
     });
     for (const one of names) this.tasks.delete(one);
     this.outcomes.delete(key);
     return frames;
   }
 
-  /** From the inside out. */
+  /** Inner subgraphs first. */
   private close(
     over: readonly (readonly string[])[],
     data: (one: readonly string[]) => LifecycleData,
@@ -144,7 +144,7 @@ export class Lifecycle {
     };
   }
 
-  /** The task that runs a subgraph. Segments behind its own count the graphs that it has called. */
+  /** The task that runs a subgraph. Segments after the task's own count the graphs that it has called. */
   private taskOf(namespace: readonly string[]): Task | undefined {
     for (let depth = namespace.length; depth > 0; depth--) {
       const task = this.tasks.get(namespace.slice(0, depth).join("|"));
@@ -161,14 +161,14 @@ export class Lifecycle {
   }
 }
 
-/** What the graph that a task runs may be called: by the task, or, where it keeps its state from one to the next, by the node. */
+/** Possible namespaces of the graph in a task: named by the task, or by the node if the graph keeps its state between tasks. */
 function namesOf(namespace: readonly string[], id: string, name: string): readonly [string, string] {
   return [[...namespace, `${name}:${id}`].join("|"), [...namespace, name].join("|")];
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Nodes that run one tool call are sent it beside the state, or alone in a list. */
+/** A node that runs one tool call gets it beside the state, or as the only item of a list. */
 function toolCallOf(input: unknown): string | undefined {
   if (typeof input !== "object" || input === null) return undefined;
   const { lg_tool_call, tool_call } = input as { lg_tool_call?: unknown; tool_call?: unknown };

@@ -1,4 +1,4 @@
-/** An executor for compiled LangGraph.js graphs. LangGraph itself is the user's; nothing of it is imported here. */
+/** An executor for compiled LangGraph.js graphs. Imports nothing of LangGraph, because the user's copy must be used. */
 import type { Executor, GraphInfo } from "../../lib/executor/contract.ts";
 import { execute } from "./execute.ts";
 import { type GraphEntry, type GraphFactory, type GraphLike, type GraphSource, graphSource } from "./graph.ts";
@@ -11,17 +11,17 @@ export type { CompiledGraph, FactoryConfig, GraphBuilder, GraphEntry, GraphFacto
 /** How the adapter finds LangChain. */
 export interface LangGraphOptions {
   /**
-   * Imports a module of the LangChain that the graphs were built with (`@langchain/core/messages`, and where `GET /info` is to tell the
-   * version `@langchain/langgraph/pregel` and `@langchain/langgraph/package.json`).
-   * Default: as `greenroom/langgraph` itself imports it; needed where the graphs live in another folder with packages of its own.
+   * Imports a module of the LangChain packages that the graphs use: `@langchain/core/messages`, and for the version in `GET
+   * /info` `@langchain/langgraph/pregel` and `@langchain/langgraph/package.json`. Default: the import of `greenroom/langgraph`
+   * itself. Needed if the graphs are in a folder with its own packages.
    */
   readonly resolve?: (specifier: string) => Promise<unknown>;
 }
 
 /**
- * Hosts LangGraph.js graphs: compiled ones, builders, or functions that make one from the run's configuration (called for
- * each run). Their state is kept by the service, whatever saver they were compiled with; the given objects are not changed.
- * A graph that was compiled with a store keeps it; every other graph is given the service's.
+ * Hosts LangGraph.js graphs: compiled graphs, builders, or functions that create one from the run's configuration (called for
+ * each run). The service stores their state, whatever saver they were compiled with, and does not change the objects. A graph
+ * that was compiled with a store keeps it; every other graph gets the service's store.
  *
  * @example
  * ```ts
@@ -40,7 +40,7 @@ export function langgraph(
   );
   const infos = [...sources].map(([graph_id, { entry }]): GraphInfo => {
     const { graph: _graph, ...about } = entry;
-    return { ...about, graph_id, checkpoints: "own" };
+    return { ...about, graph_id, checkpoints: "own", protocol_events: true };
   });
   let loading: Promise<Serde> | undefined;
   const serde = (): Promise<Serde> => {
@@ -48,7 +48,7 @@ export function langgraph(
       (messages) => new Serde(messages as MessageClasses),
       (error: unknown) => {
         loading = undefined;
-        throw new Error("@langchain/core cannot be imported, which graphs need to read their messages", {
+        throw new Error("Cannot import @langchain/core, which stored messages need. Install it beside the graphs", {
           cause: error,
         });
       },
@@ -57,7 +57,7 @@ export function langgraph(
   };
   const source = (graph_id: string): GraphSource => {
     const found = sources.get(graph_id);
-    if (!found) throw new Error(`There is no graph ${graph_id}`);
+    if (!found) throw new Error(`Graph ${graph_id} not found`);
     return found;
   };
   let version: Promise<string | undefined> | undefined;

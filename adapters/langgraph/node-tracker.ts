@@ -1,6 +1,6 @@
-/** Counts the nodes of one execution that are working: LangGraph does not wait for those that ignore their signal. */
+/** Counts the active nodes of one attempt: LangGraph does not wait for nodes that ignore their signal. */
 import { type Graph, isCompiled, type Node } from "./graph.ts";
-import { straighten } from "./store.ts";
+import { bypassQueue } from "./store.ts";
 
 interface Runnable {
   invoke(input: unknown, options?: unknown): Promise<unknown>;
@@ -8,7 +8,7 @@ interface Runnable {
 
 type Call = (...parts: unknown[]) => unknown;
 
-/** The key by which functional graphs start their tasks. */
+/** The key that functional graphs use to start tasks. */
 const CALL = "__pregel_call";
 
 export class NodeTracker {
@@ -20,7 +20,7 @@ export class NodeTracker {
     this.signal = signal;
   }
 
-  /** A copy of the graph, with its subgraphs, whose nodes are counted while they work and refuse to begin once the signal has aborted. */
+  /** A copy of the graph and its subgraphs whose nodes are counted while active, and refuse to start after the signal has aborted. */
   graph(graph: Graph): Graph {
     const nodes = Object.entries(graph.nodes).map(([name, node]) => [name, this.node(node)]);
     return Object.assign(Object.create(Object.getPrototypeOf(graph)) as Graph, graph, {
@@ -28,7 +28,7 @@ export class NodeTracker {
     });
   }
 
-  /** Resolves when no node is at work. */
+  /** Resolves when no node is active. */
   idle(): Promise<void> {
     return new Promise((resolve) => {
       this.onIdle = resolve;
@@ -38,7 +38,7 @@ export class NodeTracker {
 
   private node(node: Node): Node {
     const { bound } = node;
-    // Nodes that do nothing themselves are told apart by it.
+    // LangGraph recognizes nodes without work by this class.
     if (bound.constructor.name === "RunnablePassthrough") return node;
     const watched = isCompiled(bound) ? this.graph(bound as Graph) : this.runnable(bound as Runnable);
     return Object.create(node, { bound: { value: watched } }) as Node;
@@ -63,7 +63,7 @@ export class NodeTracker {
       configurable?: Readonly<Record<string, unknown>>;
       store?: unknown;
     };
-    straighten(store);
+    bypassQueue(store);
     const call = configurable?.[CALL];
     if (typeof call !== "function") return options;
     const refusing: Call = (...parts) => {

@@ -1,9 +1,9 @@
-/** Which runs of LangChain an event belongs to: its events name their own run only. */
+/** The parent runs of LangChain events, which name only their own run. */
 
 export interface RunParents {
-  /** To be among the callbacks of the execution. */
+  /** A callback handler of the attempt. */
   readonly handler: object;
-  /** The runs that the run of this event is part of, outermost first. */
+  /** The runs that contain the run of this event, outermost first. */
   of(event: { readonly event: string; readonly run_id: string }): readonly string[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * A checkpoint saver of LangGraph over our checkpoints. It has the shape of LangGraph's `BaseCheckpointSaver` without
- * being derived from it: the graph's copy of LangGraph is the user's, and asks for the methods only.
+ * A checkpoint saver of LangGraph on Greenroom's checkpoints. It has the methods of `BaseCheckpointSaver` without extending it,
+ * because the graph may use another copy of LangGraph and needs only the methods.
  */
 import type {
   CheckpointHandle,
@@ -47,17 +47,17 @@ export interface DeltaChannelHistory {
   readonly seed?: unknown;
 }
 
-/** The threads a saver may see. */
+/** The threads that a saver may access. */
 export interface Threads {
-  /** Null: there is no such thread here. */
+  /** Null: the thread does not exist here. */
   get(thread_id: string): CheckpointHandle | null;
   ids(): Iterable<string>;
   delete(thread_id: string): Promise<void>;
 }
 
-/** How values are kept. */
+/** How values are stored. */
 export interface Values {
-  /** Throws for what cannot be kept; `where` names the value in the error. */
+  /** Throws for a value that cannot be stored; `where` names the value in the error. */
   write(value: unknown, where: string): Payload;
   read(payload: Payload): unknown;
 }
@@ -74,14 +74,14 @@ const RESUME = "__resume__";
 /** Packets for nodes. */
 export const TASKS = "__pregel_tasks";
 /**
- * Ours, beside an answer: the run that gave it, or whose answer a task has taken, with the ids of the questions that the task had asked.
- * LangGraph never sees it.
+ * Greenroom's own channel beside an answer: the run that gave it, or whose answer a task took, with the ids of the interrupts of
+ * that task. LangGraph never sees it.
  */
 export const ANSWERED = "__answered__";
-/** The task under which LangGraph keeps an answer that is for no task in particular. */
+/** The task id under which LangGraph stores an answer that is addressed to no interrupt. */
 export const NULL_TASK = "00000000-0000-0000-0000-000000000000";
 
-/** Channels of which a task has one write at most; the others are numbered in the order they were written. */
+/** Channels with at most one write per task. Other writes are numbered in their order. */
 const RESERVED: ReadonlyMap<string, number> = new Map([
   ["__error__", -1],
   ["__scheduled__", -2],
@@ -90,7 +90,7 @@ const RESERVED: ReadonlyMap<string, number> = new Map([
   [ANSWERED, -5],
 ]);
 
-/** Says what has happened to a task, not what it has made. */
+/** Marks that report on a task and are not its result. */
 const isControl = (channel: string): boolean => RESERVED.has(channel) || channel === "__error_source_node__";
 
 export class Saver {
@@ -105,7 +105,7 @@ export class Saver {
     this.metadata = options.metadata ?? {};
   }
 
-  /** LangChain writes configurations, and so savers, as JSON. */
+  /** LangChain serializes configurations as JSON, and with them savers. */
   toJSON(): string {
     return "[greenroom]";
   }
@@ -149,7 +149,7 @@ export class Saver {
     const thread_id = required(at.thread_id, "thread_id");
     const { id, channel_values, channel_versions, ...rest } = checkpoint;
     const written = { configurable: { thread_id, checkpoint_ns: ns, checkpoint_id: id } };
-    // With durability `exit` an execution that made no step puts again what it began with.
+    // With durability `exit`, a run without a step stores its first checkpoint again.
     if (parent_id === id) return written;
     const values = Object.entries(newVersions)
       .filter(([channel]) => Object.hasOwn(channel_values, channel))
@@ -195,13 +195,13 @@ export class Saver {
   }
 
   /**
-   * Versions of one saver count up; those of two savers never meet, so branches of a thread cannot take each other's values. Bound
-   * here: LangGraph calls it on a subgraph's saver, which that does not have.
+   * Versions of one saver count up, and those of two savers never collide, so branches of a thread cannot read each other's
+   * values. An arrow function, because LangGraph calls it with another `this` for subgraphs.
    */
   readonly getNextVersion = (current: Version | undefined): number =>
     Math.floor(Number(current ?? 0)) + 1 + this.branch;
 
-  /** The writes that made a channel what it is at `config`, oldest first, since the ancestor that holds it whole. */
+  /** The writes behind a channel's value at `config`, oldest first, since the ancestor with the whole value. */
   async getDeltaChannelHistory({
     config,
     channels,
@@ -262,7 +262,7 @@ export class Saver {
     };
   }
 
-  /** Checkpoints before format 4 left their packets as writes of the parent. */
+  /** Before format 4, checkpoints stored their packets as writes of the parent. */
   private async withSends(
     checkpoint: Checkpoint,
     ns: string,
@@ -280,9 +280,9 @@ export class Saver {
   }
 }
 
-/** The writes on a checkpoint as LangGraph is to see them: in the order in which the execution has applied them. */
+/** The writes on a checkpoint for LangGraph, in the order in which they were applied. */
 export function pendingWrites({ writes }: StoredCheckpoint, values: Values): TaskWrite[] {
-  // LangGraph leaves the question of a task that was answered and has finished beside what the task wrote.
+  // LangGraph keeps the interrupt of a task that was answered and has finished, beside the task's writes.
   const finished = new Set(writes.filter(({ channel }) => !isControl(channel)).map(({ task_id }) => task_id));
   return writes
     .filter(({ channel, task_id }) => channel !== ANSWERED && (channel !== INTERRUPT || !finished.has(task_id)))
@@ -290,7 +290,7 @@ export function pendingWrites({ writes }: StoredCheckpoint, values: Values): Tas
     .map((write) => [write.task_id, write.channel, readWrite(write, values)]);
 }
 
-/** A write's value. Behind the kind of its data stands the path of its task, where LangGraph (since 1.7) has named it. */
+/** The value of a write. The type of its data is followed by the path of its task, if LangGraph (since 1.7) has set it. */
 export function readWrite({ type, data }: StoredWrite, values: Values): unknown {
   return values.read({ type: type.split(" ", 1)[0] as string, data });
 }
@@ -300,7 +300,7 @@ function pathOf({ type }: StoredWrite): string {
   return end < 0 ? "" : type.slice(end + 1);
 }
 
-/** As every saver of LangGraph sorts paths; the order of JavaScript differs beyond U+FFFF. */
+/** Sorts paths like every LangGraph saver. The order of JavaScript differs above U+FFFF. */
 function byCodePoint(a: string, b: string): number {
   if (a === b) return 0;
   let at = 0;
@@ -308,33 +308,33 @@ function byCodePoint(a: string, b: string): number {
   return (a.codePointAt(at) ?? -1) - (b.codePointAt(at) ?? -1);
 }
 
-/** The ids of what a task asked: one question or, since LangGraph 1.5.0, a list of them. */
+/** The ids of a task's interrupts: one or, since LangGraph 1.5.0, a list. */
 export const idsOf = (asked: unknown): readonly string[] =>
   [asked as { readonly id?: string } | readonly { readonly id?: string }[]].flat().flatMap(({ id }) => id ?? []);
 
-/** What the saver of a job knows of it. */
+/** The job, as its saver needs it. */
 export interface SaverJob {
   readonly run_id: string;
-  /** The answer that is kept for whoever asks first has been taken: LangGraph is not to see it. */
+  /** A task has taken the answer that is addressed to no interrupt, so LangGraph must not see it. */
   readonly spent: boolean;
-  /** Nothing is written once it has aborted: what was at work then has not finished. */
+  /** After it has aborted nothing is written, because active nodes did not finish. */
   readonly signal: AbortSignal;
   onFailure(error: unknown): void;
 }
 
-/** The saver of one job: knows where it stands, and never rejects a write. */
+/** The saver of one job. Knows the current checkpoint, and never rejects a write. */
 export class JobSaver extends Saver {
-  /** The root checkpoint the execution stands on. */
+  /** The current root checkpoint. */
   head: string | null = null;
-  /** The root graph has left an interrupt. */
+  /** The root graph has stored an interrupt. */
   interrupted = false;
-  /** The execution is over: without an id, `head` is meant. */
-  settled = false;
-  /** Why writing failed; nothing is written after that. */
+  /** The attempt has ended: a config without an id means `head`. */
+  ended = false;
+  /** Why a write failed. Nothing is written after it. */
   failure: unknown;
   private closed = false;
   private readonly job: SaverJob;
-  /** The ids of the questions that tasks had asked when the execution came to their checkpoint. */
+  /** The ids of the open interrupts by task, when the attempt first read their checkpoint. */
   private readonly asked = new Map<string, readonly string[]>();
 
   constructor(options: SaverOptions, job: SaverJob) {
@@ -342,7 +342,7 @@ export class JobSaver extends Saver {
     this.job = job;
   }
 
-  /** What LangGraph still writes in the background is dropped from now on. */
+  /** Later writes of LangGraph in the background are dropped. */
   close(): void {
     this.closed = true;
   }
@@ -350,7 +350,7 @@ export class JobSaver extends Saver {
   override async getTuple(config: SaverConfig): Promise<CheckpointTuple | undefined> {
     const { ns, checkpoint_id } = place(config);
     const root = ns === "";
-    const named = root && this.settled && checkpoint_id === undefined ? this.head : null;
+    const named = root && this.ended && checkpoint_id === undefined ? this.head : null;
     const tuple = await super.getTuple(
       named === null ? config : { configurable: { ...config.configurable, checkpoint_id: named } },
     );
@@ -380,7 +380,7 @@ export class JobSaver extends Saver {
     task_path?: string,
   ): Promise<void> {
     if (place(config).ns === "" && writes.some(([channel]) => channel === INTERRUPT)) this.interrupted = true;
-    // An answer, where it is kept, or the answers that a task has taken.
+    // An answer, or the answers that a task took.
     const noted = writes.some(([channel]) => channel === RESUME)
       ? [...writes, [ANSWERED, [this.job.run_id, ...(this.asked.get(task_id) ?? [])]] as const]
       : writes;
@@ -391,8 +391,7 @@ export class JobSaver extends Saver {
     return this.closed || this.job.signal.aborted;
   }
 
-  // LangGraph looks at the outcome of its writes only when the execution ends: a rejection would be unhandled until then
-  // and the graph would go on for nothing.
+  // LangGraph checks the result of its writes only at the end: until then a rejection would be unhandled, and the graph would work in vain.
   private async guarded<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
     if (this.stopped) return undefined;
     try {
@@ -408,7 +407,7 @@ export class JobSaver extends Saver {
   }
 }
 
-/** One thread and no other; its deletion is the service's business. */
+/** Access to one thread only. LangGraph cannot delete it; the service can. */
 export function onlyThread(thread_id: string, handle: CheckpointHandle): Threads {
   return {
     get: (id) => (id === thread_id ? handle : null),
@@ -433,7 +432,7 @@ export interface Place {
   readonly checkpoint_id: string | undefined;
 }
 
-/** What a config names. */
+/** The checkpoint of a config. */
 export function place(config: SaverConfig): Place {
   const { thread_id, checkpoint_ns, checkpoint_id } = config.configurable ?? {};
   return {
@@ -443,7 +442,7 @@ export function place(config: SaverConfig): Place {
   };
 }
 
-/** Throws where the config lacks it. */
+/** Throws if the config has no such member. */
 export function required(value: string | undefined, name: string): string {
   if (value === undefined) throw new Error(`A checkpoint's config needs configurable.${name}`);
   return value;

@@ -1,4 +1,4 @@
-/** What graphs take, keep and give, as JSON Schema. */
+/** The schemas of graphs as JSON Schema: input, output, state, configuration and context. */
 import type { GraphSchemas } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Graph } from "./graph.ts";
@@ -6,10 +6,10 @@ import { aboutWire, toWire } from "./wire.ts";
 
 type Load = (specifier: string) => Promise<unknown>;
 
-/** Channels by name, as an Annotation or a plain state gives them. */
+/** Channels by name, from an Annotation or a plain state. */
 type Channels = Readonly<Record<string, unknown>>;
 
-/** Where StateGraph keeps what it was given: schemas where they are of zod or of its own, and the channels of each. */
+/** Where StateGraph stores its schemas: zod schemas or its own, and the channels of each. */
 interface Builder {
   readonly _schemaDefinition?: Channels;
   readonly _inputDefinition?: Channels;
@@ -21,7 +21,7 @@ interface Builder {
   readonly _metaRegistry?: Registry;
 }
 
-/** Knows what LangGraph was told of members of a schema. `lg:` and JSON in a description are what it adds to the JSON schema. */
+/** LangGraph's annotations of schema members. In a description, `lg:` and JSON are members to add to the JSON Schema. */
 interface Registry {
   getExtendedChannelSchemas(schema: unknown, effects: Effects): unknown;
 }
@@ -32,7 +32,7 @@ interface Effects {
   readonly asPartial?: true;
 }
 
-/** A schema of LangGraph's own. */
+/** A schema class of LangGraph. */
 interface StateSchema {
   readonly fields?: Readonly<Record<string, { readonly valueSchema?: unknown; readonly inputSchema?: unknown }>>;
   getJsonSchema(): unknown;
@@ -45,11 +45,11 @@ interface Channel {
   readonly initialValueFactory?: () => unknown;
 }
 
-/** What is needed of the user's LangGraph. */
+/** The parts of the user's LangGraph that are needed. */
 interface Tools {
   toJsonSchema(schema: unknown, options: object): unknown;
   readonly registry: Registry | undefined;
-  /** Reducers of channels that hold messages. */
+  /** Reducers of channels with messages. */
   readonly ofMessages: ReadonlySet<unknown>;
 }
 
@@ -57,7 +57,7 @@ type Side = "state" | "input";
 
 const MESSAGES: JsonObject = { type: "array", items: { type: "object" }, langgraph_type: "messages" };
 const EXTRAS = "lg:";
-/** What JSON Schema cannot say, such as classes, may be anything. */
+/** Types that JSON Schema cannot express, such as classes, accept any value. */
 const LENIENT = { unrepresentable: "any" };
 
 export async function schemasOf(graph_id: string, graph: Graph, load: Load): Promise<GraphSchemas> {
@@ -66,7 +66,7 @@ export async function schemasOf(graph_id: string, graph: Graph, load: Load): Pro
   const { _schemaDefinition: channels, _schemaRuntimeDefinition: state } = builder;
   const { _inputDefinition: taken = channels, _inputRuntimeDefinition: input } = builder;
   const { _outputDefinition: given = channels, _outputRuntimeDefinition: output } = builder;
-  // LangGraph puts the state's own schema, or a sign for it, also where other channels were given without one.
+  // LangGraph also puts the state's own schema, or a mark for it, where channels without a schema were given.
   const own = (runtime: unknown, of: Channels | undefined): unknown => {
     if (typeof runtime === "object" && runtime !== state) return runtime;
     return sameNames(of, channels) ? state : undefined;
@@ -92,12 +92,12 @@ async function toolsOf({ _metaRegistry: registry }: Builder, load: Load): Promis
   return { toJsonSchema, registry, ofMessages: new Set(reducers.filter((reducer) => reducer !== undefined)) };
 }
 
-/** Null where neither a schema nor channels are known. */
+/** Null if neither a schema nor channels are known. */
 function schemaOf(schema: unknown, channels: Channels | undefined, side: Side, tools: Tools): JsonObject | null {
   return written(schema, side, tools) ?? (channels ? ofChannels(channels, tools) : null);
 }
 
-/** As zod, another library or LangGraph itself writes it; null for anything else. */
+/** The JSON Schema of a schema of zod, another library or LangGraph; null for other values. */
 function written(schema: unknown, side: Side, tools: Tools): JsonObject | null {
   if (typeof schema !== "object" || schema === null) return null;
   try {
@@ -111,7 +111,7 @@ function written(schema: unknown, side: Side, tools: Tools): JsonObject | null {
     const json = withExtras(aboutWire(tools.toJsonSchema(extended, LENIENT)));
     return isObject(json) ? json : null;
   } catch {
-    // Not even then can it be said as JSON Schema.
+    // JSON Schema cannot express it at all.
     return null;
   }
 }
@@ -119,7 +119,7 @@ function written(schema: unknown, side: Side, tools: Tools): JsonObject | null {
 const isStateSchema = (schema: object): schema is StateSchema =>
   "getJsonSchema" in schema && typeof schema.getJsonSchema === "function" && "getInputJsonSchema" in schema;
 
-/** LangGraph leaves out the members that have no schema of their own. */
+/** LangGraph omits members without a schema. */
 function ofStateSchema(schema: StateSchema, side: Side, tools: Tools): JsonObject | null {
   const json = aboutWire(side === "input" ? schema.getInputJsonSchema() : schema.getJsonSchema());
   if (!isObject(json)) return null;
@@ -132,7 +132,7 @@ function ofStateSchema(schema: StateSchema, side: Side, tools: Tools): JsonObjec
   return { ...json, properties: { ...properties, ...Object.fromEntries(added) } };
 }
 
-/** The schema with what LangGraph was told to add, which stands in descriptions. */
+/** Adds the members that LangGraph put into descriptions. */
 function withExtras(json: Json): Json {
   if (Array.isArray(json)) return json.map(withExtras);
   if (!isObject(json)) return json;
@@ -143,14 +143,14 @@ function withExtras(json: Json): Json {
   return { ...rest, ...(JSON.parse(description.slice(EXTRAS.length)) as JsonObject) };
 }
 
-/** A property for each channel, of which only a default and whether it holds messages can be known. */
+/** One property per channel. Only the default is known, and whether the channel has messages. */
 function ofChannels(channels: Channels, { ofMessages }: Tools): JsonObject {
   const properties = Object.entries(channels).map(([name, given]): [string, Json] => {
     try {
       const channel = (typeof given === "function" ? given() : given) as Channel | null | undefined;
       const value = channel?.initialValueFactory?.();
       const reducer = channel?.operator ?? channel?.reducer;
-      // Without types, what collects under that name is what chat clients look for.
+      // Without types, chat clients expect a collecting channel of this name to be messages.
       const collects = value === undefined ? reducer !== undefined : Array.isArray(value);
       if (ofMessages.has(reducer) || (name === "messages" && collects)) return [name, MESSAGES];
       return [name, value === undefined ? {} : { default: toWire(value) }];

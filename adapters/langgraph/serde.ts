@@ -1,6 +1,6 @@
 /**
- * How values are stored. The text is JSON; what JSON does not have is an object with the key `$lg`, and an object of the
- * user that has this key is wrapped in one. Reading constructs messages and a closed list of built-in types, nothing else.
+ * How values are stored. The text is JSON. A value that JSON does not have is an object with the key `$lg`; a user's object with
+ * this key is wrapped in one. Reading creates only messages and a fixed list of built-in types.
  */
 import type { Payload } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
@@ -15,10 +15,10 @@ const stored: Form = {
     if (value === undefined) return tagged("undefined", null);
     if (typeof value === "bigint") return tagged("bigint", String(value));
     if (typeof value === "number") return tagged("number", String(value));
-    throw new TypeError(`it holds a ${typeof value}`);
+    throw new TypeError(`it contains a ${typeof value}`);
   },
   cycle() {
-    throw new TypeError("it holds an object that contains itself");
+    throw new TypeError("it contains an object that contains itself");
   },
   instance(value, inner) {
     const tag = (kind: string, content: unknown): JsonObject => tagged(kind, inner(content) ?? null);
@@ -47,11 +47,11 @@ const CLASSES: ReadonlyMap<unknown, string> = new Map([
   ["remove", "RemoveMessage"],
 ]);
 
-/** Stores and reads values. Equal values give equal text, and a list's text begins as that of any list it extends. */
+/** Stores and reads values. Equal values have equal text, and a list's text starts with the text of each list that it extends. */
 export class Serde {
   private readonly messages: MessageClasses | null;
 
-  /** Without message classes, messages that are read stay plain objects. */
+  /** Without message classes, messages are read as plain objects. */
   constructor(messages: MessageClasses | null) {
     this.messages = messages;
   }
@@ -107,7 +107,7 @@ export class Serde {
       case "error":
         return error(...(v as [string, string]));
       default:
-        throw new Error(`A stored value is of the unknown kind ${JSON.stringify(kind)}`);
+        throw new Error(`A stored value has the unknown kind ${JSON.stringify(kind)}`);
     }
   }
 
@@ -121,7 +121,7 @@ export class Serde {
     if (typeof Class !== "function") return fields;
     const { type: _type, ...rest } = fields;
     const message = Reflect.construct(Class, [{ ...rest }]) as Record<string, unknown>;
-    // Constructors derive some fields from others: what was stored counts.
+    // Constructors derive some fields from others: the stored values win.
     for (const [key, value] of Object.entries(rest)) if (Object.hasOwn(message, key)) message[key] = value;
     return message;
   }

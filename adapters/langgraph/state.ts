@@ -1,4 +1,4 @@
-/** Reading and changing the states of a graph, and what it looks like. */
+/** Reads and changes the states of a graph, and draws the graph. */
 import type {
   DrawnGraph,
   GraphSchemas,
@@ -15,7 +15,7 @@ import type { Serde } from "./serde.ts";
 import { UpdateSaver, updateState } from "./update.ts";
 import { aboutWire, taskCheckpoint, toWire, wireCheckpoint } from "./wire.ts";
 
-/** A state as the wire shows it; null when there is no checkpoint. */
+/** The wire form of a state; null without a checkpoint. */
 export function threadState(snapshot: Snapshot): ThreadState | null {
   const checkpoint = wireCheckpoint(snapshot.config);
   if (!checkpoint || snapshot.createdAt === undefined) return null;

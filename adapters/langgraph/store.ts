@@ -1,8 +1,8 @@
-/** The store of a job as LangGraph's `BaseStore`. It is one by its methods: nothing of LangGraph is needed to be one. */
+/** The store of a job with the methods of LangGraph's `BaseStore`. It does not extend that class, so it needs no LangGraph. */
 import type { StoreHandle, StoreItem, StorePut } from "../../lib/executor/contract.ts";
 import type { JsonObject } from "../../lib/json.ts";
 
-/** An item as LangGraph has it. */
+/** An item in LangGraph's form. */
 export interface Item {
   readonly namespace: string[];
   readonly key: string;
@@ -45,7 +45,7 @@ interface List {
 }
 export type Operation = Get | Put | Search | List;
 
-/** The most that a store gives at once. LangGraph knows no such bound, so more are asked for page by page. */
+/** The page size of a store. LangGraph has no such limit, so longer reads take several pages. */
 const PAGE = 1_000;
 
 export class JobStore {
@@ -91,7 +91,7 @@ export class JobStore {
     return namespaces.map((namespace) => [...namespace]);
   }
 
-  /** Reads see what was there before the batch; all its writes take effect together, or none. */
+  /** Reads see the state before the batch. Its writes take effect together or not at all. */
   async batch(operations: readonly Operation[]): Promise<unknown[]> {
     const results = await Promise.all(operations.map((operation) => this.read(operation)));
     const puts = operations.filter((operation) => "value" in operation).map(toPut);
@@ -116,10 +116,10 @@ export class JobStore {
 }
 
 /**
- * LangGraph puts a queue before the store of each execution, which polls a thousand times a second while that lasts, forgets
- * which fields are indexed and cannot list namespaces. Its calls go straight to the store instead.
+ * LangGraph puts a queue in front of the store of each run. The queue polls a thousand times per second, loses which fields are
+ * indexed, and cannot list namespaces. These calls bypass it.
  */
-export function straighten(queue: unknown): void {
+export function bypassQueue(queue: unknown): void {
   if (typeof queue !== "object" || queue === null || !("store" in queue) || !(queue.store instanceof JobStore)) return;
   if (!("running" in queue) || queue.running !== true) return;
   const { store } = queue;

@@ -1,4 +1,4 @@
-/** Changes of a state that no run makes. */
+/** State updates without a run. */
 import type { Environment } from "../../lib/environment.ts";
 import { checkpointId } from "../../lib/executor/checkpoint-ids.ts";
 import {
@@ -10,10 +10,10 @@ import {
 } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { nodeCommand } from "./command.ts";
-import { type Graph, refuseStrangers } from "./graph.ts";
+import { type Graph, refuseUnknownNodes } from "./graph.ts";
 import { type Checkpoint, place, required, Saver, type SaverConfig, type SaverOptions, type Version } from "./saver.ts";
 
-/** Gives the last checkpoint of the namespace. Whatever LangGraph or the graph throws is a StateRefused. */
+/** Returns the last checkpoint of the namespace. Every error of LangGraph or of the graph becomes a StateRefused. */
 export async function updateState(
   graph: Graph,
   { thread_id, ns, checkpoint_id }: StateRef,
@@ -21,7 +21,7 @@ export async function updateState(
 ): Promise<CheckpointRef> {
   const named = { thread_id, checkpoint_ns: ns, ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
   try {
-    if (ns === "") for (const { command } of steps.flat()) refuseStrangers(graph, command?.goto);
+    if (ns === "") for (const { command } of steps.flat()) refuseUnknownNodes(graph, command?.goto);
     const supersteps = steps.map((updates) => ({ updates: updates.map(written) }));
     const { configurable } = await graph.bulkUpdateState({ configurable: named }, supersteps);
     return { ns: String(configurable?.checkpoint_ns ?? ""), checkpoint_id: String(configurable?.checkpoint_id) };
@@ -36,7 +36,7 @@ function written(update: StateUpdate): { readonly values: unknown; readonly asNo
   return update.as_node === undefined ? { values } : { values, asNode: update.as_node };
 }
 
-/** What the node is to have returned. */
+/** The value that the node returns. */
 function valuesOf({ values, command }: StateUpdate): unknown {
   const several = Array.isArray(values) && values.length > 0 && values.every((one) => isObject(one));
   if (!several && !command) return values;
@@ -45,14 +45,14 @@ function valuesOf({ values, command }: StateUpdate): unknown {
   return nodeCommand(pairs.length > 0 ? { ...rest, update: pairs } : rest);
 }
 
-/** As channels and what is written to them. */
+/** Channels with the values written to them. */
 function pairsOf(update: Json): [string, Json][] {
   if (isObject(update)) return Object.entries(update);
   if (!Array.isArray(update)) return [];
   return update.flatMap((one) => (isObject(one) ? Object.entries(one) : [one as unknown as [string, Json]]));
 }
 
-/** The saver of a change that no run makes: its checkpoints are the newest of the thread, whatever LangGraph's clock says. */
+/** The saver of a state update: its checkpoints are the newest of the thread, whatever LangGraph's clock says. */
 export class UpdateSaver extends Saver {
   private readonly environment: Environment;
 
@@ -73,15 +73,15 @@ export class UpdateSaver extends Saver {
     const late = newest !== null && checkpoint.id <= newest;
     const id = late ? checkpointId(this.environment, newest) : checkpoint.id;
     const parent = checkpoint_id === undefined ? null : await handle.get({ ns, checkpoint_id });
-    const unsaid = parent ? this.unsaid(parent, checkpoint, newVersions) : {};
+    const unsaid = parent ? this.missingVersions(parent, checkpoint, newVersions) : {};
     const channel_versions = { ...checkpoint.channel_versions, ...unsaid };
-    // LangGraph may carry on what the run before said of its checkpoint.
+    // LangGraph may copy metadata that the previous run stored with its checkpoint.
     const { run_id: _, ...own } = metadata;
     return await super.put(config, { ...checkpoint, id, channel_versions }, own, { ...newVersions, ...unsaid });
   }
 
-  /** New versions of channels that tasks which had finished have changed: LangGraph applies their writes and keeps the versions. */
-  private unsaid(
+  /** New versions of channels that finished tasks have changed: LangGraph applies their writes, but keeps the versions. */
+  private missingVersions(
     parent: StoredCheckpoint,
     { channel_values, channel_versions }: Checkpoint,
     said: Readonly<Record<string, Version>>,

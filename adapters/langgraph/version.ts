@@ -1,10 +1,10 @@
-/** Which LangGraph the graphs were built with: it does not say so itself, its package does. */
+/** The LangGraph version of the graphs. LangGraph has it only in its package.json. */
 import type { Graph } from "./graph.ts";
 
 type Load = (specifier: string) => Promise<unknown>;
 type Class = abstract new (...args: never) => unknown;
 
-/** Undefined where it cannot be told: a package that cannot be read, or graphs of another copy than the one that is found. */
+/** Undefined if it is unknown: the package cannot be read, or the graphs use another copy than the one found here. */
 export async function langgraphVersion(graphs: readonly Graph[], load: Load): Promise<string | undefined> {
   try {
     const found = (await load("@langchain/langgraph/package.json")) as {
@@ -35,7 +35,7 @@ const MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
     import("@langchain/langgraph/package.json", { with: { type: "json" } }).catch(rethrow),
 };
 
-/** As files beside this one import packages. */
+/** Imports a package as the files in this folder do. */
 export async function importLangChain(specifier: string): Promise<unknown> {
   const load = MODULES[specifier];
   if (!load) throw new Error(`${specifier}: is not imported here`);

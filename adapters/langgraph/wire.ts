@@ -1,4 +1,4 @@
-/** What readers see: messages flat, never a class instance. */
+/** What clients get: flat messages, never class instances. */
 import type { WireCheckpoint } from "../../lib/executor/contract.ts";
 import { withoutSecrets } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
@@ -30,10 +30,10 @@ const strict: Form = {
     if (typeof value === "bigint") return String(value);
     if (typeof value === "number") return null;
     if (value === undefined) return undefined;
-    throw new TypeError(`The graph's data holds a ${typeof value}, which cannot be shown as JSON`);
+    throw new TypeError(`The graph's data contains a ${typeof value}, which cannot be shown as JSON`);
   },
   cycle() {
-    throw new TypeError("The graph's data holds an object that contains itself, which cannot be shown as JSON");
+    throw new TypeError("The graph's data contains an object that contains itself, which cannot be shown as JSON");
   },
   instance,
   plain: (value) => value,
@@ -41,7 +41,7 @@ const strict: Form = {
 
 const isSecret = (key: string): boolean => key.startsWith("langgraph_auth_") || key.startsWith("__pregel_");
 
-/** For what LangGraph adds itself: it holds configuration, and so handlers, functions and secrets that no reader may see. */
+/** For data that LangGraph adds: it contains configuration, and with it handlers, functions and secrets that clients must not see. */
 const lenient: Form = {
   primitive: (value) => (typeof value === "bigint" ? String(value) : typeof value === "number" ? null : undefined),
   cycle: () => undefined,
@@ -54,7 +54,7 @@ const lenient: Form = {
   },
 };
 
-/** A LangGraph config without the credentials in it: it stands in frames of the modes `checkpoints`, `debug` and `events`. */
+/** A LangGraph config without credentials, as clients see it in the modes `checkpoints`, `debug` and `events`. */
 function shownConfig({ callbacks: _, configurable, ...rest }: JsonObject): JsonObject {
   return { ...rest, configurable: withoutSecrets(aboutWire(configurable)) };
 }
@@ -64,12 +64,12 @@ export function toWire(value: unknown): Json {
   return toJson(value, strict) ?? null;
 }
 
-/** Data about the execution. Leaves out what JSON cannot hold, and secrets. */
+/** Data about the run. Omits secrets, and values that JSON does not have. */
 export function aboutWire(value: unknown): Json {
   return toJson(value, lenient) ?? null;
 }
 
-/** A message or chunk of mode `messages`; chunks are told apart by their type. */
+/** A message or chunk of mode `messages`. The type tells which it is. */
 export function messageWire(message: Message): JsonObject {
   const flat = toWire(message) as JsonObject;
   if (!isChunk(message)) return flat;
@@ -81,7 +81,7 @@ interface Configured {
   readonly configurable?: Readonly<Record<string, unknown>>;
 }
 
-/** The checkpoint that a LangGraph config names; null when it names none. */
+/** The checkpoint of a LangGraph config; null if it has none. */
 export function wireCheckpoint(config: Configured | undefined): WireCheckpoint | null {
   const { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map } = config?.configurable ?? {};
   if (typeof thread_id !== "string" || typeof checkpoint_id !== "string") return null;
@@ -94,7 +94,7 @@ export function wireCheckpoint(config: Configured | undefined): WireCheckpoint |
   };
 }
 
-/** A subgraph's namespace as a task names it before it is known which checkpoint is meant. */
+/** The namespace of a subgraph, as a task names it before its checkpoint is known. */
 export function taskCheckpoint(state: unknown): Json {
   const { configurable } = (state ?? {}) as Configured;
   if (!configurable) return null;

@@ -7,22 +7,22 @@ import type { SqlRow, SqlValue } from "../sql/driver.ts";
 import { checkNotLost, checkWhole, FILE, hasMoved, isCut, isLocked, MOVE_LOG, unusable } from "../sqlite/file.ts";
 import { systemTimer } from "../sqlite/writer.ts";
 
-/** Where a libSQL database is, and how to reach it. */
+/** The address of a libSQL database, and how to connect to it. */
 export interface LibsqlOptions {
   /** `file:agents.db`, `:memory:`, or a server: `libsql:`, `https:`, `http:`, `wss:`, `ws:`. */
   readonly url: string;
-  /** What the server asks for. */
+  /** The token of the server. */
   readonly authToken?: string;
-  /** The server of which the file at `url` becomes a replica: batches go to the server, reads to the file. */
+  /** The server that the file at `url` replicates: batches go to the server, reads to the file. */
   readonly syncUrl?: string;
   /**
-   * How far a replica's reads may be behind the batches of other processes; default 1000. Its own are always seen, and readers that
-   * come back to a stream after what another process has shown them lose and repeat nothing.
+   * The maximum delay of a replica's reads after batches of other processes; default 1000. Its own batches are visible at once,
+   * and a client that continues a stream here neither loses nor repeats frames that another process has shown it.
    */
   readonly sync_interval_ms?: number;
-  /** Calls `fn` once after `ms`; for a simulation. */
+  /** Calls `fn` once after `ms`; for simulations. */
   readonly timer?: (ms: number, fn: () => void) => () => void;
-  /** Milliseconds since 1970; for a simulation. */
+  /** Milliseconds since 1970; for simulations. */
   readonly now?: () => number;
 }
 
@@ -37,7 +37,7 @@ interface Address {
   readonly authToken: string | undefined;
 }
 
-/** Where the database is, proven and without secrets where it is shown. */
+/** The address of the database, validated, with a form for messages that contains no secrets. */
 export interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" | "timer" | "now">> {
   /** Undefined for a server. */
   readonly file: string | undefined;
@@ -45,17 +45,16 @@ export interface Place extends Required<Pick<LibsqlOptions, "sync_interval_ms" |
   readonly server: Address | undefined;
   readonly local: boolean;
   readonly shown: string;
-  /** The options that an Error about the server names. */
+  /** The options that an error about the server names. */
   readonly setting: string;
 }
 
 export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions): Place {
   const file = url === ":memory:" || url.startsWith("file:") ? url : undefined;
   const setting = file === undefined ? "url" : "syncUrl";
-  if (file === undefined && syncUrl !== undefined)
-    throw new ConfigError(["libSQL: syncUrl needs a `file:` url beside it."]);
+  if (file === undefined && syncUrl !== undefined) throw new ConfigError(["libSQL: syncUrl needs a `file:` url."]);
   if (file !== undefined && inMemory(file) && syncUrl !== undefined) {
-    throw new ConfigError(["libSQL: a replica is a file; syncUrl cannot go with a url in memory."]);
+    throw new ConfigError(["libSQL: syncUrl needs a `file:` url, not a database in memory."]);
   }
   const remote = file === undefined ? url : syncUrl;
   const server = remote === undefined ? undefined : addressOf(setting, remote, authToken);
@@ -71,22 +70,22 @@ export function placeOf({ url, authToken, syncUrl, ...options }: LibsqlOptions):
   };
 }
 
-/** The URL and the token apart. The URL is not shown before it is known to hold no secret. */
+/** Separates the URL and the token. The URL is not shown before it is known to contain no secret. */
 function addressOf(setting: string, text: string, authToken: string | undefined): Address {
   if (!/^(?:libsql|https?|wss?):\/\/./.test(text) || !URL.canParse(text)) {
     throw new ConfigError([
-      `libSQL: ${setting} is none of :memory:, file:…, libsql://…, https://…, http://…, wss://… and ws://…`,
+      `libSQL: ${setting} must be :memory:, file:…, libsql://…, https://…, http://…, wss://… or ws://…`,
     ]);
   }
   const url = new URL(text);
   if (url.username || url.password) {
-    throw new ConfigError([`libSQL: ${setting} holds a user name or password; give a token as authToken instead.`]);
+    throw new ConfigError([`libSQL: ${setting} contains a user name or password. Pass a token as authToken instead.`]);
   }
   const token = authToken ?? url.searchParams.get("authToken") ?? undefined;
   url.searchParams.delete("authToken");
-  // The runtime would show the whole header in its own error.
+  // The runtime's own error would show the whole header.
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) {
-    throw new ConfigError(["libSQL: authToken is empty or has characters that no token has."]);
+    throw new ConfigError(["libSQL: authToken is empty or contains invalid characters."]);
   }
   return { url: url.href, authToken: token };
 }
@@ -96,13 +95,13 @@ export const inMemory = (url: string): boolean => /^(?:file:)?:memory:/.test(url
 type LibsqlPackage = typeof import("@libsql/client");
 let loaded: LibsqlPackage | undefined;
 
-/** Loads the package at the first use. Bundlers then accept programs that use another database and do not install it. */
+/** Loads the package on first use, so that bundlers accept programs that use another database and have not installed it. */
 export async function loadPackage(): Promise<LibsqlPackage> {
   try {
     loaded ??= await import("@libsql/client");
     return loaded;
   } catch (error) {
-    // Deno adds advice of its own below.
+    // Deno appends its own advice below.
     const [problem] = (error as Error).message.split("\n");
     throw new ConfigError([
       `libSQL: the package @libsql/client cannot be loaded (${problem}): npm install @libsql/client`,
@@ -123,26 +122,26 @@ export async function open(place: Place): Promise<Clients> {
     if (file !== undefined && !inMemory(file)) {
       const path = pathOf(file);
       mkdirSync(dirname(path), { recursive: true });
-      // SQLite opens a file that it may not write without saying so.
+      // SQLite opens a read-only file without an error.
       if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
       if (server === undefined) checkNotLost(path);
     }
     if (server === undefined) {
-      // A client with a second connection would have pragmas on one of them only.
+      // With a second connection, a pragma would apply to one of them only.
       const config = { url: file as string, concurrency: 1 };
       const writing = connect(config);
       await configure(writing);
       if (inMemory(config.url)) return { reading: writing, writing, replica: false };
-      await proveFile(writing);
+      await checkFile(writing);
       const reading = connect(config);
       await configure(reading);
       await reading.execute("pragma query_only = on");
       return { reading, writing, replica: false };
     }
     const writing = connect({ ...server, ...(LOOPBACK.test(server.url) && { fetch: uncompressed }) });
-    await proveForeignKeys(writing);
+    await checkForeignKeys(writing);
     if (file === undefined) return { reading: writing, writing, replica: false };
-    // Batches do not go through the replica: it sends each statement alone, and the event loop stands still meanwhile.
+    // Batches bypass the replica, which would send each statement separately and block the event loop meanwhile.
     const reading = connect({ url: file, syncUrl: server.url, authToken: server.authToken });
     return { reading, writing, replica: true };
   } catch (error) {
@@ -154,13 +153,13 @@ export async function open(place: Place): Promise<Clients> {
 
 const LOOPBACK = /^http:\/\/(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?=[:/?#]|$)/i;
 
-/** Nothing is saved by zipping what comes from this machine: on Node to unzip it takes two fifths of the client's work for a statement. */
+/** Disables compression. It saves nothing on one machine, and on Node unzipping takes 40 % of the client's time for a statement. */
 function uncompressed(request: Request): Promise<Response> {
   request.headers.set("accept-encoding", "identity");
   return fetch(request);
 }
 
-/** `file:agents.db`, `file:/data/agents.db` and `file:///data/agents.db`, as the client reads them. */
+/** `file:agents.db`, `file:/data/agents.db` and `file:///data/agents.db`, as the client parses them. */
 function pathOf(url: string): string {
   return decodeURIComponent(url.replace(/^file:(?:\/\/(?:localhost)?(?=\/))?/, "").replace(/[?#].*$/s, ""));
 }
@@ -180,15 +179,15 @@ export async function configure(client: Client): Promise<void> {
   }
 }
 
-/** Refuses a file that ends too early. */
-async function proveFile(client: Client): Promise<void> {
+/** Refuses a truncated file. */
+async function checkFile(client: Client): Promise<void> {
   const run = async (sql: string): Promise<SqlRow | undefined> => rowsOf(await client.execute(sql))[0];
   const file = await run(FILE);
   if (isCut(file) && hasMoved(await run(MOVE_LOG))) checkWhole(file);
 }
 
-/** Deleting a thread or an assistant takes its rows along by foreign keys; a server may have been told to ignore them. */
-async function proveForeignKeys(client: Client): Promise<void> {
+/** Deleting a thread or an assistant deletes its rows by foreign keys, which a server may have disabled. */
+async function checkForeignKeys(client: Client): Promise<void> {
   if ((await client.execute("pragma foreign_keys")).rows[0]?.[0] !== 1) {
     throw new Error("it does not enforce foreign keys");
   }
@@ -202,7 +201,7 @@ function sqlValue(value: Value): SqlValue {
   return value instanceof ArrayBuffer ? new Uint8Array(value) : (value as SqlValue);
 }
 
-/** Errors of SQL as they are; for those of the way to the server, what to look at. */
+/** Returns SQL errors unchanged. For connection errors, adds what to check. */
 export function explained({ server, shown, setting }: Place, error: unknown): unknown {
   if (server === undefined || error instanceof RangeError || error instanceof ConfigError) return error;
   const { message, cause } = error as Error;
@@ -214,7 +213,7 @@ export function explained({ server, shown, setting }: Place, error: unknown): un
   }
   if (known && !/^HRANA_|^SERVER_ERROR$/.test(code)) return error;
   const problem = cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
-  // Some WebSockets do not tell why the server closed them.
+  // Some WebSockets do not report why the server closed them.
   const look = /closed with code/.test(message) ? `${setting} and authToken` : setting;
   return new Error(`Cannot use the database server ${shown} (${problem}): check ${look}.`, { cause: error });
 }

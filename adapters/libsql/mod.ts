@@ -21,10 +21,10 @@ import {
 export type { LibsqlOptions } from "./connect.ts";
 
 /**
- * A Storage in the libSQL database at `options`, or at the URL alone. A file is created with its folder when missing, and
- * what a verb has answered survives a crash and a power failure; on a server that is the server's promise. On a file one
- * process at a time executes runs, which holds a lock on `<file>.worker`; on a server processes share them. Throws ConfigError
- * for options that cannot be; a database that cannot be used is an Error of the first verb. Neither shows a token.
+ * A Storage in a libSQL database, given by options or URL. Creates a missing file and its folder. Completed calls survive a
+ * crash and a power failure; with a server, the server decides that. With a file, one process at a time executes runs and holds
+ * a lock on `<file>.worker`; with a server, processes share the runs. Throws ConfigError for invalid options. If the database
+ * cannot be used, the first call rejects. No error contains a token.
  *
  * @example
  * ```ts
@@ -38,8 +38,8 @@ export function libsql(options: LibsqlOptions | string): Storage {
 }
 
 /**
- * The driver below `libsql`. A batch takes one round trip to a server, one after the other. Where text is read only up to U+0000 (files, memory,
- * replicas), such text is refused.
+ * The driver of `libsql`. A batch takes one round trip to a server, and batches run one at a time. Files, memory and replicas
+ * read text only up to U+0000, so the driver refuses such text there.
  *
  * @example
  * ```ts
@@ -52,8 +52,8 @@ export function libsql(options: LibsqlOptions | string): Storage {
 export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   const place = placeOf(typeof options === "string" ? { url: options } : options);
   const { local } = place;
-  const patiently = retriesWhileLocked(place);
-  const replica = createReplica(place, patiently);
+  const retry = retriesWhileLocked(place);
+  const replica = createReplica(place, retry);
   const answering = new Set<Promise<unknown>>();
   let opening: Promise<Clients> | undefined;
   let closing: Promise<void> | undefined;
@@ -61,7 +61,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   /** Opens at the first call. After a failure, the next call opens again. */
   const clients = async (): Promise<Clients> => {
-    opening ??= patiently(() => open(place)).catch((error: unknown) => {
+    opening ??= retry(() => open(place)).catch((error: unknown) => {
       opening = undefined;
       throw error;
     });
@@ -89,7 +89,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
         return await writing.batch([...statements], "write");
       } catch (error) {
         if (local && isLocked(error)) {
-          // The client leaves the refused `begin` unfinished, and that connection could commit nothing more.
+          // The client leaves the refused `begin` open, and that connection could commit nothing more.
           await writing.reconnect();
           await configure(writing);
         }
@@ -97,17 +97,17 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       }
     };
     try {
-      // A batch that met a lock has been rolled back as a whole: it may be sent again.
-      return (await patiently(attempt)).map(rowsOf);
+      // A batch that found a lock was rolled back as a whole, so it can be sent again.
+      return (await retry(attempt)).map(rowsOf);
     } finally {
-      // Also after an error: a lost connection leaves open whether the batch took effect.
+      // After an error too: a lost connection leaves open whether the batch took effect.
       replica.written();
     }
   };
 
   /**
-   * One batch after the other. There is one writer anyway; a server that has many waiting lets them wait for seconds, and
-   * a batch that waits for a file's lock keeps its place.
+   * Batches run one at a time. The database has one writer anyway. A server with many waiting batches delays them by seconds, and
+   * a batch that waits for a file's lock must keep its position.
    */
   const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
     const turn = last.then(work);
@@ -117,7 +117,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
 
   const serverTime = async (): Promise<number> => {
     const { writing } = await clients();
-    const [row] = rowsOf(await patiently(() => writing.execute(TIME)));
+    const [row] = rowsOf(await retry(() => writing.execute(TIME)));
     return Number(row?.now);
   };
 
@@ -135,7 +135,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       return await answer(async () => {
         const opened = await clients();
         await replica.caughtUp(opened);
-        return rowsOf(await patiently(() => opened.reading.execute(bound)));
+        return rowsOf(await retry(() => opened.reading.execute(bound)));
       });
     },
     ...(place.server &&
@@ -146,7 +146,7 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
       closing ??= Promise.allSettled(answering).then(async () => {
         const opened = await opening?.catch(() => undefined);
         if (!opened) return;
-        // The connection itself ends with its last statement's collection: the file is complete before that.
+        // The connection closes only when its last statement is garbage-collected. The file must be complete before that.
         if (local) await opened.writing.execute("pragma wal_checkpoint(truncate)").catch(() => {});
         await workerLock.release();
         for (const client of new Set([opened.reading, opened.writing])) client.close();
@@ -176,12 +176,12 @@ function retriesWhileLocked(place: Place): Retries {
   };
 }
 
-/** Keeps the reads of a replica as fresh as the batches that were answered before them. */
+/** Keeps a replica's reads as fresh as the batches that were answered before them. */
 function createReplica(
   { now, sync_interval_ms }: Place,
-  patiently: Retries,
+  retry: Retries,
 ): { written(): void; caughtUp(opened: Clients): Promise<void> } {
-  // How many batches there were, with requests to see those of others, and how many of them the file has.
+  // `written`: batches sent so far, plus requests to load those of other processes. `synced`: how many of them the file has.
   let written = 0;
   let synced = 0;
   let synced_at = Number.NEGATIVE_INFINITY;
@@ -189,9 +189,9 @@ function createReplica(
 
   const catchUp = async ({ reading, writing }: Clients): Promise<void> => {
     const [batches, time] = [written, now()];
-    // The event loop stands still during sync(), three seconds when the server cannot be reached.
-    await patiently(() => writing.execute("select 1"));
-    await patiently(() => reading.sync());
+    // sync() blocks the event loop, for three seconds if the server cannot be reached.
+    await retry(() => writing.execute("select 1"));
+    await retry(() => reading.sync());
     [synced, synced_at] = [batches, time];
   };
 
@@ -216,7 +216,7 @@ function createReplica(
   };
 }
 
-/** The worker's lock of a file: a transaction on `<file>.worker` that stays open. */
+/** The worker lock of a file: an open transaction on `<file>.worker`. */
 function createWorkerLock(clients: () => Promise<Clients>): {
   take(): Promise<boolean>;
   release(): Promise<void>;
@@ -226,20 +226,20 @@ function createWorkerLock(clients: () => Promise<Clients>): {
   let locking: Promise<unknown> = Promise.resolve();
 
   const take = async (): Promise<boolean> => {
-    const asked = locking.then(exclusive, exclusive);
+    const asked = locking.then(acquire, acquire);
     locking = asked;
     return await asked;
   };
 
-  const exclusive = async (): Promise<boolean> => {
+  const acquire = async (): Promise<boolean> => {
     const { reading, writing } = await clients();
-    // In memory there is one client for both.
+    // In memory, one client reads and writes.
     if (reading === writing || lock) return true;
     const path = lockOf(String((await reading.execute(FILE)).rows[0]?.file));
     try {
       const { createClient } = await loadPackage();
       asking ??= createClient({ url: `file:${encodeURI(path).replace(/[?#]/g, encodeURIComponent)}`, concurrency: 1 });
-      // Each refused transaction would leave a connection behind; this leaves nothing.
+      // A refused transaction would leave a connection behind; this does not.
       await asking.executeMultiple("begin immediate; rollback");
       lock = await asking.transaction("write");
       return true;
@@ -262,16 +262,16 @@ const TIME = "select cast(unixepoch('now', 'subsec') * 1000 as integer) as now";
 
 type BoundStatement = { sql: string; args: (bigint | SqlValue)[] };
 
-/** Throws for a value that the client would change on the way, or that would end its connection. */
+/** Throws for a value that the client would change, or that would close its connection. */
 function bind(place: Place, { sql, args }: SqlStatement): BoundStatement {
   return {
     sql,
     args: args.map((value) => {
-      // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
+      // A number would be bound as REAL: 1.0 in expressions and in columns without a type.
       if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);
       if (typeof value === "string") {
         if (place.file !== undefined && value.includes("\0")) {
-          throw new Error("libSQL cannot read text with U+0000 back from a file or memory: it was not stored.");
+          throw new Error("libSQL cannot read text with U+0000 from a file or memory, so nothing was stored.");
         }
         return value.toWellFormed();
       }

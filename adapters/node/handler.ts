@@ -1,8 +1,8 @@
 /** `toNodeHandler`: a fetch handler as a request listener of `node:http`, Express and Connect. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. */
-export type Fetch = (request: Request) => Response | Promise<Response>;
+/** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. `host`: see `HandlerHost`. */
+export type Fetch = (request: Request, host?: object) => Response | Promise<Response>;
 
 /** A request listener of `node:http`, and a handler of Express and Connect. */
 export type NodeHandler = (incoming: IncomingMessage, outgoing: ServerResponse) => void;
@@ -71,7 +71,7 @@ function hasBody({ method, headers }: IncomingMessage): boolean {
   return method !== "GET" && method !== "HEAD" && (length !== "0" || encoding !== undefined);
 }
 
-function toRequest(incoming: IncomingMessage, body: Body | null): Request {
+export function toRequest(incoming: IncomingMessage, body: Body | null): Request {
   const { method = "GET", rawHeaders } = incoming;
   // Express and Connect remove the mount path from `url`.
   const { originalUrl: url = incoming.url ?? "/" } = incoming as { readonly originalUrl?: string };
@@ -85,7 +85,7 @@ function toRequest(incoming: IncomingMessage, body: Body | null): Request {
   return new Request(`${base.origin}${url}`, { method, headers, body: body?.stream, duplex: "half" } as RequestInit);
 }
 
-interface Body {
+export interface Body {
   readonly stream: ReadableStream<Uint8Array>;
   /** Takes nothing more from the request. */
   leave(): void;

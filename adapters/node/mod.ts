@@ -4,3 +4,4 @@
  */
 export { type Fetch, type NodeHandler, toNodeHandler } from "./handler.ts";
 export { type Listener, PortTaken, type ServeOptions, serve } from "./serve.ts";
+export { toUpgradeListener, type UpgradeListener } from "./upgrade.ts";

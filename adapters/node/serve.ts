@@ -1,7 +1,9 @@
 /** `serve`: listens with the server of the runtime, Bun.serve, Deno.serve or `node:http`. */
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
+import { type BunSocket, bunHandlers, createBunSocket } from "./bun-socket.ts";
 import { type Fetch, toNodeHandler } from "./handler.ts";
+import { loadUpgrades } from "./upgrade.ts";
 
 /** Where `serve` listens. */
 export interface ServeOptions {
@@ -33,19 +35,30 @@ export class PortTaken extends Error {
 type Address = Required<ServeOptions>;
 type Bound = Omit<Listener, "url">;
 
+interface BunServer {
+  readonly port: number;
+  stop(closeActiveConnections?: boolean): Promise<void>;
+  upgrade(request: Request, options: { readonly data: BunSocket }): boolean;
+}
+
 /** The globals of Bun and Deno that are used here. Their own type packages exclude each other. */
 interface Runtimes {
   readonly Bun?: {
-    serve(options: Address & { readonly fetch: Fetch; readonly idleTimeout: number; readonly reusePort: boolean }): {
-      readonly port: number;
-      stop(closeActiveConnections?: boolean): Promise<void>;
-    };
+    serve(
+      options: Address & {
+        fetch(request: Request, server: BunServer): Promise<Response | undefined>;
+        readonly websocket: typeof bunHandlers;
+        readonly idleTimeout: number;
+        readonly reusePort: boolean;
+      },
+    ): BunServer;
   };
   readonly Deno?: {
     serve(
       options: Address & { readonly onListen: () => void },
       handler: Fetch,
     ): { readonly addr: { readonly port: number }; shutdown(): Promise<void> };
+    upgradeWebSocket(request: Request): { readonly socket: WebSocket; readonly response: Response };
     readonly errors: { readonly AddrInUse: new () => Error };
   };
 }
@@ -94,13 +107,42 @@ export async function serve(
 function serveOnBun(bun: NonNullable<Runtimes["Bun"]>, handler: Fetch, address: Address): Bound {
   // Bun closes connections on which no byte has moved for this many seconds: clients that stopped reading. Streams and
   // waits send heartbeats more often; any other handler must answer within that time.
-  const server = bun.serve({ ...address, fetch: handler, idleTimeout: 60, reusePort: false });
+  const server = bun.serve({
+    ...address,
+    async fetch(request, server) {
+      let upgraded = false;
+      const upgradeWebSocket = (): { readonly socket: BunSocket } | null => {
+        const socket = createBunSocket();
+        upgraded = server.upgrade(request, { data: socket });
+        return upgraded ? { socket } : null;
+      };
+      const response = await handler(request, { upgradeWebSocket });
+      return upgraded ? undefined : response;
+    },
+    websocket: bunHandlers,
+    idleTimeout: 60,
+    reusePort: false,
+  });
   return { port: server.port, close: () => server.stop() };
 }
 
 function serveOnDeno(deno: NonNullable<Runtimes["Deno"]>, handler: Fetch, address: Address): Bound {
-  const server = deno.serve({ ...address, onListen() {} }, handler);
+  const server = deno.serve({ ...address, onListen() {} }, (request) =>
+    handler(request, { upgradeWebSocket: () => upgradeOnDeno(deno, request) }),
+  );
   return { port: server.addr.port, close: () => server.shutdown() };
+}
+
+function upgradeOnDeno(
+  deno: NonNullable<Runtimes["Deno"]>,
+  request: Request,
+): ReturnType<typeof deno.upgradeWebSocket> | null {
+  try {
+    return deno.upgradeWebSocket(request);
+  } catch {
+    // Not a valid handshake.
+    return null;
+  }
 }
 
 async function serveOnNode(handler: Fetch, { port, hostname }: Address): Promise<Bound> {
@@ -117,6 +159,8 @@ async function serveOnNode(handler: Fetch, { port, hostname }: Address): Promise
     },
     toNodeHandler(handler),
   );
+  const upgrades = await loadUpgrades(handler);
+  if (upgrades) server.on("upgrade", upgrades);
   const unused = unusedSockets(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
@@ -141,6 +185,8 @@ function unusedSockets(server: Server): ReadonlySet<Socket> {
     unused.add(socket);
     socket.once("close", () => unused.delete(socket));
   });
-  server.on("request", ({ socket }) => unused.delete(socket));
+  for (const event of ["request", "upgrade"]) {
+    server.on(event, ({ socket }: { readonly socket: Socket }) => unused.delete(socket));
+  }
   return unused;
 }

@@ -1,8 +1,8 @@
-/** Where sessions come from: a pool of our own on the package `pg`, or the pool of a host. Each has one user at a time and a time limit. */
+/** Sessions from a pool of the package `pg`, or from the host's pool. Each has one user at a time and a time limit. */
 import { ConfigError } from "../../lib/errors.ts";
 import type { Bound, PostgresResult } from "./values.ts";
 
-/** What a host gives: the Pool of `pg` fits, others with a few lines around them. */
+/** The host's pool: a Pool of `pg`, or a small wrapper of another pool. */
 export interface PostgresPool {
   connect(): Promise<PostgresConnection>;
 }
@@ -10,22 +10,22 @@ export interface PostgresPool {
 /** A session of the host's pool. */
 export interface PostgresConnection {
   /**
-   * Without `values`, `text` may hold several statements: the result is that of the last one, or a list of all. Parameters are $1, $2, …
-   * and get text, null or bytes.
+   * Without `values`, `text` may contain several statements: the result is that of the last one, or a list of all. Parameters are
+   * $1, $2, … and receive text, null or bytes.
    */
   query(text: string, values?: (string | null | Uint8Array)[]): Promise<PostgresResult | PostgresResult[]>;
-  /** Gives the connection back; with `true` it is of no use any more and has to be closed. */
+  /** Gives the connection back. `true`: it is broken and must be closed. */
   release(broken?: boolean): unknown;
 }
 
-/** A session of its own that listens: the Client of `pg` fits, once it is connected. */
+/** A separate session that listens: a connected Client of `pg`. */
 export interface PostgresListener {
   query(text: string, values?: string[]): Promise<unknown>;
-  /** `notification` brings `{ channel, payload }`; `error` and `end` say that the session is over. */
+  /** `notification` delivers `{ channel, payload }`; `error` and `end` mean that the session has ended. */
   on(event: "notification" | "error" | "end", listener: (message: PostgresNotification) => void): unknown;
   /** Closes it. */
   end?(): unknown;
-  /** Closes it, where it is of a pool. */
+  /** Closes a session that belongs to a pool. */
   release?(broken: boolean): unknown;
 }
 
@@ -40,26 +40,26 @@ export type Timer = (ms: number, fn: () => void) => () => void;
 /** Runs one statement after the other. */
 export interface Session {
   run(statement: { readonly text: string } | Bound, limit_ms?: number): Promise<PostgresResult | PostgresResult[]>;
-  /** Statements may be sent before the ones before them were answered. */
+  /** Statements may be sent before the previous ones were answered. */
   readonly pipelined: boolean;
-  /** Gives it back, or closes it when it is `broken`. To be called once. */
+  /** Gives the session back, or closes it if it is `broken`. Call it once. */
   end(broken: boolean): void;
 }
 
-/** Where sessions come from. */
+/** A source of sessions. */
 export interface Source {
   session(): Promise<Session>;
-  /** Undefined where no session can listen. */
+  /** Undefined if no session can listen. */
   readonly listener: (() => Promise<PostgresListener>) | undefined;
   /** Stops preparing statements. */
   forget(): void;
   close(): Promise<void>;
 }
 
-/** How long connecting may take, and one statement, locks and all: the network may lose a connection without a word. */
+/** Time limit for connecting and for one statement, locks included: a network may lose a connection silently. */
 const CONNECT_MS = 5_000;
 const STATEMENT_MS = 60_000;
-/** How long a host's pool may take, where others may be waiting. */
+/** Time limit for the host's pool, where other users may be waiting. */
 const HOST_CONNECT_MS = 10_000;
 
 export interface OwnPool {
@@ -70,12 +70,12 @@ export interface OwnPool {
   readonly timer: Timer;
 }
 
-/** Loads `pg` when it is first needed. */
+/** Loads `pg` on first use. */
 export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): Source {
   const names = new StatementNames();
   let preparing = prepare;
   let pool: Promise<PgPool> | undefined;
-  // The pool's own queue would count the wait for a session as time to connect.
+  // The pool's own queue would count the wait for a session as connection time.
   const turn = turns(size);
   const config = {
     connectionTimeoutMillis: CONNECT_MS,
@@ -93,10 +93,10 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
       idleTimeoutMillis: 30_000,
       allowExitOnIdle: true,
       pipeline: prepare,
-      // Of these queries alone: values come as the text that the server sent.
+      // Only for these queries: values arrive as the text that the server sent.
       types: { getTypeParser: (type: number) => (type === 17 ? types.getTypeParser(17) : same) },
     });
-    // Of idle connections; the next one who connects gets another.
+    // Errors of idle connections. The next query opens another one.
     made.on("error", () => {});
     holdErrors(made);
     return made;
@@ -141,7 +141,7 @@ export function ownSource({ url, direct_url, size, prepare, timer }: OwnPool): S
   };
 }
 
-/** Closes nothing of the host's but the session that listens. */
+/** Closes nothing of the host except the session that listens. */
 export function hostSource(
   pool: PostgresPool,
   listen: (() => Promise<PostgresListener>) | undefined,
@@ -161,7 +161,7 @@ export function hostSource(
       );
       const session = sessionOf(client as PgClient, options.timer, ({ text, values }) => {
         const name = preparing && values !== undefined ? names.of(text) : undefined;
-        // Only clients of `pg` are said to prepare, and those take an object too.
+        // Only clients of `pg` prepare statements. They accept an object.
         if (name !== undefined) return (client as PgClient).query({ text, values, name });
         return values === undefined ? client.query(text) : client.query(text, values);
       });
@@ -175,19 +175,16 @@ export function hostSource(
   };
 }
 
-const held = new WeakSet<object>();
+const listenedPools = new WeakSet<object>();
 
-/**
- * A new connection of `pg` has no listener for errors until `connect()` has been waited for: a server that stops just then would end
- * the whole process.
- */
+/** Before `connect()` resolves, a new connection of `pg` has no error listener: a server that stops then would end the whole process. */
 function holdErrors(pool: Partial<PgPool>): void {
-  if (held.has(pool)) return;
-  held.add(pool);
+  if (listenedPools.has(pool)) return;
+  listenedPools.add(pool);
   pool.on?.("connect", (client) => void client?.on?.("error", () => {}));
 }
 
-/** A connection that is in use. That it is lost while nothing is asked of it is found out by the next statement. */
+/** A connection in use. The next statement reports the loss of an idle connection. */
 function sessionOf(
   client: Pick<PgClient, "release" | "on" | "off">,
   timer: Timer,
@@ -203,25 +200,25 @@ function sessionOf(
       try {
         return await limited(query(statement), limit_ms, timer, "no answer");
       } catch (error) {
-        // What comes after says only that the client is closed.
+        // Later errors say only that the client is closed.
         throw fault ?? error;
       }
     },
     end(broken) {
       client.off?.("error", lost);
       const closed = broken || fault !== undefined;
-      // A pool takes errors of its idle connections itself; one that leaves it still has to have a listener.
+      // A pool handles errors of its idle connections. A closed connection still needs a listener.
       if (closed) client.on?.("error", () => {});
       try {
         Promise.resolve(client.release(closed)).catch(() => {});
       } catch {
-        // Whoever gives it out next will see.
+        // The next user of the connection gets the error.
       }
     },
   };
 }
 
-/** The work's result, or an error when it takes longer than `ms`. */
+/** The result of the work, or an error after `ms`. */
 export function limited<Result>(work: Promise<Result>, ms: number, timer: Timer, what: string): Promise<Result> {
   return new Promise((resolve, reject) => {
     const cancel = timer(ms, () => reject(new Error(`${what} within ${ms / 1_000} s`)));
@@ -229,7 +226,7 @@ export function limited<Result>(work: Promise<Result>, ms: number, timer: Timer,
   });
 }
 
-/** Lets `size` in at once; the result of each turn ends it. */
+/** Lets `size` callers in at once. Call the result of a turn to end it. */
 function turns(size: number): () => Promise<() => void> {
   let free = size;
   const waiting: (() => void)[] = [];
@@ -245,7 +242,7 @@ function turns(size: number): () => Promise<() => void> {
   };
 }
 
-/** Statements that come again have names, under which each connection keeps them prepared; bounded, as texts may be many. */
+/** Names for repeated statements, which each connection then keeps prepared. Limited, because there may be many texts. */
 class StatementNames {
   readonly #names = new Map<string, string>();
   #seen = new Set<string>();
@@ -265,7 +262,7 @@ class StatementNames {
   }
 }
 
-/** What is used of `pg`, whose types are not everybody's. */
+/** The parts of `pg` that are used here. Not every program has its types. */
 interface PgResult extends PostgresResult {
   readonly command?: string;
 }
@@ -306,8 +303,8 @@ async function loadPg(): Promise<Pg> {
   try {
     return (await import("pg")).default as unknown as Pg;
   } catch (error) {
-    // Deno adds advice of its own below.
+    // Deno appends its own advice below.
     const [problem] = (error as Error).message.split("\n");
-    throw new ConfigError([`postgres: the package pg cannot be loaded (${problem}): npm install pg, or give a pool`]);
+    throw new ConfigError([`postgres: the package pg cannot be loaded (${problem}): npm install pg, or pass a pool`]);
   }
 }

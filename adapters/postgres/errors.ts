@@ -1,11 +1,11 @@
-/** What an error of Postgres, or of the way to it, means for the batch that met it. Errors of any client are read. */
+/** Classifies errors of Postgres and of connections to it, from any client. */
 import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable } from "../sql/driver.ts";
 
 /**
- * `conflict`: another transaction came between. `connection`: the session is gone. `refused`: the server takes no session with
- * these settings. `read_only`: it takes no writes. In all of these nothing was committed, unless it was COMMIT that failed.
- * `statement`: everything else.
+ * `conflict`: another transaction interfered. `connection`: the session is lost. `refused`: the server accepts no session with
+ * these settings. `read_only`: it accepts no writes. In all of these nothing was committed, unless COMMIT failed. `statement`:
+ * every other error.
  */
 export type Fault = "conflict" | "connection" | "refused" | "read_only" | "statement";
 
@@ -25,29 +25,29 @@ export function faultOf(error: unknown): Fault {
   return /^(?:08(?!P01)|57P0|25P0[34]|53300)/.test(state) ? "connection" : "statement";
 }
 
-/** True where the server does not know a prepared statement any more, or knows it already: something in front of it shares sessions. */
+/** True if the server has lost a prepared statement, or has it already: a pooler shares the sessions. */
 export function isForgotten(error: unknown): boolean {
   return /^(?:26000|42P05)$/.test(sqlState(error) ?? "");
 }
 
-/** True where the table of marks is missing: nobody has committed here before. */
+/** True if the table of marks is missing: the first commit in this database. */
 export function isMarkless(error: unknown): boolean {
   return sqlState(error) === "42P01" && /greenroom_commits/.test(reasonOf(error));
 }
 
-/** The five characters of SQLSTATE; undefined for errors that are not the server's. Bun.SQL has them in `errno`. */
+/** The five characters of SQLSTATE; undefined for errors from elsewhere. Bun.SQL has them in `errno`. */
 export function sqlState(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null) return undefined;
   const { code, errno } = error as { code?: unknown; errno?: unknown };
-  // EPIPE has five of these characters too, but no digit.
+  // EPIPE also has five of these characters, but no digit.
   return [code, errno].find(
     (value): value is string => typeof value === "string" && /^(?=.*\d)[0-9A-Z]{5}$/.test(value),
   );
 }
 
-/** Why the way to the database does not work, in words that a user may read. */
+/** Why the database cannot be reached, as text for users. */
 export function reasonOf(error: unknown): string {
   const { message = "", code } = error as { message?: string; code?: unknown };
-  // Where several addresses were tried, only the code says anything.
+  // After several addresses failed, only the code has information.
   return message || (typeof code === "string" ? code : String(error));
 }

@@ -1,10 +1,10 @@
-/** How a write transaction begins: with the locks that put batches of all processes in order. */
+/** The start of a write transaction: locks that order the batches of all processes. */
 
 import type { Bound } from "./values.ts";
 
 /** How long a transaction may wait for its own process before the server ends it, and with it its locks. */
 const IDLE_MS = 5_000;
-/** Each lock takes a place in the server's shared memory; a batch with more names takes the lock of the whole database. */
+/** Each lock takes shared memory of the server, so a batch with more names locks the whole database. */
 const MAX_NAMES = 64;
 
 const MASK = (1n << 64n) - 1n;
@@ -19,7 +19,10 @@ export function lockKey(name: string): bigint {
 
 const WHOLE = `'${lockKey("greenroom")}'::bigint`;
 
-/** Marks a transaction, so that whoever lost the answer to its COMMIT can find out about it. One transaction at a time has a slot. */
+/**
+ * Marks a transaction, so that a process that got no answer to COMMIT can find out whether it committed. One transaction at a
+ * time uses a slot.
+ */
 export interface Mark {
   /** Letters, digits and dots. */
   readonly slot: string;
@@ -27,21 +30,21 @@ export interface Mark {
 }
 
 /**
- * The text that begins a transaction. Statements that follow see what was committed by whoever held the locks before: each takes a
- * snapshot of its own in READ COMMITTED.
+ * The text that begins a transaction. Later statements see the commits of earlier holders of the locks, because in READ COMMITTED
+ * each statement takes a new snapshot.
  */
-export function beginText(touched: readonly string[] | undefined, { slot }: Mark): string {
+export function beginText(lock_keys: readonly string[] | undefined, { slot }: Mark): string {
   return [
     "begin isolation level read committed",
     `set local idle_in_transaction_session_timeout = ${IDLE_MS}`,
-    ...locks(touched),
+    ...locks(lock_keys),
     slotLock(slot),
   ].join("; ");
 }
 
 /**
- * Writes the mark, where anything was written: by its number alone a transaction is not known again, as a server that crashed gives the
- * numbers of what it lost to others.
+ * Writes the mark if the transaction wrote anything. A transaction id would not do: after a crash the server reuses the ids of
+ * lost transactions.
  */
 export function markStatement({ slot, token }: Mark): Bound {
   return { text: markText("$1::text", "$2::bigint"), values: [slot, String(token)] };
@@ -58,7 +61,7 @@ function markText(slot: string, token: string): string {
     on conflict (slot) do update set token = excluded.token, at = excluded.at`;
 }
 
-/** Begins a transaction that waits until the slot's last one has come to its end; then `tokenText` tells whether that is `token`. */
+/** Begins a transaction that waits for the end of the slot's last transaction. Then `tokenText` shows whether that was `token`. */
 export function outcomeText({ slot }: Mark): string {
   return `begin isolation level read committed; set local idle_in_transaction_session_timeout = ${IDLE_MS}; ${slotLock(slot)}`;
 }
@@ -67,7 +70,7 @@ export function tokenText({ slot }: Mark): string {
   return `select token from greenroom_commits where slot = '${slot}'`;
 }
 
-/** Makes the table of marks, and drops those that nobody asks for any more. */
+/** Creates the table of marks, and deletes old marks. */
 export const marksText: string = `begin isolation level read committed; ${nameLock("marks")};
   create table if not exists greenroom_commits
     (slot text not null primary key, token bigint not null, at timestamptz not null) with (fillfactor = 50);
@@ -79,10 +82,10 @@ function nameLock(name: string): string {
 
 const slotLock = (slot: string): string => nameLock(`slot:${slot}`);
 
-/** Always in the same order, so that two batches never wait for each other in a circle. */
-function locks(touched: readonly string[] | undefined): string[] {
-  const keys = [...new Set(touched?.map((name) => lockKey(`greenroom:${name}`)))];
-  if (touched === undefined || keys.length > MAX_NAMES) return [`select pg_advisory_xact_lock(${WHOLE})`];
+/** Always in the same order, so that two batches cannot deadlock. */
+function locks(lock_keys: readonly string[] | undefined): string[] {
+  const keys = [...new Set(lock_keys?.map((name) => lockKey(`greenroom:${name}`)))];
+  if (lock_keys === undefined || keys.length > MAX_NAMES) return [`select pg_advisory_xact_lock(${WHOLE})`];
   keys.sort((a, b) => (a < b ? -1 : 1));
   const named = `select pg_advisory_xact_lock(name) from unnest('{${keys.join(",")}}'::bigint[]) as name`;
   return [`select pg_advisory_xact_lock_shared(${WHOLE})`, ...(keys.length > 0 ? [named] : [])];

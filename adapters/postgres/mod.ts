@@ -1,4 +1,4 @@
-/** Postgres by the package `pg`, or by a pool of the host. Any number of processes share the work on one database. */
+/** Postgres with the package `pg`, or with the host's pool. Any number of processes share one database. */
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
@@ -17,31 +17,31 @@ export type {
 } from "./connection.ts";
 export type { PostgresField, PostgresResult } from "./values.ts";
 
-/** A database by its URL; needs the package `pg`. */
+/** A database by URL. Needs the package `pg`. */
 export interface PostgresUrlOptions extends PostgresEnvironment {
-  /** `postgres://user:password@host:5432/database`. A pooler in transaction mode is fine where `direct_url` is given too. */
+  /** `postgres://user:password@host:5432/database`. May be a pooler in transaction mode if `direct_url` is set. */
   readonly url: string;
-  /** The same database without a pooler in front, for the one session that listens to signals. Default: `url`. */
+  /** The same database without a pooler, for the one session that listens for signals. Default: `url`. */
   readonly direct_url?: string;
-  /** Sessions at once, without the one that listens; default 10. */
+  /** The maximum number of sessions, without the one that listens; default 10. */
   readonly pool_size?: number;
   /**
-   * Keeps statements prepared on their sessions, and sends a batch's statements without waiting for each one's answer. Default: where
-   * there is no `direct_url`, which says that a pooler may change the sessions below.
+   * Keeps statements prepared on their sessions, and sends the statements of a batch without waiting for each answer. Default:
+   * true without `direct_url`, which means that a pooler may switch sessions.
    */
   readonly prepare?: boolean;
 }
 
-/** A database by the host's own pool, which stays open when the storage is closed. */
+/** A database by the host's pool, which stays open when the storage is closed. */
 export interface PostgresPoolOptions extends PostgresEnvironment {
   readonly pool: PostgresPool;
-  /** Opens a session that listens to signals, which is closed when the storage is. Without it other processes are heard by asking. */
+  /** Opens a session that listens for signals; closed with the storage. Without it, changes by other processes are found by polling. */
   readonly listen?: () => Promise<PostgresListener>;
-  /** The pool is one of `pg` and its sessions are the server's own: statements are kept prepared. Default false. */
+  /** The pool is a Pool of `pg` without a pooler behind it: statements are kept prepared. Default false. */
   readonly prepare?: boolean;
 }
 
-/** What a simulation replaces; the defaults are the real ones. `Environment` of the core fits. */
+/** Replaced by simulations; the defaults are the real ones. `Environment` of the core fits. */
 export interface PostgresEnvironment {
   /** Calls `fn` once after `ms`; the result cancels it. */
   readonly timer?: (ms: number, fn: () => void) => () => void;
@@ -51,20 +51,20 @@ export interface PostgresEnvironment {
   readonly random?: () => number;
 }
 
-/** A database by its URL, or by a pool. */
+/** A database by URL or by pool. */
 export type PostgresOptions = PostgresUrlOptions | PostgresPoolOptions;
 
 const QUICK_TRIES = 5;
-/** How long a database that does not answer is waited for, and how long for the outcome of a commit. */
-const PATIENCE_MS = 5_000;
+/** Time limit for a database that does not answer, and for the outcome of a commit. */
+const ANSWER_MS = 5_000;
 const OUTCOME_MS = 15_000;
-/** Batches that may touch anything may take long: a step of a migration goes through a whole table. */
+/** Batches without lock keys may take long: a migration step can read a whole table. */
 const LONG_BATCH_MS = 15 * 60_000;
 
 /**
- * A Storage in the Postgres database at `options`, or at the URL alone: PostgreSQL 13 or newer. Throws ConfigError for options that
- * cannot be; what is wrong with the database itself is a ConfigError of the first verb. Neither shows a password. A database that goes
- * away later makes verbs reject with `DatabaseUnavailable` after five seconds, until it is back.
+ * A Storage in a Postgres database (13 or newer), given by options or URL. Throws ConfigError for invalid options. If the database
+ * cannot be used, the first call rejects with ConfigError. No error contains a password. If the database becomes unreachable later,
+ * calls reject with `DatabaseUnavailable` after five seconds, until it is back.
  *
  * @example
  * ```ts
@@ -77,7 +77,7 @@ export function postgres(options: PostgresOptions | string): Storage {
   return sqlStorage(postgresDriver(options));
 }
 
-/** What this driver has seen of the server. Before the first answer and the first commit, errors mean wrong options. */
+/** What this driver knows of the server. Before the first answer and the first commit, an error means wrong options. */
 interface Seen {
   answered: boolean;
   written: boolean;
@@ -161,7 +161,7 @@ function createRetries({
         if (isForgotten(error)) source.forget();
         const start = fault === "read_only" ? !seen.written : !seen.answered;
         if (start && fault !== "connection") throw place.refused(error);
-        until ??= now() + PATIENCE_MS;
+        until ??= now() + ANSWER_MS;
         if (isClosing() || now() >= until) throw start ? place.refused(error) : place.unavailable(error);
         await wait(Math.min(25 * 2 ** tries, 500));
       }
@@ -212,9 +212,9 @@ function createWriter({
       throw error;
     }
     try {
-      // Where the mark cannot be written, COMMIT rolls back.
-      const ending = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
-      await allOf(ending.map((statement) => session.run(statement)));
+      // If the mark cannot be written, COMMIT rolls back.
+      const commit = session.pipelined ? [markStatement(mark), { text: "commit" }] : [{ text: commitText(mark) }];
+      await allOf(commit.map((statement) => session.run(statement)));
     } catch (error) {
       await giveUp(session, error);
       if (!isOver(faultOf(error)) || !(await tookEffect(mark))) throw error;
@@ -229,8 +229,8 @@ function createWriter({
 }
 
 /**
- * The driver below `postgres`. A batch is one transaction in READ COMMITTED; on a pool of its own it takes two round trips, else one
- * for each statement and two. A transaction that waits for this process for five seconds is ended by the server and run again.
+ * The driver of `postgres`. A batch is one transaction in READ COMMITTED. With the driver's own pool it takes two round trips, else
+ * two plus one per statement. The server ends a transaction that waits five seconds for this process, and the driver runs it again.
  *
  * @example
  * ```ts
@@ -321,10 +321,10 @@ export function postgresDriver(options: PostgresOptions | string): SqlDriver {
   };
 }
 
-/** The session is of no use after it. */
+/** The session cannot be used after this fault. */
 const isOver = (fault: Fault): boolean => fault !== "statement" && fault !== "conflict";
 
-/** True where the session, and with it perhaps the transaction, is left to the server to end. */
+/** Ends a failed session. True if the server must end it, and perhaps its transaction. */
 async function giveUp(session: Session, error: unknown): Promise<boolean> {
   const over =
     isOver(faultOf(error)) ||
@@ -336,7 +336,7 @@ async function giveUp(session: Session, error: unknown): Promise<boolean> {
   return over;
 }
 
-/** The slots of one driver, which no other has. */
+/** The slots of one driver; no other driver uses them. */
 class Marks {
   readonly #driver: string;
   #made = 0;
@@ -353,7 +353,7 @@ class Marks {
     return { slot, token: this.#tokens };
   }
 
-  /** Not where its transaction may still be going on: the next one would wait for it. */
+  /** Not after an unknown outcome: the next transaction in the slot would wait for this one. */
   giveBack({ slot }: Mark): void {
     this.#free.push(slot);
   }
@@ -365,12 +365,12 @@ async function inOrder<Item, Result>(items: readonly Item[], work: (item: Item) 
   return results;
 }
 
-/** The first error by order: those after it say only that the transaction has failed. */
+/** Throws the first error in order: later errors say only that the transaction has failed. */
 async function allOf<Result>(works: readonly Promise<Result>[]): Promise<Result[]> {
-  const settled = await Promise.allSettled(works);
-  return settled.map((one) => {
-    if (one.status === "rejected") throw one.reason;
-    return one.value;
+  const results = await Promise.allSettled(works);
+  return results.map((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
   });
 }
 

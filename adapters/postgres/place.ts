@@ -1,4 +1,4 @@
-/** Which database is meant, and what to say of it when it does not answer: never a password. */
+/** The address of the database, and the texts of its errors, which never contain a password. */
 import { ConfigError } from "../../lib/errors.ts";
 import { DatabaseUnavailable } from "../sql/driver.ts";
 import { faultOf, reasonOf, sqlState } from "./errors.ts";
@@ -6,12 +6,12 @@ import { faultOf, reasonOf, sqlState } from "./errors.ts";
 export interface Place {
   /** Host, port and name. */
   readonly shown: string;
-  /** An error of SQL as it is, or what it says about the server. */
+  /** An SQL error unchanged; for others, an error that names the server. */
   explained(error: unknown): unknown;
-  /** Why the options cannot be what they are. */
+  /** The ConfigError for wrong options. */
   refused(error: unknown): ConfigError;
   unavailable(error: unknown, unknown?: boolean): DatabaseUnavailable;
-  /** Remembers that this error was met at `direct_url`. */
+  /** Marks an error as one of `direct_url`. */
   ofDirect(error: unknown): unknown;
 }
 
@@ -22,16 +22,15 @@ interface Given {
   readonly pool_size?: unknown;
 }
 
-/** Throws ConfigError for options that cannot be. */
+/** Throws ConfigError for invalid options. */
 export function placeOf(given: Given): Place {
   if (given.pool !== undefined) {
-    if (given.url !== undefined)
-      throw new ConfigError(["postgres: pool: it is one way to the database and url another; give one of them"]);
+    if (given.url !== undefined) throw new ConfigError(["postgres: pool: pool and url are both set. Set one of them"]);
     return place({ setting: "pool", shown: "of the pool" }, undefined, []);
   }
   const { pool_size } = given;
   if (pool_size !== undefined && !(Number.isSafeInteger(pool_size) && (pool_size as number) > 0)) {
-    throw new ConfigError(["postgres: pool_size: not a whole number above 0"]);
+    throw new ConfigError(["postgres: pool_size: must be a whole number above 0"]);
   }
   const url = urlOf("url", given.url);
   const direct = given.direct_url === undefined ? undefined : urlOf("direct_url", given.direct_url);
@@ -42,7 +41,7 @@ export function placeOf(given: Given): Place {
   );
 }
 
-/** Not shown before it is known to hold no secret. */
+/** The URL is not shown before it is known to contain no secret. */
 function urlOf(setting: string, text: unknown): URL {
   if (typeof text !== "string" || !/^postgres(?:ql)?:\/\//i.test(text) || !URL.canParse(text)) {
     throw new ConfigError([`postgres: ${setting}: not of the form postgres://user:password@host:port/database`]);
@@ -51,7 +50,7 @@ function urlOf(setting: string, text: unknown): URL {
   try {
     for (const part of [url.username, url.password, url.pathname]) decodeURIComponent(part);
   } catch {
-    throw new ConfigError([`postgres: ${setting}: a % that begins no escape is written as %25`]);
+    throw new ConfigError([`postgres: ${setting}: write % as %25, unless it starts an escape`]);
   }
   return url;
 }
@@ -61,7 +60,7 @@ function shownOf({ host, pathname }: URL): string {
   return `${host || "localhost"}${pathname === "/" ? "" : pathname}`;
 }
 
-/** Every form in which a client's error might show a password. */
+/** Every form in which a client's error might show the password. */
 function secretsOf(url: URL): string[] {
   const raw = [url.password, ...url.searchParams.getAll("password"), ...url.searchParams.getAll("sslpassword")];
   return [...new Set(raw.flatMap((text) => [text, decodeURIComponent(url.password)]))].filter((text) => text !== "");
@@ -76,7 +75,7 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
   const met = new WeakSet<WeakKey>();
   const at = (error: unknown): Named => (direct && met.has(error as WeakKey) ? direct : named);
   const clean = (text: string): string => secrets.reduce((rest, secret) => rest.replaceAll(secret, "***"), text);
-  /** The client's error, where it gives nothing away. */
+  /** The client's error as the cause, unless it contains a secret. */
   const cause = (error: unknown): ErrorOptions =>
     error instanceof Error && clean(`${error.message}${error.stack}`) === `${error.message}${error.stack}`
       ? { cause: error }
@@ -94,7 +93,7 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
       const fault = faultOf(error);
       const said =
         fault === "read_only"
-          ? `the database ${shown} takes no writes (${reason}): name the primary, or let the user write`
+          ? `the database ${shown} takes no writes (${reason}): name the primary, or grant the user write access`
           : state === "3D000"
             ? `the server has no such database (${reason}): create it, or name another`
             : fault === "refused"
@@ -104,9 +103,9 @@ function place(named: Named, direct: Named | undefined, secrets: readonly string
     },
     unavailable(error, unknown = false) {
       const { shown } = at(error);
-      const reason = error === null ? "it does not know the transaction any more" : clean(reasonOf(error));
+      const reason = error === null ? "the server no longer knows the transaction" : clean(reasonOf(error));
       const what = unknown
-        ? `The database ${shown} went away during a commit, and whether it took effect is not known`
+        ? `The connection to the database ${shown} was lost during a commit, and whether it took effect is not known`
         : `The database ${shown} cannot be reached`;
       return new DatabaseUnavailable(`${what} (${reason}).`, { ...cause(error), unknown });
     },

@@ -1,26 +1,26 @@
-/** Signals by LISTEN and NOTIFY on one session of their own: outside write transactions, where a NOTIFY would make all commits queue. */
+/** Signals by LISTEN and NOTIFY on one separate session: in a write transaction, NOTIFY would serialize all commits. */
 import type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
 import { limited, type PostgresListener, type PostgresNotification, type Timer } from "./connection.ts";
 
 const CHANNEL = "greenroom";
-/** The server takes less than 8,000 bytes. */
+/** The server accepts less than 8,000 bytes. */
 const MAX_PAYLOAD = 7_900;
-/** At most one statement in this time. */
+/** The minimum interval between two statements. */
 const SEND_MS = 30;
 const MAX_PENDING = 10_000;
 const ASK_MS = 5_000;
 const ANSWER_MS = 5_000;
 const LONGEST_RETRY_MS = 1_000;
-const KINDS: ReadonlySet<string> = new Set<SignalKind>(["run", "thread", "work", "deliveries"]);
+const KINDS: ReadonlySet<string> = new Set<SignalKind>(["run", "events", "thread", "work", "deliveries"]);
 
 export interface SignalsOptions {
-  /** Opens a session; each one is closed here. */
+  /** Opens a session; this module closes it. */
   readonly open: () => Promise<PostgresListener>;
   readonly timer: Timer;
   readonly now: () => number;
 }
 
-/** Connects when somebody publishes or subscribes, and again, within a second, whenever the session is lost. */
+/** Connects on the first publish or subscribe, and again within a second after the session is lost. */
 export function postgresSignals(options: SignalsOptions): Signals & { close(): Promise<void> } {
   return new Sender(options);
 }
@@ -49,7 +49,7 @@ class Sender implements Signals {
 
   publish(kind: SignalKind, id: string): void {
     if (this.#closed) return;
-    // Nobody has been there to send them for long: whoever comes back looks at everything.
+    // No session for a long time: after the next connection, subscribers re-read everything.
     if (this.#pending.size >= MAX_PENDING) this.#pending.clear();
     this.#pending.add(`${kind}:${id}`);
     this.#connect();
@@ -78,7 +78,7 @@ class Sender implements Signals {
     if (this.#session || this.#closed) return;
     this.#connecting ??= this.#reconnect().finally(() => {
       this.#connecting = undefined;
-      // It may have been lost at once.
+      // The session may be lost already.
       this.#connect();
     });
   }
@@ -97,7 +97,7 @@ class Sender implements Signals {
     }
   }
 
-  /** True once there is a session that listens. */
+  /** True once a session listens. */
   async #start(): Promise<boolean> {
     let session: PostgresListener | undefined;
     let over = false;
@@ -115,11 +115,11 @@ class Sender implements Signals {
       opened.on("notification", (message) => this.#hear(message));
       opened.on("error", lost);
       opened.on("end", lost);
-      // A NOTIFY commits, too; signals may be lost and need not wait for the disk.
+      // NOTIFY commits too. Signals may be lost, so they need not wait for the disk.
       for (const text of ["set synchronous_commit to off", `listen ${CHANNEL}`]) {
         await limited(opened.query(text), ANSWER_MS, this.#timer, "no answer");
       }
-      if (over || this.#closed) throw new Error("The session is over");
+      if (over || this.#closed) throw new Error("The session has ended");
     } catch {
       dispose(session);
       return false;
@@ -139,7 +139,7 @@ class Sender implements Signals {
     this.#connect();
   }
 
-  /** A session may be dead without a word: the network went away, or what stands between forgot it. */
+  /** Checks the session: the network, or a proxy in between, may drop a connection silently. */
   #askLater(session: PostgresListener): void {
     this.#cancelAsk = this.#timer(ASK_MS, () => {
       limited(session.query("select 1"), ANSWER_MS, this.#timer, "no answer").then(
@@ -166,12 +166,12 @@ class Sender implements Signals {
       try {
         work(listener);
       } catch {
-        // One that fails must not keep it from the others.
+        // A listener that throws must not keep the signal from the others.
       }
     }
   }
 
-  /** At once, when nothing was sent lately; what is published until then goes along. */
+  /** Sends at once if nothing was sent lately; else later, with everything published until then. */
   #sendLater(): void {
     if (this.#due || this.#sending || this.#closed || !this.#session || this.#pending.size === 0) return;
     this.#due = true;
@@ -199,7 +199,7 @@ class Sender implements Signals {
     try {
       await limited(session.query(`select ${calls}`, texts), ANSWER_MS, this.#timer, "no answer");
     } catch {
-      // Whether they went out is unknown: twice is allowed.
+      // It is unknown whether they were sent. Duplicates are allowed.
       for (const signal of signals) this.#pending.add(signal);
       this.#lost(session);
     }
@@ -208,7 +208,7 @@ class Sender implements Signals {
 
 const encoder = new TextEncoder();
 
-/** Lists of signals as JSON, each within the bound. What would not fit alone is left out. */
+/** Lists of signals as JSON, each within the size limit. Omits a signal that is too long by itself. */
 function payloads(signals: readonly string[]): string[] {
   const texts: string[] = [];
   let list: string[] = [];
@@ -228,7 +228,7 @@ function payloads(signals: readonly string[]): string[] {
   return texts;
 }
 
-/** Others may use the channel's name too. */
+/** Other programs may use the same channel name. */
 function signalsIn(payload: string | undefined): string[] {
   try {
     const list: unknown = JSON.parse(payload ?? "");
@@ -238,12 +238,12 @@ function signalsIn(payload: string | undefined): string[] {
   }
 }
 
-/** Closes a session, whatever state it is in. */
+/** Closes a session in any state. */
 export function dispose(session: PostgresListener | undefined): void {
   try {
     const ended: unknown = session?.release ? session.release(true) : session?.end?.();
     Promise.resolve(ended).catch(() => {});
   } catch {
-    // It was over before.
+    // It had ended before.
   }
 }

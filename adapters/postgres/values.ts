@@ -1,16 +1,16 @@
-/** How values go to Postgres and come back: numbers as text and by the types that the server names, whatever the client does by itself. */
+/** Converts values to and from Postgres: numbers as text, by the types that the server names, whatever the client converts. */
 import type { SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
 
-/** A statement as a client gets it. */
+/** A statement in the form for clients. */
 export interface Bound {
   readonly text: string;
   readonly values: (string | null | Uint8Array)[];
 }
 
-/** The rows of one statement, as objects or, where `fields` names the columns, as arrays. */
+/** The rows of one statement: objects, or arrays if `fields` names the columns. */
 export interface PostgresResult {
   readonly rows: readonly unknown[];
-  /** By `dataTypeID` (the type's OID) numbers are known that come as text. */
+  /** With `dataTypeID` (the type's OID), numbers that arrive as text are recognized. */
   readonly fields?: readonly PostgresField[];
 }
 
@@ -20,7 +20,7 @@ export interface PostgresField {
   readonly dataTypeID?: number;
 }
 
-/** Throws for a value that Postgres cannot hold, or that the client would change on the way. */
+/** Throws for a value that Postgres cannot store, or that the client would change. */
 export function bind({ sql, args }: SqlStatement): Bound {
   return { text: sql, values: args.map((value) => bindValue(value, sql)) };
 }
@@ -31,11 +31,11 @@ function bindValue(value: SqlValue, sql: string): string | null | Uint8Array {
   if (typeof value !== "string") {
     throw new TypeError(`${typeof value === "number" ? value : `A ${typeof value}`} is not an SqlValue: ${sql}`);
   }
-  if (value.includes("\0")) throw new Error("Text with U+0000 cannot be held by Postgres: nothing was stored.");
+  if (value.includes("\0")) throw new Error("Postgres cannot store text with U+0000, so nothing was stored.");
   return value.toWellFormed();
 }
 
-/** Throws RangeError for a whole number that a JavaScript number cannot hold, TypeError for what is no SqlValue. */
+/** Throws RangeError for an integer that a JavaScript number cannot represent, TypeError for a value that is no SqlValue. */
 export function rowsOf({ rows, fields = [] }: PostgresResult): SqlRow[] {
   if (rows.length === 0) return [];
   const types = new Map(fields.map(({ name, dataTypeID }) => [name, dataTypeID]));
@@ -48,7 +48,7 @@ export function rowsOf({ rows, fields = [] }: PostgresResult): SqlRow[] {
   );
 }
 
-/** The rows of the last statement of a text that may hold several. */
+/** The rows of the last statement in a text with one or several. */
 export function lastOf(result: PostgresResult | readonly PostgresResult[]): PostgresResult {
   return (Array.isArray(result) ? result.at(-1) : result) ?? { rows: [] };
 }
@@ -70,15 +70,15 @@ function sqlValue(value: unknown, type = 0): SqlValue {
   if (typeof value === "boolean") return value ? 1 : 0;
   if (typeof value === "bigint") return exact(String(value));
   if (typeof value === "number") return EXACT.has(type) ? exact(String(value)) : value;
-  if (!(value instanceof Uint8Array)) throw new TypeError(`Postgres gave a ${typeof value} that is no SqlValue`);
-  // A Buffer has other methods under the same names, and may be a window on memory that is used again.
+  if (!(value instanceof Uint8Array)) throw new TypeError(`Postgres returned a ${typeof value}, which is no SqlValue`);
+  // A Buffer has other methods with the same names, and may share memory that is reused.
   return value.constructor === Uint8Array ? value : new Uint8Array(value);
 }
 
 function exact(text: string): number {
   const number = Number(text);
   if (Number.isInteger(number) && !Number.isSafeInteger(number)) {
-    throw new RangeError(`${text} is more than a number can hold exactly`);
+    throw new RangeError(`${text} is too large for a JavaScript number`);
   }
   return number;
 }

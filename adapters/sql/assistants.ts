@@ -44,7 +44,7 @@ const insertAssistant = prepared<Key & Content & { now: number }>((p) =>
       version: 1,
       created_at: p.now,
       updated_at: p.now,
-      // Not 1: an assistant that was deleted and made again must not look unchanged to somebody who saw the old one.
+      // Not 1: an assistant that was deleted and created again must have another revision than the old one.
       revision: p.now,
     })
     .onConflict((conflict) => conflict.doNothing())
@@ -80,7 +80,7 @@ const insertNextVersion = prepared<Key & Content & { seen_revision: number; now:
     where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id} and a.revision = ${p.seen_revision}`,
 );
 
-/** Makes `version` the active one, null the newest; the content is given along. */
+/** Makes `version` the active one; null: the newest. The arguments contain the content of that version. */
 const activate = prepared<Key & Content & { version: number | null; seen_revision: number; now: number }>((p) =>
   db
     .updateTable("assistants")

@@ -16,40 +16,40 @@ import { isEmpty, matches } from "./labels.ts";
 import type { PayloadColumns, Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, preparedRows, type Statement, statement } from "./statement.ts";
 
-/** How many rows a filtered listing looks at before it asks for more. */
+/** How many rows a filtered listing reads at a time. */
 const FILTER_STEP = 200;
 
 // ------------------------------------------------------------------ writing
 
 type PayloadArgs = Pick<PayloadColumns, keyof PayloadColumns>;
 
-/** Names a thread. */
+/** Identifies a thread. */
 export type ThreadKey = { deployment: string; thread_id: string };
 
-/** What a lease says of its run. */
+/** Identifies a lease and its run. */
 export type LeaseFence = ThreadKey & { run_id: string; token: string };
 
-/** True for the run that the lease still holds. */
+/** True for the run while the lease is held. */
 export const holdsLease = (p: LeaseFence): RawBuilder<boolean> =>
   sql<boolean>`deployment = ${constant(p.deployment)} and thread_id = ${constant(p.thread_id)}
     and run_id = ${constant(p.run_id)} and lease_token = ${constant(p.token)} and status = 'running'`;
 
-/** A fence: a lost lease selects nothing, so it writes nothing. */
+/** A fence: without the lease the statement selects no row, so it writes nothing. */
 export const whileLeased = (p: LeaseFence): RawBuilder<boolean> =>
   sql<boolean>`exists (select 1 from runs where ${holdsLease(p)})`;
 
-/** Who stores progress, and under what condition: where that does not hold, nothing is stored. */
+/** Who stores progress, and the condition: where it does not hold, nothing is stored. */
 export interface Author<Of> {
   readonly allowed: (p: Of) => RawBuilder<boolean>;
-  /** The run that everything goes with when it is rolled back; absent for what stays. */
+  /** The run whose rollback deletes the progress; absent for progress that stays. */
   readonly run_id?: (p: Of) => RawBuilder<string>;
-  /** Of two writes in one place, that of the author who comes later counts. */
+  /** If two authors write the same place, the author with the higher number wins. */
   readonly run_seq: (p: Of) => RawBuilder<number>;
 }
 
 type Progressing = Pick<Progress, "checkpoints" | "writes">;
 
-/** Statements that store what an author has made, and nothing else. */
+/** Statements that store the progress of an author. */
 export function storing<Of extends ThreadKey>(author: Author<Of>): (args: Of, progress: Progressing) => Statement[] {
   const putValues = puttingValues(author);
   const putCheckpoints = puttingCheckpoints(author);
@@ -70,13 +70,13 @@ export function storing<Of extends ThreadKey>(author: Author<Of>): (args: Of, pr
   ];
 }
 
-/** The rows, of those with one key the last: a statement may write a row only once. */
+/** The last row for each key: a statement may write a row only once. */
 function last<Row>(rows: readonly Row[], key: (row: Row) => string): readonly Row[] {
   const known = new Map(rows.map((row) => [key(row), row]));
   return known.size === rows.length ? rows : [...known.values()];
 }
 
-const nobody = sql<string>`null`;
+const noRun = sql<string>`null`;
 
 type CheckpointArgs = PayloadArgs & {
   ns: string;
@@ -87,9 +87,9 @@ type CheckpointArgs = PayloadArgs & {
   created_at: number;
 };
 
-// The greatest `seq` is the one before the statement, for all of its rows. A checkpoint or value of another run is never
-// changed: when this run is rolled back, everything it leaves must go with its `run_id`.
-const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
+// Every row reads the greatest `seq` before the statement. Checkpoints and values of other runs never change: a rollback deletes
+// what this run stored, by its `run_id`.
+const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => noRun }: Author<Of>) =>
   preparedRows<Of, CheckpointArgs>(
     (p, rows) =>
       sql`insert into checkpoints (deployment, thread_id, run_id, seq, ns, checkpoint_id, parent_id, type, data, bytes,
@@ -111,10 +111,10 @@ const puttingCheckpoints = <Of extends ThreadKey>({ allowed, run_id = () => nobo
       where checkpoints.run_id = excluded.run_id`,
   );
 
-// Not `version`: an assistant's is a number.
+// Not named `version`: that column of assistants is a number.
 type ValueArgs = PayloadArgs & { ns: string; channel: string; channel_version: string; extends_version: string | null };
 
-const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => nobody }: Author<Of>) =>
+const puttingValues = <Of extends ThreadKey>({ allowed, run_id = () => noRun }: Author<Of>) =>
   preparedRows<Of, ValueArgs>(
     (p, rows) =>
       sql`insert into channel_values (deployment, thread_id, run_id, ns, channel, version, type, data, bytes, extends_version)
@@ -157,7 +157,7 @@ const storeLeased = storing<LeaseFence>({
   run_seq: (p) => sql`(select seq from runs where run_id = ${constant(p.run_id)})`,
 });
 
-/** Statements that store progress while the run is still the lease's, and nothing else. */
+/** Statements that store progress while the lease is held. */
 export const putProgress = (deployment: string, lease: Lease, progress: Progress): Statement[] =>
   storeLeased({ deployment, ...lease }, progress);
 
@@ -189,7 +189,7 @@ const discards = (["checkpoints", "checkpoint_writes", "channel_values"] as cons
   ),
 );
 
-/** Statements that drop all checkpoints of the lease's thread. */
+/** Statements that delete all checkpoints of the lease's thread. */
 export function discardProgress(deployment: string, lease: Lease): Statement[] {
   return discards.map((discard) => discard({ deployment, ...lease }));
 }
@@ -223,10 +223,9 @@ const newestOfRun = scoped<ThreadKey & { ns: string; run_id: string }>(
     ${seen(bound)} order by seq desc limit 1`,
 );
 
-// Both joins are written `cross join` because SQLite keeps their order then: it would read all of the thread's rows and
-// look for each among the few that are wanted.
+// SQLite keeps the order of a `cross join`. Otherwise it would read all rows of the thread and look up each in the short list.
 
-/** The values that `wanted` lists as [ns, channel, version], and all that they extend. */
+/** The values that `wanted` lists as [ns, channel, version], and all values that they extend. */
 const valuesOf = prepared<ThreadKey & { wanted: string }>((p) => {
   const part = sql`c.deployment = ${constant(p.deployment)} and c.thread_id = ${constant(p.thread_id)}
     and c.ns = parts.ns and c.channel = parts.channel and c.version = parts.version`;
@@ -238,7 +237,7 @@ const valuesOf = prepared<ThreadKey & { wanted: string }>((p) => {
     select c.* from parts cross join channel_values c where ${part}`;
 });
 
-/** The writes on the checkpoints that `wanted` lists as [ns, checkpoint_id], of every run. */
+/** The writes of every run on the checkpoints that `wanted` lists as [ns, checkpoint_id]. */
 const writesOf = prepared<ThreadKey & { wanted: string }>(
   (p) =>
     sql`select w.* from ${rowsOf(p.wanted, { ns: "text", checkpoint_id: "text" })} j cross join checkpoint_writes w
@@ -252,7 +251,7 @@ const bytesOf = (...columns: readonly string[]): RawBuilder<number> =>
     sql` + `,
   )}), 0)`;
 
-// One statement, so that a run that is storing is seen at one moment.
+// One statement reads one snapshot, also while a run stores progress.
 const sizes = prepared<ThreadKey>(
   (p) =>
     sql`select 'checkpoints' as section, '' as channel, count(*) as count,
@@ -288,7 +287,7 @@ async function measureThread(driver: Pipe, key: ThreadKey): Promise<ThreadSize> 
   };
 }
 
-/** The verbs that read checkpoints; runs write them. */
+/** The verbs that read checkpoints. Runs write them. */
 export function checkpointVerbs(driver: Pipe): CheckpointStorage {
   return {
     measureThread: ({ deployment }, thread_id) => measureThread(driver, { deployment, thread_id }),
@@ -334,7 +333,7 @@ export function checkpointVerbs(driver: Pipe): CheckpointStorage {
   };
 }
 
-/** The newest checkpoint of a name, whatever its namespace. */
+/** The newest checkpoint with this id; in any namespace if `ns` is undefined. */
 function seqOf(key: ThreadKey, checkpoint_id: string, ns: string | undefined): RawBuilder<number> {
   let select = db
     .selectFrom("checkpoints")
@@ -398,7 +397,7 @@ function payloadOf({ type, data, bytes }: PayloadColumns): Payload {
   return { type, data: data ?? (bytes as Uint8Array) };
 }
 
-/** A value with the older ones it extends put before it. */
+/** A value, with the older values that it extends in front. */
 function whole(part: ValueRow, parts: ReadonlyMap<string, ValueRow>): ChannelValue {
   const { ns, channel, version } = part;
   if (part.extends_version === null) return { channel, version, ...payloadOf(part) };
@@ -411,7 +410,7 @@ function whole(part: ValueRow, parts: ReadonlyMap<string, ValueRow>): ChannelVal
       throw new Error(`The stored value of channel ${channel} is incomplete: version ${at.extends_version} is gone`);
     at = older;
   }
-  // The oldest is the last whole copy.
+  // The oldest part is a full copy.
   const copied = tails.at(-1)?.length ?? 0;
   const data = `[${tails.reverse().filter(Boolean).join(",")}]`;
   return { channel, version, type: part.type, data, tail_length: data.length - copied };

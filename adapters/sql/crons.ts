@@ -76,7 +76,7 @@ const getCron = scoped<Key>(
     and cron_id = ${p.cron_id}${andPermitted(metadata, bound)}`,
 );
 
-// Firing moves the next run date alone: an update that was made from the one before must not set it back.
+// Firing changes only the next run date: an update that read the row before must not set the date back.
 const updateCron = prepared<Key & Content & { seen_revision: number; seen_next: number | null; now: number }>(
   (p) =>
     sql`update crons set on_run_completed = ${p.on_run_completed}, schedule = ${p.schedule}, timezone = ${p.timezone},
@@ -118,7 +118,7 @@ const failingCrons = prepared<{ deployment: string; failures: number; limit: num
     and failures >= ${constant(p.failures)} limit ${constant(p.limit)}`,
 );
 
-/** `run_id`: the run that must have been made; null where none is to be. */
+/** `run_id`: the run that the batch must have created; null for none. */
 type Firing = { deployment: string; now: number; run_id: string | null } & Tick;
 
 const isMade = (p: Firing): RawBuilder<unknown> =>
@@ -144,6 +144,13 @@ const advance = prepared<Firing & { next_run_date: number | null }>(
     where deployment = ${p.deployment} and cron_id = ${p.cron_id} and enabled = 1 and next_run_date = ${p.seen_next}
       and revision = ${p.seen_revision} and ${isMade(p)}
     returning cron_id`,
+);
+
+const recordFiring = prepared<Key & { now: number; run_id: string }>(
+  (p) =>
+    sql`insert into cron_firings (deployment, cron_id, scheduled_at, fired_at, run_id, skipped, manual)
+    select deployment, cron_id, ${p.now}, ${p.now}, ${p.run_id}, null, 1 from crons
+    where deployment = ${p.deployment} and cron_id = ${p.cron_id} on conflict do nothing`,
 );
 
 const isStillOpen = prepared<Firing>((p) => sql`select 1 as open where ${isOpen(p, constant(p.deployment))}`);
@@ -176,7 +183,7 @@ const dropLeft = prepared<{ deployment: string; cron_ids: string }>(
     returning row_id`,
 );
 
-// Databases differ in where they put nulls.
+// Databases sort nulls differently.
 const orders: Readonly<Record<CronSort, "created_at" | RawBuilder<unknown>>> = {
   created_at: "created_at",
   updated_at: sql`crons.updated_at`,
@@ -187,9 +194,9 @@ const orders: Readonly<Record<CronSort, "created_at" | RawBuilder<unknown>>> = {
   next_run_date: sql`coalesce(crons.next_run_date, -1)`,
 };
 
-/** Fires one tick of a cron: makes its run, or records why not, in one batch. */
+/** Fires one tick of a cron: creates its run, or records why it did not, in one batch. */
 function firing(driver: Pipe): CronStorage["fireCron"] {
-  /** Records ticks as skipped, and the cron goes on; false when it is not as it was seen. */
+  /** Records a tick as skipped and schedules the next one. False when the cron has changed since it was read. */
   async function skip(fire: FireCron, firing: Firing, skipped: FireCron["skipped"]): Promise<boolean> {
     const { next_run_date } = fire;
     const results = await driver.batch([
@@ -199,7 +206,7 @@ function firing(driver: Pipe): CronStorage["fireCron"] {
     return results.at(-1)?.length === 1;
   }
 
-  /** Why a tick has made no run. */
+  /** Why a tick created no run. */
   async function refused(fire: FireCron, firing: Firing, request: CreateRun): Promise<FireOutcome> {
     const [open] = await driver.read(isStillOpen(firing));
     if (!open) return { kind: "lost" };
@@ -301,6 +308,13 @@ export function cronVerbs(driver: Pipe): CronStorage {
 
     fireCron: firing(driver),
 
+    async recordFiring({ deployment }, { cron_id, fired_at, run_id }) {
+      await driver.batch(
+        [recordFiring({ deployment, cron_id, now: fired_at, run_id })],
+        [`cron ${deployment} ${cron_id}`],
+      );
+    },
+
     async listCronFirings({ deployment }, cron_id, page) {
       return (await driver.read(listFirings({ deployment, cron_id, limit: page.limit, offset: page.offset }))).map(
         toFiring,
@@ -367,6 +381,7 @@ function toCron(row: SqlRow): CronRow {
 }
 
 function toFiring(row: SqlRow): CronFiring {
-  const { cron_id, scheduled_at, fired_at, run_id, skipped } = row as unknown as Tables["cron_firings"];
-  return { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
+  const { cron_id, scheduled_at, fired_at, run_id, skipped, manual } = row as unknown as Tables["cron_firings"];
+  const known = { cron_id, scheduled_at, fired_at, run_id, skipped: skipped as SkipReason | null };
+  return manual === 1 ? { ...known, manual: true } : known;
 }

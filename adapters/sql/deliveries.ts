@@ -3,18 +3,22 @@ import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type {
   DeliveryAttempt,
+  DeliveryQuery,
   DeliveryRow,
   DeliveryState,
   DeliveryStorage,
   MultitaskStrategy,
+  Page,
+  Scope,
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
-import { constant, db } from "./dialect.ts";
+import { constant } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
+import { andOfPermitted, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
 
-/** What a delivery says about the end of its run. `error` and `values` are JSON. */
+/** The end of a run, as a delivery reports it. `error` and `values` are JSON. */
 export type DeliveredEnd = {
   status: string;
   error: string | null;
@@ -82,24 +86,25 @@ type Attempt = {
   delivery_id: string;
   number: number;
   at: number;
-  /** HTTP status of the answer. Not `status`, which is a text elsewhere. */
+  /** HTTP status of the response. Not named `status`: that column of other tables is text. */
   http_status: number | null;
   error: string | null;
   duration_ms: number;
   address: string | null;
+  answer: string | null;
 };
 type Fence = { deployment: string; delivery_id: string; token: string };
 
-// The prefix `worker ` marks claims of the process with the worker lock: its successor knows that it is dead. Other processes send too,
-// without such a sign.
+// The prefix `worker ` marks claims of the process with the worker lock: the next holder knows that this process is dead. Claims of
+// other processes have no prefix.
 const isClaimed = (p: Fence): RawBuilder<unknown> =>
   sql`delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
     and claim_token in (${p.token}, 'worker ' || ${p.token})`;
 
 const recordAttempt = prepared<Fence & Attempt>(
   (p) =>
-    sql`insert into delivery_attempts (delivery_id, number, at, status, error, duration_ms, address)
-    select delivery_id, ${p.number}, ${p.at}, ${p.http_status}, ${p.error}, ${p.duration_ms}, ${p.address}
+    sql`insert into delivery_attempts (delivery_id, number, at, status, error, duration_ms, address, answer)
+    select delivery_id, ${p.number}, ${p.at}, ${p.http_status}, ${p.error}, ${p.duration_ms}, ${p.address}, ${p.answer}
     from webhook_deliveries where ${isClaimed(p)} on conflict do nothing`,
 );
 
@@ -125,29 +130,47 @@ const firstDue = prepared<{ deployment: string }>(
 
 type Key = { deployment: string; delivery_id: string };
 
-const getDelivery = prepared<Key>((p) =>
-  db
-    .selectFrom("webhook_deliveries")
-    .selectAll()
-    .where("deployment", "=", p.deployment)
-    .where("delivery_id", "=", p.delivery_id),
+const getDelivery = scoped<Key>(
+  (p, bound) =>
+    sql`select * from webhook_deliveries where deployment = ${p.deployment}
+    and delivery_id = ${p.delivery_id}${andOfPermitted("webhook_deliveries", bound)}`,
 );
 
-const listAttempts = prepared<Key>(
-  (p) =>
+/** The texts of states as they stand in the conditions of indexes: a parameter would not match those. */
+const STATES = { pending: sql`'pending'`, delivered: sql`'delivered'`, failed: sql`'failed'` } as const;
+
+function listed({ deployment, filter }: Scope, query: DeliveryQuery & Page): Statement {
+  const { state = [], run_id, thread_id, after, limit, offset } = query;
+  const states = [state].flat();
+  const where = [sql`deployment = ${deployment}`];
+  const [first, ...others] = states.map((one) => STATES[one]);
+  if (first) where.push(others.length > 0 ? sql`state in (${sql.join([first, ...others])})` : sql`state = ${first}`);
+  if (run_id !== undefined) where.push(sql`delivery_id = ${run_id}`);
+  if (thread_id !== undefined) where.push(sql`thread_id = ${thread_id}`);
+  if (after) where.push(sql`(created_at, delivery_id) < (${after.created_at}, ${after.delivery_id})`);
+  return statement(
+    sql`select * from webhook_deliveries where ${sql.join(where, sql` and `)}${andOfPermitted("webhook_deliveries", boundOf(filter))}
+    order by created_at desc, delivery_id desc limit ${limit} offset ${offset}`,
+  );
+}
+
+const listAttempts = scoped<Key>(
+  (p, bound) =>
     sql`select a.* from delivery_attempts a join webhook_deliveries d on d.delivery_id = a.delivery_id
-    where a.delivery_id = ${constant(p.delivery_id)} and d.deployment = ${constant(p.deployment)} order by a.number`,
+    where a.delivery_id = ${constant(p.delivery_id)} and d.deployment = ${constant(p.deployment)}${andOfPermitted("d", bound)}
+    order by a.number`,
 );
 
-const restart = prepared<Key & { now: number }>(
-  (p) =>
+const restart = scoped<Key & { now: number }>(
+  (p, bound) =>
     sql`update webhook_deliveries set state = 'pending', series_attempts = 0, due_at = ${p.now}, claim_token = null,
       claimed_until = null
     where delivery_id = ${p.delivery_id} and deployment = ${p.deployment}
-      and (claim_token is null or claimed_until <= ${p.now}) returning delivery_id`,
+      and (claim_token is null or claimed_until <= ${p.now})${andOfPermitted("webhook_deliveries", bound)}
+    returning delivery_id`,
 );
 
-/** The verbs on webhook deliveries. `executes`: this process holds the worker lock, where there is one. */
+/** The verbs on webhook deliveries. `executes`: this process holds the worker lock, if the database has one. */
 export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliveryStorage {
   return {
     async claimDeliveries({ deployment }, { token, until, now, limit, per_host }) {
@@ -162,12 +185,12 @@ export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliverySt
 
     async finishDelivery({ deployment }, token, attempt, result) {
       const fence = { deployment, delivery_id: attempt.delivery_id, token };
-      const { number, at, status, error, duration_ms, address } = attempt;
+      const { number, at, status, error, duration_ms, address, answer = null } = attempt;
       const due_at = result.state === "pending" ? result.due_at : null;
       const uncounted = result.state === "pending" && result.uncounted ? 1 : 0;
       const [, released] = await driver.batch(
         [
-          recordAttempt({ ...fence, number, at, http_status: status, error, duration_ms, address }),
+          recordAttempt({ ...fence, number, at, http_status: status, error, duration_ms, address, answer }),
           release({ ...fence, state: result.state, due_at, uncounted }),
         ],
         [`delivery ${attempt.delivery_id}`],
@@ -180,31 +203,22 @@ export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliverySt
       return first ? (first.due_at as number) : null;
     },
 
-    async getDelivery({ deployment }, delivery_id) {
-      const [row] = await driver.read(getDelivery({ deployment, delivery_id }));
+    async getDelivery({ deployment, filter }, delivery_id) {
+      const [row] = await driver.read(getDelivery({ deployment, delivery_id }, filter));
       return row ? toDelivery(row) : null;
     },
 
-    async listDeliveries({ deployment }, { state, run_id, limit, offset }) {
-      let select = db
-        .selectFrom("webhook_deliveries")
-        .selectAll()
-        .where("deployment", "=", deployment)
-        .orderBy("created_at", "desc")
-        .orderBy("delivery_id", "desc")
-        .limit(limit)
-        .offset(offset);
-      if (state !== undefined) select = select.where("state", "=", state);
-      if (run_id !== undefined) select = select.where("delivery_id", "=", run_id);
-      return (await driver.read(statement(select))).map(toDelivery);
+    async listDeliveries(scope, query) {
+      return (await driver.read(listed(scope, query))).map(toDelivery);
     },
 
-    async listAttempts({ deployment }, delivery_id) {
-      return (await driver.read(listAttempts({ deployment, delivery_id }))).map(toAttempt);
+    async listAttempts({ deployment, filter }, delivery_id) {
+      return (await driver.read(listAttempts({ deployment, delivery_id }, filter))).map(toAttempt);
     },
 
-    async redeliver({ deployment }, delivery_id, now) {
-      const [restarted] = await driver.batch([restart({ deployment, delivery_id, now })], [`delivery ${delivery_id}`]);
+    async redeliver({ deployment, filter }, delivery_id, now) {
+      const restarting = restart({ deployment, delivery_id, now }, filter);
+      const [restarted] = await driver.batch([restarting], [`delivery ${delivery_id}`]);
       return restarted?.length === 1;
     },
   };
@@ -245,7 +259,8 @@ function toDelivery(row: SqlRow): DeliveryRow {
 }
 
 function toAttempt(row: SqlRow): DeliveryAttempt {
-  const { delivery_id, number, at, status, error, duration_ms, address } =
+  const { delivery_id, number, at, status, error, duration_ms, address, answer } =
     row as unknown as Tables["delivery_attempts"];
-  return { delivery_id, number, at, status, error, duration_ms, address };
+  const known = { delivery_id, number, at, status, error, duration_ms, address };
+  return answer === null ? known : { ...known, answer };
 }

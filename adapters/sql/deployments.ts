@@ -1,4 +1,4 @@
-/** Where deployments belong: the organization, workspace and project that are there by default, and the row of each deployment. */
+/** Deployments, and the default organization, workspace and project. */
 import { type RawBuilder, sql } from "kysely";
 import { type DeploymentRow, type IdentityStore, idOf, UUID } from "../../lib/storage/identity.ts";
 import type { SqlRow } from "./driver.ts";
@@ -11,7 +11,7 @@ type Verbs = Pick<
 
 type Defaults = Awaited<ReturnType<IdentityStore["ensureDefaults"]>>;
 type Place = Parameters<IdentityStore["placeDeployment"]>[0];
-/** An id, or null. */
+/** An id or null. */
 type Id = RawBuilder<string | null>;
 
 const oldestOrganization: Id = sql`(select id from organizations order by created_at, id limit 1)`;
@@ -38,7 +38,7 @@ const listDeployments = prepared<{ organization_id: string }>(
   (p) => sql`${places} where w.organization_id = ${p.organization_id} order by d.name`,
 );
 
-/** `owner` and `shared` count where `owned` and `sharing` are 1. */
+/** `owner` is used where `owned` is 1, and `shared` where `sharing` is 1. */
 const updateDeployment = prepared<{
   name: string;
   owned: number;
@@ -104,7 +104,7 @@ export function deploymentVerbs(driver: Pipe): Verbs {
   };
 }
 
-/** Ends with the deployment's row, where it was asked to be; without a row nothing was written. */
+/** The last statement returns the deployment's row if it is where the caller wants it. Without a row, nothing was written. */
 function placing(deployment: Place, now: number): Statement[] {
   const { name, owner_user_id: owner = null } = deployment;
   const workspace = workspaceOf(deployment);
@@ -113,7 +113,7 @@ function placing(deployment: Place, now: number): Statement[] {
   const allowed = sql`(${owner} is null or exists (select 1 from deployments where name = ${name})
     or exists (select 1 from users where id = ${owner} and deleted_at is null))`;
   return [
-    // A project that is named by its id is somewhere already: nothing is made for it.
+    // A project named by its id exists already, so nothing is created for it.
     ...(made ? [] : makeMissing({ now, allowed, workspace, project, names: deployment })),
     statement(
       sql`insert into deployments (name, project_id, owner_user_id, shared)
@@ -126,7 +126,7 @@ function placing(deployment: Place, now: number): Statement[] {
   ];
 }
 
-/** The workspace that is asked for: by id or by name, else that of the project, else where the deployment is, else the oldest. */
+/** The requested workspace: by id or name, else that of the project, else that of the deployment, else the oldest. */
 function workspaceOf({ name, workspace, project }: Place): Id {
   if (workspace !== undefined) {
     const id = idOf(workspace);
@@ -142,7 +142,7 @@ function workspaceOf({ name, workspace, project }: Place): Id {
     where p.deleted_at is null and w.deleted_at is null and ${its}), ${oldestWorkspace})`;
 }
 
-/** The project in it that is asked for: by id or by name, else where the deployment is, else the oldest. */
+/** The requested project of the workspace: by id or name, else that of the deployment, else the oldest. */
 function projectOf({ name, project }: Place, workspace: Id): Id {
   if (project === undefined)
     return oldestProject(workspace, sql`(select project_id from deployments where name = ${name})`);
@@ -156,7 +156,7 @@ function oldestProject(workspace: Id, rather: Id = sql`null`): Id {
     order by case when id = ${rather} then 0 else 1 end, created_at, id limit 1)`;
 }
 
-/** Makes those of organization, workspace and project that are missing, unless they are named by an id. */
+/** Creates a missing organization, workspace or project, unless the caller names it by id. */
 function makeMissing(terms: {
   readonly now: number;
   readonly allowed: RawBuilder<unknown>;

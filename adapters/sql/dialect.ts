@@ -1,4 +1,4 @@
-/** Where databases differ, and the compilers of statements. Nothing here holds a connection. */
+/** Differences between databases, and the compilers of statements. Opens no connection. */
 import {
   createQueryId,
   DummyDriver,
@@ -17,7 +17,7 @@ import { argumentTypes, type Tables } from "./schema/mod.ts";
 
 export type Dialect = SqlDriver["dialect"];
 
-/** Builds statements; it is connected to nothing. `compile` makes their texts. */
+/** Builds statements without a connection. `compile` produces their text. */
 export const db: Kysely<Tables> = new Kysely<Tables>({
   dialect: {
     createAdapter: () => new SqliteAdapter(),
@@ -27,27 +27,27 @@ export const db: Kysely<Tables> = new Kysely<Tables>({
   },
 });
 
-/** A statement, or a part of one, that is not compiled yet. */
+/** A statement, or a part of one, before compilation. */
 export interface Query {
   toOperationNode(): OperationNode;
 }
 
-/** A value with the name that it has among a statement's arguments. */
+/** A value and the name of its argument. */
 export interface Named {
   readonly name: string;
 }
 
-/** Arguments that are numbers and not named after a column. */
+/** Numeric arguments that no column is named after. */
 const NUMBERS = `after assistant_revision before changes count end failed free hours_from hours_to http_status limit now offset origin owned pending
   pending_per_thread per_host sealed seen_next seen_revision sharing start stride_ms thread_revision until version`;
 
-/** The types of arguments by their names: those of the columns they are named after. What is not here is text. */
+/** Argument types by name: the type of the column with this name. Names that are missing here are text. */
 const types: ReadonlyMap<string, string> = new Map([
   ...argumentTypes(),
   ...NUMBERS.split(/\s+/).map((name) => [name, "bigint"] as const),
 ]);
 
-/** The type that Postgres reads an argument as: where a statement does not say, it would guess, or refuse. */
+/** The type of an argument in Postgres, which would otherwise guess it or refuse the statement. */
 function typeOf(value: unknown): string {
   if (typeof value === "number") return Number.isInteger(value) ? "bigint" : "double precision";
   if (value instanceof Uint8Array) return "bytea";
@@ -56,7 +56,7 @@ function typeOf(value: unknown): string {
   return types.get(name) ?? "text";
 }
 
-/** Another text for Postgres than for SQLite. */
+/** A part with a different text for Postgres. */
 type Forked = RawNode & { readonly postgres?: OperationNode };
 
 class PostgresCompiler extends PostgresQueryCompiler {
@@ -66,7 +66,7 @@ class PostgresCompiler extends PostgresQueryCompiler {
   }
 
   protected override appendValue(value: unknown): void {
-    // The type of a null follows from where it stands.
+    // The context decides the type of a null.
     if (value === null) this.append("null");
     else {
       super.appendValue(value);
@@ -77,7 +77,7 @@ class PostgresCompiler extends PostgresQueryCompiler {
 
 const compilers = { sqlite: new SqliteQueryCompiler(), postgres: new PostgresCompiler() };
 
-/** The text of a statement, and what stands for its placeholders in order. */
+/** The text of a statement, and the values for its placeholders in order. */
 export function compile(
   query: Query,
   dialect: Dialect,
@@ -86,27 +86,27 @@ export function compile(
   return compilers[dialect].compileQuery(node, createQueryId());
 }
 
-/** A part of a statement that is written otherwise for Postgres. */
+/** A part of a statement with a different text for Postgres. */
 function byDialect<Value>(sqlite: RawBuilder<Value>, postgres: RawBuilder<unknown>): RawBuilder<Value> {
   const node = { ...sqlite.toOperationNode(), postgres: postgres.toOperationNode() };
   return sql<Value>`${{ toOperationNode: () => node } as unknown as RawBuilder<Value>}`;
 }
 
 /**
- * A value to compare with in a statement that joins, orders, takes a maximum or selects from rows it lists itself. There
- * SQLite 3.54 compiles the statement anew whenever a plain parameter is bound, which costs more than running it.
+ * A value for comparisons in a statement that joins, orders, takes a maximum or selects from rows that it lists itself. For a
+ * plain parameter, SQLite 3.54 would compile such a statement again at each call, which costs more than running it.
  */
 export function constant<Value>(value: Value): RawBuilder<Value> {
   return byDialect(sql<Value>`(select ${value})`, sql`${value}`);
 }
 
 /**
- * The end of a subquery of `exists` that is to be asked for one row after the other. Postgres would make a join of it, which reads
- * all rows before the first one is there; where it has no statistics yet, in the square of their number.
+ * Ends a subquery of `exists` that must be evaluated row by row. Postgres would turn it into a join, which reads all rows first,
+ * and without statistics takes quadratic time.
  */
 export const rowByRow: RawBuilder<unknown> = byDialect(sql``, sql`offset 0`);
 
-/** A subquery: the strings of a JSON array given as one parameter, in a column `value`. */
+/** A subquery: the strings of a JSON array in one parameter, as column `value`. */
 export function each(list: string): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${list}))`,
@@ -114,12 +114,12 @@ export function each(list: string): RawBuilder<string> {
   );
 }
 
-/** True where a column has one of the strings of a JSON array given as one parameter. Rows are found, or kept in their order, by an index. */
+/** True where a column equals one of the strings of a JSON array in one parameter. Uses an index, also for the order. */
 export function isAmong(column: RawBuilder<unknown>, list: string): RawBuilder<boolean> {
   return byDialect(sql<boolean>`${column} in ${each(list)}`, sql`${column} = any(array${each(list)})`);
 }
 
-/** Places in a list. */
+/** Indexes of a list. */
 const PLACES = [
   { sqlite: sql`'$[0]'`, postgres: sql`0` },
   { sqlite: sql`'$[1]'`, postgres: sql`1` },
@@ -131,7 +131,7 @@ const PLACES = [
   { sqlite: sql`'$[7]'`, postgres: sql`7` },
 ] as const;
 
-/** A subquery: the lists in a JSON array given as one parameter, as rows with these columns, eight at the most. */
+/** A subquery: the lists of a JSON array in one parameter, as rows with these columns (at most eight). */
 export function rowsOf(list: string, columns: Readonly<Record<string, "text" | "bigint">>): RawBuilder<unknown> {
   const named = Object.entries(columns).map(([name, type], i) => ({
     name: sql.ref(name),
@@ -152,7 +152,7 @@ export function rowsOf(list: string, columns: Readonly<Record<string, "text" | "
   );
 }
 
-/** A table: the members of a JSON object of strings, which holds no U+0000, as `key` and `value`. */
+/** A table: the members of a JSON object of strings without U+0000, as `key` and `value`. */
 export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
   return byDialect(
     sql`json_each(${object})`,
@@ -160,7 +160,7 @@ export function membersOf(object: RawBuilder<unknown>): RawBuilder<unknown> {
   );
 }
 
-/** The number that a JSON object, given as one parameter, has under a key; null where it has none. */
+/** The number at a key of a JSON object in one parameter; null without one. */
 export function numberIn(object: string, key: RawBuilder<string>): RawBuilder<number> {
   return byDialect(
     sql<number>`(select value from json_each(${object}) where key = ${key})`,
@@ -168,7 +168,7 @@ export function numberIn(object: string, key: RawBuilder<string>): RawBuilder<nu
   );
 }
 
-/** A subquery: the strings of `parents` in a checkpoint's metadata. */
+/** A subquery: the strings of `parents` in the metadata of a checkpoint. */
 export function parentsIn(metadata: RawBuilder<unknown>): RawBuilder<string> {
   return byDialect(
     sql<string>`(select value from json_each(${metadata}, '$.parents'))`,
@@ -177,15 +177,15 @@ export function parentsIn(metadata: RawBuilder<unknown>): RawBuilder<string> {
 }
 
 /**
- * JSON text as Postgres can take it apart. It reads no escape of U+0000 or of half a character: so every \u becomes U+0001 and "u",
- * by which texts that differ still differ. U+0001 itself is never written as it is in JSON, and holds the place of \\ meanwhile.
+ * JSON text that Postgres can parse. It rejects escapes of U+0000 and of lone surrogates, so each \u becomes U+0001 and "u",
+ * which keeps different texts different. JSON never contains U+0001 itself, so it can also stand for \\ in between.
  */
 const readable = (json: unknown): RawBuilder<unknown> =>
   sql`replace(replace(replace(${json}, '\\\\', chr(1)), '\\u', '\\u0001u'), chr(1), '\\\\')::json`;
 
 /**
- * True where every test in the list holds of a JSON object: [key, "is", scalar], [key, "list"] or [key, "has", scalar]. Both sides
- * are read by the same JSON parser, so that equal texts are equal values, and none is converted on its way.
+ * True where a JSON object passes every test of a list: [key, "is", scalar], [key, "list"] or [key, "has", scalar]. The same JSON
+ * parser reads both sides, so equal texts are equal values, and nothing is converted.
  */
 export function passes(object: RawBuilder<unknown>, tests: string): RawBuilder<boolean> {
   const sqlite = (of: RawBuilder<unknown>): RawBuilder<unknown> =>
@@ -209,12 +209,12 @@ export function passes(object: RawBuilder<unknown>, tests: string): RawBuilder<b
   );
 }
 
-/** True where `text` is a part of `column`; no character is a wildcard. */
+/** True where `column` contains `text`, without wildcards. */
 export function holds(column: RawBuilder<unknown>, text: unknown): RawBuilder<boolean> {
   return byDialect(sql<boolean>`instr(${column}, ${text}) > 0`, sql`strpos(${column}, ${text}) > 0`);
 }
 
-/** The same, where the case of ASCII letters does not count. */
+/** Like `holds`, but ignores the case of ASCII letters. */
 export function includes(column: RawBuilder<string>, text: string): RawBuilder<boolean> {
   return byDialect(
     sql<boolean>`instr(lower(${column}), lower(${text})) > 0`,
@@ -222,13 +222,13 @@ export function includes(column: RawBuilder<string>, text: string): RawBuilder<b
   );
 }
 
-/** The names of all tables of the database; in Postgres, of the schema that is used. */
+/** The names of all tables of the database; in Postgres, of the current schema. */
 export const tableNames: RawBuilder<{ name: string }> = byDialect(
   sql`select name from sqlite_master where type = 'table'`,
   sql`select tablename as name from pg_tables where schemaname = current_schema()`,
 );
 
-/** True for the error of a file that is damaged or not a database at all. */
+/** True for the error of a file that is damaged or no database. */
 export function isDamage(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
   return (
@@ -239,7 +239,7 @@ export function isDamage(error: unknown): boolean {
   );
 }
 
-/** True for the error of a write to files that are damaged, unreadable or may not be written. */
+/** True for the error of a write to files that are damaged, unreadable or read-only. */
 export function isBroken(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
   const primary = typeof errcode === "number" ? errcode & 0xff : 0;
@@ -251,7 +251,7 @@ export function isBroken(error: unknown): boolean {
   );
 }
 
-/** True for the error of a write that found no room on the disk: nothing of its batch took effect. */
+/** True for the error of a write to a full disk: the batch had no effect. */
 export function isFull(error: unknown): boolean {
   const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown };
   return (
@@ -259,7 +259,7 @@ export function isFull(error: unknown): boolean {
   );
 }
 
-/** True for the error of a driver that was given text with U+0000, which its database cannot hold: nothing of its batch took effect. */
+/** True for the error of a driver that refuses text with U+0000, which its database cannot store: the batch had no effect. */
 export function isUnstorable(error: unknown): boolean {
   return /\bU\+0000\b/.test(String((error as { message?: unknown }).message));
 }

@@ -1,12 +1,12 @@
-/** `SqlDriver`, the interface that an adapter author implements. Everything above it is the same for every database. */
+/** `SqlDriver`, the interface that an adapter author implements. All code above it is the same for every database. */
 import type { Signals } from "../../lib/storage/signals.ts";
 
 export type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
 
-/** A value that can be bound, and that rows hold. */
+/** A value of a parameter or of a row. */
 export type SqlValue = string | number | null | Uint8Array;
 
-/** SQL text with its bound values. */
+/** SQL text with its parameters. */
 export interface SqlStatement {
   readonly sql: string;
   readonly args: readonly SqlValue[];
@@ -19,13 +19,13 @@ export type SqlRow = Readonly<Record<string, SqlValue>>;
 export interface SqlDriver {
   readonly dialect: "sqlite" | "postgres";
   /**
-   * Runs every statement in order in one write transaction and returns the rows of each; all take effect or none.
+   * Runs every statement in order in one write transaction and returns the rows of each. Either all take effect or none.
    *
-   * On SQLite the write lock is taken before the first statement, and `lock_keys` is ignored. On Postgres (READ COMMITTED, one
-   * connection) `lock_keys` names what the statements change: batches with a common key wait for each other before their first
-   * statement, and a batch without `lock_keys` waits for all others and they for it. A batch that was rolled back because of another
-   * transaction (40001, 40P01), a unique index (23505) or a lost connection runs again. When a commit got no answer, the driver finds
-   * out whether it took effect. Rejects with `DatabaseUnavailable` when the database cannot be reached.
+   * On SQLite, it takes the write lock before the first statement and ignores `lock_keys`. On Postgres (READ COMMITTED, one
+   * connection), `lock_keys` names what the statements change: before their first statement, batches with a common key wait for
+   * each other, and a batch without `lock_keys` waits for all others and they for it. The driver runs a batch again that was
+   * rolled back because of another transaction (40001, 40P01), a unique index (23505) or a lost connection. If a commit got no
+   * answer, it finds out whether the batch took effect. Rejects with `DatabaseUnavailable` when the database cannot be reached.
    */
   batch(statements: readonly SqlStatement[], lock_keys?: readonly string[]): Promise<SqlRow[][]>;
   /**
@@ -40,21 +40,21 @@ export interface SqlDriver {
    * False while another living process holds it. Undefined where processes share the work by leases.
    */
   acquireWorkerLock?(): Promise<boolean>;
-  /** Only the process with the worker lock executes, whatever the clocks say: no other process requeues its runs. Default false. */
+  /** Only the process with the worker lock executes runs, so no other process requeues them, whatever the clocks say. Default false. */
   readonly single_process?: boolean;
-  /** Several processes execute on one database: frames that readers in another process need must be stored. Default false. */
+  /** Several processes execute runs on one database, so frames for readers in other processes must be stored. Default false. */
   readonly multi_process?: boolean;
-  /** Wake-ups between processes that share the database; undefined where a process is alone. They carry ids, never data. */
+  /** Wake-ups between processes that share the database; undefined with a single process. They carry ids, never data. */
   readonly signals?: Signals;
-  /** Milliseconds since 1970 by the clock of the database, where processes with clocks of their own share it. */
+  /** Milliseconds since 1970 by the database's clock, if processes with different clocks share it. */
   now?(): Promise<number>;
-  /** Releases what the driver itself opened. A connection passed in by the host stays open. */
+  /** Closes what the driver opened. A connection that the host passed in stays open. */
   close(): Promise<void>;
 }
 
-/** The database cannot be reached. The message names no secret. */
+/** The database cannot be reached. The message contains no secrets. */
 export class DatabaseUnavailable extends Error {
-  /** True when it is unknown whether the batch took effect: the connection was lost during the commit and did not come back. */
+  /** True when it is unknown whether the batch took effect: the connection was lost during the commit and could not be restored. */
   readonly unknown: boolean;
   constructor(message: string, options: ErrorOptions & { readonly unknown?: boolean } = {}) {
     super(message, options);

@@ -21,8 +21,8 @@ type Filled = Readonly<Record<string, SqlValue>>;
 // ------------------------------------------------- beside what becomes of runs
 
 /**
- * Makes the tokens of a run in the batch that makes the run, where that has made it. `tokens` is a JSON list of [feedback key,
- * token id]. They have no expiry until `expireTokens` gives them one.
+ * Creates the tokens of a run in the batch that creates the run; no effect if the run was not created. `tokens` is a JSON list of
+ * [feedback key, token id]. The tokens do not expire before `expireTokens` sets their expiry.
  */
 export const mintTokens: (args: {
   deployment: string;
@@ -40,7 +40,7 @@ export const mintTokens: (args: {
     from runs r cross join ${rowsOf(p.tokens, { feedback_key: "text", token_id: "text" })} t where r.run_id = ${constant(p.run_id)}`,
 );
 
-/** Starts the life of the tokens of runs that end: to be put before what ends them. `which` selects the ids of the runs. */
+/** Sets the expiry of the tokens of runs that end. Goes before the statements that end them. `which` selects the ids of the runs. */
 export function expireTokens<Of extends { now: number }>(
   which: (p: Of) => RawBuilder<unknown>,
 ): (args: Of & Filled) => Statement {
@@ -51,14 +51,14 @@ export function expireTokens<Of extends { now: number }>(
   );
 }
 
-/** Deletes the tokens of runs: to be put before what deletes those. `which` selects the ids of the runs. */
+/** Deletes the tokens of runs. Goes before the statements that delete the runs. `which` selects the ids of the runs. */
 export function dropTokens<Of>(which: (p: Of) => RawBuilder<unknown>): (args: Of & Filled) => Statement {
   return prepared<Of & Filled>((p) => sql`delete from feedback_tokens where run_id in (${which(p)})`);
 }
 
 // ---------------------------------------------------------------------- tokens
 
-/** The columns of a token, in the order of a row in the JSON list that is given along. */
+/** The columns of a token, in the order of the rows of the JSON list in the arguments. */
 const TOKEN = {
   token_id: "text",
   run_id: "text",
@@ -71,7 +71,7 @@ const TOKEN = {
 } as const;
 const TOKEN_COLUMNS = Object.keys(TOKEN) as readonly (keyof typeof TOKEN)[];
 
-/** All of them, or none: where one of the runs is not there. */
+/** All tokens, or none if one of the runs does not exist. */
 const insertTokens = scoped<{ deployment: string; rows: string; run_ids: string }>(
   (p, bound) =>
     sql`insert into feedback_tokens (deployment, submissions, ${sql.join(TOKEN_COLUMNS.map((name) => sql.ref(name)))})
@@ -106,7 +106,7 @@ const RECORD = [
 
 type Stored = { [Column in keyof Tables["feedback"]]: Tables["feedback"][Column] };
 
-/** The columns of a record, and their values. */
+/** The columns of a record, with their values. */
 const columnsOf = (p: Stored): readonly [columns: RawBuilder<unknown>, values: RawBuilder<unknown>] => {
   const names = RECORD.map((name) => sql.ref(name));
   return [sql.join(names), sql.join(RECORD.map((name) => p[name]))];
@@ -118,7 +118,7 @@ const insertFeedback = scoped<Stored & { deployment: string }>((p, bound) => {
     on conflict do nothing returning id`;
 });
 
-/** One row where the run of a record is there. */
+/** One row if the run of a record exists. */
 const runThere = scoped<{ run_id: string | null; deployment: string }>(
   (p, bound) => sql`select 1 as there where true${andOfRunPermitted(sql`${p.run_id}`, p.deployment, bound)}`,
 );
@@ -134,8 +134,8 @@ const deleteFeedback = scoped<{ workspace_ids: string; id: string; deployment: s
     returning id`,
 );
 
-// The first statement decides; the others hang on its witness, a record that did not exist before. So it takes no second record
-// of the same id: the batch fails.
+// The first statement decides. The others depend on its witness, a record that did not exist before. So a batch with two records of
+// one id fails.
 
 type Submission = { token_id: string; deployment: string; route: string | null; idempotency_key: string | null };
 
@@ -172,7 +172,7 @@ const obstacles = prepared<Submission>(
     where t.token_id = ${constant(p.token_id)}`,
 );
 
-/** The verbs on feedback tokens and on feedback. */
+/** The verbs on feedback tokens and feedback records. */
 export function feedbackVerbs(driver: Pipe): FeedbackStorage {
   return {
     async createFeedbackTokens({ deployment, filter }, tokens) {
@@ -219,7 +219,7 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
           return { kind: "repeated", feedback_id: found.feedback_id as string, same_body };
         }
         if (Number(found.submissions) >= limit) return { kind: "token_full" };
-        // The key was known, and is forgotten by now.
+        // The key had expired by the second read.
       }
     },
 
@@ -282,19 +282,20 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
   };
 }
 
-/** Where nothing is asked of a record's run. */
+/** A scope without conditions on the record's run. */
 const EVERYWHERE: Scope = { deployment: "" };
 
 /** A score as a number, true as 1. */
-const score = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
-/** A value that is text, as JSON; null for others. */
+export const score: RawBuilder<number> = sql<number>`case score when 'true' then 1 when 'false' then 0 else cast(score as double precision) end`;
+/** A text value, as JSON; null for other values. */
 const label = sql<string | null>`case when substr(value, 1, 1) = '"' then value end`;
 
-function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
+/** The records that a query asks for. */
+export function candidates(query: FeedbackQuery): SelectQueryBuilder<Tables, "feedback", object> {
   const { workspace_ids, run_ids, scope = EVERYWHERE } = query;
   const all = db.selectFrom("feedback");
   const [only = ""] = workspace_ids;
-  // With runs named their index is to be used, and within one workspace that index has the order.
+  // With run ids the statement must use their index. Within one workspace, that index has the right order.
   const workspace = run_ids ? sql<string>`workspace_id || ''` : sql.ref<string>("workspace_id");
   let select =
     workspace_ids.length === 1
@@ -359,7 +360,7 @@ function toFeedback(row: SqlRow): FeedbackRow {
   };
 }
 
-function toToken(row: SqlRow): FeedbackTokenRow {
+export function toToken(row: SqlRow): FeedbackTokenRow {
   const stored = row as unknown as Tables["feedback_tokens"];
   return {
     token_id: stored.token_id,
@@ -373,7 +374,7 @@ function toToken(row: SqlRow): FeedbackTokenRow {
   };
 }
 
-/** From one row for each key and text value, and one for each key's other values. */
+/** Takes one row for each key and text value, and one row for the other values of each key. */
 function toStats(rows: readonly SqlRow[]): FeedbackStats[] {
   const byKey = new Map<string, SqlRow[]>();
   for (const row of rows) byKey.set(row.key as string, [...(byKey.get(row.key as string) ?? []), row]);

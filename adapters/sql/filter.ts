@@ -1,16 +1,16 @@
-/** What authorization lets a call see, as SQL: the same as `permits`, on metadata where it is stored, with one parameter. */
+/** Authorization filters as SQL: like `permits`, on the stored metadata, with one parameter. */
 import { type RawBuilder, sql } from "kysely";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { passes, type Query, rowByRow } from "./dialect.ts";
 import type { SqlValue } from "./driver.ts";
 import { prepared, type Statement } from "./statement.ts";
 
-/** A filter as a parameter, or the placeholder for one. Null: nothing is asked. */
+/** A filter as a parameter, or its placeholder. Null: no filter. */
 export type Bound = string | null;
 
 type Args = Readonly<Record<string, SqlValue>>;
 
-/** The parameter that a scope's filter is passed as. */
+/** The parameter of a scope's filter. */
 export function boundOf(filter: Filter | undefined): Bound {
   if (!filter || filter.length === 0) return null;
   const tests = filter.flatMap((condition): unknown[] => {
@@ -20,16 +20,19 @@ export function boundOf(filter: Filter | undefined): Bound {
   return JSON.stringify(tests);
 }
 
-/** True where the filter permits a row with this metadata, a column or an expression of JSON text. */
+/** True where the filter permits a row with this metadata (a column, or an expression of JSON text). */
 export function permitted(metadata: RawBuilder<unknown>, bound: string): RawBuilder<boolean> {
   return passes(metadata, bound);
 }
 
-/** The same as one more condition of a statement; nothing where nothing is asked. */
+/** The same as a further condition of a statement; empty without a filter. */
 export const andPermitted = (metadata: RawBuilder<unknown>, bound: Bound): RawBuilder<unknown> =>
   bound === null ? sql`` : sql` and ${permitted(metadata, bound)}`;
 
-/** One more condition on rows of a thread, as runs are: that their thread is permitted, a hidden one too. `rows` is their table's name. */
+/**
+ * A further condition on rows of threads, such as runs: the filter permits their thread, also a hidden one. `rows` is the name of
+ * their table.
+ */
 export function andOfPermitted(rows: string, bound: Bound): RawBuilder<unknown> {
   if (bound === null) return sql``;
   const [deployment, thread_id] = [sql.ref(`${rows}.deployment`), sql.ref(`${rows}.thread_id`)];
@@ -37,20 +40,17 @@ export function andOfPermitted(rows: string, bound: Bound): RawBuilder<unknown> 
     and permitting.thread_id = ${thread_id} and ${permitted(sql`permitting.metadata`, bound)})`;
 }
 
-/** One more condition on rows that name a run: that it is there, of the deployment and on a thread that is permitted. */
+/** A further condition on rows with a run id: the run exists in the deployment, and the filter permits its thread. */
 export function andOfRunPermitted(run_id: RawBuilder<unknown>, deployment: string, bound: Bound): RawBuilder<unknown> {
   if (bound === null) return sql``;
   return sql` and exists (select 1 from runs of_run where of_run.run_id = ${run_id}
     and of_run.deployment = ${deployment}${andOfPermitted("of_run", bound)} ${rowByRow})`;
 }
 
-/** Where a statement that is being built finds its filter. */
+/** Finds the filter of a statement that is being built. */
 export type BoundIn<Of> = (p: Of) => Bound;
 
-/**
- * What a scope's filter may bound. `make` is called twice: for calls without a filter, which pay for no condition, and for those
- * with one.
- */
+/** Statements for scopes with and without a filter. Calls `make` once for each, so a call without a filter pays for no condition. */
 export function either<Of extends Args, Made>(
   make: (bound: BoundIn<Of>) => (args: Of) => Made,
 ): (args: Of, filter: Filter | undefined) => Made {
@@ -62,7 +62,7 @@ export function either<Of extends Args, Made>(
   };
 }
 
-/** A statement that a scope's filter may bound, as `shape` makes it; `build` gets null where there is none. */
+/** A statement for scopes with and without a filter; `build` gets null for those without. */
 export const scoped = <Of extends Args>(
   build: (args: Of, bound: Bound) => Query,
 ): ((args: Of, filter: Filter | undefined) => Statement) =>

@@ -1,4 +1,4 @@
-/** Accounts in SQL tables, beside what they own. */
+/** Accounts in SQL tables. */
 import { type RawBuilder, sql } from "kysely";
 import {
   type ApiKeyRow,
@@ -17,14 +17,14 @@ import type { SqlRow } from "./driver.ts";
 import { type Pipe, prepared } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 
-/** How often the use of a key is noted. */
+/** The interval between two updates of a key's last use. */
 const TOUCH_MS = 60_000;
 
 type Id = { id: string };
 
 // ---------------------------------------------------------------------- keys
 
-/** Nothing is inserted unless all that the key refers to is there, and nobody else has its short form. */
+/** Inserts nothing unless everything that the key refers to exists and its short form is new. */
 const insertKey = prepared<{
   id: string;
   organization_id: string;
@@ -55,7 +55,7 @@ const isShortTaken = prepared<{ organization_id: string; short_key: string }>(
   (p) => sql`select id from api_keys where organization_id = ${p.organization_id} and short_key = ${p.short_key}`,
 );
 
-/** Of the key that the same batch has made; without it, none. */
+/** The grant of the key that this batch created; nothing without that key. */
 const insertGrant = prepared<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>(
   (p) =>
     sql`insert into memberships (subject_id, scope_id, permissions)
@@ -86,7 +86,7 @@ const listKeys = prepared<{ organization_id: string }>((p) =>
 
 const anyKey = prepared<Record<string, never>>(() => sql`select id from api_keys limit 1`);
 
-/** Key, memberships, workspaces and projects as they are at one moment: rows of different kinds in columns of equal types. */
+/** Key, memberships, workspaces and projects at one moment: different kinds of rows in columns of equal types. */
 const findKey = prepared<{ key_hash: string }>(
   (p) =>
     sql`with found as (
@@ -183,7 +183,7 @@ const listMemberships = prepared<{ subject_id: string }>((p) =>
 
 type Named = { id: string; parent: string; name: string; created_at: number; deleted_at: number | null };
 
-/** The statements of what has a name within a parent. */
+/** Statements for rows with a name that is unique within a parent. */
 function namedThings(table: RawBuilder<unknown>, parent: RawBuilder<unknown>, parents: RawBuilder<unknown>) {
   return {
     insert: prepared<Named>(
@@ -269,7 +269,7 @@ function placeVerbs(driver: Pipe): PlaceVerbs {
   };
 }
 
-/** The IdentityStore that keeps its rows behind `driver`. */
+/** The IdentityStore on `driver`. */
 export function sqlIdentity(driver: Pipe): IdentityStore {
   return { ...deploymentVerbs(driver), ...keyVerbs(driver), ...placeVerbs(driver), ...userVerbs(driver) };
 }
@@ -304,7 +304,7 @@ function toColumns(membership: MembershipRow): { subject_id: string; scope_id: s
   return { ...membership, permissions: JSON.stringify(membership.permissions) };
 }
 
-/** A permission that a later release has made means nothing here. */
+/** Ignores permissions that only a later release knows. */
 function toMembership(subject_id: unknown, scope_id: unknown, permissions: unknown): MembershipRow {
   const known = (JSON.parse(String(permissions)) as readonly string[]).filter((permission): permission is Permission =>
     (PERMISSIONS as readonly string[]).includes(permission),

@@ -1,4 +1,7 @@
-/** The verbs on the store's items. What SQL cannot decide alike on every database (conditions, reach, nearness) is decided here. */
+/**
+ * The verbs on the store's items. Evaluates here what SQL cannot evaluate alike on all databases: conditions, visibility and
+ * similarity.
+ */
 import { type RawBuilder, type SelectQueryBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import {
@@ -22,9 +25,9 @@ import { type Pipe, prepared, preparedRows, type Statement, statement } from "./
 type Place = { path: string; key: string };
 type Key = Place & { deployment: string };
 
-/** Rows read at a time where this file decides on each. */
+/** The number of rows per read, if this file filters them. */
 const STEP = 200;
-/** More conditions than these do not narrow a search further, they only make the statement long. */
+/** More conditions than these make the statement longer, but not the search faster. */
 const NARROWING = 8;
 
 const getItem = prepared<Key & { now: number }>((p) =>
@@ -37,8 +40,8 @@ const getItem = prepared<Key & { now: number }>((p) =>
     .where(alive(p.now)),
 );
 
-// Where rows that were seen decide whether a batch may write, it first sets a mark, takes it away where a row is not as it was
-// seen, and writes only while the mark is there. No namespace has an empty path, and the mark is gone when the batch ends.
+// When earlier reads decide whether a batch may write, the batch sets a mark, removes it if a row has changed since, and writes
+// only while it exists. A namespace never has an empty path, and the batch removes the mark at its end.
 const MARK: Place = { path: "", key: "" };
 
 const setMark = prepared<Key>(
@@ -124,7 +127,7 @@ const sweepExpired = prepared<{ deployment: string; now: number; limit: number }
 /** The verbs on the store's items. */
 /** The newest first, sorted by the database. */
 async function findPage(driver: Pipe, scope: Scope, query: ItemQuery & Page, now: number): Promise<readonly Stored[]> {
-  // Places are sorted, not whole items.
+  // Sorts places only, not whole items.
   const places = candidates(scope, query, now)
     .select(["path", "key"])
     .orderBy("updated_at", "desc")
@@ -143,7 +146,7 @@ async function findPage(driver: Pipe, scope: Scope, query: ItemQuery & Page, now
   return (await driver.read(statement(select))).map(toStored);
 }
 
-/** Ranks all matching rows here, where SQL cannot. Only the places of the best rows are kept in memory. */
+/** Ranks all matching rows here, because SQL cannot. Keeps only the places of the best rows in memory. */
 async function findRanked(
   driver: Pipe,
   scope: Scope,
@@ -181,7 +184,7 @@ async function findRanked(
   }
   return places.flatMap(({ path, key }) => {
     const stored = found.get(`${path}\0${key}`);
-    // The row may have changed meanwhile.
+    // The row may have changed since.
     const rank = stored && rankOf(stored, scope, query);
     if (!stored || !rank) return [];
     return [query.near ? { ...stored, score: rank.score } : stored];
@@ -259,7 +262,7 @@ export function itemVerbs(driver: Pipe): ItemStorage {
 
 type Candidates = SelectQueryBuilder<Tables, "store_items", object>;
 
-/** Rows among which all matches are. */
+/** Rows that include all matches. */
 function candidates({ deployment }: Scope, query: ItemQuery, now: number): Candidates {
   let select: Candidates = db.selectFrom("store_items").where("deployment", "=", deployment).where(alive(now));
   const prefix = pathOf(query.namespace_prefix);
@@ -271,7 +274,7 @@ function candidates({ deployment }: Scope, query: ItemQuery, now: number): Candi
   return select;
 }
 
-/** What stands in the stored text of every value that meets the condition: values are stored as JSON.stringify writes them. */
+/** Texts that the stored text of every matching value contains: values are stored as JSON.stringify writes them. */
 function textIn([member, operator, operand]: ItemCondition): readonly string[] {
   if (operator !== "eq" || (typeof operand === "object" && operand !== null)) return [];
   return [`${JSON.stringify(member)}:${JSON.stringify(operand)}`];
@@ -280,7 +283,7 @@ function textIn([member, operator, operand]: ItemCondition): readonly string[] {
 interface Stored {
   readonly path: string;
   readonly row: ItemRow;
-  /** The value as stored. */
+  /** The stored text of the value. */
   readonly text: string;
   readonly vectors: string | null;
   readonly score?: number;
@@ -311,7 +314,7 @@ interface Rank extends Place {
   readonly updated_at: number;
 }
 
-/** Null for a row that the query does not ask for. */
+/** Null for a row that does not match the query. */
 function rankOf({ path, row, vectors }: Stored, scope: Scope, query: ItemQuery): Rank | null {
   const { key, updated_at } = row;
   if (!visible(row, scope) || !meets(row.value, query.conditions)) return null;
@@ -320,7 +323,7 @@ function rankOf({ path, row, vectors }: Stored, scope: Scope, query: ItemQuery):
   return score === null ? null : { path, key, updated_at, score };
 }
 
-/** The nearest, then the newest, then by place. */
+/** By similarity, then the newest first, then by place. */
 function order(a: Rank, b: Rank): number {
   if (a.score !== b.score) return b.score - a.score;
   if (a.updated_at !== b.updated_at) return b.updated_at - a.updated_at;
@@ -328,7 +331,7 @@ function order(a: Rank, b: Rank): number {
   return a.key < b.key ? -1 : a.key > b.key ? 1 : 0;
 }
 
-/** Keeps the first so many in order. */
+/** Keeps the first `count` ranks in order. */
 class Best {
   private readonly count: number;
   private kept: Rank[] = [];

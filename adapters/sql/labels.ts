@@ -1,8 +1,8 @@
 /**
- * Filters on metadata. Each scalar of a row's metadata is stored as a label: a hash of its path, one of its value, and where
- * these are short the label itself. A row that matches always has the labels of the filter. Hashes only narrow, and `contains`
- * decides on the rest; the labels themselves decide where a filter asks for nothing else (search.ts).
- * The scalars at the top of a thread's state are labels too, which only narrow.
+ * Filters on metadata. Each scalar of a row's metadata is stored as a label: a hash of its path, a hash of its value, and the
+ * text itself if it is short. A matching row has all labels of the filter. Hashes only narrow a search, and `contains` decides.
+ * Exact labels decide alone if the filter has nothing else (search.ts). The scalars at the top of a thread's state are labels
+ * too, which only narrow.
  */
 import { type RawBuilder, sql } from "kysely";
 import { ServiceError } from "../../lib/errors.ts";
@@ -11,26 +11,26 @@ import { constant, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { prepared, type Statement } from "./statement.ts";
 
-/** What has labels of its metadata. */
+/** Kinds of rows whose metadata has labels. */
 export type LabelKind = "assistant" | "thread" | "cron";
 
-/** `exact`: what was hashed; null where it is long. */
+/** `exact`: the text that was hashed; null if it is long. */
 export type Label = readonly [path_hash: number, value_hash: number, exact: string | null];
 
-/** More labels than this do not narrow a filter further, they only make the statement long. */
+/** More labels than these make the statement longer, but do not narrow the filter further. */
 const NARROWING_LABELS = 8;
-/** Metadata with more values, or longer metadata, is refused: each of its values is found by an index. */
+/** The limit of values in metadata: each value has an entry in an index. */
 const MOST_LABELS = 1_000;
 const MOST_CHARACTERS = 1024 * 1024;
-/** Longer labels are stored as hashes alone. */
+/** Longer texts are stored only as hashes. */
 const EXACT_LENGTH = 200;
-/** A state with more scalars than this, or longer ones, is a candidate for every filter. */
+/** A state with more or longer scalars is a candidate for every filter. */
 const STATE_LABELS = 32;
 const STATE_STRING = 512;
-/** The label of such a state. */
+/** The label of a state with too many or too long scalars. */
 const ANYTHING: Label = [0, 0, null];
 
-/** The labels of a metadata object, or of a filter on one; each pair once, and no more than `most` of them. */
+/** The distinct labels of a metadata object, or of a filter on one; at most `most`. */
 export function labelsOf(metadata: JsonObject, most: number = Number.POSITIVE_INFINITY): readonly Label[] {
   const found = new Map<string, Label>();
   const visit = (path: string, hashed: Hashed, value: Json): void => {
@@ -41,7 +41,7 @@ export function labelsOf(metadata: JsonObject, most: number = Number.POSITIVE_IN
     } else if (typeof value === "object" && value !== null) {
       for (const key of Object.keys(value)) {
         if (found.size >= most) return;
-        // A quoted key never reads like the mark of an array element.
+        // A quoted key never equals the mark of an array element.
         const quoted = JSON.stringify(key);
         visit(path + quoted, hashOn(hashed, quoted), value[key] as Json);
       }
@@ -51,7 +51,7 @@ export function labelsOf(metadata: JsonObject, most: number = Number.POSITIVE_IN
       const whole = `${path}:${text}`;
       const same = `${path_hash},${value_hash}`;
       const there = found.get(same);
-      // Two of one hash: neither is known by it.
+      // Two texts with one hash: neither is stored.
       const exact = whole.length > EXACT_LENGTH || (there && there[2] !== whole) ? null : whole;
       found.set(same, [path_hash, value_hash, exact]);
     }
@@ -60,7 +60,7 @@ export function labelsOf(metadata: JsonObject, most: number = Number.POSITIVE_IN
   return [...found.values()];
 }
 
-/** A hash that goes on: a path is hashed once, however many values lie below it. */
+/** The state of a hash. A path is hashed once, however many values are below it. */
 type Hashed = readonly [high: number, low: number];
 
 const NOTHING: Hashed = [0x9e3779b9, 0x7f4a7c15];
@@ -75,7 +75,7 @@ function hashOn([high, low]: Hashed, text: string): Hashed {
   return [high, low];
 }
 
-/** 53 bits of a string. Not a secret and not a proof: collisions cost time, never a wrong answer. */
+/** A 53-bit hash of a string. Collisions cost time, but never give a wrong result. */
 function toHash([first, second]: Hashed): number {
   let [high, low] = [first ^ (second >>> 16), second];
   high = Math.imul(high, 0x85ebca6b);
@@ -83,7 +83,7 @@ function toHash([first, second]: Hashed): number {
   return (high >>> 11) * 0x100000000 + (low >>> 0);
 }
 
-/** Where the rows of a kind are. */
+/** The table and id column of each kind. */
 export const labelled: Readonly<Record<LabelKind, { readonly table: string; readonly id: string }>> = {
   assistant: { table: "assistants", id: "assistant_id" },
   thread: { table: "threads", id: "thread_id" },
@@ -92,7 +92,7 @@ export const labelled: Readonly<Record<LabelKind, { readonly table: string; read
 
 type LabelArgs = { deployment: string; id: string; written: string; labels: string };
 
-/** What a kind of labels follows from: `is` holds where that is what this batch wrote, else its labels must not take effect. */
+/** What the labels of a kind depend on. `is` is true if this batch wrote the row; else the labels must have no effect. */
 interface Source {
   readonly kind: string;
   readonly created_at: (p: LabelArgs) => RawBuilder<unknown>;
@@ -109,7 +109,7 @@ const column = (
   sql`(select ${sql.ref(name)} from ${sql.table(table)} where deployment = ${constant(p.deployment)}
     and ${sql.ref(id)} = ${constant(p.id)}${rest})`;
 
-/** `of` is a column of its row, which says what was written. */
+/** `of`: a column of the row, with the value that was written. */
 function sourceOf(kind: LabelKind | "values", of: string): Source {
   const { table, id } = labelled[kind === "values" ? "thread" : kind];
   const visible = table === "threads" ? sql` and hidden = 0` : sql``;
@@ -129,7 +129,7 @@ const trimOf = ({ kind, is }: Source): ((args: LabelArgs) => Statement) =>
         (select path_hash, value_hash from ${rowsOf(p.labels, { path_hash: "bigint", value_hash: "bigint" })} as kept)`,
   );
 
-// One statement for all: each binds the whole metadata. A label that is there already may be an older one of the same hash.
+// One statement for all labels, because each statement binds the whole metadata. An existing label may be an older text with the same hash.
 const addTo = ({ kind, created_at, is }: Source): ((args: LabelArgs) => Statement) =>
   prepared<LabelArgs>(
     (p) =>
@@ -149,7 +149,7 @@ const ofMetadata = {
 };
 const ofState = statementsOf(sourceOf("values", "head"));
 
-/** What is written, with its labels. Errors: invalid. */
+/** The arguments for a row with its labels. Errors: invalid. */
 function ofRow(deployment: string, id: string, metadata: JsonObject): LabelArgs {
   const written = JSON.stringify(metadata);
   if (written.length > MOST_CHARACTERS) {
@@ -159,26 +159,26 @@ function ofRow(deployment: string, id: string, metadata: JsonObject): LabelArgs 
   if (labels.length > MOST_LABELS) {
     throw new ServiceError(
       "invalid",
-      `metadata: must hold at most ${MOST_LABELS} different values, as each can be searched`,
+      `metadata: must contain at most ${MOST_LABELS} different values, because each is indexed`,
     );
   }
   return { deployment, id, written, labels: JSON.stringify(labels) };
 }
 
-/** Labels of a row that the same batch has inserted before; none where that row was there already. */
+/** Adds the labels of a row that the same batch has inserted; none if the row existed before. */
 export function addLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
   return isEmpty(metadata) ? [] : [ofMetadata[kind].add(ofRow(deployment, id, metadata))];
 }
 
-/** Makes these the labels of a row whose metadata the same batch has written before. */
+/** Replaces the labels of a row whose metadata the same batch has updated. */
 export function replaceLabels(kind: LabelKind, deployment: string, id: string, metadata: JsonObject): Statement[] {
   const row = ofRow(deployment, id, metadata);
   return [ofMetadata[kind].trim(row), ofMetadata[kind].add(row)];
 }
 
 /**
- * The labels of a thread's state, in a batch that has made `head` the thread's head before. `scalars` are those at the top of its
- * values; null where they are not known. Labels of older states may stay: they cost time, never a wrong answer.
+ * The labels of a thread's state, in a batch that has made `head` the thread's head. `scalars` are the scalars at the top of its
+ * values; null if they are unknown. Labels of older states may remain: they cost time, but never give a wrong result.
  */
 export function valueLabels(
   deployment: string,
@@ -202,7 +202,7 @@ function stateLabels(scalars: JsonObject | null): readonly Label[] {
 const isNarrowing = (value: Json): boolean =>
   typeof value === "string" ? value.length <= STATE_STRING : typeof value !== "object" || value === null;
 
-/** Deletes all labels of a thread that the same batch has deleted before, those of its state too. */
+/** Deletes all labels of a thread, and of its state, after the same batch has deleted the thread. */
 export const dropThreadLabels: (args: { deployment: string; thread_id: string }) => Statement = prepared(
   (p) =>
     sql`delete from labels where deployment = ${p.deployment} and kind in ('thread', 'values')
@@ -210,7 +210,7 @@ export const dropThreadLabels: (args: { deployment: string; thread_id: string })
       where t.deployment = ${p.deployment} and t.thread_id = ${p.thread_id})`,
 );
 
-/** Conditions on `id` that every visible thread meets whose values contain the filter: at its head, or while it runs. */
+/** Conditions on `id`: true for every visible thread whose values contain the filter, at its head or during a run. */
 export function narrowingValues(deployment: string, id: string, filter: JsonObject): RawBuilder<boolean>[] {
   const tops = Object.entries(filter).filter(([, value]) => isNarrowing(value));
   return labelsOf(Object.fromEntries(tops), NARROWING_LABELS).map(
@@ -223,12 +223,12 @@ export function narrowingValues(deployment: string, id: string, filter: JsonObje
   );
 }
 
-/** True for a filter that asks for nothing. */
+/** True for a filter without conditions. */
 export function isEmpty(filter: JsonObject | undefined): boolean {
   return filter === undefined || Object.keys(filter).length === 0;
 }
 
-/** True for a row whose `metadata` column contains the filter. */
+/** True if the row's `metadata` column contains the filter. */
 export function matches(row: SqlRow, filter: JsonObject | undefined): boolean {
   return filter === undefined || contains(JSON.parse(row.metadata as string) as Json, filter);
 }

@@ -58,7 +58,7 @@ async function currentVersion(driver: Pipe, schema: Schema): Promise<number> {
     const taken = Object.keys(schema.tables).filter((name) => found.has(name));
     if (taken.length === 0) return 0;
     throw new ConfigError([
-      `storage: the database has tables named ${taken.join(", ")} that Greenroom did not make. Use a separate database`,
+      `storage: the database has tables named ${taken.join(", ")} that Greenroom did not create. Use a separate database`,
     ]);
   }
   const rows = await inspect(driver, plain(`select coalesce(max(version), 0) as version from ${VERSIONS}`));

@@ -12,7 +12,9 @@ import { feedbackVerbs } from "./feedback.ts";
 import { sqlIdentity } from "./identity.ts";
 import { itemVerbs } from "./items.ts";
 import { migrate } from "./migrate.ts";
+import { operationVerbs } from "./operations.ts";
 import { putBack } from "./runs/claim.ts";
+import { eventVerbs } from "./runs/events.ts";
 import { runVerbs } from "./runs/mod.ts";
 import { type Pipe, prepared } from "./statement.ts";
 import { stateVerbs } from "./states.ts";
@@ -39,6 +41,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
   const pipe = pipeOf(driver, health);
   const { becomeWorker, executes } = adoption(pipe);
   return {
+    kind: driver.dialect,
     single_process: driver.single_process ?? false,
     multi_process: driver.multi_process ?? false,
     ...(driver.signals && { signals: driver.signals }),
@@ -50,7 +53,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     async probe(now) {
       await pipe.batch([putProbe({ now, name: "write" })], []);
       if (health.failure === null) return;
-      // In a batch of its own: what is inserted and deleted in one reaches no disk.
+      // A separate batch: rows that one batch inserts and deletes never reach the disk.
       const rows = Math.ceil(health.bytes / ROOM_ROW.length);
       await pipe.batch([putRoomProbes({ now, rows, padding: ROOM_ROW })], []);
       await pipe.batch([dropRoomProbes({})], []);
@@ -59,6 +62,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...assistantVerbs(pipe),
     ...threadVerbs(pipe),
     ...runVerbs(pipe),
+    ...eventVerbs(pipe),
     ...checkpointVerbs(pipe),
     ...usageVerbs(pipe),
     ...feedbackVerbs(pipe),
@@ -66,6 +70,7 @@ export function sqlStorage(driver: SqlDriver): Storage {
     ...stateVerbs(pipe),
     ...cronVerbs(pipe),
     ...itemVerbs(pipe),
+    ...operationVerbs(pipe),
     identity: sqlIdentity(pipe),
     close: () => driver.close(),
   };
@@ -87,7 +92,7 @@ const putRoomProbes = prepared<{ now: number; rows: number; padding: string }>(
 
 const dropRoomProbes = prepared<Record<never, never>>(() => sql`delete from probes where name like 'room %'`);
 
-// The slots of threads with an active run, and those that deleted runs have left. One statement could not use an index.
+// Frees the slots of threads with an active run, and those that deleted runs left. One statement for both could not use an index.
 const freeSlots = [
   sql`runs where status = 'running'`,
   sql`runs where status = 'pending'`,
@@ -104,7 +109,7 @@ const requeueRunning = prepared<{ now: number }>(
   (p) => sql`update runs set ${putBack(p.now)} where status = 'running'`,
 );
 
-/** See `Storage.becomeWorker`. `executes`: this process has become the one that executes, where there is only one. */
+/** See `Storage.becomeWorker`. `executes`: this process holds the worker lock, if the database has one. */
 function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly executes: () => boolean } {
   let adopting: Promise<void> | undefined;
   let adopted = false;
@@ -123,7 +128,7 @@ function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly exec
         adopted = false;
         return false;
       }
-      // Once: what runs after it is this process's own.
+      // Once only: runs that start later belong to this process.
       adopting ??= adopt(now).catch((error: unknown) => {
         adopting = undefined;
         throw error;
@@ -134,13 +139,13 @@ function adoption(driver: Pipe): Pick<Storage, "becomeWorker"> & { readonly exec
   };
 }
 
-/** The driver for statements of any database, with the errors that callers can act on. */
+/** The driver for statements of every database. Maps errors to those that callers can handle. */
 function pipeOf(driver: SqlDriver, health: WriteHealth): Pipe {
   const { dialect } = driver;
   const tell = (error: unknown): never => {
     if (isFull(error)) throw new ServiceError("storage_full", "The disk of the database is full", { cause: error });
     if (isUnstorable(error))
-      throw new ServiceError("invalid", "This database holds no text with U+0000", { cause: error });
+      throw new ServiceError("invalid", "This database cannot store text with U+0000", { cause: error });
     if (error instanceof DatabaseUnavailable) throw storageLost({ unknown: error.unknown, cause: error });
     throw error;
   };

@@ -1,4 +1,4 @@
-/** How namespaces are kept, and which of them hold something: each once, in order, read in steps. */
+/** How namespaces are stored, and the list of namespaces with items: each once, in order, read in steps. */
 import { type RawBuilder, sql } from "kysely";
 import type { ItemStorage, NamespaceQuery } from "../../lib/storage/items.ts";
 import type { Scope } from "../../lib/storage/mod.ts";
@@ -6,15 +6,15 @@ import { db } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, type Statement, statement } from "./statement.ts";
 
-/** Rows read at a time. */
+/** Rows per read. */
 const STEP = 500;
 
-/** The labels, each with a dot behind it: a namespace's text begins as that of every namespace it is in. */
+/** Each label with a dot behind it, so the path of a namespace starts with the paths of its parents. */
 export const pathOf = (namespace: readonly string[]): string => namespace.map((label) => `${label}.`).join("");
 export const namespaceOf = (path: string): readonly string[] => path.split(".").slice(0, -1);
-/** The first text after all paths that begin with this one, which is not empty: a slash follows the dot. */
+/** The first text after all paths with this prefix, which is not empty: a slash follows the dot. */
 export const past = (path: string): string => `${path.slice(0, -1)}/`;
-/** The first path that can follow this one: no label holds U+0000. */
+/** The first path that can follow this one: no label contains U+0000. */
 const next = (path: string): string => `${path}\u0001`;
 
 /** True for rows that have not expired. */
@@ -22,7 +22,7 @@ export function alive(now: number): RawBuilder<boolean> {
   return sql<boolean>`(expires_at is null or expires_at > ${now})`;
 }
 
-/** `visible` decides on rows where the scope has a filter; without one nothing of an item but its path is read. */
+/** `visible` checks rows if the scope has a filter. Without a filter, only the paths of items are read. */
 export function namespaceLister(
   driver: Pipe,
   visible: (scope: Scope, row: SqlRow) => boolean,
@@ -34,7 +34,7 @@ export function namespaceLister(
     const start = pathOf(fixed);
     const read = scope.filter ? rowsFrom : pathsFrom;
     const found: (readonly string[])[] = [];
-    /** What is decided: this path, or all that begin with it. */
+    /** Done so far: this path, or every path with this prefix. */
     let decided = { path: "", whole: false };
     for (let from = { path: start, key: "" }; found.length < wanted; ) {
       const rows = await driver.read(read(scope, from, start, now));
@@ -69,7 +69,7 @@ function fits(namespace: readonly string[], { prefix, suffix }: NamespaceQuery):
 
 type Position = { readonly path: string; readonly key: string };
 
-/** Goes from path to path, however many items each holds. */
+/** Reads distinct paths, however many items each has. */
 function pathsFrom({ deployment }: Scope, from: Position, start: string, now: number): Statement {
   const within = start === "" ? sql`` : sql`and i.path < ${past(start)}`;
   const first = (after: RawBuilder<unknown>): RawBuilder<unknown> => sql`(select i.path from store_items i
@@ -81,7 +81,7 @@ function pathsFrom({ deployment }: Scope, from: Position, start: string, now: nu
   return statement(paths);
 }
 
-/** Keys are not empty: an empty one stands before all of its path. */
+/** A key is never empty, so the empty key sorts before the items of its path. */
 function rowsFrom({ deployment }: Scope, from: Position, start: string, now: number): Statement {
   let select = db
     .selectFrom("store_items")

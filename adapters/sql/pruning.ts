@@ -10,10 +10,10 @@ import { busy } from "./threads.ts";
 /** `thread_ids` is a JSON list. */
 type Named = { deployment: string; thread_ids: string; now: number };
 
-/** Written as the index `threads_expiry` has it, so that both databases use the index. */
+/** Written exactly as in the index `threads_expiry`, so that both databases use the index. */
 const lastChange = sql<number>`case when updated_at > state_updated_at then updated_at else state_updated_at end`;
 
-/** A thread whose TTL has expired and that pruning would change. Written as its index is. */
+/** A thread whose TTL has expired and that pruning would change. Written as in its index. */
 const isOver = (p: { now: number }): RawBuilder<unknown> => sql`ttl_ms is not null
   and (ttl_strategy = 'delete' or pruned_at is null or pruned_at <= ${lastChange})
   and (${lastChange} + ttl_ms) <= ${constant(p.now)}`;
@@ -69,7 +69,7 @@ const sameThreadAs =
     sql`${sql.ref(rows)}.deployment = ${constant(p.deployment)}
       and ${sql.ref(rows)}.thread_id = ${sql.ref(owner)}.thread_id`;
 
-/** The channel has a stored value of this version. */
+/** The channel has a stored value for this version. */
 const hasValue = (
   of: Rows,
   owner: string,
@@ -90,8 +90,8 @@ const newest = (of: Rows): RawBuilder<unknown> =>
       where ${of("c", "heads")} and c.ns <> '' group by c.thread_id, c.ns)`;
 
 /**
- * `kept`: the heads, and the newest checkpoints that belong to them: made under the head or after it, or in a namespace without a task
- * in its name, which is the same in every run.
+ * `kept`: the heads, and the newest checkpoints that belong to them. These were created under the head or after it, or are in a
+ * namespace without a task id in its name, which is the same in every run.
  */
 const kept = (of: Rows): RawBuilder<unknown> =>
   sql`kept (thread_id, ns, checkpoint_id) as (
@@ -103,9 +103,9 @@ const kept = (of: Rows): RawBuilder<unknown> =>
           or heads.head in ${parentsIn(sql`c.metadata`)}))`;
 
 /**
- * `walk`: from each kept checkpoint back through its ancestors, per channel without a stored value. LangGraph stores some channels whole
- * only now and then: their value is made of an older version and the writes since. `written`: the version changed on the way. The
- * channels that say what runs next are omitted, because there are many and their values are empty.
+ * `walk`: from each kept checkpoint back through its ancestors, for each channel without a stored value. LangGraph stores the
+ * whole value of some channels only now and then: their value is an older version plus the writes since. `written`: the version
+ * changed on the way. The channels that control what runs next are omitted, because they are many and empty.
  */
 const walk = (of: Rows): RawBuilder<unknown> =>
   sql`walk (thread_id, ns, checkpoint_id, channel, version, depth, written) as (
@@ -125,11 +125,11 @@ const walk = (of: Rows): RawBuilder<unknown> =>
         and (entry.value = walk.version or exists (select 1 from checkpoint_writes w where ${of("w", "walk")}
           and w.ns = walk.ns and w.checkpoint_id = p.checkpoint_id and w.channel = walk.channel)))`;
 
-/** `parts`: per channel, the oldest ancestor whose writes are a part of its value. */
+/** `parts`: for each channel, the oldest ancestor whose writes are part of its value. */
 const parts = sql`parts (thread_id, ns, channel, depth) as (
       select thread_id, ns, channel, max(depth) from walk where written = 1 group by thread_id, ns, channel)`;
 
-/** `stays`: the kept checkpoints, and the ancestors that hold a part of their values. */
+/** `stays`: the kept checkpoints, and the ancestors with parts of their values. */
 const stays = sql`stays (thread_id, ns, checkpoint_id) as (
       select thread_id, ns, checkpoint_id from kept
       union
@@ -137,7 +137,7 @@ const stays = sql`stays (thread_id, ns, checkpoint_id) as (
       where walk.thread_id = parts.thread_id and walk.ns = parts.ns and walk.channel = parts.channel
         and walk.depth <= parts.depth)`;
 
-/** The checkpoints of the pruned threads that stay, as common table expressions up to `stays`. */
+/** Common table expressions up to `stays`: the checkpoints of the pruned threads that remain. */
 const staying = (pruned: RawBuilder<unknown>, p: Named): RawBuilder<unknown> => {
   const of = sameThreadAs(p);
   return sql`recursive pruned (thread_id, head) as (select threads.thread_id, threads.head from ${pruned}),
@@ -151,7 +151,7 @@ const keeping = (condition: Condition): Pruning => {
   return {
     after: 0,
     statements: [
-      // `except` instead of `not in`: for each row missing in a list of several columns, SQLite reads the whole list.
+      // `except` instead of `not in`: SQLite would read the whole list of several columns for each row that it does not contain.
       scoped<Named>(
         (p, bound) =>
           sql`with ${staying(pruned(p, bound), p)} delete from checkpoints where deployment = ${p.deployment}

@@ -1,7 +1,6 @@
 /**
- * Searches of rows by their metadata. The rarest label of the filter is followed, newest rows first, the others are looked up
- * for each row. Where labels say all that the filter asks, they decide in SQL; else the candidates' metadata is read and held
- * against it.
+ * Searches rows by metadata. Reads the rows of the filter's rarest label, newest first, and looks up the other labels for each
+ * row. If labels express the whole filter, SQL decides. Otherwise the candidates' metadata is read and compared with the filter.
  */
 import { type RawBuilder, sql } from "kysely";
 import { contains, type Json, type JsonObject } from "../../lib/json.ts";
@@ -12,33 +11,33 @@ import type { SqlRow } from "./driver.ts";
 import { type Label, type LabelKind, labelled, labelsOf } from "./labels.ts";
 import { type Pipe, type Statement, statement } from "./statement.ts";
 
-/** What is searched for. */
+/** A search. */
 export interface Sought {
   readonly kind: LabelKind;
   readonly deployment: string;
-  /** Containment on `metadata`. */
+  /** The row's metadata must contain this. */
   readonly metadata: JsonObject | undefined;
-  /** What the caller's reach lets through. */
+  /** The caller's authorization filter. */
   readonly filter: Filter | undefined;
-  /** Further conditions; columns are named with their table. */
+  /** Further conditions. Columns are named with their table. */
   readonly where: readonly RawBuilder<unknown>[];
-  /** These name the ids of the rows: rows are looked up by them, not held against them in order. Default false. */
+  /** The conditions name row ids: rows are looked up by id, not read in order. Default false. */
   readonly named?: boolean;
 }
 
-/** How rows are read. */
+/** How to read rows. */
 export interface Reading extends Page, Sorted<string> {
   readonly columns: RawBuilder<unknown>;
-  /** What they are ordered by; the id decides between equals. `created_at`: the column. */
+  /** The sort key; the id breaks ties. `created_at`: the column. */
   readonly by: "created_at" | RawBuilder<unknown>;
 }
 
-/** More labels than this make the statement long and the search no faster. */
+/** More labels make the statement longer, but not the search faster. */
 const LABELS = 8;
-/** How far the rows of a label are counted to see which one is the rarest. */
+/** How many rows of a label are counted to find the rarest one. */
 const COUNTED = 1000;
 
-/** One page of the rows, in order, and the number of all. */
+/** One page of rows in order, and the total number. */
 export async function findRows(
   driver: Pipe,
   sought: Sought,
@@ -50,7 +49,7 @@ export async function findRows(
   if (plan.decided) {
     const page = sql`${orderOf(plan, reading)} limit ${limit} offset ${offset}`;
     const rows = await driver.read(select(plan, reading.columns, page));
-    // A page that is not full ends the list. Where others write between two reads, a count would differ from it.
+    // A page that is not full ends the list. A count could differ, because others may write between two reads.
     const ends = rows.length < limit && (rows.length > 0 || offset === 0);
     return { rows, total: ends ? offset + rows.length : (plan.total ?? (await count(driver, plan))) };
   }
@@ -58,13 +57,13 @@ export async function findRows(
   const found = (await driver.read(select(plan, columns, orderOf(plan, reading)))).filter((row) => holds(sought, row));
   const ids = found.slice(offset, offset + limit).map((row) => row.id as string);
   if (ids.length === 0) return { rows: [], total: found.length };
-  // Read by their ids: what has changed since then is held against the filter again.
+  // Reads rows by id and checks the filter again, because rows may have changed since.
   const named = sql`and ${plan.id} in ${each(JSON.stringify(ids))}`;
   const rows = await driver.read(select(plan, reading.columns, sql`${named} ${orderOf(plan, reading)}`));
   return { rows: rows.filter((row) => holds(sought, row)), total: found.length };
 }
 
-/** How many rows there are. */
+/** The number of rows. */
 export async function countFound(driver: Pipe, sought: Sought): Promise<number> {
   const plan = await planOf(driver, sought);
   if (plan.none) return 0;
@@ -73,18 +72,18 @@ export async function countFound(driver: Pipe, sought: Sought): Promise<number> 
   return rows.filter((row) => holds(sought, row)).length;
 }
 
-/** How a search goes about it. */
+/** The plan of a search. */
 interface Plan {
   readonly sought: Sought;
   readonly table: RawBuilder<unknown>;
   readonly id: RawBuilder<unknown>;
-  /** The rarest first. */
+  /** Labels, the rarest first. */
   readonly labels: readonly Label[];
-  /** The labels are all that is asked: no row is to be held against the filter. */
+  /** The labels express the whole filter, so no metadata is compared. */
   readonly decided: boolean;
-  /** There is a label that no row has. */
+  /** No row has one of the labels. */
   readonly none: boolean;
-  /** The number of rows, where it is known. */
+  /** The number of rows, if known. */
   readonly total: number | null;
 }
 
@@ -106,13 +105,13 @@ async function planOf(driver: Pipe, sought: Sought): Promise<Plan> {
   const counts = labels.map((_, i) => Number(row?.[`n${i}`]));
   const order = labels.map((_, i) => i).sort((a, b) => (counts[a] as number) - (counts[b] as number));
   const first = counts[order[0] as number] as number;
-  // A label that was stored as hashes alone may be another one.
+  // A label stored only as hashes may belong to another text.
   const decided = exact && labels.every((_, i) => Number(row?.[`old${i}`]) === 0);
   plan = { ...plan, labels: order.map((i) => labels[i] as Label), decided, none: first === 0 };
   return decided && labels.length === 1 && countable(sought) && first < COUNTED ? { ...plan, total: first } : plan;
 }
 
-/** How many rows have a label, up to a bound, and whether one has it as hashes alone. */
+/** How many rows have a label, up to a limit, and whether one has it only as hashes. */
 function looks({ sought }: Plan, label: Label, i: number): RawBuilder<unknown>[] {
   const rows = sql`select 1 from labels l where ${isLabel(sought, label)}`;
   return [
@@ -121,21 +120,21 @@ function looks({ sought }: Plan, label: Label, i: number): RawBuilder<unknown>[]
   ];
 }
 
-/** Labels are counted without their rows: of crons some may stay behind, which go with the thread or assistant they are for. */
+/** Labels are counted without their rows. Labels of crons may remain after their thread or assistant was deleted. */
 const countable = ({ kind, where }: Sought): boolean => kind !== "cron" && where.length === 0;
 
 const isLabel = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilder<unknown> =>
   sql`l.deployment = ${constant(deployment)} and l.kind = ${constant(kind)} and l.path_hash = ${constant(path)}
     and l.value_hash = ${constant(value)}`;
 
-/** The rows with all labels that meet the other conditions too, or only their labels where nothing else is asked. */
+/** The rows with all labels that meet the other conditions, or only their labels if there are no other conditions. */
 function select(plan: Plan, columns: RawBuilder<unknown> | null, rest: RawBuilder<unknown>): Statement {
   const { sought, table, id, decided } = plan;
   const { deployment, kind, where } = sought;
   const [first, ...others] = plan.labels;
   const exactly = (label: Label): RawBuilder<unknown> => (decided ? sql` and l.exact = ${constant(label[2])}` : sql``);
   const conditions = [...where];
-  // Hidden threads have no labels. Written out, not bound: the indexes that serve searches hold visible threads alone.
+  // Hidden threads have no labels. The condition is a literal, because the indexes for searches contain only visible threads.
   if (kind === "thread" && !first) conditions.unshift(sql`threads.hidden = 0`);
   const also = (row: RawBuilder<unknown>): RawBuilder<unknown> =>
     sql.join(
@@ -174,7 +173,7 @@ const followed = ({ deployment, kind }: Sought, [path, value]: Label): RawBuilde
 const count = async (driver: Pipe, plan: Plan): Promise<number> =>
   Number((await driver.read(select(plan, null, sql``)))[0]?.total);
 
-/** By the time of creation the index of labels is in order already. */
+/** The index of labels is already in the order of creation. */
 function orderOf({ labels, id, table, sought }: Plan, { by, sort_order }: Reading): RawBuilder<unknown> {
   const direction = sort_order === "asc" ? sql`asc` : sql`desc`;
   const [time, row] =
@@ -184,7 +183,7 @@ function orderOf({ labels, id, table, sought }: Plan, { by, sort_order }: Readin
   return sql`order by ${by === "created_at" ? time : by} ${direction}, ${by === "created_at" ? row : id} ${direction}`;
 }
 
-/** A condition of a reach as the containment that it is. */
+/** A condition of a filter as an object that the metadata must contain. */
 const partOf = (condition: Filter[number]): JsonObject =>
   Object.fromEntries([[condition.key, "equals" in condition ? condition.equals : [...condition.contains]]]);
 
@@ -194,8 +193,8 @@ const holds = ({ metadata = {}, filter }: Sought, row: SqlRow): boolean => {
 };
 
 /**
- * True for a filter that a row contains when it has all of its labels: one without empty objects and lists, and without items of
- * lists that hold more than one scalar, which labels could not tell from two items with one each.
+ * True for a filter that a row contains if it has all labels: no empty objects or lists, and no list item with more than one
+ * scalar, which labels could not tell from two items with one scalar each.
  */
 function areItsLabels(filter: JsonObject): boolean {
   const scalars = (value: Json): number => {

@@ -1,6 +1,6 @@
 /**
- * State updates: changes of a thread's state without a run. The first statement of such a batch decides and marks the thread, and the
- * last one removes the mark, which is the witness for those between. No other batch sees a mark.
+ * State updates: changes of a thread's state without a run. The first statement of the batch decides and marks the thread. The
+ * mark is the witness for the next statements, and the last one removes it. No other batch sees a mark.
  */
 import { type RawBuilder, sql } from "kysely";
 import type { NewState } from "../../lib/storage/mod.ts";
@@ -9,10 +9,10 @@ import { constant } from "./dialect.ts";
 import { valueLabels } from "./labels.ts";
 import { prepared, type Statement } from "./statement.ts";
 
-/** `run_count` of a new thread that is marked. */
+/** `run_count` of a new thread with a mark. */
 export const MARKED = -1;
 
-/** `run_count` of a marked thread that had `count`: an update is counted like a run, and gets a `seq` among them. */
+/** `run_count` of a marked thread that had `count`. An update counts like a run and gets a `seq` among the runs. */
 export const marked = (count: RawBuilder<number>): RawBuilder<number> => sql<number>`-1 - ${count}`;
 
 /** True while the thread is marked. */

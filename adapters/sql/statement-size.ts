@@ -1,7 +1,7 @@
 /** The size of statements. */
 import type { SqlStatement } from "./driver.ts";
 
-/** Approximate bytes of a statement and its arguments. Throws for a value that SQLite packages would bind as another one. */
+/** Approximate bytes of a statement and its arguments. Throws for a value that SQLite packages would bind as another value. */
 export function sizeOf(statement: SqlStatement): number {
   let bytes = statement.sql.length;
   for (const value of statement.args) {

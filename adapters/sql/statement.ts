@@ -2,12 +2,12 @@
 import { compile, type Dialect, type Query } from "./dialect.ts";
 import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "./driver.ts";
 
-/** A statement with its arguments, for any database. */
+/** A statement with its arguments, for every database. */
 export interface Statement {
   for(dialect: Dialect): SqlStatement;
 }
 
-/** An SqlDriver that takes statements for any database. */
+/** An SqlDriver that takes statements for every database. */
 export interface Pipe extends Pick<SqlDriver, "dialect" | "acquireWorkerLock"> {
   /** See `SqlDriver.batch`. */
   batch(statements: readonly Statement[], lock_keys?: readonly string[]): Promise<SqlRow[][]>;
@@ -19,7 +19,7 @@ type Args = Readonly<Record<string, SqlValue>>;
 
 class Placeholder {
   readonly name: string;
-  /** The row that has the value; null: the arguments have it. */
+  /** The row with the value; null if the arguments have it. */
   readonly row: number | null;
   constructor(name: string, row: number | null) {
     this.name = name;
@@ -52,10 +52,10 @@ class CompiledStatement {
   }
 }
 
-/** One query, compiled for each dialect that was used. */
+/** One query, compiled for each dialect in use. */
 type Compiled = { [Of in Dialect]?: CompiledStatement };
 
-/** A prepared statement with its arguments; compiled at the first use. */
+/** A prepared statement with its arguments; compiled on first use. */
 class Filled implements Statement {
   readonly #compiled: Compiled;
   readonly #build: () => Query;
@@ -80,9 +80,9 @@ class Filled implements Statement {
 }
 
 /**
- * A statement whose text never changes. `build` runs once per dialect, at the first use, with a placeholder for each argument, so it
- * must not branch on values; afterwards a call costs one array. Arguments are named after the columns that they are compared with or
- * stored in, which gives their types (dialect.ts).
+ * A statement whose text never changes. `build` runs once per dialect, on first use, with a placeholder for each argument, so it
+ * must not branch on values. Later calls cost one array. Arguments have the names of the columns that they are compared with or
+ * stored in, which determines their types (dialect.ts).
  */
 export function prepared<Of extends Args>(build: (args: Of) => Query): (args: Of) => Statement {
   const compiled: Compiled = {};
@@ -90,10 +90,10 @@ export function prepared<Of extends Args>(build: (args: Of) => Query): (args: Of
   return (args) => new Filled(compiled, query, args);
 }
 
-/** Most rows of one statement. */
+/** The maximum of rows in one statement. */
 const ROWS = 8;
 
-/** The same for a list of rows. `build` runs once per number of rows; a longer list takes several statements. */
+/** Like `prepared`, for a list of rows. `build` runs once per number of rows. A longer list becomes several statements. */
 export function preparedRows<Of extends Args, Row extends Args>(
   build: (args: Of, rows: readonly Row[]) => Query,
 ): (args: Of, rows: readonly Row[]) => Statement[] {
@@ -114,7 +114,7 @@ export function preparedRows<Of extends Args, Row extends Args>(
   };
 }
 
-/** A statement that is compiled for one call. */
+/** A statement that is compiled for a single call. */
 export function statement(query: Query): Statement {
   return {
     for(dialect) {
@@ -131,7 +131,7 @@ export const ofThread = (deployment: string, thread_id: string): string => `thre
 export const ofKey = (deployment: string, { route, key }: { readonly route: string; readonly key: string }): string =>
   `key ${deployment} ${route} ${key}`;
 
-/** A statement with the same text for every database, without arguments. */
+/** A statement without arguments, with the same text for every database. */
 export function plain(text: string): Statement {
   return { for: () => ({ sql: text, args: [] }) };
 }

@@ -1,4 +1,4 @@
-/** The verbs that change states without a run: updates, notes on checkpoints, copies. */
+/** The verbs that change states without a run: state updates, metadata of checkpoints, copies. */
 import { type RawBuilder, sql } from "kysely";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Scope, StateStorage, ThreadRow } from "../../lib/storage/mod.ts";
@@ -17,7 +17,7 @@ const visibleThread = scoped<ThreadKey>(
     and thread_id = ${p.thread_id} and hidden = 0 ${andPermitted(sql`metadata`, bound)}`,
 );
 
-/** The thread as a change must find it; null where it is not there for the scope. */
+/** The thread; null if it does not exist in the scope. */
 async function look(
   driver: Pipe,
   { deployment, filter }: Scope,
@@ -31,8 +31,7 @@ async function look(
 
 const sameHead = (seen: string | null): RawBuilder<unknown> => sql`coalesce(head, '') = coalesce(${seen}, '')`;
 
-// A slot that a deleted run has left does not stand in the way: whoever still executes that run has lost its lease, and with
-// it every write.
+// A slot left by a deleted run is no obstacle: the process that still executes that run has lost its lease and cannot write.
 const moveHead = scoped<ThreadKey & { head: string; seen_head: string | null; graph_id: string; now: number }>(
   (p, bound) =>
     sql`update threads set head = ${p.head}, graph_id = ${p.graph_id}, updated_at = ${p.now},
@@ -58,7 +57,7 @@ const writeState =
       if (!thread) return "not_found";
       if (thread.busy) return "busy";
       if (thread.head !== seen_head) return "stale";
-      // What stood in the way is gone.
+      // The obstacle has disappeared: retry.
     }
   };
 
@@ -104,7 +103,7 @@ const annotateCheckpoint =
 
 // --------------------------------------------------------------------- copies
 
-/** `of_source` and `of_copy`: how metadata names the one thread, and the other. */
+/** `of_source` and `of_copy`: how metadata names the two threads. */
 type Copy = ThreadKey & { from: string; of_source: string; of_copy: string };
 
 const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now: number }>(
@@ -121,8 +120,8 @@ const insertCopy = scoped<Copy & { seen_revision: number; metadata: string; now:
 const memberOf = (thread_id: string): string => `"thread_id":${JSON.stringify(thread_id)}`;
 
 /**
- * Copies the rows of a table from one thread to the other, which is marked. What active runs have stored is no part of the
- * thread's state before they end.
+ * Copies the rows of a table from one thread to the other, marked one. Omits what active runs have stored: it becomes part of the
+ * thread's state when they end.
  */
 const copying = (
   table: string,

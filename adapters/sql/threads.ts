@@ -62,7 +62,8 @@ const insertThread = prepared<Columns>((p) =>
       interrupts: "{}",
       error: null,
       hidden: p.hidden,
-      // Not 1: a thread that was deleted and made again must not look unchanged to somebody who saw the old one.
+      all_events: 0,
+      // Not 1: a thread that was deleted and created again must have another revision than the old one.
       revision: p.now,
       slot_token: null,
       slot_until: null,
@@ -123,7 +124,7 @@ const labelled = (p: Labelled): RawBuilder<string> =>
 
 type Named = Labelled & { text: string; assistant_id: string };
 
-/** Only with their assistant: it may be out of the caller's reach. */
+/** True once the assistant is deleted: the filter may have kept it. */
 const isGone = (p: Named): RawBuilder<unknown> =>
   sql`not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`;
 
@@ -153,10 +154,10 @@ const deleteLabelsLeft = prepared<Labelled>((p) =>
       where t.deployment = labels.deployment and t.thread_id = labels.row_id)`),
 );
 
-/** In a batch that has deleted the assistant before: deletes its threads that the filter permits, by their `metadata.assistant_id`. */
+/** After the batch has deleted an assistant: deletes its threads that the filter permits, found by `metadata.assistant_id`. */
 export function deleteThreadsOf(deployment: string, assistant_id: string, filter: Filter | undefined): Statement[] {
   const [[path_hash, value_hash]] = labelsOf({ assistant_id }) as readonly [Label];
-  // The label says where the value stands, the text of the stored JSON that it is this one and no other of the same hash.
+  // The label finds the rows by hash. The text in the stored JSON excludes other values with the same hash.
   const text = JSON.stringify({ assistant_id }).slice(1, -1);
   const labelled = { deployment, path_hash, value_hash, text, assistant_id };
   return [
@@ -195,7 +196,7 @@ export function threadVerbs(driver: Pipe): ThreadStorage {
         const [inserted] = await driver.batch([insert, ...state, ...labels], lock_keys);
         if (inserted?.[0]) return { kind: "created", thread: toThread({ ...inserted[0], running: null, waiting: 0 }) };
         const there = await get({ deployment }, thread_id);
-        // Null when it was deleted meanwhile.
+        // Null if it was deleted since.
         if (there) return { kind: "exists", thread: there };
       }
     },
@@ -253,13 +254,15 @@ function sought({ deployment, filter }: Scope, { metadata, values, ids, status }
   const where: RawBuilder<unknown>[] = [];
   if (ids) where.push(sql`threads.thread_id in ${each(JSON.stringify(ids))}`);
   if (status === "busy") where.push(busy);
+  // Written out, as in the condition of the index that serves the waiting threads.
+  else if (status === "interrupted") where.push(sql`threads.status = 'interrupted' and not ${busy}`);
   else if (status) where.push(sql`threads.status = ${status} and not ${busy}`);
   const named = values ? narrowingValues(deployment, "threads.thread_id", values) : [];
   where.push(...named);
   return { kind: "thread", deployment, metadata, filter, where, named: ids !== undefined || named.length > 0 };
 }
 
-/** A thread row with what was asked for beside it: `running` and `waiting`. */
+/** A thread's row, with the columns `running` and `waiting`. */
 export function toThread(row: SqlRow): ThreadRow {
   const stored = row as unknown as Tables["threads"] & { running: string | null; waiting: number };
   return {
@@ -277,6 +280,7 @@ export function toThread(row: SqlRow): ThreadRow {
     running: stored.running,
     slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     hidden: stored.hidden === 1,
+    all_events: stored.all_events === 1,
     ttl:
       stored.ttl_ms === null
         ? null

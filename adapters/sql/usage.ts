@@ -1,6 +1,6 @@
 /**
- * Traces, and counting them. Raw rows are the truth; `usage_hourly` holds the sums of every hour before the seal, and whatever
- * writes a trace into such an hour adds it there in the same batch. '' stands for null in its key columns.
+ * Traces and usage counts. Traces are the source; `usage_hourly` has the sums of each hour before the seal. A batch that writes a
+ * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
 import { type RawBuilder, sql } from "kysely";
 import type { TraceRow, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
@@ -10,16 +10,16 @@ import { type Pipe, prepared, type Statement } from "./statement.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
-/** Before every moment: where summing starts while nothing is sealed. */
+/** Earlier than every time: sums start here while no hour is sealed. */
 const NEVER = -8_640_000_000_000_000;
-/** How many traces one statement adds. */
+/** Traces per statement. */
 const ROWS = 500;
 
 /** The start of an hour, also before 1970. */
 const hourOf = (moment: RawBuilder<number>): RawBuilder<number> =>
   sql<number>`${moment} - ((${moment} % 3600000) + 3600000) % 3600000`;
 
-/** Where the hours end that are summed; null before the first. */
+/** The end of the last sealed hour; null if no hour is sealed. */
 const sealedBefore = sql<number | null>`(select sealed_before from usage_seals where name = 'hourly')`;
 
 const ADD_UP = sql`on conflict (workspace_id, hour, project_id, user_id, api_key)
@@ -52,14 +52,14 @@ const insertClaimed = prepared<Claimed>(
 );
 
 /**
- * Statements that leave the trace of the run which the same batch has claimed with this token, if that is its first attempt
- * and it has none yet. Without effect otherwise.
+ * Statements that store the trace of a run that the same batch has claimed with this token. No effect unless that is its first
+ * attempt and it has no trace yet.
  */
 export function traceClaimed(of: Claimed): Statement[] {
   return of.counted === 1 ? [addClaimed(of), insertClaimed(of)] : [insertClaimed(of)];
 }
 
-/** The columns of `traces`, in the order of a row in the JSON list that `addTraces` gives along. */
+/** The columns of `traces`, in the order of the rows of the JSON list in `addTraces`. */
 const FIELDS = {
   trace_id: "text",
   thread_id: "text",
@@ -94,7 +94,7 @@ const insertGiven = prepared<{ rows: string }>(
 
 type Reported = { run_id: string; tokens_in: number; tokens_out: number; cost_usd: number };
 
-/** Adds what an executor has reported to the run's trace, where `when` holds. Without effect when there is none. */
+/** Adds the usage that an executor has reported to the run's trace, where `when` is true. No effect without a trace. */
 export function traceReported<Of extends Reported>(when: (p: Of) => RawBuilder<unknown>): (of: Of) => Statement {
   return prepared<Of>(
     (p) =>
@@ -116,11 +116,11 @@ const unsealed = prepared<Record<never, never>>(
     where t.counted = 1 and t.started_at >= coalesce(${sealedBefore}, -8640000000000000)) as next`,
 );
 
-/** Nobody has sealed since `sealed` was read: else another process sums the same hours. */
+/** No process has sealed hours since `sealed` was read: else another process sums the same hours. */
 const asSeen = (p: Sealing): RawBuilder<unknown> =>
   sql`coalesce(${sealedBefore}, -8640000000000000) = ${constant(p.sealed)}`;
 
-// Without `on conflict`: two sums of one hour would have to fail, not add up.
+// Without `on conflict`: two sums of one hour must fail, not add up.
 const sumHours = prepared<Sealing>(
   (p) =>
     sql`insert into usage_hourly (workspace_id, hour, project_id, user_id, api_key, traces)
@@ -152,14 +152,13 @@ type Counted = {
 
 const COLUMN = { workspace: "workspace_id", project: "project_id", user: "user_id", api_key: "api_key" } as const;
 
-// Each part is summed by itself: what is joined then is a handful of rows, and the sealed part costs what a sum over its table
-// costs.
+// Each part is summed separately: then only a few rows are joined, and the sealed part costs as much as a sum over its table.
 const countOf = (group: UsageGroup): ((args: Counted) => Statement) =>
   prepared<Counted>((p) => {
     const dimension = sql.ref(COLUMN[group]);
     const bucket = (moment: RawBuilder<unknown>): RawBuilder<unknown> =>
       sql`(${moment} - (select cast(${p.origin} as bigint))) / (select cast(${p.stride_ms} as bigint))`;
-    // Where the sealed part ends: at the seal, but inside the full hours.
+    // The end of the sealed part: the seal, limited to the full hours.
     const edge = sql`(select case when seal < ${p.hours_from} then ${p.hours_from}
       when seal > ${p.hours_to} then ${p.hours_to} else seal end
       from (select coalesce(${sealedBefore}, ${p.hours_from}) as seal) s)`;
@@ -186,7 +185,7 @@ const count: Readonly<Record<UsageGroup, (args: Counted) => Statement>> = {
 
 const floor = (moment: number, unit: number): number => Math.floor(moment / unit) * unit;
 
-/** The full hours between two moments; none where the grid would cut an hour. */
+/** The full hours between two times; none if the buckets would split an hour. */
 function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from: number; hours_to: number } {
   const hours_from = floor(start + HOUR - 1, HOUR);
   const hours_to = floor(end, HOUR);
@@ -204,7 +203,7 @@ const firstCounted = prepared<Record<never, never>>(
   () => sql`select min(started_at) as first from traces where counted = 1`,
 );
 
-/** The verbs on traces and on counting them. */
+/** The verbs on traces and usage counts. */
 export function usageVerbs(driver: Pipe): UsageStorage {
   const read = async (trace_id: string): Promise<SqlRow | undefined> => (await driver.read(getTrace({ trace_id })))[0];
   return {
@@ -213,7 +212,7 @@ export function usageVerbs(driver: Pipe): UsageStorage {
       return row ? toTrace(row) : null;
     },
     async addTraces(traces) {
-      // An id that comes twice is the first.
+      // If an id occurs twice, the first one counts.
       const known = new Map<string, TraceRow>();
       for (const trace of traces) if (!known.has(trace.trace_id)) known.set(trace.trace_id, trace);
       const rows = [...known.values()].map((trace) =>
@@ -237,7 +236,7 @@ export function usageVerbs(driver: Pipe): UsageStorage {
     },
     async countUsage(query) {
       const { workspace_ids, start, end, origin, stride_ms } = query;
-      // Division rounds towards zero: so it begins with a bucket that lies before everything.
+      // Division rounds towards zero, so the first bucket must start before every trace.
       const before = Math.max(0, Math.ceil((origin - start) / stride_ms));
       const rows = await driver.read(
         count[query.group_by]({
@@ -260,7 +259,7 @@ export function usageVerbs(driver: Pipe): UsageStorage {
       const [row] = await driver.read(unsealed({}));
       const sealed = row?.sealed == null ? NEVER : Number(row.sealed);
       if (sealed >= last) return false;
-      // The batch sums from the seal on, whatever was found: a trace may be written in between.
+      // Sums start at the seal, not at the trace that was found: an earlier trace may be written in between.
       const until = row?.next == null ? last : Math.min(last, floor(Number(row.next), HOUR) + DAY);
       await driver.batch([sumHours({ sealed, until }), moveSeal({ sealed, until })]);
       return until < last;

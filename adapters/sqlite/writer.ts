@@ -68,7 +68,7 @@ export function sqliteDriver(
       return lock !== undefined;
     },
     close() {
-      closed ??= writer.settled().then(() => {
+      closed ??= writer.drain().then(() => {
         if (reading !== writing) reading.close();
         writing.close();
         watch?.close();
@@ -107,7 +107,7 @@ interface Batch {
   readonly resolve: (rows: SqlRow[][]) => void;
   readonly reject: (error: unknown) => void;
   /** Its group was lost: it gets a commit of its own, and no third try. */
-  alone: boolean;
+  ungrouped: boolean;
   /** How long it has waited for another connection's write lock. */
   waited_ms: number;
 }
@@ -136,13 +136,13 @@ class Writer {
   batch(statements: readonly SqlStatement[]): Promise<SqlRow[][]> {
     const bytes = statements.reduce((sum, statement) => sum + sizeOf(statement), 0);
     return new Promise((resolve, reject) => {
-      this.#queue.push({ statements, bytes, resolve, reject, alone: false, waited_ms: 0 });
+      this.#queue.push({ statements, bytes, resolve, reject, ungrouped: false, waited_ms: 0 });
       this.#schedule();
     });
   }
 
   /** Resolves when every batch has been answered; no checkpoint is due after that. */
-  async settled(): Promise<void> {
+  async drain(): Promise<void> {
     if (this.#queue.length > 0) await this.batch([]).catch(() => {});
     this.#cancelCheckpoint?.();
     this.#cancelCheckpoint = undefined;
@@ -178,7 +178,7 @@ class Writer {
       }
       if (group.length === 1) group[0]?.reject(error);
       else {
-        for (const batch of group) batch.alone = true;
+        for (const batch of group) batch.ungrouped = true;
         this.#queue.unshift(...group);
       }
     }
@@ -190,9 +190,9 @@ class Writer {
     let count = 0;
     for (const batch of this.#queue) {
       bytes += batch.bytes;
-      if (count > 0 && (batch.alone || count === MAX_BATCHES || bytes > MAX_BYTES)) break;
+      if (count > 0 && (batch.ungrouped || count === MAX_BATCHES || bytes > MAX_BYTES)) break;
       count += 1;
-      if (batch.alone) break;
+      if (batch.ungrouped) break;
     }
     return this.#queue.splice(0, count);
   }

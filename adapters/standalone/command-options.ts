@@ -2,10 +2,10 @@
 import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { ConfigError } from "../../lib/mod.ts";
+import { didYouMean } from "../../lib/validation.ts";
 import { isLibsql, isPostgres, problemOfUrl } from "../database.ts";
 import { isRecord, readContent } from "./config.ts";
 import { LOG_FORMATS, LOG_LEVELS, type LogFormat, type LogLevel } from "./log.ts";
-import { didYouMean } from "./suggest.ts";
 
 /** A value, and the flag or variable that errors about it name. */
 export interface Given {
@@ -32,6 +32,12 @@ export interface CommandOptions {
   readonly log_level: LogLevel;
   /** Undefined: text at a terminal, else JSON. */
   readonly log_format?: LogFormat;
+  /** LangSmith's hosted Studio may call. */
+  readonly studio: boolean;
+  /** `greenroom dev`. */
+  readonly dev: boolean;
+  /** Opens the page in a browser. */
+  readonly open: boolean;
 }
 
 export const usage = `greenroom: serve agents behind the assistants, threads and runs API
@@ -51,13 +57,15 @@ export const usage = `greenroom: serve agents behind the assistants, threads and
                    debug, info, warn or error; default info, which logs requests and ended runs
   --log-format FORMAT
                    text or json; default text at a terminal, else json
+  --studio         lets LangSmith's hosted Studio, https://smith.langchain.com, call this server; keys are checked as ever
   -h, --help
   -v, --version
 
 Each option is also an environment variable: GREENROOM_CONFIG, GREENROOM_HOST, GREENROOM_PORT, GREENROOM_DATABASE,
-GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS, GREENROOM_LOG_LEVEL, GREENROOM_LOG_FORMAT.
+GREENROOM_PUBLIC_BASE_URL, GREENROOM_WORKERS, GREENROOM_GRACE_MS, GREENROOM_LOG_LEVEL, GREENROOM_LOG_FORMAT, GREENROOM_STUDIO (1).
 GREENROOM_API_KEYS is a list of your own keys, with commas, of at least 32 characters each; GREENROOM_USAGE_ENABLED is 0 or 1.
 
+Development: greenroom init|dev --help
 Accounts: greenroom keys|workspaces|projects|users|agents --help
 Backups: greenroom backup --help
 greenroom help [COMMAND] and greenroom version print what --help and --version do.
@@ -76,8 +84,12 @@ function givenBy(name: string, flag: string | undefined, env: EnvVars): Given | 
   return value ? { value, setting } : undefined;
 }
 
-/** Throws ConfigError with every problem, each naming its option or variable. */
-export function readCommand(args: readonly string[], env: EnvVars, commands: Iterable<string> = []): CommandOptions {
+/** Throws ConfigError with every problem, each naming its option or variable. `commands`: words that may be meant. */
+export function readCommand(
+  args: readonly string[],
+  env: EnvVars,
+  { commands = [], dev = false }: { readonly commands?: Iterable<string>; readonly dev?: boolean } = {},
+): CommandOptions {
   const problems: string[] = [];
   const names = [
     "config",
@@ -91,9 +103,15 @@ export function readCommand(args: readonly string[], env: EnvVars, commands: Ite
     "log-format",
   ] as const;
   const text = Object.fromEntries(names.map((name) => [name, { type: "string" as const }]));
+  const switches = ["help", "version", "studio", ...(dev ? ["no-open"] : [])];
   const { tokens } = parseArgs({
     args: [...args],
-    options: { ...text, help: { type: "boolean", short: "h" }, version: { type: "boolean", short: "v" } },
+    options: {
+      ...text,
+      ...Object.fromEntries(switches.map((name) => [name, { type: "boolean" as const }])),
+      help: { type: "boolean", short: "h" },
+      version: { type: "boolean", short: "v" },
+    },
     strict: false,
     tokens: true,
   });
@@ -101,14 +119,14 @@ export function readCommand(args: readonly string[], env: EnvVars, commands: Ite
   let valueAt = -1;
   for (const token of tokens) {
     if (token.kind === "positional" && token.index !== valueAt) {
-      const command = token.index === 0 ? `no such command${didYouMean(token.value, commands)}` : "";
+      const command = token.index === 0 ? `no such command${didYouMean(token.value, commands, "; see --help")}` : "";
       problems.push(`${token.value}: ${command || "not an option; see --help"}`);
     }
     if (token.kind !== "option") continue;
-    if (token.name === "help" || token.name === "version") flags.set(token.name, "");
+    if (switches.includes(token.name)) flags.set(token.name, "");
     else if (!(token.name in text)) {
-      const known = [...names, "help", "version"].map((name) => `--${name}`);
-      problems.push(`${token.rawName}: unknown option${didYouMean(token.rawName, known)}`);
+      const known = [...names, ...switches].map((name) => `--${name}`);
+      problems.push(`${token.rawName}: unknown option${didYouMean(token.rawName, known, "; see --help")}`);
       // What follows was meant as its value.
       valueAt = token.index + 1;
     } else if (!token.value) problems.push(`${token.rawName}: needs a value`);
@@ -147,6 +165,8 @@ export function readCommand(args: readonly string[], env: EnvVars, commands: Ite
   const grace_ms = whole("grace-ms", 86_400_000) ?? 10_000;
   const log_level = oneOf("log-level", LOG_LEVELS) ?? "info";
   const log_format = oneOf("log-format", LOG_FORMATS);
+  const studio = env.GREENROOM_STUDIO;
+  if (studio && studio !== "0" && studio !== "1") problems.push(`GREENROOM_STUDIO: ${studio} is neither 0 nor 1`);
   if (problems.length > 0 && !flags.has("help") && !flags.has("version")) throw new ConfigError(problems);
   return {
     help: flags.has("help"),
@@ -156,6 +176,9 @@ export function readCommand(args: readonly string[], env: EnvVars, commands: Ite
     database,
     grace_ms,
     log_level,
+    studio: flags.has("studio") || studio === "1",
+    dev,
+    open: !flags.has("no-open"),
     ...(log_format === undefined ? {} : { log_format }),
     ...(config === undefined ? {} : { config }),
     ...(public_base_url === undefined ? {} : { public_base_url }),

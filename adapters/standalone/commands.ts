@@ -2,8 +2,8 @@
 import { parseArgs } from "node:util";
 import { ConfigError, createAccounts, ServiceError } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
+import { didYouMean } from "../../lib/validation.ts";
 import { backupUsage, runBackup } from "./backup.ts";
-import { didYouMean } from "./suggest.ts";
 
 type Accounts = ReturnType<typeof createAccounts>;
 type Row = Readonly<Record<string, unknown>>;
@@ -259,7 +259,7 @@ export async function runCommand(
     const helped = noun && /^(?:--help|-h)$/.test(name);
     if (!helped)
       err(
-        `greenroom: ${noun ? `${word}: ${name ? `no command ${name}${didYouMean(name, Object.keys(noun))}` : "say what to do"}` : `no command ${word}${didYouMean(word, COMMANDS)}`}`,
+        `greenroom: ${noun ? `${word}: ${name ? `no command ${name}${didYouMean(name, Object.keys(noun), "; see --help")}` : "say what to do"}` : `no command ${word}${didYouMean(word, COMMANDS, "; see --help")}`}`,
       );
     (helped ? out : err)(usageOf(word));
     return helped ? 0 : 1;
@@ -342,7 +342,7 @@ function read(
       if (value !== undefined) problems.push(`${rawName}: takes no value`);
     } else if (!texts.includes(name)) {
       const known = [...texts, "json", "help"].map((text) => `--${text}`);
-      problems.push(`${rawName}: unknown option${didYouMean(rawName, known)}`);
+      problems.push(`${rawName}: unknown option${didYouMean(rawName, known, "; see --help")}`);
     } else if (!value) problems.push(`${rawName}: needs a value`);
     else if (!token.inlineValue && value.startsWith("-")) {
       problems.push(`${rawName}: needs a value; one that starts with - is written ${rawName}=${value}`);

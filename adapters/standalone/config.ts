@@ -2,8 +2,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { parseEnv } from "node:util";
-import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
-import { problemsOfSettings } from "../agents.ts";
+import { ConfigError, type InputIssue, type ServiceOptions } from "../../lib/mod.ts";
+import { anything, findings, flag, lineOf, rule, type Section, section, UNKNOWN } from "../../lib/validation.ts";
+import { SETTINGS } from "../agents.ts";
 
 /** An export of a file. */
 export interface Place {
@@ -40,6 +41,8 @@ export interface FileConfig {
   readonly modules: Readonly<Partial<Record<ModuleKey, Place>>>;
   readonly service: Pick<ServiceOptions, Option>;
   readonly env: Readonly<Record<string, string>>;
+  /** The file with those variables, absolute; it may be missing. */
+  readonly env_file: string | undefined;
   /** Keys of a `langgraph.json` that change nothing here. */
   readonly unsupported: readonly string[];
   /** What the user is told, and the server does without. */
@@ -48,8 +51,8 @@ export interface FileConfig {
   readonly problems: readonly string[];
 }
 
-/** Sections of the file that are options of the library under the same names. `createService` proves them. */
-const OPTIONS: readonly Option[] = [
+/** Sections of the file that are options of the library under the same names. `createService` validates them. */
+const OPTIONS = [
   "deployment",
   "public_base_url",
   "auth",
@@ -63,71 +66,62 @@ const OPTIONS: readonly Option[] = [
   "store",
   "checkpointer",
   "crons",
-];
+] as const;
 
-type Option =
-  | "deployment"
-  | "public_base_url"
-  | "auth"
-  | "worker"
-  | "limits"
-  | "retention"
-  | "feedback"
-  | "usage"
-  | "webhooks"
-  | "http"
-  | "store"
-  | "checkpointer"
-  | "crons";
+type Option = (typeof OPTIONS)[number];
 
 /** Keys that name the export of a file. */
 const MODULES = ["auth.path", "store.index.embed", "http.app"] as const;
 type ModuleKey = (typeof MODULES)[number];
 
-interface Shape {
-  readonly [key: string]: true | Shape;
-}
+const keys = (members: Section["members"]): Section => section(members, [], "unknown key");
+const anyOf = (...names: readonly string[]): Section["members"] =>
+  Object.fromEntries(names.map((name) => [name, anything]));
 
 /** What every `langgraph.json` has, and a file of any name may. */
-const PROJECT: Shape = { $schema: true, graphs: true, env: true, dependencies: true, node_version: true };
+const PROJECT = anyOf("$schema", "graphs", "env", "dependencies", "node_version");
+const object = rule((value) => isRecord(value), "must be an object");
 
-const greenroomKeys: Shape = {
+const greenroomKeys = keys({
   ...PROJECT,
-  ...Object.fromEntries(OPTIONS.map((name): [string, true] => [name, true])),
-};
+  ...Object.fromEntries(OPTIONS.map((name) => [name, object])),
+  public_base_url: anything,
+});
 
 /** What a `langgraph.json` may hold; of its other keys the server says that they change nothing. */
-const langgraphKeys: Shape = {
+const langgraphKeys = keys({
   ...PROJECT,
-  auth: { path: true, disable_studio_auth: true },
-  store: {
-    index: { dims: true, embed: true, fields: true },
-    ttl: { default_ttl: true, refresh_on_read: true, sweep_interval_minutes: true },
-  },
-  checkpointer: { ttl: { strategy: true, default_ttl: true, sweep_interval_minutes: true } },
-  http: {
-    app: true,
-    enable_custom_route_auth: true,
-    body_timeout_ms: true,
-    middleware_order: true,
-    configurable_headers: { includes: true, excludes: true },
-    cors: {
-      allow_origins: true,
-      allow_origin_regex: true,
-      allow_methods: true,
-      allow_headers: true,
-      allow_credentials: true,
-      expose_headers: true,
-      max_age: true,
-    },
-    ...Object.fromEntries(
-      ["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "webhooks"].map(
-        (group): [string, true] => [`disable_${group}`, true],
+  auth: keys(anyOf("path", "disable_studio_auth")),
+  store: keys({
+    index: keys(anyOf("dims", "embed", "fields")),
+    ttl: keys(anyOf("default_ttl", "refresh_on_read", "sweep_interval_minutes")),
+  }),
+  checkpointer: keys({ ttl: keys(anyOf("strategy", "default_ttl", "sweep_interval_minutes")) }),
+  http: keys({
+    ...anyOf("app", "enable_custom_route_auth", "body_timeout_ms", "middleware_order"),
+    ...anyOf(
+      ...["assistants", "threads", "runs", "crons", "store", "meta", "ui", "mcp", "a2a", "webhooks"].map(
+        (group) => `disable_${group}`,
       ),
     ),
-  },
-  webhooks: true,
-};
+    configurable_headers: keys(anyOf("includes", "excludes")),
+    cors: keys(
+      anyOf(
+        "allow_origins",
+        "allow_origin_regex",
+        "allow_methods",
+        "allow_headers",
+        "allow_credentials",
+        "expose_headers",
+        "max_age",
+      ),
+    ),
+  }),
+  webhooks: object,
+});
+
+/** An entry of `graphs` that is no text. */
+const graphKeys = keys({ ...SETTINGS, path: anything, factory: flag });
 
 const isOption = (name: string): boolean => (OPTIONS as readonly string[]).includes(name);
 
@@ -150,17 +144,13 @@ export function readConfig(path: string | undefined): FileConfig {
 
   const problems: string[] = [];
   const langgraph = basename(file) === "langgraph.json";
-  const shape = langgraph ? langgraphKeys : greenroomKeys;
-  const unknown = unknownKeys(content, shape, "", problems);
-  const graphs = readGraphs(content.graphs, absolute, langgraph, unknown, problems);
-  if (!langgraph) problems.push(...unknown.map((key) => `${key}: unknown key`));
-  const options = Object.entries(known(content, shape)).filter(([name, value]) => {
-    if (!isOption(name)) return false;
-    const fits = name === "public_base_url" || isRecord(value);
-    if (!fits) problems.push(`${name}: must be an object`);
-    return fits;
-  });
-  const { modules, service } = readModules(Object.fromEntries(options), absolute, problems);
+  const found: InputIssue[] = [];
+  const known = usable(langgraph ? langgraphKeys : greenroomKeys, content, [], found);
+  const graphs = readGraphs(content.graphs, absolute, langgraph, found, problems);
+  const unsupported = found.filter(({ type }) => langgraph && type === UNKNOWN);
+  problems.push(...found.filter((issue) => !unsupported.includes(issue)).map(lineOf));
+  const options = Object.fromEntries(Object.entries(known).filter(([name]) => isOption(name)));
+  const { modules, service } = readModules(options, absolute, problems);
   const warnings: string[] = [];
   const env = readEnv(content.env, absolute, problems, warnings);
   return {
@@ -170,7 +160,8 @@ export function readConfig(path: string | undefined): FileConfig {
     modules,
     service,
     env,
-    unsupported: langgraph ? unknown : [],
+    env_file: typeof content.env === "string" ? resolve(dirname(absolute), content.env) : undefined,
+    unsupported: unsupported.map(({ loc }) => loc.join(".")),
     warnings,
     problems: [...new Set(problems)],
   };
@@ -189,27 +180,11 @@ export function readContent(file: string): JsonObject {
   return content;
 }
 
-/** The part of `record` that `shape` has. */
-function known(record: JsonObject, shape: Shape): JsonObject {
-  return Object.fromEntries(
-    Object.entries(record).flatMap(([key, value]) => {
-      const inner = Object.hasOwn(shape, key) ? shape[key] : undefined;
-      if (inner === undefined) return [];
-      return [[key, inner === true || !isRecord(value) ? value : known(value, inner)]];
-    }),
-  );
-}
-
-/** The keys that `shape` does not have, and problems with what has to be an object. */
-function unknownKeys(record: JsonObject, shape: Shape, prefix: string, problems: string[]): string[] {
-  return Object.entries(record).flatMap(([key, value]) => {
-    const known = Object.hasOwn(shape, key) ? shape[key] : undefined;
-    if (known === undefined) return [`${prefix}${key}`];
-    if (known === true) return [];
-    if (isRecord(value)) return unknownKeys(value, known, `${prefix}${key}.`, problems);
-    problems.push(`${prefix}${key}: must be an object`);
-    return [];
-  });
+/** The record without the members that have findings. */
+function usable(schema: Section, record: JsonObject, at: InputIssue["loc"], found: InputIssue[]): JsonObject {
+  const issues = findings(schema, record, at);
+  found.push(...issues);
+  return issues.reduce((rest, { loc }) => taken(rest, loc.slice(at.length).map(String))[1], record);
 }
 
 /**
@@ -220,7 +195,7 @@ function readGraphs(
   value: unknown,
   file: string,
   langgraph: boolean,
-  unknown: string[],
+  found: InputIssue[],
   problems: string[],
 ): GraphEntry[] {
   if (!isRecord(value) || Object.keys(value).length === 0) {
@@ -228,20 +203,12 @@ function readGraphs(
     return [];
   }
   return Object.entries(value).flatMap(([graph_id, entry]) => {
-    const key = `graphs.${graph_id}`;
-    const { path, factory = langgraph, ...about } = isRecord(entry) ? entry : { path: entry };
-    const { description, max_attempts, timeout_ms, abandon_ms, ...rest } = about as Record<string, unknown>;
-    unknown.push(...Object.keys(rest).map((name) => `${key}.${name}`));
-    if (typeof factory !== "boolean") problems.push(`${key}.factory: must be true or false`);
-    const settings = { description, max_attempts, timeout_ms, abandon_ms };
-    const wrong = new Map(problemsOfSettings(settings));
-    problems.push(...[...wrong].map(([name, problem]) => `${key}.${name}: ${problem}`));
+    const key = ["graphs", graph_id];
+    const given = usable(graphKeys, isRecord(entry) ? entry : { path: entry }, key, found);
+    const { path, factory = langgraph, ...settings } = given;
     const place = placeOf(path, file);
-    if (typeof place !== "string") {
-      const usable = Object.entries(settings).filter(([name, value]) => value !== undefined && !wrong.has(name));
-      return { graph_id, ...place, factory: factory === true, settings: Object.fromEntries(usable) };
-    }
-    problems.push(`${key}: ${place}`);
+    if (typeof place !== "string") return { graph_id, ...place, factory: factory === true, settings };
+    problems.push(`${key.join(".")}: ${place}`);
     return [];
   });
 }
@@ -270,11 +237,7 @@ function readModules(options: JsonObject, file: string, problems: string[]): Pic
     else modules.push([key, place]);
   }
   const index = isRecord(options.store) ? options.store.index : undefined;
-  if (isRecord(index)) {
-    for (const name of ["dims", "embed"] as const) {
-      if (index[name] === undefined) problems.push(`store.index.${name}: missing`);
-    }
-  }
+  if (isRecord(index) && index.embed === undefined) problems.push("store.index.embed: missing");
   return { modules: Object.fromEntries(modules), service };
 }
 

@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import { combine, type Executor } from "../../lib/mod.ts";
 import { agentExecutor } from "../agents.ts";
 import type { GraphEntry, Place } from "./config.ts";
+import { loadError } from "./load-error.ts";
 import { importFile } from "./loader.ts";
 import { packagesOf } from "./packages.ts";
 
@@ -32,8 +33,7 @@ export async function loadGraphs(
 /** Imports what a place names. Rejects with a message for the user. */
 export async function load({ file, export: name }: Place): Promise<unknown> {
   const module = await importFile(file).catch((error: unknown) => {
-    const { message } = error as { message?: string };
-    throw new Error(`${basename(file)} cannot be loaded: ${message ?? String(error)}`, { cause: error });
+    throw new Error(`${basename(file)} cannot be loaded: ${loadError(error)}`, { cause: error });
   });
   const value = await module[name];
   if (value !== undefined) return value;

@@ -3,6 +3,7 @@
  * stripping stops at enums, JSX, path aliases and paths without extension, and to try it first would run a file twice.
  * Packages and JavaScript that Node can load stay with Node, so that each is there once.
  */
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -16,7 +17,7 @@ type Resolve = (specifier: string) => string;
 
 /** Imports a file by its absolute path. Rejects with what its own code threw, or says why it cannot be loaded. */
 export async function importFile(file: string): Promise<Module> {
-  if ("Bun" in globalThis || "Deno" in globalThis) return await import(pathToFileURL(file).href);
+  if ("Bun" in globalThis || ("Deno" in globalThis && !reloads)) return await import(pathToFileURL(file).href);
   const { createJiti } = await import("jiti");
   plain ??= createJiti(import.meta.url, { ...OPTIONS, tsconfigPaths: false });
   (globalThis as { [HOOK]?: typeof orderly })[HOOK] = orderly;
@@ -30,6 +31,8 @@ export async function importFile(file: string): Promise<Module> {
     aside = ` (tsconfig.json is left out: ${(error as Error).message})`;
     jiti = createJiti(file, { ...options, tsconfigPaths: false });
   }
+  evaluate = (target) =>
+    jiti.evalModule(readFileSync(target, "utf8"), { filename: target, async: true, forceTranspile: true });
   const { load } = orderly((specifier) => jiti.import(specifier), jiti, jiti.esmResolve, "");
   try {
     return (await load(file)) as Module;
@@ -38,6 +41,27 @@ export async function importFile(file: string): Promise<Module> {
     throw error;
   }
 }
+
+/** Files are loaded again after `forgetFiles`: Deno and Node load no module twice, so jiti loads what it leaves to them otherwise. */
+let reloads = false;
+let evaluate: (file: string) => unknown;
+
+/** The files of projects that are loaded. */
+export const loadedFiles = (): string[] => Object.keys(require.cache).filter(isProjectFile);
+
+/** Files that are imported from now on are loaded again. `more`: files that failed to load, which no list names. */
+export function forgetFiles(more: readonly string[] = []): void {
+  reloads = true;
+  for (const file of [...loadedFiles(), ...more]) delete require.cache[file];
+  evaluations.clear();
+  waiting.clear();
+}
+
+const require: NodeJS.Require = createRequire(import.meta.url);
+/** Bun lists this program's own files too. */
+const OWN = fileURLToPath(new URL("../..", import.meta.url));
+const isProjectFile = (file: string): boolean =>
+  !/[\\/]node_modules[\\/]/.test(file) && !["lib", "adapters"].some((folder) => file.startsWith(`${OWN}${folder}`));
 
 /** The cache of transformed files would be one of the whole machine. */
 const OPTIONS = {
@@ -96,7 +120,8 @@ function orderly(
     if (target === undefined) return shaped(await imported(specifier));
     const known = evaluations.get(target);
     if (known && waitsFor(target, from)) return imported(specifier);
-    const evaluation = known ?? imported(specifier).then(shaped);
+    const native = reloads && /\.m?js$/.test(target) && isProjectFile(target) && !(target in require.cache);
+    const evaluation = known ?? (native ? Promise.resolve(evaluate(target)) : imported(specifier)).then(shaped);
     evaluations.set(target, evaluation);
     const targets = waiting.get(from) ?? new Set();
     waiting.set(from, targets.add(target));

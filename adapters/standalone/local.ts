@@ -55,10 +55,10 @@ export function localApi(): LocalApi {
   Object.defineProperty(globalThis, FETCH, { configurable: true, get: taken });
   Object.defineProperty(globalThis, URL_OF, { configurable: true, value: BASE });
   return {
-    executor: (executor) => placed(api, executor),
-    requests: (handler) => (request) => {
+    executor: (executor) => withLocalApi(api, executor),
+    requests: (handler) => (request, host) => {
       const { headers } = request;
-      return places.run({ api, run: null, user: null, headers, over: false }, () => handler(request));
+      return places.run({ api, run: null, user: null, headers, over: false }, () => handler(request, host));
     },
     acts_for: (request) => api.users.get(request) ?? null,
     serve(handler) {
@@ -72,7 +72,7 @@ export function localApi(): LocalApi {
   };
 }
 
-function placed(api: Api, executor: Executor): Executor {
+function withLocalApi(api: Api, executor: Executor): Executor {
   return {
     graphs: () => executor.graphs(),
     ...(executor.versions && { versions: () => executor.versions?.() ?? Promise.resolve({}) }),

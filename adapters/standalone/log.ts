@@ -17,6 +17,8 @@ export interface Output {
 export interface LogOptions {
   readonly level: LogLevel;
   readonly format: LogFormat;
+  /** Requests that succeed are logged at `debug`, and records of runs are short. */
+  readonly brief?: boolean;
   /** Of the records up to `info`, and of the others; those of format `json` go to the console. */
   readonly out: Output;
   readonly err: Output;
@@ -33,7 +35,7 @@ export interface Log {
 /** Asked all the time, by supervisors and collectors. */
 const POLLED = new Set(["/ok", "/ready", "/metrics"]);
 
-export function createLog({ level, format, out, err }: LogOptions): Log {
+export function createLog({ level, format, brief = false, out, err }: LogOptions): Log {
   const least = LOG_LEVELS.indexOf(level);
   const shows = (of: LogLevel): boolean => LOG_LEVELS.indexOf(of) >= least;
   const { log: writeJson } = systemEnvironment();
@@ -47,11 +49,11 @@ export function createLog({ level, format, out, err }: LogOptions): Log {
     write,
     requests(handler) {
       if (!shows("info")) return handler;
-      return async (request) => {
+      return async (request, host) => {
         const begun = performance.now();
-        const response = await handler(request);
+        const response = await handler(request, host);
         const path = shownPath(request.url);
-        const level = POLLED.has(path) ? "debug" : "info";
+        const level = POLLED.has(path) || (brief && response.status < 400) ? "debug" : "info";
         if (shows(level)) {
           const { status, headers } = response;
           const ms = Math.round(performance.now() - begun);
@@ -65,7 +67,8 @@ export function createLog({ level, format, out, err }: LogOptions): Log {
       ? ({ run_id, thread_id, graph_id, status, attempt, started_at, ended_at }) => {
           if (status === "error" || status === "timeout") return;
           const ms = started_at === null ? 0 : Date.parse(ended_at) - Date.parse(started_at);
-          write({ level: "info", message: "run ended", graph_id, status, ms, attempt, run_id, thread_id });
+          const more = brief ? { ...(attempt > 1 ? { attempt } : {}), thread_id } : { attempt, run_id, thread_id };
+          write({ level: "info", message: "run ended", graph_id, status, ms, ...more });
         }
       : undefined,
   };

@@ -1,6 +1,7 @@
 /** Validates account requests and makes their errors. */
 import { ServiceError } from "../errors.ts";
 import { type KeyKind, type Made, PERMISSIONS, type Permission, UUID } from "../storage/identity.ts";
+import { isPlain, longerThan } from "../validation.ts";
 import { isOfOrganization } from "./grants.ts";
 
 export interface KeyCreate {
@@ -26,6 +27,12 @@ const LAST_MOMENT = 8.64e15;
 export const missing = (what: string, name: string): ServiceError =>
   new ServiceError("not_found", `${what} ${name} not found`);
 
+/** Errors: not_found, without a row. */
+export function existing<Row>(row: Row | null | undefined, what: string, name: string): Row {
+  if (row) return row;
+  throw missing(what, name);
+}
+
 /** A creation time later than that of all rows: the oldest row is the default one and must stay the oldest. */
 export const laterThan = (rows: readonly { readonly created_at: number }[], now: number): number =>
   Math.max(now, ...rows.map(({ created_at }) => created_at + 1));
@@ -42,11 +49,7 @@ export const findByIdOrName = <Row extends { readonly id: string; readonly name:
 ): Row | undefined => rows.find(({ id }) => id === name.toLowerCase()) ?? rows.find((row) => row.name === name);
 
 export const isName = (name: string): boolean =>
-  name.length > 0 &&
-  name.trim() === name &&
-  name.isWellFormed() &&
-  [...name].length <= NAME_LENGTH &&
-  !name.includes("\0");
+  name !== "" && name.trim() === name && isPlain(name) && !longerThan(name, NAME_LENGTH);
 
 export function checkName(what: string, name: string): void {
   if (!isName(name)) {
@@ -96,7 +99,7 @@ export function checkKeyRequest(
   } else if (expires_at !== undefined && expires_at <= now) {
     problems.push(`expires_at: ${new Date(Math.max(expires_at, -LAST_MOMENT)).toISOString()} is not in the future`);
   }
-  if (description !== undefined && !(description.isWellFormed() && [...description].length <= NAME_LENGTH)) {
+  if (description !== undefined && !(description.isWellFormed() && !longerThan(description, NAME_LENGTH))) {
     problems.push(`description: must have at most ${NAME_LENGTH} characters`);
   }
   if (problems.length > 0) throw new ServiceError("invalid", problems.join("; "));

@@ -15,6 +15,7 @@ import {
 import {
   checkKeyRequest,
   checkName,
+  existing,
   findByIdOrName,
   isName,
   type KeyCreate,
@@ -41,7 +42,7 @@ export interface Grant {
 
 /**
  * Arguments are ids or names (of users: ids or emails). The default organization is the oldest one. A call that rejects has written
- * nothing. Errors: not_found, conflict (the name is taken), invalid; the text names the row.
+ * nothing. Errors: not_found, conflict (the name is taken), invalid, forbidden (static accounts); the text names the row.
  */
 export interface Accounts {
   /** Only the hash of `key` is stored: show it to the user now. */
@@ -162,16 +163,11 @@ function createLookup(identity: IdentityStore, environment: AccountOptions["envi
     const rowById = rows.find((row) => row.id === name.toLowerCase());
     if (rowById) return rowById;
     const [first, second] = rows.filter((row) => row.name === name);
-    if (!first) throw missing("Project", name);
     if (second) throw new ServiceError("invalid", `Project ${name} is in several workspaces: name the workspace too`);
-    return first;
+    return existing(first, "Project", name);
   }
 
-  async function userOf(name: string): Promise<UserRow> {
-    const row = await identity.getUser(idOf(name));
-    if (!row) throw missing("User", name);
-    return row;
-  }
+  const userOf = async (name: string): Promise<UserRow> => existing(await identity.getUser(idOf(name)), "User", name);
 
   return { organizationOf, workspacesOf, workspaceOf, projectsOf, projectOf, userOf };
 }
@@ -234,8 +230,7 @@ function keyVerbs({
 
     async revokeKey(key, organization_id) {
       const row = await identity.revokeKey(await organizationOf(organization_id), key, environment.now());
-      if (!row) throw missing("API key", key);
-      return row;
+      return existing(row, "API key", key);
     },
   };
 }
@@ -266,8 +261,7 @@ function workspaceVerbs({
 
     async deleteWorkspace(workspace) {
       const row = await identity.deleteWorkspace((await workspaceOf(workspace)).id, environment.now());
-      if (!row) throw missing("Workspace", workspace);
-      return row;
+      return existing(row, "Workspace", workspace);
     },
 
     async listWorkspaces(organization_id) {
@@ -302,8 +296,7 @@ function projectVerbs({
 
     async deleteProject(project, workspace) {
       const row = await identity.deleteProject((await projectOf(project, workspace)).id, environment.now());
-      if (!row) throw missing("Project", project);
-      return row;
+      return existing(row, "Project", project);
     },
 
     listProjects: projectsOf,
@@ -337,9 +330,7 @@ function userVerbs({
     },
 
     async deleteUser(user) {
-      const row = await identity.deleteUser((await userOf(user)).id, environment.now());
-      if (!row) throw missing("User", user);
-      return row;
+      return existing(await identity.deleteUser((await userOf(user)).id, environment.now()), "User", user);
     },
 
     async listUsers() {
@@ -369,14 +360,10 @@ function agentVerbs({
 }: AccountContext): Pick<Accounts, "listAgents" | "shareAgent" | "unshareAgent" | "transferAgent"> {
   const { organizationOf, userOf } = find;
 
-  async function changeAgent(
+  const changeAgent = async (
     name: string,
     change: { readonly owner_user_id?: string; readonly shared?: boolean },
-  ): Promise<DeploymentRow> {
-    const row = await identity.updateDeployment(name, change);
-    if (!row) throw missing("Agent", name);
-    return row;
-  }
+  ): Promise<DeploymentRow> => existing(await identity.updateDeployment(name, change), "Agent", name);
 
   return {
     async listAgents() {

@@ -4,6 +4,7 @@ import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { EVERYTHING, equalitiesOf, type Filter, readFilter, type Visibility } from "../storage/visibility.ts";
+import { callable, problemsIn, section } from "../validation.ts";
 
 export type { AuthUser } from "../executor/contract.ts";
 
@@ -125,34 +126,32 @@ function handlersOf(custom: unknown): Handlers | undefined {
   return { authenticate: (request) => (custom as unknown as Auth).authenticate(request), on: on ?? {} };
 }
 
+const CRUD: readonly string[] = ["create", "read", "update", "delete", "search"];
 const RESOURCES: Readonly<Record<string, readonly string[]>> = {
-  threads: ["create", "read", "update", "delete", "search", "create_run"],
-  assistants: ["create", "read", "update", "delete", "search"],
-  crons: ["create", "read", "update", "delete", "search"],
+  threads: [...CRUD, "create_run"],
+  assistants: CRUD,
+  crons: CRUD,
   store: ["put", "get", "search", "list_namespaces", "delete"],
 };
 
-function isEventName(name: string): boolean {
-  const [resource = "", action, ...rest] = name.split(":");
-  if (rest.length > 0) return false;
-  if (resource === "*") return action === undefined || Object.values(RESOURCES).flat().includes(action);
-  const actions = Object.hasOwn(RESOURCES, resource) ? RESOURCES[resource] : undefined;
-  return actions !== undefined && (action === undefined || actions.includes(action));
-}
+/** Handlers for unknown events would guard nothing. */
+const HANDLERS = section(
+  Object.fromEntries(
+    [...Object.entries(RESOURCES), ["*", Object.values(RESOURCES).flat()] as const].flatMap(([resource, actions]) =>
+      [resource, ...actions.map((action) => `${resource}:${action}`)].map((name) => [name, callable]),
+    ),
+  ),
+  [],
+  "there is no such event (use names such as threads:create)",
+);
 
-/** The problems of `auth.custom`, including handlers for unknown events, which would guard nothing. */
+/** The problems of `auth.custom`. */
 export function problemsOfAuth(custom: unknown): readonly string[] {
   const handlers = handlersOf(custom);
-  if (!handlers) {
-    return [
-      "auth.custom: must have a function authenticate, or be an Auth object of @langchain/langgraph-sdk/auth with one",
-    ];
-  }
-  if (!isObject(handlers.on)) return ["auth.custom.on: must be an object of functions by event"];
-  return Object.entries(handlers.on as Readonly<Record<string, unknown>>).flatMap(([name, handler]) => {
-    if (!isEventName(name)) return [`auth.custom.on.${name}: there is no such event; use names such as threads:create`];
-    return typeof handler === "function" ? [] : [`auth.custom.on.${name}: must be a function`];
-  });
+  if (handlers) return problemsIn(HANDLERS, handlers.on, "auth", "custom", "on");
+  return [
+    "auth.custom: must have a function authenticate, or be an Auth object of @langchain/langgraph-sdk/auth with one",
+  ];
 }
 
 /** `merge_filter_on_create`: new resources get the equalities of the handler's filter as metadata. */
@@ -223,16 +222,24 @@ export function createGuard(
       const { permissions } = user;
       const context = { event, resource, action, value: changed as unknown as JsonObject, permissions, user };
       const filter = filterOf(name, await callHandler(name, () => on[name]?.(context)));
-      if (merge_filter_on_create && CREATING.has(event) && filter.length > 0) {
-        changed.metadata = { ...(changed.metadata as JsonObject | null), ...equalitiesOf(filter) };
-      }
-      const { metadata } = changed;
-      if (!isPlainJson(changed) || !(metadata === undefined || metadata === null || isObject(metadata))) {
+      const merged = merge_filter_on_create ? mergeFilter(event, changed, filter) : changed;
+      const { metadata } = merged;
+      if (!isPlainJson(merged) || !(metadata === undefined || metadata === null || isObject(metadata))) {
         throw failed(name, "auth handler left an invalid value");
       }
-      return { value: changed, visibility: filter.length > 0 ? { filter } : EVERYTHING };
+      return { value: merged, visibility: filter.length > 0 ? { filter } : EVERYTHING };
     },
   };
+}
+
+/** What an event creates gets the equalities of the filter as metadata. */
+export function mergeFilter<Value extends { readonly metadata?: unknown }>(
+  event: AuthEvent,
+  value: Value,
+  filter: Filter,
+): Value {
+  if (!CREATING.has(event)) return value;
+  return { ...value, metadata: { ...(value.metadata as JsonObject | null), ...equalitiesOf(filter) } };
 }
 
 /** The user for graphs and handlers: JSON, with all members of the answer. Null without an identity. */

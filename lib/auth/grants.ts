@@ -7,6 +7,7 @@ import {
   PERMISSIONS,
   type Permission,
   type ProjectRow,
+  type WorkspaceRow,
 } from "../storage/identity.ts";
 
 /** The default permissions of a service key. */
@@ -34,52 +35,47 @@ export function grantsOn(
 }
 
 /**
- * The caller of a key, with the permissions of the key and of its user. Permissions on the organization, except `organization:` ones,
- * apply to all workspaces. Does not check whether the key is revoked or expired.
+ * The caller of a key, with the permissions of the key and of its user. Does not check whether the key is revoked or expired.
  */
 export function callerOf({ key, memberships, workspaces, projects }: KeyGrants): Caller {
-  const on = (scope_id: string): readonly Permission[] =>
-    memberships.filter((membership) => membership.scope_id === scope_id).flatMap(({ permissions }) => permissions);
-  const permissions = new Set(on(key.organization_id));
-  const permitted = workspaces
-    .map(({ id }) => {
-      const granted = [...permissions, ...on(id)].filter((permission) => !isOfOrganization(permission));
-      return [id, new Set(granted)] as const;
-    })
-    .filter(([, granted]) => granted.size > 0);
+  const { organization_id, user_id, short_key: api_key, id: key_id } = key;
   return {
-    organization_id: key.organization_id,
-    user_id: key.user_id,
-    api_key: key.short_key,
-    key_id: key.id,
-    permissions,
-    workspaces: new Map(permitted),
-    projects: firstOfEach(projects),
+    organization_id,
+    user_id,
+    api_key,
+    key_id,
+    ...permitted(organization_id, memberships, workspaces, projects),
   };
 }
 
 /** The caller without authentication: every permission on the default organization and all its workspaces. */
 export async function owner(identity: IdentityStore, now = 0): Promise<Caller> {
   const { organization } = await identity.ensureDefaults(now);
-  const workspaces = (await identity.listWorkspaces(organization.id)).map(({ id }) => id);
-  const projects = [...(await identity.listProjects(workspaces))].sort(
+  const organization_id = organization.id;
+  const workspaces = await identity.listWorkspaces(organization_id);
+  const projects = [...(await identity.listProjects(workspaces.map(({ id }) => id)))].sort(
     (a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1),
   );
-  const all = new Set(PERMISSIONS);
-  const onWorkspaces = new Set(PERMISSIONS.filter((permission) => !isOfOrganization(permission)));
-  return {
-    organization_id: organization.id,
-    user_id: null,
-    api_key: null,
-    key_id: null,
-    permissions: all,
-    workspaces: new Map(workspaces.map((id) => [id, onWorkspaces])),
-    projects: firstOfEach(projects),
-  };
+  const everything = [{ scope_id: organization_id, permissions: PERMISSIONS }];
+  const nobody = { user_id: null, api_key: null, key_id: null };
+  return { organization_id, ...nobody, ...permitted(organization_id, everything, workspaces, projects) };
 }
 
-function firstOfEach(projects: readonly ProjectRow[]): ReadonlyMap<string, string> {
+/** Permissions on the organization, except `organization:` ones, apply to all workspaces. `projects`: oldest first. */
+function permitted(
+  organization_id: string,
+  memberships: readonly Omit<MembershipRow, "subject_id">[],
+  workspaces: readonly WorkspaceRow[],
+  projects: readonly ProjectRow[],
+): Pick<Caller, "permissions" | "workspaces" | "projects"> {
+  const on = (scope_id: string): readonly Permission[] =>
+    memberships.filter((membership) => membership.scope_id === scope_id).flatMap(({ permissions }) => permissions);
+  const permissions = new Set(on(organization_id));
+  const granted = workspaces.map(({ id }) => {
+    const names = [...permissions, ...on(id)].filter((permission) => !isOfOrganization(permission));
+    return [id, new Set(names)] as const;
+  });
   const first = new Map<string, string>();
   for (const { id, workspace_id } of projects) if (!first.has(workspace_id)) first.set(workspace_id, id);
-  return first;
+  return { permissions, workspaces: new Map(granted.filter(([, names]) => names.size > 0)), projects: first };
 }

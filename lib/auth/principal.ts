@@ -4,7 +4,7 @@ import { ServiceError } from "../errors.ts";
 import { type Caller, type DeploymentRow, type IdentityStore, PERMISSIONS } from "../storage/identity.ts";
 import { EVERYTHING, type Visibility } from "../storage/visibility.ts";
 import { checksumFits, hashKey } from "./api-keys.ts";
-import type { Auth, AuthEvent, AuthUser, Guard, SdkAuth } from "./custom.ts";
+import { type Auth, type AuthEvent, type AuthUser, type Guard, mergeFilter, type SdkAuth } from "./custom.ts";
 import { callerOf, owner } from "./grants.ts";
 
 /** How callers are identified. */
@@ -40,8 +40,8 @@ export type Use = "read" | "run" | "change";
 export interface Principal {
   readonly user_id: string | null;
   readonly api_key: string | null;
-  /** True for a member who uses another user's shared agent: only their own threads are visible. */
-  readonly guest: boolean;
+  /** The threads that it may create and run on: their own, for a member who uses another user's shared agent. */
+  readonly threads: Visibility;
   /** The user that custom authentication returned; null in every other mode. */
   readonly user: AuthUser | null;
   /**
@@ -62,9 +62,12 @@ export interface Access {
    * this deployment), unsupported_type.
    */
   principal(request: Request, use: Use, user?: AuthUser | null): Promise<Principal>;
-  /** Runs the host's authorization. Returns the value it leaves, and what the caller can see. Errors: forbidden, unavailable, internal. */
+  /**
+   * Runs the host's authorization, or that of shared agents. Returns the value it leaves, and what the caller can see. Errors:
+   * forbidden, unavailable, internal.
+   */
   authorize<Value extends object>(
-    principal: Pick<Principal, "user">,
+    principal: Pick<Principal, "user" | "threads">,
     event: AuthEvent,
     value: Value,
   ): Promise<{ readonly value: Value; readonly visibility: Visibility }>;
@@ -86,6 +89,8 @@ export interface AccessOptions {
   readonly key_prefix: string;
 }
 
+/** The metadata that names the creator of a thread on another user's shared agent. */
+const CREATOR = "owner_user_id";
 const SCHEMES = new Set(["service-api-key", "langsmith-api-key"]);
 /** `last_used_at` of a key is stored at most this often. */
 const TOUCH_MS = 60_000;
@@ -99,7 +104,7 @@ const MAX_USERS = 10_000;
 export const unauthenticated: Principal = {
   user_id: null,
   api_key: null,
-  guest: false,
+  threads: EVERYTHING,
   user: null,
   isStillValid: async () => true,
 };
@@ -184,12 +189,11 @@ export function createAccess(options: AccessOptions): Access {
     return (key ? await callerWith(key) : null) ?? (await callerOfUser(await guard.authenticate(request)));
   }
 
-  async function requireKey(headers: Headers): Promise<{ readonly key: string; readonly caller: Caller }> {
-    const key = headers.get("x-api-key");
+  async function requireKey(headers: Headers, key = headers.get("x-api-key")): Promise<Caller> {
     if (!key) throw new ServiceError("unauthenticated", "An API key is needed: send it as X-API-Key");
     const caller = await callerWith(key);
     if (!caller) throw new ServiceError("unauthenticated", "The API key is unknown, expired or revoked");
-    return { key, caller };
+    return narrowed(caller, headers);
   }
 
   /** The caller, limited to the organization and workspace that the request names. */
@@ -207,30 +211,34 @@ export function createAccess(options: AccessOptions): Access {
 
   const hidden = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
-  /** True for a member who may use another user's shared agent. Errors: not_found. */
-  async function guestOf(caller: Caller, use: Use): Promise<boolean> {
+  /** The threads of the owner or of a member who may use the shared agent. Members can read all threads. Errors: not_found. */
+  async function threadsOf({ user_id, workspaces }: Caller, use: Use): Promise<Visibility> {
     const agent = (await identity.getDeployment(deployment.name)) ?? deployment;
-    if (agent.owner_user_id !== null && caller.user_id === agent.owner_user_id) return false;
-    const member = caller.user_id !== null && (caller.workspaces.get(agent.workspace_id)?.has("runs:read") ?? false);
-    if (!member || !agent.shared) throw hidden();
-    if (use === "change" || (use === "run" && shared_agents !== "use")) throw hidden();
-    return true;
+    const isOwner = user_id !== null && user_id === agent.owner_user_id;
+    const canRead = user_id !== null && agent.shared && workspaces.get(agent.workspace_id)?.has("runs:read");
+    if (isOwner || (canRead && use === "read")) return EVERYTHING;
+    if (!canRead || use === "change" || shared_agents !== "use") throw hidden();
+    return { filter: [{ key: CREATOR, equals: user_id }] };
   }
 
   return {
-    authorize: async ({ user }, event, value) =>
-      guard && user ? await guard.authorize(user, event, value) : { value, visibility: EVERYTHING },
+    async authorize({ user, threads }, event, value) {
+      if (guard && user) return await guard.authorize(user, event, value);
+      const visibility = event.startsWith("threads:") ? threads : EVERYTHING;
+      const { filter } = visibility;
+      return { value: filter ? mergeFilter(event, value, filter) : value, visibility };
+    },
     async caller(request, user = null) {
       const { headers } = request;
       if (guard) return narrowed(await (user ? callerOfUser(user) : callerOfRequest(guard, request)), headers);
       if (mode === "none") return narrowed(await owner(identity), headers);
-      return narrowed((await requireKey(headers)).caller, headers);
+      return await requireKey(headers);
     },
     async workspaces(caller, { limit, offset }) {
       const rows = await identity.listWorkspaces(caller.organization_id);
       const readable = rows.filter(({ id }) => caller.workspaces.get(id)?.has("workspaces:read"));
-      const shown = readable.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
-      return shown.slice(offset, offset + limit);
+      const page = readable.slice(offset, offset + limit);
+      return page.map(({ id, name, organization_id }) => ({ id, display_name: name, organization_id }));
     },
     async principal(request, use, acts_for = null) {
       if (guard) {
@@ -242,21 +250,22 @@ export function createAccess(options: AccessOptions): Access {
       if (mode === "agent_builder" && !SCHEMES.has(headers.get("x-auth-scheme")?.toLowerCase() ?? "")) {
         throw new ServiceError("unauthenticated", "X-Auth-Scheme: must be service-api-key");
       }
-      const { key, caller: holder } = await requireKey(headers);
-      const caller = narrowed(holder, headers);
+      const key = headers.get("x-api-key") ?? "";
+      const caller = await requireKey(headers, key);
       const { user_id, api_key } = caller;
       const isStillValid = async (): Promise<boolean> => (await callerWith(key)) !== null;
+      const principal = { ...unauthenticated, user_id, api_key, isStillValid };
       if (mode === "agent_builder") {
         if (request.body && !/^application\/json\b/i.test(headers.get("content-type") ?? "")) {
           throw new ServiceError("unsupported_type", "Content-Type: must be application/json");
         }
-        return { user_id, api_key, guest: await guestOf(caller, use), user: null, isStillValid };
+        return { ...principal, threads: await threadsOf(caller, use) };
       }
       const permissions = caller.workspaces.get(workspace_id);
       if (!permissions) throw hidden();
       const needed = use === "read" ? "runs:read" : "runs:create";
       if (!permissions.has(needed)) throw new ServiceError("forbidden", `This needs the permission ${needed}`);
-      return { user_id, api_key, guest: false, user: null, isStillValid };
+      return principal;
     },
   };
 }

@@ -1,10 +1,9 @@
-/** An identity store in memory, made from options: for tests, containers and hosts that manage accounts themselves. */
+/** Accounts from options: for tests, containers and hosts that manage accounts themselves. */
 import { ConfigError } from "../errors.ts";
-import { type IdentityStore, PERMISSIONS, type Permission } from "../storage/identity.ts";
+import { type IdentityStore, type MembershipRow, PERMISSIONS, type Permission } from "../storage/identity.ts";
 import { hashKey } from "./api-keys.ts";
 import { grantsOn, SERVICE_PERMISSIONS } from "./grants.ts";
-import { deploymentVerbs, keyVerbs, userVerbs, workspaceVerbs } from "./static-store.ts";
-import { createTables, derivedId, type Tables } from "./static-tables.ts";
+import { derivedId, namedProject, namedWorkspace, type StaticRows, staticStore } from "./static-store.ts";
 
 export interface StaticKey {
   /** At least 32 visible ASCII characters; no format is required. */
@@ -35,8 +34,9 @@ const DEFAULT_ORGANIZATION = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000001", name:
 const DEFAULT_WORKSPACE = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000002", name: "Default" };
 
 /**
- * Makes an IdentityStore in memory. Changes are lost when the process ends. Ids of new rows are derived from their names, so every
- * process has the same ids. Throws a ConfigError with every problem.
+ * Makes a read-only IdentityStore of these accounts. Verbs that change accounts reject with `forbidden`, except for revoking a key,
+ * which lasts until the process ends. Ids of rows without one are derived from their names, so every process has the same ids.
+ * Throws a ConfigError with every problem.
  *
  * @example
  * ```ts
@@ -53,40 +53,30 @@ const DEFAULT_WORKSPACE = { id: "7b1c2f0e-3a54-5d86-9c1b-000000000002", name: "D
  */
 export function staticIdentity(options: StaticIdentityOptions): IdentityStore {
   checkOptions(options);
-  const tables = createTables({ ...(options.organization ?? DEFAULT_ORGANIZATION), created_at: 0 });
-  for (const { id, name } of options.workspaces ?? [DEFAULT_WORKSPACE]) tables.addWorkspace(id, name, 0);
-  for (const { id, name, workspace } of options.projects ?? []) tables.addProject(id, workspace, name, 0);
-  for (const { id, email = null, name = null } of options.users ?? []) {
-    tables.put(tables.users, { id, email, name, created_at: 0, deleted_at: null });
-  }
-
-  // Hashing the keys is asynchronous, so every verb waits for it.
-  const ready = seedKeys(tables, options.keys);
-  const store: Omit<IdentityStore, "any_keys"> = {
-    ...deploymentVerbs(tables),
-    ...keyVerbs(tables),
-    ...workspaceVerbs(tables),
-    ...userVerbs(tables),
-  };
-  const waitingVerbs = Object.entries(store).map(([name, verb]) => [
-    name,
-    async (...args: readonly unknown[]): Promise<unknown> => {
-      await ready;
-      return (verb as (...args: readonly unknown[]) => Promise<unknown>)(...args);
-    },
-  ]);
-  return { ...(Object.fromEntries(waitingVerbs) as Omit<IdentityStore, "any_keys">), any_keys: true };
+  return staticStore(createRows(options));
 }
 
-async function seedKeys(tables: Tables, options: StaticIdentityOptions["keys"]): Promise<void> {
-  const { organization, keys, grant, live, workspaces, oldestProject } = tables;
-  for (const [order, key] of namedKeys(options).entries()) {
-    const id = await derivedId("key", organization.id, key.key);
-    const permissions = key.permissions ?? SERVICE_PERMISSIONS;
-    for (const membership of grantsOn(id, permissions, organization.id, key.workspaces)) grant(membership);
-    keys.set(id, {
+async function createRows(options: StaticIdentityOptions): Promise<StaticRows> {
+  const { organization = DEFAULT_ORGANIZATION, workspaces = [DEFAULT_WORKSPACE], projects = [], users = [] } = options;
+  const organization_id = organization.id;
+  const [created_at, deleted_at] = [0, null];
+  const memberships: MembershipRow[] = [];
+  const rows: StaticRows = {
+    organization: { ...organization, created_at },
+    workspaces: byId(workspaces.map(({ id, name }) => ({ id, organization_id, name, created_at, deleted_at }))),
+    projects: byId(
+      projects.map(({ id, name, workspace }) => ({ id, workspace_id: workspace, name, created_at, deleted_at })),
+    ),
+    users: byId(users.map(({ id, email = null, name = null }) => ({ id, email, name, created_at, deleted_at }))),
+    keys: new Map(),
+    memberships,
+  };
+  for (const [order, key] of namedKeys(options.keys).entries()) {
+    const id = await derivedId("key", organization_id, key.key);
+    memberships.push(...grantsOn(id, key.permissions ?? SERVICE_PERMISSIONS, organization_id, key.workspaces));
+    rows.keys.set(id, {
       id,
-      organization_id: organization.id,
+      organization_id,
       user_id: key.user ?? null,
       kind: key.user === undefined ? "sk" : "pt",
       key_hash: await hashKey(key.key),
@@ -98,8 +88,14 @@ async function seedKeys(tables: Tables, options: StaticIdentityOptions["keys"]):
       last_used_at: null,
     });
   }
-  for (const { id } of live(workspaces)) await oldestProject(id, 0);
+  if (rows.workspaces.size === 0) await namedWorkspace(rows, "Default", created_at);
+  const hasProject = new Set(projects.map(({ workspace }) => workspace));
+  for (const id of rows.workspaces.keys()) if (!hasProject.has(id)) await namedProject(rows, id, "Default", created_at);
+  return rows;
 }
+
+const byId = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> =>
+  new Map(rows.map((row) => [row.id, row]));
 
 /** The default short form has the last four characters of the key, or more if two keys end with the same. */
 function namedKeys(keys: StaticIdentityOptions["keys"]): readonly (StaticKey & { readonly short_key: string })[] {
@@ -121,10 +117,6 @@ function checkOptions({
   users = [],
 }: StaticIdentityOptions): void {
   const problems: string[] = [];
-  const refuseDuplicates = (what: string, values: readonly (string | null | undefined)[]): void => {
-    const texts = values.filter((value) => typeof value === "string");
-    if (new Set(texts).size < texts.length) problems.push(`${what}: must be unique`);
-  };
   const objects = keys.map((key): StaticKey => (typeof key === "string" ? { key } : key));
   for (const [order, { key, permissions = [], workspaces: workspace_ids = [], user }] of objects.entries()) {
     const at = `keys.${order}`;
@@ -140,37 +132,19 @@ function checkOptions({
   for (const { id, workspace } of projects) {
     if (!workspaces.some((row) => row.id === workspace)) problems.push(`projects: ${id}: no workspace ${workspace}`);
   }
-  refuseDuplicates(
-    "keys",
-    objects.map(({ key }) => key),
-  );
-  refuseDuplicates(
-    "keys: short_key",
-    objects.map(({ short_key }) => short_key),
-  );
-  refuseDuplicates(
-    "workspaces",
-    workspaces.map(({ id }) => id),
-  );
-  refuseDuplicates(
-    "workspaces: name",
-    workspaces.map(({ name }) => name),
-  );
-  refuseDuplicates(
-    "projects",
-    projects.map(({ id }) => id),
-  );
-  refuseDuplicates(
-    "projects: name",
-    projects.map(({ workspace, name }) => JSON.stringify([workspace, name])),
-  );
-  refuseDuplicates(
-    "users",
-    users.map(({ id }) => id),
-  );
-  refuseDuplicates(
-    "users: email",
-    users.map(({ email }) => email),
-  );
+  const unique: Readonly<Record<string, readonly (string | null | undefined)[]>> = {
+    keys: objects.map(({ key }) => key),
+    "keys: short_key": objects.map(({ short_key }) => short_key),
+    workspaces: workspaces.map(({ id }) => id),
+    "workspaces: name": workspaces.map(({ name }) => name),
+    projects: projects.map(({ id }) => id),
+    "projects: name": projects.map(({ workspace, name }) => JSON.stringify([workspace, name])),
+    users: users.map(({ id }) => id),
+    "users: email": users.map(({ email }) => email),
+  };
+  for (const [what, values] of Object.entries(unique)) {
+    const texts = values.filter((value) => typeof value === "string");
+    if (new Set(texts).size < texts.length) problems.push(`${what}: must be unique`);
+  }
   if (problems.length > 0) throw new ConfigError(problems);
 }

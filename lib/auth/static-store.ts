@@ -1,281 +1,148 @@
-/** Implements the verbs of the static identity store over its tables. */
+/** Serves accounts from rows in memory. They are read-only, except for what a running deployment stores: see `staticStore`. */
+import { ServiceError } from "../errors.ts";
 import {
+  type ApiKeyRow,
   type DeploymentRow,
   type IdentityStore,
   idOf,
-  type Made,
+  type MembershipRow,
+  type OrganizationRow,
   type ProjectRow,
   type UserRow,
   UUID,
   type WorkspaceRow,
 } from "../storage/identity.ts";
-import { freshId, type Tables } from "./static-tables.ts";
 
-type Place = Parameters<IdentityStore["placeDeployment"]>[0];
-
-export function deploymentVerbs(
-  tables: Tables,
-): Pick<
-  IdentityStore,
-  "ensureDefaults" | "placeDeployment" | "getDeployment" | "updateDeployment" | "listDeployments"
-> {
-  const { organization, workspaces, projects, users, deployments, live, alive } = tables;
-  const { namedWorkspace, namedProject, oldestWorkspace, oldestProject } = tables;
-
-  /** The project of a deployment; undefined when an id is unknown or belongs to another workspace. */
-  async function placeOf(deployment: Place, now: number): Promise<ProjectRow | undefined> {
-    const { name, workspace, project } = deployment;
-    const current = alive(projects, deployments.get(name)?.project_id ?? null);
-    const byId = project === undefined ? undefined : alive(projects, idOf(project));
-    const mustExist = project !== undefined && UUID.test(project);
-    let target: WorkspaceRow | undefined;
-    if (workspace !== undefined) {
-      target = alive(workspaces, idOf(workspace)) ?? live(workspaces).find((row) => row.name === workspace);
-      if (!target && (mustExist || UUID.test(workspace))) return undefined;
-      target ??= await namedWorkspace(workspace, now);
-    } else {
-      target = alive(workspaces, (project === undefined ? current : byId)?.workspace_id ?? null);
-      target ??= await oldestWorkspace(now);
-    }
-    if (byId?.workspace_id === target.id) return byId;
-    if (project === undefined) return current?.workspace_id === target.id ? current : oldestProject(target.id, now);
-    return mustExist ? undefined : namedProject(target.id, project, now);
-  }
-
-  function deploymentOf(name: string): DeploymentRow | null {
-    const row = deployments.get(name);
-    if (!row) return null;
-    const { workspace_id } = projects.get(row.project_id) as ProjectRow;
-    return { ...row, workspace_id, organization_id: organization.id };
-  }
-
-  return {
-    async ensureDefaults(now) {
-      const workspace = await oldestWorkspace(now);
-      return { organization, workspace, project: await oldestProject(workspace.id, now) };
-    },
-
-    async placeDeployment(deployment, now) {
-      const { name, owner_user_id = null, shared = false } = deployment;
-      if (owner_user_id !== null && !alive(users, owner_user_id) && !deployments.has(name)) {
-        return { kind: "parent_not_found" };
-      }
-      const project = await placeOf(deployment, now);
-      if (!project) return { kind: "parent_not_found" };
-      deployments.set(name, { ...(deployments.get(name) ?? { name, owner_user_id, shared }), project_id: project.id });
-      return { kind: "made", row: deploymentOf(name) as DeploymentRow };
-    },
-
-    async getDeployment(name) {
-      return deploymentOf(name);
-    },
-
-    async updateDeployment(name, { owner_user_id, shared }) {
-      const row = deployments.get(name);
-      if (!row || (typeof owner_user_id === "string" && !alive(users, owner_user_id))) return null;
-      deployments.set(name, {
-        ...row,
-        ...(owner_user_id === undefined ? {} : { owner_user_id }),
-        ...(shared === undefined ? {} : { shared }),
-      });
-      return deploymentOf(name);
-    },
-
-    async listDeployments(organization_id) {
-      if (organization_id !== organization.id) return [];
-      return [...deployments.keys()].sort(byCodePoint).map((name) => deploymentOf(name) as DeploymentRow);
-    },
-  };
+/** Rows by id, oldest first. There is at least one workspace, and each of them has a project. */
+export interface StaticRows {
+  readonly organization: OrganizationRow;
+  readonly workspaces: Map<string, WorkspaceRow>;
+  readonly projects: Map<string, ProjectRow>;
+  readonly users: Map<string, UserRow>;
+  readonly keys: Map<string, ApiKeyRow>;
+  readonly memberships: readonly MembershipRow[];
 }
 
-export function keyVerbs({
-  organization,
-  workspaces,
-  projects,
-  users,
-  keys,
-  memberships,
-  put,
-  grant,
-  live,
-  alive,
-}: Tables): Pick<IdentityStore, "findKey" | "touchKey" | "createKey" | "revokeKey" | "listKeys" | "hasKeys"> {
+const refuse = async (): Promise<never> => {
+  throw new ServiceError("forbidden", "These accounts are static: change the options that define them, and restart");
+};
+
+const REFUSED = {
+  createKey: refuse,
+  createWorkspace: refuse,
+  renameWorkspace: refuse,
+  deleteWorkspace: refuse,
+  createProject: refuse,
+  renameProject: refuse,
+  deleteProject: refuse,
+  createUser: refuse,
+  deleteUser: refuse,
+  setMembership: refuse,
+} satisfies Partial<IdentityStore>;
+
+/**
+ * Until the process ends, it keeps the places, owners and sharing of deployments, the workspaces and projects that they name, the
+ * users of custom authentication, and the last use and revocation of keys. Other changes are forbidden.
+ */
+export function staticStore(ready: Promise<StaticRows>): IdentityStore {
+  const deployments = new Map<string, DeploymentRow>();
   return {
+    any_keys: true,
+    ...REFUSED,
+
+    async ensureDefaults() {
+      const { organization, workspaces, projects } = await ready;
+      const workspace = [...workspaces.values()][0] as WorkspaceRow;
+      return { organization, workspace, project: projectsOf(projects, workspace.id)[0] as ProjectRow };
+    },
+    async placeDeployment({ owner_user_id = null, shared = false, ...place }, now) {
+      const rows = await ready;
+      const { name } = place;
+      const hasOwner = owner_user_id === null || rows.users.has(owner_user_id) || deployments.has(name);
+      const project = hasOwner ? await projectFor(rows, place, deployments.get(name), now) : undefined;
+      if (!project) return { kind: "parent_not_found" };
+      const { id: project_id, workspace_id } = project;
+      const organization_id = rows.organization.id;
+      const kept = deployments.get(name) ?? { owner_user_id, shared };
+      const row = { ...kept, name, project_id, workspace_id, organization_id };
+      deployments.set(name, row);
+      return { kind: "made", row };
+    },
+    async getDeployment(name) {
+      return deployments.get(name) ?? null;
+    },
+    async updateDeployment(name, { owner_user_id, shared }) {
+      const { users } = await ready;
+      const row = deployments.get(name);
+      if (!row || (typeof owner_user_id === "string" && !users.has(owner_user_id))) return null;
+      const owner = owner_user_id === undefined ? row.owner_user_id : owner_user_id;
+      const changed = { ...row, owner_user_id: owner, shared: shared ?? row.shared };
+      deployments.set(name, changed);
+      return changed;
+    },
+    async listDeployments(organization_id) {
+      return [...deployments.values()].filter((row) => row.organization_id === organization_id).sort(by("name"));
+    },
+
     async findKey(key_hash) {
+      const { keys, memberships, workspaces, projects } = await ready;
       const key = [...keys.values()].find((row) => row.key_hash === key_hash);
-      if (!key || (key.user_id !== null && !alive(users, key.user_id))) return null;
-      const liveWorkspaces = live(workspaces);
+      if (!key) return null;
       return {
         key,
-        memberships: [...memberships.values()].filter(({ subject_id }) => [key.id, key.user_id].includes(subject_id)),
-        workspaces: liveWorkspaces,
-        projects: live(projects).filter(({ workspace_id }) => liveWorkspaces.some(({ id }) => id === workspace_id)),
+        memberships: memberships.filter(({ subject_id }) => subject_id === key.id),
+        workspaces: [...workspaces.values()],
+        projects: [...projects.values()],
       };
     },
-
     async touchKey(id, now) {
+      const { keys } = await ready;
       const key = keys.get(id);
-      if (key && (key.last_used_at ?? Number.NEGATIVE_INFINITY) <= now - 60_000)
-        put(keys, { ...key, last_used_at: now });
+      if (key && (key.last_used_at ?? 0) <= now - TOUCH_MS) keys.set(id, { ...key, last_used_at: now });
     },
-
-    async createKey(key, grants) {
-      const exists = (scope: string): boolean => scope === organization.id || alive(workspaces, scope) !== undefined;
-      if ([...keys.values()].some((row) => row.short_key === key.short_key || row.key_hash === key.key_hash)) {
-        return { kind: "short_key_taken" };
-      }
-      const hasOwner = key.organization_id === organization.id && (key.user_id === null || alive(users, key.user_id));
-      if (!hasOwner || !grants.every(({ scope_id }) => exists(scope_id))) return { kind: "parent_not_found" };
-      put(keys, key);
-      for (const membership of grants) grant(membership);
-      return { kind: "made" };
-    },
-
     async revokeKey(organization_id, key, now) {
-      if (organization_id !== organization.id) return null;
+      const { organization, keys } = await ready;
       const row = [...keys.values()].find(({ id, short_key }) => id === key || short_key === key);
-      return row ? put(keys, { ...row, revoked_at: row.revoked_at ?? now }) : null;
+      if (!row || organization_id !== organization.id) return null;
+      const revoked = { ...row, revoked_at: row.revoked_at ?? now };
+      keys.set(row.id, revoked);
+      return revoked;
     },
-
     async listKeys(organization_id) {
+      const { organization, keys } = await ready;
       return organization_id === organization.id ? [...keys.values()] : [];
     },
-
     async hasKeys() {
-      return keys.size > 0;
+      return (await ready).keys.size > 0;
     },
-  };
-}
-
-export function workspaceVerbs({
-  organization,
-  workspaces,
-  projects,
-  put,
-  live,
-  alive,
-  end,
-  projectsIn,
-}: Tables): Pick<
-  IdentityStore,
-  | "createWorkspace"
-  | "renameWorkspace"
-  | "deleteWorkspace"
-  | "listWorkspaces"
-  | "createProject"
-  | "renameProject"
-  | "deleteProject"
-  | "listProjects"
-> {
-  return {
-    async createWorkspace(row) {
-      if (row.organization_id !== organization.id) return { kind: "parent_not_found" };
-      const taken = workspaces.has(row.id) || live(workspaces).some(({ name }) => name === row.name);
-      return taken ? { kind: "name_taken" } : { kind: "made", row: put(workspaces, row) };
-    },
-
-    async renameWorkspace(id, name) {
-      return rename(workspaces, id, name, live(workspaces));
-    },
-
-    async deleteWorkspace(id, now) {
-      const row = end(workspaces, id, now);
-      if (row) for (const project of projectsIn(id)) end(projects, project.id, now);
-      return row;
-    },
-
     async listWorkspaces(organization_id) {
-      return organization_id === organization.id ? live(workspaces).sort(byName) : [];
+      const { organization, workspaces } = await ready;
+      return organization_id === organization.id ? [...workspaces.values()].sort(by("name")) : [];
     },
-
-    async createProject(row) {
-      if (!alive(workspaces, row.workspace_id)) return { kind: "parent_not_found" };
-      const taken = projects.has(row.id) || projectsIn(row.workspace_id).some(({ name }) => name === row.name);
-      return taken ? { kind: "name_taken" } : { kind: "made", row: put(projects, row) };
-    },
-
-    async renameProject(id, name) {
-      return rename(projects, id, name, projectsIn(projects.get(id)?.workspace_id ?? ""));
-    },
-
-    async deleteProject(id, now) {
-      return end(projects, id, now);
-    },
-
     async listProjects(workspace_ids) {
-      return workspace_ids.flatMap(projectsIn).sort(byName);
+      const { projects } = await ready;
+      return workspace_ids.flatMap((id) => projectsOf(projects, id)).sort(by("name"));
     },
-  };
-}
-
-export function userVerbs({
-  organization,
-  workspaces,
-  projects,
-  users,
-  keys,
-  memberships,
-  identities,
-  put,
-  grant,
-  live,
-  alive,
-  end,
-}: Tables): Pick<
-  IdentityStore,
-  "createUser" | "deleteUser" | "getUser" | "ensureUser" | "listUsers" | "setMembership" | "listMemberships" | "names"
-> {
-  return {
-    async createUser(user) {
-      const taken =
-        users.has(user.id) || (user.email !== null && live(users).some(({ email }) => email === user.email));
-      return taken ? { kind: "name_taken" } : { kind: "made", row: put(users, user) };
-    },
-
-    async deleteUser(id, now) {
-      const row = end(users, id, now);
-      for (const key of row ? keys.values() : []) {
-        if (key.user_id === id) put(keys, { ...key, revoked_at: key.revoked_at ?? now });
-      }
-      for (const [key, { subject_id }] of row ? [...memberships] : []) if (subject_id === id) memberships.delete(key);
-      return row;
-    },
-
     async getUser(user) {
-      return alive(users, user) ?? live(users).find(({ email }) => email === user) ?? null;
+      const { users } = await ready;
+      return users.get(user) ?? [...users.values()].find(({ email }) => email === user) ?? null;
     },
-
     async ensureUser({ workspace_id, identity, email }, now) {
-      const key = JSON.stringify([workspace_id, identity]);
-      const find = (): UserRow | undefined => alive(users, identities.get(key) ?? null);
-      const id = find()?.id ?? (await freshId("user", workspace_id, identity, users));
-      const row = find() ?? put(users, { id, email: null, name: null, created_at: now, deleted_at: null });
-      identities.set(key, row.id);
-      const taken = live(users).some((other) => other.id !== row.id && other.email === email);
-      if (email !== undefined && !taken) put(users, { ...row, email });
-      return row.id;
+      const { users } = await ready;
+      const id = await derivedId("user", workspace_id, identity);
+      const row = users.get(id) ?? { id, email: null, name: null, created_at: now, deleted_at: null };
+      const isTaken = [...users.values()].some((other) => other.id !== id && other.email === email);
+      users.set(id, email === undefined || isTaken ? row : { ...row, email });
+      return id;
     },
-
-    async listUsers(organization_id) {
-      const scopes = [organization.id, ...live(workspaces).map(({ id }) => id)];
-      const members = [...memberships.values()].filter(({ scope_id }) => scopes.includes(scope_id));
-      if (organization_id !== organization.id) return [];
-      return live(users)
-        .filter(({ id }) => members.some(({ subject_id }) => subject_id === id))
-        .sort((a, b) => byLast(a.email, b.email) || byCodePoint(a.id, b.id));
-    },
-
-    async setMembership(membership) {
-      grant(membership);
-    },
-
+    // Only keys have memberships.
+    listUsers: async () => [],
     async listMemberships(subject_id) {
-      return [...memberships.values()]
-        .filter((membership) => membership.subject_id === subject_id)
-        .sort((a, b) => byCodePoint(a.scope_id, b.scope_id));
+      const { memberships } = await ready;
+      return memberships.filter((row) => row.subject_id === subject_id).sort(by("scope_id"));
     },
-
     async names(of) {
+      const { workspaces, projects, users } = await ready;
       const pick = <Row, Name>(rows: Map<string, Row>, ids: readonly string[] = [], name: (row: Row) => Name) =>
         new Map(ids.flatMap((id): [string, Name][] => (rows.has(id) ? [[id, name(rows.get(id) as Row)]] : [])));
       return {
@@ -287,32 +154,91 @@ export function userVerbs({
   };
 }
 
-/** Renames a row, unless a sibling has the name. */
-function rename<Row extends { readonly id: string; readonly name: string; readonly deleted_at: number | null }>(
-  rows: Map<string, Row>,
-  id: string,
+/** `last_used_at` of a key changes at most this often. */
+const TOUCH_MS = 60_000;
+
+type Place = Pick<Parameters<IdentityStore["placeDeployment"]>[0], "name" | "workspace" | "project">;
+
+/** The project of a deployment; undefined when an id is unknown or belongs to another workspace. Names are added when missing. */
+async function projectFor(
+  rows: StaticRows,
+  { workspace, project }: Place,
+  current: DeploymentRow | undefined,
+  now: number,
+): Promise<ProjectRow | undefined> {
+  const { workspaces, projects } = rows;
+  const projectById = project === undefined ? undefined : projects.get(idOf(project));
+  const mustExist = project !== undefined && UUID.test(project);
+  let target: WorkspaceRow | undefined;
+  if (workspace !== undefined) {
+    target = workspaces.get(idOf(workspace)) ?? [...workspaces.values()].find(({ name }) => name === workspace);
+    if (!target && (mustExist || UUID.test(workspace))) return undefined;
+    target ??= await namedWorkspace(rows, workspace, now);
+  } else {
+    target = workspaces.get((project === undefined ? current : projectById)?.workspace_id ?? "");
+    target ??= [...workspaces.values()][0] as WorkspaceRow;
+  }
+  const { id } = target;
+  if (projectById?.workspace_id === id) return projectById;
+  if (project !== undefined) return mustExist ? undefined : namedProject(rows, id, project, now);
+  const siblings = projectsOf(projects, id);
+  return (
+    siblings.find((row) => row.id === current?.project_id) ?? siblings[0] ?? namedProject(rows, id, "Default", now)
+  );
+}
+
+const projectsOf = (projects: ReadonlyMap<string, ProjectRow>, workspace_id: string): ProjectRow[] =>
+  [...projects.values()].filter((project) => project.workspace_id === workspace_id);
+
+/** The workspace with this name; added when missing. */
+export function namedWorkspace(rows: StaticRows, name: string, created_at: number): Promise<WorkspaceRow> {
+  const { organization, workspaces } = rows;
+  const row = { organization_id: organization.id, name, created_at, deleted_at: null };
+  return findOrAdd(workspaces, "workspace", organization.id, row, () => true);
+}
+
+/** The project with this name in the workspace; added when missing. */
+export function namedProject(
+  { projects }: StaticRows,
+  workspace_id: string,
   name: string,
-  siblings: readonly Row[],
-): Made<Row> {
-  const row = rows.get(id);
-  if (row?.deleted_at !== null) return { kind: "not_found" };
-  if (siblings.some((other) => other.id !== id && other.name === name)) return { kind: "name_taken" };
-  const renamed = { ...row, name };
-  rows.set(id, renamed);
-  return { kind: "made", row: renamed };
+  created_at: number,
+): Promise<ProjectRow> {
+  const row = { workspace_id, name, created_at, deleted_at: null };
+  return findOrAdd(projects, "project", workspace_id, row, (other) => other.workspace_id === workspace_id);
 }
 
-/** Compares text by code points, as databases do. */
-function byCodePoint(a: string, b: string): number {
-  const [left, right] = [[...a], [...b]];
-  const at = left.findIndex((character, i) => character !== right[i]);
-  if (at === -1) return left.length - right.length;
-  return (left[at]?.codePointAt(0) ?? -1) - (right[at]?.codePointAt(0) ?? -1);
+async function findOrAdd<Row extends { readonly id: string; readonly name: string }>(
+  rows: Map<string, Row>,
+  kind: string,
+  parent: string,
+  row: Omit<Row, "id"> & { readonly name: string },
+  isSibling: (other: Row) => boolean,
+): Promise<Row> {
+  const { name } = row;
+  for (let time = 0; ; time++) {
+    const id = await derivedId(kind, parent, name, time);
+    // Searched after the await: another call may have added it.
+    const known = [...rows.values()].find((other) => other.name === name && isSibling(other));
+    if (known) return known;
+    if (!rows.has(id)) rows.set(id, { ...row, id } as unknown as Row);
+  }
 }
 
-const byName = (a: { readonly id: string; readonly name: string }, b: typeof a): number =>
-  byCodePoint(a.name, b.name) || byCodePoint(a.id, b.id);
+/** A UUID derived from kind, parent and name, the same in every process; `time` counts ids that other rows have. */
+export async function derivedId(kind: string, parent: string, name: string, time = 0): Promise<string> {
+  const bytes = new TextEncoder().encode(JSON.stringify([kind, parent, name, time]));
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  const hex = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
 
-/** Sorts null last. */
-const byLast = (a: string | null, b: string | null): number =>
-  a === null || b === null ? Number(a === null) - Number(b === null) : byCodePoint(a, b);
+/** Sorts by code points, as databases do. */
+const by =
+  <Key extends string>(key: Key) =>
+  (a: { readonly [_ in Key]: string }, b: { readonly [_ in Key]: string }): number => {
+    const [left, right] = [a[key], b[key]].map((text) =>
+      Array.from(text, (character) => String(character.codePointAt(0)).padStart(7, "0")).join(),
+    ) as [string, string];
+    return left < right ? -1 : Number(left > right);
+  };

@@ -5,7 +5,7 @@ import { ServiceError } from "../errors.ts";
 import type { AuthUser } from "../executor/contract.ts";
 import { shownRequest } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
-import { parseRfc3339 } from "../rfc3339.ts";
+import { isoTime, parseRfc3339 } from "../rfc3339.ts";
 import type { RunDirectory } from "../runs/mod.ts";
 import type { RunCreate, RunOrigin } from "../runs/request.ts";
 import type { CronContent, CronQuery, CronRow, CronSort, OnRunCompleted, Scope, Storage } from "../storage/mod.ts";
@@ -315,8 +315,6 @@ const storedUser = ({ identity, permissions, display_name, is_authenticated }: A
 
 const notFound = (cron_id: string): ServiceError => new ServiceError("not_found", `Cron ${cron_id} not found`);
 
-const isoTime = (time: number | null): string | null => (time === null ? null : new Date(time).toISOString());
-
 function toCron(row: CronRow): Cron {
   return {
     cron_id: row.cron_id,
@@ -326,8 +324,8 @@ function toCron(row: CronRow): Cron {
     end_time: isoTime(row.end_time),
     schedule: row.schedule,
     timezone: row.timezone,
-    created_at: new Date(row.created_at).toISOString(),
-    updated_at: new Date(row.updated_at).toISOString(),
+    created_at: isoTime(row.created_at),
+    updated_at: isoTime(row.updated_at),
     payload: shownPayload(row.payload),
     user_id: row.user_id,
     next_run_date: isoTime(row.next_run_date),

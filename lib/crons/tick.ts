@@ -200,6 +200,6 @@ export function requestOf(
 }
 
 /** The run belongs to the user who created the cron, whose authorization was checked then. */
-function originOf({ cron_id, user_id, auth_user }: CronRow): RunOrigin {
+export function originOf({ cron_id, user_id, auth_user }: CronRow): RunOrigin {
   return { cron_id, user_id, ...(auth_user ? { user: auth_user as unknown as AuthUser } : {}) };
 }

@@ -13,7 +13,9 @@ import type {
   TerminalStatus,
 } from "../storage/mod.ts";
 import type { RunEvents, StreamHub } from "../streams/hub.ts";
+import type { ThreadEventLogs } from "../streams/thread-events.ts";
 import { createEventMapper, type EventMapper } from "./event-mapper.ts";
+import { createEventRecorder, type EventRecorder } from "./event-recorder.ts";
 import { type Heartbeat, startHeartbeat } from "./heartbeat.ts";
 import { describeJob } from "./job.ts";
 import { createProgressWriter, type ProgressWriter } from "./progress.ts";
@@ -28,6 +30,7 @@ export interface AttemptOptions {
   readonly scope: Scope;
   readonly executor: Executor;
   readonly hub: StreamHub;
+  readonly events: ThreadEventLogs;
   readonly store: StoreHandle;
   readonly environment: Environment;
   readonly lease_ms: number;
@@ -76,7 +79,7 @@ export interface AttemptState {
   abandonWait: (() => void) | undefined;
   readonly abort: AbortController;
   /** Resolves when the executor has settled or was abandoned. */
-  readonly settled: PromiseWithResolvers<void>;
+  readonly done: PromiseWithResolvers<void>;
 }
 
 export interface AttemptContext {
@@ -90,6 +93,7 @@ export interface AttemptContext {
   readonly checkpoints: JobCheckpoints;
   readonly progress: ProgressWriter;
   readonly mapper: EventMapper;
+  readonly recorder: EventRecorder;
   readonly heartbeat: Heartbeat;
   /** The worker records the states of the executor. */
   readonly recorded: boolean;
@@ -123,7 +127,7 @@ export function createContext(
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, temporary } = run;
-  const { stream_mode, resumable: _, ...request } = mirrored(readKwargs(run.kwargs));
+  const { stream_mode, resumable: _, all_events, ...request } = mirrored(readKwargs(run.kwargs));
   const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
   const recorded = graph.checkpoints === "worker";
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
@@ -159,7 +163,7 @@ export function createContext(
       checkpoints.lose();
       state.abandonWait?.();
     });
-    void state.settled.promise.then(cancel);
+    void state.done.promise.then(cancel);
   }
 
   const checkpoints = jobCheckpoints({
@@ -180,13 +184,31 @@ export function createContext(
     claimed,
     counters: slot.counters,
     runEvents,
+    hasEventReaders: () => options.events.isWatched(thread_id) || (thread.all_events && storage.multi_process === true),
+    publishEvents: (before, events) =>
+      options.events.publish(
+        thread_id,
+        before,
+        events.map((event) => ({ ...event, run_id })),
+      ),
     checkpoints,
     onlyAtEnd: request.durability === "exit",
     retry,
     isLost,
     onLost,
   });
-  const job = describeJob({ run, resumed, request, requested, recorded, checkpoints, store: options.store });
+  const job = describeJob({
+    run,
+    resumed,
+    request,
+    requested,
+    recorded,
+    events: temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state",
+    protocol_events: graph.protocol_events ?? false,
+    checkpoints,
+    store: options.store,
+  });
+  const recorder = createEventRecorder({ ...options, graph, claimed, job, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     environment,
@@ -196,6 +218,7 @@ export function createContext(
     requested,
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     show: progress.show,
+    recorder,
     flush: async () => {
       if (progress.isFull()) await progress.flush();
     },
@@ -221,6 +244,7 @@ export function createContext(
     checkpoints,
     progress,
     mapper,
+    recorder,
     heartbeat,
     recorded,
     abandon_ms,
@@ -238,7 +262,7 @@ const initialState = (): AttemptState => ({
   abandoned: false,
   abandonWait: undefined,
   abort: new AbortController(),
-  settled: Promise.withResolvers<void>(),
+  done: Promise.withResolvers<void>(),
 });
 
 function createRetry(

@@ -69,7 +69,7 @@ export function startAttempt(
       }),
     isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
     async beforeClaim() {
-      if (isLost()) await state.settled.promise;
+      if (isLost()) await state.done.promise;
       else if (!(await heartbeat.renew()) && !isLost()) {
         if (state.phase !== "ending") throw new Error("A lease could not be renewed");
         // The end may be stored already: then the run has no lease that could be renewed.
@@ -81,7 +81,8 @@ export function startAttempt(
 
 /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
 async function run(context: AttemptContext): Promise<void> {
-  const { state, checkpoints, progress, heartbeat, isLost } = context;
+  const { options, claimed, state, checkpoints, progress, heartbeat, isLost } = context;
+  const detach = options.events.attach(claimed.run.thread_id, { flush: progress.saveSoon });
   try {
     let failure: unknown;
     try {
@@ -91,7 +92,7 @@ async function run(context: AttemptContext): Promise<void> {
       failure = error ?? new Error("The graph failed without an error");
     }
     state.phase = "settled";
-    state.settled.resolve();
+    state.done.resolve();
     // Held frames of a stopped run describe a state that it did not reach.
     progress.release(state.reason ? "dropped" : "shown");
     await progress.close();
@@ -102,6 +103,7 @@ async function run(context: AttemptContext): Promise<void> {
     // The store failed, and `retry` has logged it. The run is retried after its lease has expired.
   }
   heartbeat.stop();
+  detach();
   if (isLost()) await releaseThread(context).catch(() => {});
 }
 
@@ -112,6 +114,8 @@ async function begin(context: AttemptContext): Promise<void> {
   await ensureLease(context);
   if (state.reason) return;
   const resumed_after = progress.nextId() - 1;
+  await context.recorder.begin();
+  if (isStopped(state)) return;
   progress.show("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
   if (!runEvents.watched) return;
   if (framed) await progress.save();

@@ -17,7 +17,7 @@ const UNHEALTHY_MS = 10_000;
 export function createClaimHealth(environment: Environment): ClaimHealth {
   let failingSince: number | null = null;
   // A restart of this process would not help.
-  let outage = false;
+  let storageDown = false;
   let calledAt: number | null = null;
   let polledAt = environment.now();
   return {
@@ -26,11 +26,11 @@ export function createClaimHealth(environment: Environment): ClaimHealth {
       try {
         const answer = await request();
         failingSince = null;
-        outage = false;
+        storageDown = false;
         return answer;
       } catch (error) {
         failingSince ??= environment.now();
-        outage ||= isOutage(error);
+        storageDown ||= isOutage(error);
         environment.log({ level: "error", message: "claiming a run failed", error });
         return undefined;
       } finally {
@@ -44,7 +44,7 @@ export function createClaimHealth(environment: Environment): ClaimHealth {
     isHealthy(longest_poll_ms) {
       const now = environment.now();
       const isOld = (since: number | null): boolean => since !== null && now - since >= UNHEALTHY_MS;
-      return !((isOld(failingSince) && !outage) || isOld(calledAt) || now - polledAt > longest_poll_ms);
+      return !((isOld(failingSince) && !storageDown) || isOld(calledAt) || now - polledAt > longest_poll_ms);
     },
   };
 }

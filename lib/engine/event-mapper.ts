@@ -5,6 +5,8 @@ import type { ExecutorEvent, Job, StateEvent, StreamMode } from "../executor/con
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { TraceUsage } from "../storage/mod.ts";
 import { createMessageFrames, type MessageFrame } from "../streams/message-frames.ts";
+import { interruptsOf } from "./event-deriver.ts";
+import type { EventRecorder } from "./event-recorder.ts";
 
 /** The longest time without a turn of the event loop. */
 const BUSY_MS = 4;
@@ -23,6 +25,8 @@ export interface EventMapperOptions {
   /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
   readonly resumedValues: (() => Promise<Json | undefined>) | null;
   show(event: string, data: Json): void;
+  /** Records events for the event protocol. */
+  readonly recorder: Pick<EventRecorder, "take" | "takeState">;
   /** Waits for a save if too many frames are not stored yet. */
   flush(): Promise<void>;
   /** Holds frames from now on, until `release`: the state that they describe comes next. */
@@ -64,7 +68,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
         showMessages(messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject, namespace));
       }
     } else if (mode === "messages") {
-      if (requested.has("messages")) showMessages(messageFrames.settled(data));
+      if (requested.has("messages")) showMessages(messageFrames.finish(data));
     } else if (requested.has(mode)) {
       show(named(mode, namespace), data);
     }
@@ -97,6 +101,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     const interrupt = isInterrupt(event);
     if (recorder ? describesState(event) : interrupt && event.namespace?.length) options.hold();
     showStream(event);
+    options.recorder.take(event);
     if (!recorder && interrupt && !event.namespace?.length) options.release();
   }
 
@@ -105,18 +110,21 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (resumedValues) await showResumedValues(event);
     last = event;
     turnedAt = environment.now();
-    if (!recorder) options.release();
-    if (recorder) {
+    if (!recorder) {
+      options.release();
+      options.recorder.take(event);
+    } else {
       const { ref, shown, step: number } = await recorder.record(event);
       step = number;
       last = { ...event, checkpoint: ref };
       options.release();
+      options.recorder.takeState(event.values, shown, interruptsOf(event));
       await breathe();
       if (requested.has("checkpoints")) show("checkpoints", shown);
       await breathe();
       if (requested.has("debug")) showDebug("checkpoint", shown);
     }
-    if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.settled(event.values.messages));
+    if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
   }
 
   function takeUsage({ tokens_in = 0, tokens_out = 0, cost_usd = 0 }: UsageEvent): void {
@@ -137,8 +145,14 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     take(event) {
       if (event.type === "stream") return takeStream(event);
       if (event.type === "state") return takeState(event);
+      if (event.type === "event") {
+        if (!isStopped()) options.recorder.take(event);
+        return Promise.resolve();
+      }
       if (event.type !== "usage") {
-        throw new Error("The executor yielded something that is neither a stream, a state nor a usage event");
+        throw new Error(
+          "The executor yielded something that is neither a stream, a state, a protocol nor a usage event",
+        );
       }
       takeUsage(event);
       return Promise.resolve();

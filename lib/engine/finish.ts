@@ -18,7 +18,7 @@ export async function requeueRun(context: AttemptContext): Promise<void> {
 }
 
 /** How the run ends. */
-interface Ending {
+interface AttemptResult {
   readonly status: TerminalStatus;
   readonly error: JsonObject | null;
   /** The last state; null if the run reached none. */
@@ -27,7 +27,7 @@ interface Ending {
   readonly stoppedMidway: boolean;
 }
 
-async function endingOf(context: AttemptContext, failure: unknown): Promise<Ending> {
+async function resultOf(context: AttemptContext, failure: unknown): Promise<AttemptResult> {
   const { state, graph, options, mapper, savesAtEnd } = context;
   if (state.reason === "cancelled") {
     // With durability `exit` a cancelled run leaves no steps.
@@ -52,7 +52,7 @@ export async function finishRun(context: AttemptContext, failure: unknown): Prom
   const { run_id, thread_id, graph_id, attempt, temporary } = run;
   state.phase = "ending";
   if (context.savesAtEnd) checkpoints.collapse(state.reason === "cancelled" ? "none" : "newest");
-  const { status, error, last, stoppedMidway } = await endingOf(context, failure);
+  const { status, error, last, stoppedMidway } = await resultOf(context, failure);
   const next = last?.next ?? [];
   const interrupts: [string, Json][] = (last?.tasks ?? [])
     .filter((task) => task.interrupts.length > 0)
@@ -61,6 +61,7 @@ export async function finishRun(context: AttemptContext, failure: unknown): Prom
   const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
   const discard = temporary && (progress.hasSaved() || resumed);
+  context.recorder.end({ status, error, waits: next.length > 0, failure });
   const { progress: unsaved, shown } = progress.rest();
   const tail: Tail = { feedback: options.feedbackUrls(run), error };
   const usage = mapper.usage();

@@ -6,24 +6,47 @@ import type { RunRow } from "../storage/mod.ts";
 export interface JobSource {
   readonly run: RunRow;
   readonly resumed: boolean;
-  readonly request: Omit<JobRequest, "stream_mode" | "resumable">;
+  readonly request: Omit<JobRequest, "stream_mode" | "resumable" | "all_events">;
   /** The stream modes of the request. */
   readonly requested: ReadonlySet<StreamMode>;
   /** The worker records the states of the executor. */
   readonly recorded: boolean;
+  /** The events of the event protocol that the run records. */
+  readonly events: NonNullable<Job["events"]>;
+  /** The executor yields them itself. */
+  readonly protocol_events: boolean;
   readonly checkpoints: CheckpointHandle;
   readonly store: StoreHandle;
 }
 
-export function describeJob({ run, resumed, request, requested, recorded, checkpoints, store }: JobSource): Job {
+/** The stream modes that events are derived from. */
+const DERIVED: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
+
+export function describeJob(source: JobSource): Job {
+  const { run, resumed, request, requested, recorded, events, checkpoints, store } = source;
   const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
   const modes = new Set(requested);
   // The worker derives these modes from others.
   if (modes.delete("messages")) modes.add("messages-tuple");
   if (recorded && modes.has("debug")) modes.add("tasks");
+  // Without events of its own, the executor's frames are turned into events.
+  if (events === "all" && !source.protocol_events) for (const mode of DERIVED) modes.add(mode);
   const ids = { run_id, thread_id, assistant_id, graph_id };
   const metadata = { ...headersIn(request.config.configurable), ...run.metadata, ...ids };
   const user = run.auth_user as AuthUser | null;
   const config = user ? knowing(request.config, user) : request.config;
-  return { ...request, ...ids, config, temporary, attempt, resumed, metadata, modes, user, checkpoints, store };
+  return {
+    ...request,
+    ...ids,
+    config,
+    temporary,
+    attempt,
+    resumed,
+    metadata,
+    modes,
+    events,
+    user,
+    checkpoints,
+    store,
+  };
 }

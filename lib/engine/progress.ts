@@ -5,7 +5,17 @@
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
 import type { Json } from "../json.ts";
-import type { ClaimedRun, NewFrame, Progress, Scope, Storage } from "../storage/mod.ts";
+import {
+  type ClaimedRun,
+  END_FRAME,
+  FIRST_FRAME,
+  type NewFrame,
+  type Progress,
+  type Scope,
+  type Storage,
+  seqOf,
+  type ThreadEvent,
+} from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { firstFrameId } from "../streams/terminal.ts";
 
@@ -21,6 +31,10 @@ export interface ProgressOptions {
   readonly counters: { frames_shown: number; frames_stored: number };
   /** Repeats a call of the store while it fails, for a limited time. */
   retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+  /** The events of the thread have readers that wait for them. */
+  hasEventReaders(): boolean;
+  /** Shows stored events. `before`: the `seq` before the first one. */
+  publishEvents(before: number, events: readonly ThreadEvent[]): void;
   /** The lease is lost: nothing may be written. */
   isLost(): boolean;
   /** A save failed: the lease is lost, or the store does not recover. */
@@ -33,7 +47,9 @@ export interface ProgressWriter {
   /** Some checkpoints or writes were saved. */
   hasSaved(): boolean;
   show(event: string, data: Json): void;
-  /** Frames shown from now on are held until `release`. */
+  /** Numbers and keeps an event of the thread; `end`: the last one of the run. */
+  record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
+  /** Frames and events shown from now on are held until `release`. */
   hold(): void;
   hasHeldFrames(): boolean;
   /** Shows the held frames, or drops them. */
@@ -60,6 +76,8 @@ const SAVE_FRAMES_MS = 10;
 /** The limit of frames that are not stored, in characters. They are shown in one go, so the rings must be able to hold them. */
 const BACKLOG = 512 * 1024;
 const FRAME_OVERHEAD = 64;
+/** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
+const LARGE_VALUES = 16 * 1024;
 /** The limit of held frames: more than these are shown without their state. */
 const MOST_HELD = 256;
 
@@ -68,7 +86,11 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   const { framed } = claimed.run;
   let nextId = continueLog(claimed, runEvents);
   let frames: NewFrame[] = [];
-  let held: NewFrame[] | null = null;
+  let events: ThreadEvent[] = [];
+  let nextSeq = seqOf(claimed.run.turn, FIRST_FRAME);
+  let publishedSeq = seqOf(claimed.run.turn, 0) - 1;
+  let withheld: (NewFrame | ThreadEvent)[] | null = null;
+  let withheldFrames = 0;
   // The size of the frames that are not stored, with those of a save under way.
   let unstored = 0;
   let saved = false;
@@ -83,12 +105,22 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
     const list = frames;
     frames = [];
-    const first_id = nextId - (held?.length ?? 0) - list.length;
-    return list.length > 0 ? { ...progress, frames: { first_id, list } } : progress;
+    const first_id = nextId - withheldFrames - list.length;
+    const taken = events;
+    events = [];
+    return {
+      ...progress,
+      ...(list.length > 0 ? { frames: { first_id, list } } : {}),
+      ...(taken.length > 0 ? { events: taken } : {}),
+    };
   }
 
-  function pass(frame: NewFrame): void {
-    if (framed) {
+  function pass(frame: NewFrame | ThreadEvent): void {
+    if ("seq" in frame) {
+      events.push(frame);
+      unstored += (frame.data?.length ?? 0) + FRAME_OVERHEAD;
+      if (options.hasEventReaders()) saveSoon();
+    } else if (framed) {
       frames.push(frame);
       unstored += frame.data.length + FRAME_OVERHEAD;
       saveSoon();
@@ -99,13 +131,20 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   }
 
   function release(what: "shown" | "dropped" = "shown"): void {
-    const list = held ?? [];
-    held = null;
+    const list = withheld ?? [];
+    withheld = null;
+    if (what === "dropped") nextId -= withheldFrames;
+    withheldFrames = 0;
     if (what === "shown") for (const frame of list) pass(frame);
-    else nextId -= list.length;
   }
 
-  function shown({ frames: stored }: Progress): void {
+  function shown({ frames: stored, events: recorded = [] }: Progress): void {
+    const newest = recorded.at(-1);
+    if (newest) {
+      for (const { data } of recorded) unstored -= (data?.length ?? 0) + FRAME_OVERHEAD;
+      options.publishEvents(publishedSeq, recorded);
+      publishedSeq = newest.seq;
+    }
     for (const { event, data } of stored?.list ?? []) {
       unstored -= data.length + FRAME_OVERHEAD;
       counters.frames_stored++;
@@ -114,11 +153,15 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     }
   }
 
-  const isDirty = (all: boolean): boolean => frames.length > 0 || ((all || !onlyAtEnd) && checkpoints.isDirty());
+  const isDirty = (all: boolean): boolean =>
+    frames.length > 0 ||
+    (events.length > 0 && (all || unstored > BACKLOG || options.hasEventReaders())) ||
+    ((all || !onlyAtEnd) && checkpoints.isDirty());
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
-    cancelTimer = environment.timer(framed ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
+    const soon = framed || (events.length > 0 && options.hasEventReaders());
+    cancelTimer = environment.timer(soon ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
   function stopTimer(): void {
@@ -143,7 +186,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     try {
       const save = (part: Progress) => storage.saveProgress(scope, claimed.lease, part, environment.now());
       let stored = true;
-      for (const part of partsOf(progress)) stored &&= await options.retry(() => save(part));
+      for (const part of partsOf(withoutLarge(progress))) stored &&= await options.retry(() => save(part));
       if (stored) return shown(progress);
     } catch {
       // Another claim retries the run.
@@ -158,14 +201,20 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     show(event, data) {
       const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
-      if (!held) return pass(frame);
-      held.push(frame);
-      if (held.length > MOST_HELD) release();
+      if (!withheld) return pass(frame);
+      withheld.push(frame);
+      withheldFrames++;
+      if (withheld.length > MOST_HELD) release();
+    },
+    record(event, end = false) {
+      const seq = end ? seqOf(claimed.run.turn, END_FRAME) : nextSeq++;
+      if (withheld) withheld.push({ ...event, seq });
+      else pass({ ...event, seq });
     },
     hold() {
-      held ??= [];
+      withheld ??= [];
     },
-    hasHeldFrames: () => held !== null && held.length > 0,
+    hasHeldFrames: () => withheld !== null && withheld.length > 0,
     release,
     saveSoon,
     save: () => save(true),
@@ -179,7 +228,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     },
     rest() {
       const progress = take(true);
-      return { progress, shown: () => shown(progress) };
+      return { progress: withoutLarge(progress), shown: () => shown(progress) };
     },
   };
 }
@@ -203,7 +252,7 @@ const LARGE_SAVE = 4 * 1024 * 1024;
  * missing. A save with frames stays whole, because a state must not be stored without the frames before it.
  */
 function partsOf(progress: Progress): readonly Progress[] {
-  const { checkpoints, writes, frames } = progress;
+  const { checkpoints, writes, frames, events } = progress;
   const bytes = (data: { readonly length: number }): number => data.length;
   const size =
     checkpoints.reduce((sum, { values }) => sum + values.reduce((all, { data }) => all + bytes(data), 0), 0) +
@@ -212,5 +261,14 @@ function partsOf(progress: Progress): readonly Progress[] {
   return [
     ...checkpoints.map((checkpoint) => ({ checkpoints: [checkpoint], writes: [] })),
     ...writes.map((task) => ({ checkpoints: [], writes: [task] })),
+    ...(events ? [{ checkpoints: [], writes: [], events }] : []),
   ];
+}
+
+/** The same, with large values in their checkpoints alone. */
+function withoutLarge(progress: Progress): Progress {
+  const isLarge = ({ data, checkpoint_id }: ThreadEvent): boolean =>
+    checkpoint_id !== undefined && data !== null && data.length > LARGE_VALUES;
+  if (!progress.events?.some(isLarge)) return progress;
+  return { ...progress, events: progress.events.map((event) => (isLarge(event) ? { ...event, data: null } : event)) };
 }

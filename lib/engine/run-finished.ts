@@ -1,6 +1,7 @@
 /** Calls the host's `onRunFinished` hook. */
 import { type Environment, nextTurn } from "../environment.ts";
 import type { JsonObject } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
 import type { RunRow, TerminalStatus } from "../storage/mod.ts";
 
 /** A run that has ended; times are ISO 8601, UTC. */
@@ -30,7 +31,6 @@ export function createRunFinishedHook(
   hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
   onCall: (call: Promise<void>) => void,
 ): OnRunFinished {
-  const iso = (time: number): string => new Date(time).toISOString();
   return (run, { status, ended_at, error }) => {
     if (!hook) return;
     const { run_id, thread_id, assistant_id, graph_id, metadata, attempt, started_at } = run;
@@ -42,8 +42,8 @@ export function createRunFinishedHook(
       status,
       metadata,
       attempt,
-      started_at: started_at === null ? null : iso(started_at),
-      ended_at: iso(ended_at ?? environment.now()),
+      started_at: isoTime(started_at),
+      ended_at: isoTime(ended_at ?? environment.now()),
       ...(error ? { error } : {}),
     };
     onCall(

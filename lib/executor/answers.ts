@@ -1,5 +1,6 @@
 /** Matches the answers of `command.resume` with the open interrupts. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import { ResumeRefused } from "./contract.ts";
 
 /**
  * The answers by interrupt id; null for a single answer. An object is a map of answers if one of its keys is the id of an open
@@ -12,26 +13,19 @@ export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject
   return isMap ? resume : null;
 }
 
-/** Why an answer is refused: its interrupt is not open, the map is empty, or several interrupts are open. */
-type Mismatch = "not_pending" | "empty_map" | "ambiguous";
-
 /** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */
-export class UnknownInterruptError extends Error {
+export class UnknownInterruptError extends ResumeRefused {
+  // The name that clients of the API know.
   override readonly name = "UnknownInterruptError";
-  readonly reason: Mismatch;
-  readonly interrupt_ids: readonly string[];
-  readonly pending_ids: readonly string[];
 
-  constructor(reason: Mismatch, interrupt_ids: readonly string[], pending_ids: readonly string[]) {
+  constructor(reason: ResumeRefused["reason"], interrupt_ids: readonly string[], pending_ids: readonly string[]) {
     const said = {
       not_pending: `there is no open interrupt ${interrupt_ids.join(", ")}`,
       empty_map: "the map names no interrupt",
       ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
     }[reason];
-    super(`command.resume: ${said}; ${pending_ids.length > 0 ? `open: ${pending_ids.join(", ")}` : "none is open"}`);
-    this.reason = reason;
-    this.interrupt_ids = interrupt_ids;
-    this.pending_ids = pending_ids;
+    const open = pending_ids.length > 0 ? `open: ${pending_ids.join(", ")}` : "none is open";
+    super(`command.resume: ${said}; ${open}`, { reason, interrupt_ids, pending_ids });
   }
 }
 

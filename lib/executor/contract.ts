@@ -87,6 +87,11 @@ export interface Job {
   readonly interrupt_before: "*" | readonly string[];
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
+  /**
+   * Which `event`s of the thread event protocol to yield. `state`: `values`, `checkpoints` and `input.requested` of the root graph.
+   * `all`: every method, of subgraphs too. Default `none`. Ignored by executors without `GraphInfo.protocol_events`.
+   */
+  readonly events?: "none" | "state" | "all";
   /** The user from custom authentication; also in `config.configurable` as `langgraph_auth_user`. */
   readonly user: AuthUser | null;
   readonly checkpoints: CheckpointHandle;
@@ -198,6 +203,29 @@ export type ExecutorEvent =
       /** `input`: the state before the input; `loop`: after the input was applied, or after a step of `node`. */
       readonly step?: { readonly source: "input" | "loop"; readonly node?: string; readonly update?: Json };
     }
+  /**
+   * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the
+   * root graph itself. Do not repeat as `event`s what `stream` events show: both are separate.
+   */
+  | {
+      readonly type: "event";
+      readonly method:
+        | "values"
+        | "updates"
+        | "checkpoints"
+        | "messages"
+        | "tools"
+        | "lifecycle"
+        | "tasks"
+        | "custom"
+        | "input.requested";
+      /** `<node>:<task id>` of each level; empty for the root graph. */
+      readonly namespace: readonly string[];
+      readonly node?: string;
+      readonly data: Json;
+      /** Of `values`: the checkpoint that holds them, if the executor stores one. */
+      readonly checkpoint_id?: string;
+    }
   /** Tokens and cost. They are summed over the attempt and stored with the run's trace. */
   | { readonly type: "usage"; readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number };
 
@@ -212,6 +240,11 @@ export interface GraphInfo {
    * continues from the newest root checkpoint, so an attempt that has stored one has made progress.
    */
   readonly checkpoints: "own" | "worker";
+  /**
+   * The executor yields `event`s when the job asks for them. Default false: the service makes events of the root graph from `stream`
+   * and `state` events.
+   */
+  readonly protocol_events?: boolean;
   /** How many attempts without progress a run gets before it ends as `error`. Default 3. */
   readonly max_attempts?: number;
   /** The time limit of one attempt before the run ends as `timeout`, in milliseconds. Default: `worker.run_timeout_ms`. */
@@ -312,6 +345,32 @@ export interface StateUpdate {
 /** The state cannot be updated: an unknown node, or values that the graph refuses. The caller gets `message`. */
 export class StateRefused extends Error {
   override readonly name = "StateRefused";
+}
+
+/**
+ * A strict resume (`Job.strict_resume`) was refused: an interrupt id is not pending, the map of answers is empty, or one answer
+ * stands for several pending interrupts. The run ends as `error`; subscribers get the ids.
+ */
+export class ResumeRefused extends Error {
+  override readonly name: string = "ResumeRefused";
+  readonly reason: "not_pending" | "empty_map" | "ambiguous";
+  /** The refused ids. */
+  readonly interrupt_ids: readonly string[];
+  readonly pending_ids: readonly string[];
+
+  constructor(
+    message: string,
+    refused: {
+      readonly reason: ResumeRefused["reason"];
+      readonly interrupt_ids: readonly string[];
+      readonly pending_ids: readonly string[];
+    },
+  ) {
+    super(message);
+    this.reason = refused.reason;
+    this.interrupt_ids = refused.interrupt_ids;
+    this.pending_ids = refused.pending_ids;
+  }
 }
 
 /** Reads the states of a graph, and updates them outside runs. */

@@ -13,6 +13,8 @@ export interface JobRequest {
   readonly stream_mode: readonly StreamMode[];
   readonly subgraphs: boolean;
   readonly resumable: boolean;
+  /** A client of the event protocol has created the run: it records events of all methods. */
+  readonly all_events: boolean;
   readonly interrupt_before: "*" | readonly string[];
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
@@ -20,8 +22,19 @@ export interface JobRequest {
 
 /** Leaves out options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
-  const { input, command, strict_resume, from, config, context, stream_mode, subgraphs, resumable, durability } =
-    request;
+  const {
+    input,
+    command,
+    strict_resume,
+    from,
+    config,
+    context,
+    stream_mode,
+    subgraphs,
+    resumable,
+    all_events,
+    durability,
+  } = request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
@@ -35,6 +48,7 @@ export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject
     temporary,
     subgraphs,
     resumable,
+    ...(all_events ? { all_events } : {}),
     durability,
   };
 }
@@ -53,6 +67,7 @@ interface StoredKwargs {
   checkpoint?: { checkpoint_ns: string; checkpoint_id: string };
   subgraphs: boolean;
   resumable: boolean;
+  all_events?: boolean;
   durability: "sync" | "async" | "exit";
 }
 
@@ -69,6 +84,7 @@ export function readKwargs(kwargs: JsonObject): JobRequest {
     stream_mode: stored.stream_mode,
     subgraphs: stored.subgraphs,
     resumable: stored.resumable,
+    all_events: stored.all_events ?? false,
     interrupt_before: stored.interrupt_before ?? [],
     interrupt_after: stored.interrupt_after ?? [],
     durability: stored.durability,
@@ -152,7 +168,7 @@ export const headersIn = (configurable: JsonObject): JsonObject =>
   );
 
 /** Members that the server or LangGraph adds to a configuration. */
-const isAdded = (name: string): boolean =>
+export const isAdded = (name: string): boolean =>
   PLACES.has(name) || name === "user-agent" || /^(?:langgraph_auth_|__|x-)/i.test(name);
 
 /**

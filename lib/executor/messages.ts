@@ -134,3 +134,44 @@ export function parseArguments(text: Json): JsonObject | null {
     return null;
   }
 }
+
+/** Members that identify a part: they are replaced, not concatenated. */
+const NAMES: ReadonlySet<string> = new Set(["type", "id", "index", "name"]);
+
+/** Merges a part with its next chunk: strings concatenate, list elements merge by `index`, other values are replaced. */
+export function grow(known: Json | undefined, delta: Json): Json {
+  if (known === undefined || known === null) return delta;
+  if (delta === null) return known;
+  if (typeof known === "string" && typeof delta === "string") return known + delta;
+  if (Array.isArray(known) && Array.isArray(delta)) return delta.reduce(growList, known);
+  if (!isObject(known) || !isObject(delta)) return delta;
+  const grown = Object.entries(delta).map(([key, value]): [string, Json] => {
+    const had = Object.hasOwn(known, key) ? known[key] : undefined;
+    return [key, NAMES.has(key) ? (value || value === 0 ? value : (had ?? value)) : grow(had, value)];
+  });
+  return { ...known, ...Object.fromEntries(grown) };
+}
+
+function growList(list: Json[], item: Json): Json[] {
+  const place = list.findLastIndex(
+    (other, at) => isObject(other) && isObject(item) && meets(other, item, at === list.length - 1),
+  );
+  return place < 0 ? [...list, item] : list.with(place, grow(list[place], item));
+}
+
+/** Chunks of one element have its index; text without an index continues the last block. */
+function meets(block: JsonObject, piece: JsonObject, last: boolean): boolean {
+  if (piece.index !== undefined && piece.index !== null) return block.index === piece.index;
+  return last && piece.type === "text" && block.type === "text" && (block.index === undefined || block.index === null);
+}
+
+/** Adds numbers, in objects member by member. Other values are replaced. */
+export function sum(known: Json, delta: Json): Json {
+  if (typeof known === "number" && typeof delta === "number") return known + delta;
+  if (!isObject(known) || !isObject(delta)) return delta;
+  const sums = Object.entries(delta).map(([key, value]): [string, Json] => [
+    key,
+    Object.hasOwn(known, key) ? sum(known[key] as Json, value) : value,
+  ]);
+  return { ...known, ...Object.fromEntries(sums) };
+}

@@ -25,8 +25,8 @@ export function changeState(
   uuid: () => string,
 ): ChangedState {
   if (updates.some(({ as_node }) => as_node === COPY)) return copied(before, updates);
-  const held = before?.values ?? {};
-  if (!isObject(held)) throw new StateRefused("values: the state of this graph is not an object and cannot be changed");
+  const state = before?.values ?? {};
+  if (!isObject(state)) throw new StateRefused("values: this graph's state is not an object and cannot be changed");
   const changes: (readonly [JsonObject, "human" | "ai"])[] = [];
   let place: Pick<ThreadState, "next" | "tasks"> = before ?? { next: [name], tasks: [] };
   let source: ChangedState["source"] = "update";
@@ -43,7 +43,7 @@ export function changeState(
     if (next) place = { next, tasks: [] };
     if (as_node === INPUT) source = "input";
   }
-  return { ...place, values: applied(held, changes, uuid), source };
+  return { ...place, values: applied(state, changes, uuid), source };
 }
 
 function copied(

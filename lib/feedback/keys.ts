@@ -1,5 +1,6 @@
 /** Validates feedback keys, and builds token URLs and record ids. */
 import { ServiceError } from "../errors.ts";
+import { isPlain, longerThan, PLAIN } from "../validation.ts";
 
 /** The maximum number of feedback keys of one run, and the maximum code points of one key. */
 const KEYS = 50;
@@ -29,12 +30,7 @@ export function readFeedbackKeys(value: unknown): readonly string[] {
 export function keyProblem(key: unknown): string | null {
   if (typeof key !== "string") return "must be a string";
   if (key === "" || longerThan(key, KEY_LENGTH)) return `must have 1 to ${KEY_LENGTH} characters`;
-  return key.includes("\0") || !key.isWellFormed() ? "must not contain U+0000 or lone surrogates" : null;
-}
-
-/** True when the text has more code points than `length`. */
-export function longerThan(text: string, length: number): boolean {
-  return text.length > length && (text.length > 2 * length || [...text].length > length);
+  return isPlain(key) ? null : PLAIN;
 }
 
 /** Makes a UUID of version 7: `now` in milliseconds since 1970, then the random bits of a UUID of version 4. */

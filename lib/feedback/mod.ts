@@ -2,6 +2,7 @@
 import type { Environment } from "../environment.ts";
 import { InputError, ServiceError } from "../errors.ts";
 import { type Json, type JsonObject, sameJson } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
 import { type Caller, type IdentityStore, type Permission, workspacesWith } from "../storage/identity.ts";
 import type {
   FeedbackConfig,
@@ -431,9 +432,9 @@ function toRecord(row: FeedbackRow): FeedbackRecord {
     value: row.value,
     comment: row.comment,
     correction: row.correction,
-    created_at: new Date(row.created_at).toISOString(),
-    modified_at: new Date(row.modified_at).toISOString(),
-    start_time: row.run_started_at === null ? null : new Date(row.run_started_at).toISOString(),
+    created_at: isoTime(row.created_at),
+    modified_at: isoTime(row.modified_at),
+    start_time: isoTime(row.run_started_at),
     feedback_source: { type: row.source, metadata: row.source_metadata, user_id: row.user_id, user_name: null },
     comparative_experiment_id: null,
     feedback_group_id: null,

@@ -1,7 +1,7 @@
 /** Reads request bodies, within limits of size and time. */
 import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { MAX_DEPTH, shallow } from "./parse/read.ts";
+import { MAX_DEPTH, readJson, shallow } from "./parse/read.ts";
 
 /** Storing a body of this size takes nearly 100 ms, the longest that other requests may wait. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
@@ -18,6 +18,27 @@ export interface BodyBounds {
   readonly body_timeout_ms?: number;
   readonly max_body_bytes?: number;
   readonly max_body_values?: number;
+}
+
+/** Parses messages of WebSockets, within the limits of bodies. */
+export interface Messages {
+  readonly max_bytes: number;
+  /** Errors: bad_request, invalid, too_large. */
+  parse(text: string): Promise<unknown>;
+}
+
+export function createMessages(
+  environment: Pick<Environment, "defer">,
+  { max_body_bytes = MAX_BODY_BYTES, max_body_values = MAX_BODY_VALUES }: BodyBounds = {},
+): Messages {
+  return {
+    max_bytes: max_body_bytes,
+    async parse(text) {
+      const bytes = new TextEncoder().encode(text);
+      await countValues(bytes, max_body_values, () => nextTurn(environment));
+      return readJson(bytes);
+    },
+  };
 }
 
 /** The bytes of a body. Errors: too_large (more than `limit` bytes; default `max_body_bytes`), too_slow. */

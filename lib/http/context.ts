@@ -4,15 +4,31 @@ import type { Principal } from "../auth/principal.ts";
 import type { ServiceInternals } from "../service.ts";
 import type { Caller } from "../storage/identity.ts";
 import type { Visibility } from "../storage/visibility.ts";
+import type { Messages } from "./body.ts";
+import type { HandlerHost } from "./host.ts";
 import * as parse from "./parse/mod.ts";
 import type { OpenBodies } from "./sse.ts";
 
 /** What all requests to one handler share. */
+/** An OpenAPI document, which says what a handler serves. */
+export interface OpenApi {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly servers: readonly { readonly url: string }[];
+  /** Operations by path and method. */
+  readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, unknown>> };
+}
+
 export interface HandlerState {
   /** The path of the mount, without a slash at the end. */
   readonly base: string;
   readonly bodies: OpenBodies;
   readonly copyHeaders: parse.HeaderCopy;
+  readonly messages: Messages;
+  /** Errors: forbidden (a page of a foreign origin opens a WebSocket). */
+  checkUpgrade(request: Request): void;
+  /** The page at `/docs`. */
+  readonly docs: ((document: OpenApi) => Response) | undefined;
   /** True for a path of the table whose route group is disabled. */
   hides(path: string): boolean;
   /** The flags of `/info` without the disabled route groups. */
@@ -24,6 +40,7 @@ export interface RequestContext<Body = unknown, Query = unknown> {
   readonly request: Request;
   readonly service: ServiceInternals;
   readonly handler: HandlerState;
+  readonly host: HandlerHost;
   readonly params: Readonly<Record<string, string | undefined>>;
   /** The query as it was sent, by name. */
   readonly parameters: parse.Query;

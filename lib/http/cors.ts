@@ -5,6 +5,11 @@ import { ServiceError } from "../errors.ts";
 export interface CorsPolicy {
   /** Errors: wrong_host; forbidden (a page of a foreign origin would change something). `isPublic`: every page may call this path. */
   check(request: Request, isPublic: () => boolean): void;
+  /**
+   * Errors: forbidden. Browsers let every page open a WebSocket, and send cookies with it: a page of a foreign origin needs the same
+   * permission as for a request with credentials.
+   */
+  checkUpgrade(request: Request): void;
   /** The answer to a preflight request. */
   preflight(request: Request): Response;
   /** Adds the headers that let a permitted web page read the answer. */
@@ -31,6 +36,8 @@ export interface CorsOptions {
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 const METHODS = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"];
+/** LangSmith's hosted Studio. Browsers let it call servers of private addresses only where these permit it. */
+const STUDIO = "https://smith.langchain.com";
 const EXPOSED = ["Content-Location", "Location", "X-Pagination-Total", "X-Pagination-Next"];
 const MAX_AGE_S = 600;
 
@@ -49,8 +56,9 @@ const isAny = (list: readonly string[] | undefined): boolean => list === undefin
 /**
  * Without `hosts`, every host name is answered, and `cors` (default: every origin) says which pages may call. With `hosts`, only
  * those names are answered, and pages may call from loopback origins, from these hosts, and from `cors` (default: none).
+ * `studio`: LangSmith's hosted Studio may call in any case.
  */
-export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string[]): CorsPolicy {
+export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string[], studio = false): CorsPolicy {
   const pattern = cors.allow_origin_regex === undefined ? null : originPattern(cors.allow_origin_regex);
   const origins = cors.allow_origins ?? (hosts || pattern ? [] : ["*"]);
   const any = origins.includes("*");
@@ -62,7 +70,7 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
   const exposed = [...EXPOSED, ...more].join(", ");
 
   const permits = (origin: string): boolean => {
-    if (any || origins.includes(origin) || pattern?.test(origin)) return true;
+    if (any || origins.includes(origin) || pattern?.test(origin) || (studio && origin === STUDIO)) return true;
     if (!names || !URL.canParse(origin)) return false;
     const { host, hostname } = new URL(origin);
     return LOOPBACK.has(hostname) || names.has(host) || names.has(hostname);
@@ -88,15 +96,35 @@ export function createCorsPolicy(cors: CorsOptions = {}, hosts?: readonly string
         );
       }
     },
+    checkUpgrade(request) {
+      const origin = request.headers.get("origin");
+      if (origin === null) return;
+      const host = (request.headers.get("host") ?? new URL(request.url).host).toLowerCase();
+      if (URL.canParse(origin) && new URL(origin).host === host) return;
+      if (!permits(origin)) {
+        throw new ServiceError(
+          "forbidden",
+          `Origin ${origin} may not call this server. Add it to http.cors.allow_origins`,
+        );
+      }
+      if (credentials || !request.headers.has("cookie")) return;
+      const message = `Origin ${origin} may not send cookies. Set http.cors.allow_credentials`;
+      throw new ServiceError("forbidden", message);
+    },
     preflight(request) {
-      const headers = allowed ?? request.headers.get("access-control-request-headers");
+      const asks = request.headers;
+      const isStudio = studio && asks.get("origin") === STUDIO;
+      const headers = (isStudio ? null : allowed) ?? asks.get("access-control-request-headers");
       return new Response(null, {
         status: 204,
         headers: {
-          "access-control-allow-methods": methods.join(", "),
+          "access-control-allow-methods": (isStudio ? METHODS : methods).join(", "),
+          ...(isStudio && asks.get("access-control-request-private-network") === "true"
+            ? { "access-control-allow-private-network": "true" }
+            : {}),
           ...(headers === null || headers === "" ? {} : { "access-control-allow-headers": headers }),
           "access-control-max-age": String(cors.max_age ?? MAX_AGE_S),
-          vary: "Access-Control-Request-Headers",
+          vary: studio ? "Origin, Access-Control-Request-Headers" : "Access-Control-Request-Headers",
         },
       });
     },

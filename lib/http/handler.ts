@@ -3,64 +3,31 @@ import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
 import { nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { unknownKey } from "../known-keys.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
+import { problemsIn } from "../validation.ts";
 import { type Authentication, accessOf, authenticate, defaultUse } from "./authentication.ts";
-import { createBodyReader } from "./body.ts";
+import { createBodyReader, createMessages } from "./body.ts";
 import { type HandlerState, type RequestContext, yieldAfter } from "./context.ts";
 import { createCorsPolicy } from "./cors.ts";
 import { type App, askApp, ownResponse } from "./custom-routes.ts";
 import { disabledGroups } from "./groups.ts";
+import { type HandlerOptions, handlerSchema } from "./handler-options.ts";
+import type { HandlerHost } from "./host.ts";
 import { middlewareOf } from "./middleware.ts";
 import * as parse from "./parse/mod.ts";
 import { errorResponse, failureResponse, json } from "./respond.ts";
 import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
-/** How a service is mounted. */
-export interface HandlerOptions {
-  /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
-  readonly prefix?: string;
-  /**
-   * The host names (or name:port) to answer; others get 421. Web pages may call only from loopback origins, from these hosts and
-   * from `http.cors.allow_origins`. Set it for servers without authentication, which any web page could reach otherwise.
-   */
-  readonly hosts?: readonly string[];
-  /**
-   * `/metrics` needs no key, except for requests that a proxy passed on. For servers that listen on a loopback address. Default:
-   * false.
-   */
-  readonly open_metrics?: boolean;
-  /** Serves a page below `/studio`, such as `studio()` of `greenroom/studio`. Without `app`, `/` leads there. Default: none. */
-  readonly studio?: Studio;
-  /**
-   * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
-   * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
-   * the API; see `http.middleware_order`.
-   */
-  readonly app?: App;
-  /**
-   * The user that the host's own code acts for with this request, such as the user of a run. With custom authentication the request
-   * then needs no credential and has that user's permissions. Null: the credential of the request decides.
-   */
-  readonly acts_for?: (request: Request) => AuthUser | null;
-}
-
+export type { OpenApi } from "./context.ts";
 export type { App, AppAnswer } from "./custom-routes.ts";
+export type { HandlerOptions, Studio } from "./handler-options.ts";
+export type { HandlerHost, HostSocket } from "./host.ts";
 
-/** Answers requests for a page and its assets. `path` is the one below the mount: `/`, `/studio` or `/studio/…`. */
-export type Studio = (request: Request, path: string) => Response | Promise<Response>;
-
-/** A web-standard request handler. It answers every request and never rejects. */
-export type Handler = (request: Request) => Promise<Response>;
-
-const OPTIONS = Object.keys({
-  prefix: true,
-  hosts: true,
-  open_metrics: true,
-  studio: true,
-  app: true,
-  acts_for: true,
-} satisfies Record<keyof HandlerOptions, true>);
+/**
+ * A web-standard request handler. It answers every request and never rejects. `host`: what the host can do for the request, such as
+ * opening a WebSocket. Other values that servers pass on are ignored.
+ */
+export type Handler = (request: Request, host?: HandlerHost | object) => Promise<Response>;
 
 /**
  * Serves a service: a handler for `Bun.serve`, `Deno.serve`, a host's own router, or a client's `fetch` in a test.
@@ -74,21 +41,22 @@ const OPTIONS = Object.keys({
  * ```
  */
 export function createHandler(given: Service, options: HandlerOptions = {}): Handler {
-  const unknown = unknownKey(options, OPTIONS);
-  if (unknown !== undefined) throw new TypeError(`createHandler: ${unknown}`);
+  const [problem] = problemsIn(handlerSchema, options);
+  if (problem !== undefined) throw new TypeError(`createHandler: ${problem}`);
   const base = (options.prefix ?? "").replace(/\/$/, "");
-  if (!/^(\/[\w.~-]+)*$/.test(base))
-    throw new TypeError(`prefix: ${base} is not a plain path. Use one such as /agents`);
   const service = serviceInternals(given);
   const { environment, access: accounts } = service;
   const { http = {} } = service.options;
-  const cors = createCorsPolicy(http.cors, options.hosts);
+  const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
   const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, disabled);
   const createContext = contextFactory(service, {
     base,
     bodies: { environment, open: 0 },
+    docs: options.docs,
     copyHeaders: parse.headerCopy(http.configurable_headers),
+    messages: createMessages(environment, http),
+    checkUpgrade: cors.checkUpgrade,
     hides: (path) => table.at(`${base}${path}`).length === 0,
     flags: (flags) => Object.fromEntries(Object.entries(flags).map(([name, on]) => [name, on && !disabled.has(name)])),
   });
@@ -110,9 +78,14 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
         environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
       }
       // The host's own authentication chose the status, text and headers.
-      if (error instanceof AuthRefusal) return json({ detail: error.message }, error.headers, error.status);
+      const with_message = route?.error_message === true;
+      if (error instanceof AuthRefusal) {
+        const { message } = error;
+        return json({ detail: message, ...(with_message ? { message } : {}) }, error.headers, error.status);
+      }
       return failureResponse(error, request, {
         keyed: route?.idempotency_key === true,
+        with_message,
         headers: route?.public_headers?.all ?? {},
       });
     });
@@ -129,12 +102,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   }
 
   /** Answers by the route table. `checked`: the caller, where authentication came before the middleware. */
-  async function serve(
-    request: Request,
-    request_id: string,
-    user: AuthUser | null,
-    checked?: Authentication,
-  ): Promise<Response> {
+  async function serve(request: Request, { request_id, host, user, checked }: RequestOrigin): Promise<Response> {
     const found = await table.match(request);
     const route = found?.route;
     // Middleware may send a request to another route than the one that was checked.
@@ -149,7 +117,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
       }
       const principal = await auth.principal();
       if (!handle) return answerNotBuilt(found.route);
-      return await handle(createContext(request, request_id, found, principal, auth));
+      return await handle(createContext(request, { request_id, host }, found, principal, auth));
     }
 
     return await settle(request, request_id, respond(), route);
@@ -163,7 +131,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     return response;
   }
 
-  async function answer(request: Request, request_id: string): Promise<Response> {
+  async function answer(request: Request, request_id: string, host: HandlerHost): Promise<Response> {
     const { pathname } = new URL(request.url);
     const inside = pathBelow(base, pathname) !== null;
     const isPublic = (): boolean => table.at(pathname)[0]?.public_headers !== undefined;
@@ -173,25 +141,31 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     if (request.method === "OPTIONS" && (preflight || !app) && !isPublic()) return cors.preflight(request);
     const user = options.acts_for?.(request) ?? null;
     if (app) return await custom(app, request, user);
-    if (!middleware || !inside) return await serve(request, request_id, user);
+    if (!middleware || !inside) return await serve(request, { request_id, host, user });
     let checked: Authentication | undefined;
     if (http.middleware_order === "auth_first") {
       checked = callerOf(request, (await table.match(request))?.route, user);
       await (checked.access === "account" ? checked.caller() : checked.principal());
     }
-    return ownResponse(await middleware(request, (inner) => serve(inner, request_id, user, checked)));
+    return ownResponse(await middleware(request, (inner) => serve(inner, { request_id, host, user, checked })));
   }
 
-  return async (request) => {
+  return async (request, host = {}) => {
     const sent = request.headers.get("x-request-id");
     const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
-    const response = await settle(request, request_id, answer(request, request_id));
+    const response = await settle(request, request_id, answer(request, request_id, host));
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
     cors.expose(request, response.headers);
     return response;
   };
+}
+
+/** What belongs to a request, whichever Request object middleware makes of it. */
+interface RequestOrigin extends Pick<RequestContext, "request_id" | "host"> {
+  readonly user: AuthUser | null;
+  readonly checked?: Authentication | undefined;
 }
 
 /** The path below the mount; null outside of it. */
@@ -283,7 +257,7 @@ function createTable(routes: readonly Route[], base: string, disabled: ReadonlyS
 
 type CreateContext = (
   request: Request,
-  request_id: string,
+  call: Pick<RequestOrigin, "request_id" | "host">,
   match: Match,
   principal: RequestContext["principal"],
   auth: Authentication,
@@ -292,11 +266,11 @@ type CreateContext = (
 function contextFactory(service: ServiceInternals, handler: HandlerState): CreateContext {
   const { environment, access } = service;
   const read = createBodyReader(environment, service.options.http);
-  return (request, request_id, { route, params, parameters }, principal, auth) => {
+  return (request, call, { route, params, parameters }, principal, auth) => {
     const bytes = (): Promise<Uint8Array> => read(request, route.max_body_bytes);
     const turn = (): Promise<void> => nextTurn(environment);
     return {
-      ...{ request, service, handler, params, parameters, principal, request_id, bytes, turn },
+      ...{ ...call, request, service, handler, params, parameters, principal, bytes, turn },
       caller: auth.caller,
       async body() {
         const sent = await bytes();
@@ -308,7 +282,7 @@ function contextFactory(service: ServiceInternals, handler: HandlerState): Creat
       async authorize(value, event = route.events?.[0]) {
         if (!event) throw new TypeError(`${route.method} ${route.path}: the route table has no event for it`);
         const user = auth.access === "account" ? ((await auth.caller()).user ?? null) : principal.user;
-        return await access.authorize({ user }, event, value);
+        return await access.authorize({ ...principal, user }, event, value);
       },
     };
   };

@@ -1,4 +1,5 @@
-/** The options of the HTTP side, and their checks. */
+/** The options of the HTTP side, and their schema. */
+import { anything, flag, isWhole, oneOf, rule, type Section, section, text, texts, whole } from "../validation.ts";
 import { type CorsOptions, originPattern } from "./cors.ts";
 import { type DisabledGroups, GROUP_OPTIONS } from "./groups.ts";
 import type { HeaderChoice } from "./parse/headers.ts";
@@ -33,59 +34,42 @@ export interface HttpOptions extends DisabledGroups {
   readonly middleware_order?: "middleware_first" | "auth_first";
 }
 
-/** The problem with a value, as text; false when there is none. */
-type Check = (value: unknown) => string | false;
-
-const flag: Check = (value) => typeof value !== "boolean" && "must be true or false";
-const listOf =
-  (fits: (item: string) => boolean, what: string): Check =>
-  (value) =>
-    !(Array.isArray(value) && value.every((item) => typeof item === "string" && fits(item))) &&
-    `must be a list of ${what}`;
-
 const isToken = (text: string): boolean => /^[\w!#$%&'*+.^`|~-]+$/.test(text);
 // Not by URL.origin, which is "null" for the schemes of browser extensions and apps.
 const isOrigin = (text: string): boolean => /^(?:\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#*@,]+)$/i.test(text);
 
-const pattern: Check = (value) => {
-  if (typeof value !== "string") return "must be a regular expression, as a string";
+function isPattern(source: string): boolean {
   try {
-    originPattern(value);
-    return false;
+    originPattern(source);
+    return true;
   } catch {
-    return "is not a valid regular expression";
+    return false;
   }
-};
+}
 
-const count: Check = (value) =>
-  !(Number.isSafeInteger(value) && (value as number) >= 1) && "must be a whole number above 0";
+const count = rule((value) => isWhole(value, 1, Number.MAX_SAFE_INTEGER), "must be a whole number above 0");
+const methods = texts(isToken, "HTTP methods");
+const headers = texts(isToken, "header names");
+const patterns = texts(isToken, "header names, in which * stands for any characters");
 
-/** One check for each of the options. */
-export const httpChecks: Readonly<Record<string, Check | Readonly<Record<string, Check>>>> = {
-  // Checked with the webhooks.
-  disable_webhooks: () => false,
+/** The schema of the options. */
+export const httpSchema: Section = section({
+  // Validated with the webhooks.
+  disable_webhooks: anything,
   ...Object.fromEntries(GROUP_OPTIONS.map((name) => [name, flag])),
   enable_custom_route_auth: flag,
-  body_timeout_ms: (value) =>
-    !(Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 2_147_483_647) &&
-    "must be a whole number of milliseconds from 1 to 2147483647",
+  body_timeout_ms: whole(1, 2_147_483_647),
   max_body_bytes: count,
   max_body_values: count,
-  middleware_order: (value) =>
-    !["middleware_first", "auth_first"].includes(value as string) && "must be one of middleware_first, auth_first",
-  cors: {
-    allow_origins: listOf(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
-    allow_origin_regex: pattern,
-    allow_methods: listOf(isToken, "HTTP methods"),
-    allow_headers: listOf(isToken, "header names"),
+  middleware_order: oneOf(["middleware_first", "auth_first"]),
+  cors: section({
+    allow_origins: texts(isOrigin, "origins such as https://app.example, or *; for patterns see allow_origin_regex"),
+    allow_origin_regex: text(isPattern, "is not a valid regular expression"),
+    allow_methods: methods,
+    allow_headers: headers,
     allow_credentials: flag,
-    expose_headers: listOf(isToken, "header names"),
-    max_age: (value) =>
-      !(Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 31_536_000) &&
-      "must be a whole number of seconds from 0 to 31536000",
-  },
-  configurable_headers: {
-    includes: listOf(isToken, "header names, in which * stands for any characters"),
-    excludes: listOf(isToken, "header names, in which * stands for any characters"),
-  },
-};
+    expose_headers: headers,
+    max_age: whole(0, 31_536_000),
+  }),
+  configurable_headers: section({ includes: patterns, excludes: patterns }),
+});

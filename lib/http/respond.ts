@@ -19,6 +19,7 @@ const STATUS: Readonly<Record<ErrorCode, number>> = {
   invalid: 422,
   too_many: 429,
   internal: 500,
+  upgrade_required: 426,
   not_built: 501,
   unavailable: 503,
   storage_full: 507,
@@ -87,10 +88,11 @@ export function selectedState(state: ThreadState, select?: readonly string[]): o
   return { ...named, ...selected([state], select)[0] };
 }
 
-/** The answer to an error. Clients see only the text of a ServiceError. */
-export function errorResponse(error: unknown, headers: HeaderValues = {}): Response {
+/** The answer to an error. Clients see only the text of a ServiceError; `with_message`: in `message` too. */
+export function errorResponse(error: unknown, headers: HeaderValues = {}, with_message = false): Response {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", "Internal server error");
-  return json({ detail: known instanceof InputError ? known.issues : known.message }, headers, STATUS[known.code]);
+  const detail = known instanceof InputError ? known.issues : known.message;
+  return json({ detail, ...(with_message ? { message: known.message } : {}) }, headers, STATUS[known.code]);
 }
 
 /** Methods for which a repeated request has no second effect. */
@@ -104,11 +106,18 @@ const SOON: HeaderValues = { "retry-after": "1" };
 export function failureResponse(
   error: unknown,
   request: Request,
-  { keyed = false, headers = {} }: { readonly keyed?: boolean; readonly headers?: HeaderValues } = {},
+  {
+    keyed = false,
+    headers = {},
+    with_message = false,
+  }: { readonly keyed?: boolean; readonly headers?: HeaderValues; readonly with_message?: boolean } = {},
 ): Response {
-  if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers);
+  if (!(error instanceof ServiceError && isOutage(error))) return errorResponse(error, headers, with_message);
   const has_key = request.headers.has("idempotency-key");
   const unknown = error.code === "outcome_unknown";
-  if (!IDEMPOTENT.has(request.method) && !(has_key && (keyed || !unknown))) return errorResponse(error, headers);
-  return errorResponse(new ServiceError("storage_unavailable", error.message), { ...headers, ...SOON });
+  if (!IDEMPOTENT.has(request.method) && !(has_key && (keyed || !unknown))) {
+    return errorResponse(error, headers, with_message);
+  }
+  const later = new ServiceError("storage_unavailable", error.message);
+  return errorResponse(later, { ...headers, ...SOON }, with_message);
 }

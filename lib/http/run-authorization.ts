@@ -68,7 +68,46 @@ export async function authorizeRun<Request extends RunCreate>(
   const { value, visibility } = await context.authorize(run, "threads:create_run");
   // A stateless run's hidden thread gets the metadata of the run.
   if (thread_id === null) refuseForOthers(visibility, value.metadata);
-  return { request: value === run ? request : changedRun(request, value), threads: visibility };
+  if (value === run) return { request, threads: visibility };
+  const { kwargs, metadata } = value;
+  const changed = kwargs === run.kwargs ? { ...request, metadata } : changedRun(request, value);
+  return { request: changed, threads: visibility };
+}
+
+/** The run as authorization leaves it. Its id is chosen here where a handler is to see it. */
+export async function authorizeNewRun(
+  context: RequestContext,
+  thread_id: string | null,
+  request: RunCreate,
+): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
+  const assistants = await assistantVisibility(context, request.assistant_id);
+  const run_id = context.principal.user ? context.service.environment.uuid() : null;
+  const run = await authorizeRun(context, thread_id, run_id, request);
+  return [
+    run.request,
+    { ...visibilitiesOf(run.threads, assistants), ...(run_id === null ? {} : { run_ids: [run_id] }) },
+  ];
+}
+
+/** What the caller and the headers of the request add to a run. */
+export function callerOrigin({ request, principal, handler }: RequestContext): RunOrigin {
+  const { user_id, api_key, user } = principal;
+  return {
+    configurable: handler.copyHeaders(request.headers),
+    user_id,
+    api_key,
+    webhook_depth: parse.readWebhookDepth(request.headers),
+    ...(user ? { user } : {}),
+  };
+}
+
+/** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
+export async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
+  const { user_id, user, threads } = context.principal;
+  const sender = user ? user.identity : threads.filter && user_id;
+  const scope = sender === undefined ? route : `${route} ${JSON.stringify(sender)}`;
+  const idempotency = await parse.readIdempotency(context.request.headers, scope, bytes);
+  return { ...callerOrigin(context), ...(idempotency ? { idempotency } : {}) };
 }
 
 /** Those visibilities that have a filter. */

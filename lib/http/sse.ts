@@ -14,6 +14,11 @@ const encoder = new TextEncoder();
 /** Whether the caller's credential is still valid; checked at every heartbeat. */
 export type IsStillValid = () => Promise<boolean>;
 
+export interface StreamOptions {
+  /** Begin with a heartbeat: the client waits for the headers, which some servers hold back until the first byte. */
+  readonly at_once?: boolean;
+}
+
 /** What all bodies of one handler share; `open` counts them. */
 export interface OpenBodies {
   readonly environment: Environment;
@@ -34,6 +39,7 @@ export function sseBody(
   bodies: OpenBodies,
   ids: Readonly<Record<string, string>>,
   isStillValid: IsStillValid,
+  { at_once = false }: StreamOptions = {},
 ): ReadableStream<Uint8Array> {
   const frames = reader[Symbol.asyncIterator]();
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
@@ -41,6 +47,7 @@ export function sseBody(
   return openBody(bodies, isStillValid, {
     // Without a blank line after it: SDKs would emit an event without data.
     heartbeat: ": heartbeat\n",
+    at_once,
     take() {
       const pieces: string[] = [];
       let text = "";
@@ -106,6 +113,8 @@ export function waitBody(
 interface Source {
   /** Sent at every heartbeat, before the text that is ready. */
   readonly heartbeat: string;
+  /** Begin with a heartbeat. */
+  readonly at_once?: boolean;
   /** Some of the text that is ready now, in pieces. `last`: nothing follows it. */
   take(): { readonly pieces: readonly string[]; readonly last: boolean };
   /** Resolves to true when `take` has more, to false when nothing follows. Called when `take` gave nothing. */
@@ -132,7 +141,7 @@ function chunksOf(source: Source): Chunks {
   let unsent: string[] = [];
   let last = false;
   return {
-    beat_due: false,
+    beat_due: source.at_once ?? false,
     next(waiting) {
       if (unsent.length === 0) {
         // While `wait` is pending its frame comes first, so `take` must not be called.

@@ -2,7 +2,7 @@
 import type { FrameReader, RunWait } from "../runs/mod.ts";
 import type { RequestContext } from "./context.ts";
 import type { HeaderValues } from "./respond.ts";
-import { sseBody, waitBody } from "./sse.ts";
+import { type StreamOptions, sseBody, waitBody } from "./sse.ts";
 
 /** Frames as a stream of server-sent events. `ids` are part of every log record of the stream. */
 export function eventStream(
@@ -10,8 +10,9 @@ export function eventStream(
   frames: FrameReader,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
+  options?: StreamOptions,
 ): Response {
-  return new Response(sseBody(frames, handler.bodies, { ...ids, request_id }, principal.isStillValid), {
+  return new Response(sseBody(frames, handler.bodies, { ...ids, request_id }, principal.isStillValid, options), {
     headers: {
       "content-type": "text/event-stream",
       "cache-control": "no-cache",

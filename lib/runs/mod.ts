@@ -138,7 +138,7 @@ export interface Runs {
 }
 
 /** Runs as the worker, the threads and the crons use them. */
-export interface RunDirectory extends Runs, RunPreparation, Pick<RunSubscriptions, "follow" | "checkNow" | "read"> {
+export interface RunDirectory extends Runs, RunPreparation, Pick<RunSubscriptions, "watch" | "checkNow" | "read"> {
   /** These active runs were deleted with their thread: stops their attempts and ends their logs. */
   deleted(run_ids: readonly string[]): void;
 }
@@ -177,23 +177,23 @@ export function createRuns(options: RunOptions): RunDirectory {
     return run;
   }
 
-  const leave = (run: RunRow, cancel: boolean) => (): void => {
+  const leave = (run: RunRow, cancel: boolean, visibility?: Visibility) => (): void => {
     if (!cancel) return;
-    stops.stop(run, "interrupt", false).catch((error: unknown) => {
+    stops.stop(run, "interrupt", false, visibility).catch((error: unknown) => {
       const { run_id, thread_id } = run;
       environment.log({ level: "error", message: "a run was not cancelled on disconnect", run_id, thread_id, error });
     });
   };
 
-  async function wait(run: RunRow, cancel: boolean, created = false): Promise<RunWait> {
+  async function wait(run: RunRow, cancel: boolean, created = false, visibility?: Visibility): Promise<RunWait> {
     const { runEvents, result } = await subscriptions.result(run, created);
-    return { run: toRun(run), result, leave: leave(run, cancel && !runEvents.outcome) };
+    return { run: toRun(run), result, leave: leave(run, cancel && !runEvents.outcome, visibility) };
   }
 
   return {
     prepare,
     started,
-    follow: subscriptions.follow,
+    watch: subscriptions.watch,
     checkNow: subscriptions.checkNow,
     read: subscriptions.read,
     deleted: stops.onDeleted,
@@ -246,11 +246,11 @@ export function createRuns(options: RunOptions): RunDirectory {
       await stops.stopMany(target, action, visibility);
     },
     async join(thread_id, run_id, { cancel_on_disconnect = false } = {}, visibility) {
-      return await wait(await find(thread_id, run_id, visibility), cancel_on_disconnect);
+      return await wait(await find(thread_id, run_id, visibility), cancel_on_disconnect, false, visibility);
     },
     async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
       const run = await find(thread_id, run_id, visibility);
-      const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect));
+      const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect, visibility));
       return { run: toRun(run), frames: filterFrames(frames, runEvents, run.run_id, shown) };
     },
   };

@@ -4,7 +4,6 @@ import { ServiceError } from "../errors.ts";
 import type { AuthUser, CheckpointRef, RunConfig, Send, StreamMode } from "../executor/contract.ts";
 import { gotoList, type JobRequest, PLACES, withoutSecrets, writeKwargs } from "../executor/kwargs.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
-import { unknownKey } from "../known-keys.ts";
 import type {
   AssistantRow,
   CreateRun,
@@ -15,6 +14,7 @@ import type {
   ThreadTtl,
 } from "../storage/mod.ts";
 import type { Visibility } from "../storage/visibility.ts";
+import { unknownKey } from "../validation.ts";
 
 /** The request of every call that creates a run. Null counts as absent. */
 export interface RunCreate {
@@ -80,6 +80,8 @@ export interface RunOrigin {
   readonly assistants?: Visibility;
   /** The cron that creates the run. */
   readonly cron_id?: string;
+  /** The run records the events of all methods: a client of the thread event protocol created it. */
+  readonly records_all?: boolean;
   /** The ids of the new runs, in the order of the requests, if they must be known before. No run may have one of them. */
   readonly run_ids?: readonly string[];
 }
@@ -156,7 +158,15 @@ export function planRun({ request, origin, assistant, thread, from, ...resolved 
   const config = requestConfig(request, origin, thread);
   // Credentials are stored with the run only, not with its thread.
   const kept = withoutSecrets(config);
-  const job = jobRequest(assistant, config, request, from, { ...own, run_id, thread_id }, temporary);
+  const job = jobRequest(
+    assistant,
+    config,
+    request,
+    from,
+    { ...own, run_id, thread_id },
+    temporary,
+    origin.records_all ?? false,
+  );
   return {
     run: {
       run_id,
@@ -235,6 +245,7 @@ function jobRequest(
   from: CheckpointRef | null,
   ids: { run_id: string; thread_id: string; graph_id: string; assistant_id: string },
   temporary: boolean,
+  all_events: boolean,
 ): JobRequest {
   const context = request.context ?? {};
   refuseTwoValues(request.config?.configurable, context);
@@ -270,6 +281,7 @@ function jobRequest(
     stream_mode: typeof modes === "string" ? [modes] : modes.length > 0 ? modes : ["values"],
     subgraphs: request.stream_subgraphs ?? false,
     resumable: request.stream_resumable ?? false,
+    all_events,
     interrupt_before: request.interrupt_before ?? [],
     interrupt_after: request.interrupt_after ?? [],
     // A stateless run needs no checkpoints, unless the request wants its retries to resume.

@@ -17,7 +17,7 @@ export async function placeDeployment(
   if (mode === "agent_builder" && !user) {
     throw new ConfigError([`auth.owner: there is no user ${owner}; make one with greenroom users create`]);
   }
-  const placed = await identity.placeDeployment(
+  const outcome = await identity.placeDeployment(
     {
       name,
       ...(project === undefined ? {} : { project }),
@@ -27,19 +27,19 @@ export async function placeDeployment(
     },
     environment.now(),
   );
-  if (placed.kind !== "made") {
+  if (outcome.kind !== "made") {
     throw new ConfigError([
       `deployment: there is no ${workspace === undefined ? "" : `workspace ${workspace} or `}project ${project ?? ""} with this id`,
     ]);
   }
-  const { owner_user_id } = placed.row;
-  if (!user || owner_user_id === user.id) return placed.row;
+  const { owner_user_id } = outcome.row;
+  if (!user || owner_user_id === user.id) return outcome.row;
   if (owner_user_id !== null) {
     const message = "auth.owner does not own this agent: it was transferred; see greenroom agents list";
     environment.log({ level: "warn", message, deployment: name, owner_user_id });
-    return placed.row;
+    return outcome.row;
   }
   // The deployment was created before it had an owner.
   const change = { owner_user_id: user.id, ...(shared === undefined ? {} : { shared }) };
-  return (await identity.updateDeployment(name, change)) ?? placed.row;
+  return (await identity.updateDeployment(name, change)) ?? outcome.row;
 }

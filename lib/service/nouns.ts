@@ -4,16 +4,20 @@ import { type CronLoop, createCrons } from "../crons/mod.ts";
 import { createRunFinishedHook } from "../engine/run-finished.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
+import { ServiceError, StateUnreadable } from "../errors.ts";
 import { createFeedback, type Feedback } from "../feedback/mod.ts";
-import { DEFAULTS, type ServiceOptions, withDefaults } from "../options.ts";
+import { DEFAULTS, type ServiceOptions } from "../options.ts";
+import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
 import { createNotifications } from "../runs/notifications.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { createStreamHub, type StreamHub } from "../streams/hub.ts";
+import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
 import { createThreads, storedTtl, type ThreadDirectory } from "../threads/mod.ts";
 import { createUsage, type Usage } from "../usage/mod.ts";
+import { withDefaults } from "../validation.ts";
 import { createDeliveries, type Deliveries } from "../webhooks/deliver.ts";
 import { exposedHeaders, type WebhookSettings } from "../webhooks/options.ts";
 import { systemTransport } from "../webhooks/send.ts";
@@ -42,6 +46,8 @@ export interface Nouns {
   readonly deliveries: Deliveries;
   readonly worker: Worker;
   readonly hub: StreamHub;
+  readonly events: ThreadEventLogs;
+  readonly protocol: Protocol;
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
@@ -78,6 +84,20 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     transport: transport !== null,
   });
   const hub = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
+  const events = createThreadEvents({
+    storage,
+    scope,
+    environment,
+    onRun: hub.onRun,
+    async values(thread_id, checkpoint) {
+      try {
+        return (await threads.stateAt(thread_id, checkpoint)).values;
+      } catch (error) {
+        if (error instanceof ServiceError || error instanceof StateUnreadable) return undefined;
+        throw error;
+      }
+    },
+  });
   const assistants = createAssistants(shared);
   await assistants.ensureDefaults();
   const { index, ttl: itemTtl } = options.store ?? {};
@@ -98,12 +118,13 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     ...shared,
     ...workerSettings,
     hub,
+    events,
     trace,
     store,
     feedbackUrls: notifications.feedbackUrls,
     onRunEnded: deliver,
     onFinished,
-    onAttemptLeft: (run, runEvents) => runs.follow(run, runEvents),
+    onAttemptLeft: (run, runEvents) => runs.watch(run, runEvents),
     onWaiting: () => storage.signals?.publish("work", scope.deployment),
     // Not before: the deliveries of a dead worker are free only once this process takes over from it.
     onRoleChanged: deliver,
@@ -151,7 +172,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     ...withDefaults(DEFAULTS.crons, options.crons),
     max_failures: options.crons?.max_failures ?? null,
   });
-  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub };
+  const protocol = createProtocol({ runs, threads, events, scope, environment });
+  return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, events, protocol };
 }
 
 function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {
@@ -163,7 +185,7 @@ function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings
 
 /** Acts on the signals of other processes. The result unsubscribes. */
 export function receiveSignals(storage: Storage, scope: Scope, nouns: Nouns): (() => void) | undefined {
-  const { worker, runs, hub, deliveries } = nouns;
+  const { worker, runs, hub, events, deliveries } = nouns;
 
   /** Reads again whatever matches: a signal carries ids, never data. */
   function changed(filter: { readonly run_id?: string; readonly thread_id?: string }): void {
@@ -175,12 +197,14 @@ export function receiveSignals(storage: Storage, scope: Scope, nouns: Nouns): ((
     heard(kind, id) {
       if (kind === "run") changed({ run_id: id });
       else if (kind === "thread") changed({ thread_id: id });
+      else if (kind === "events") events.check(id);
       else if (id !== scope.deployment) return;
       else if (kind === "work") worker.wake();
       else deliveries.wake(true);
     },
     missed() {
       changed({});
+      events.check();
       worker.wake();
       deliveries.wake();
     },

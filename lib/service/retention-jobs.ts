@@ -1,10 +1,11 @@
 /** The retention jobs of a service. */
 import { type RetentionJob, startRetentionJob } from "../engine/retention.ts";
 import type { Environment } from "../environment.ts";
-import { DEFAULTS, type ServiceOptions, withDefaults } from "../options.ts";
+import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import type { Scope, Storage } from "../storage/mod.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import type { Usage } from "../usage/mod.ts";
+import { withDefaults } from "../validation.ts";
 
 export interface RetentionJobsOptions {
   readonly storage: Storage;

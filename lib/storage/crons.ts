@@ -38,6 +38,8 @@ export interface CronFiring {
   readonly fired_at: number;
   readonly run_id: string | null;
   readonly skipped: SkipReason | null;
+  /** Fired by hand, and no tick of the schedule; absent for a tick. */
+  readonly manual?: true;
 }
 
 /** One tick of a cron, and the run that it creates. */
@@ -98,7 +100,12 @@ export interface CronStorage {
    * at most once.
    */
   fireCron(scope: Scope, fire: FireCron): Promise<FireOutcome>;
-  /** Reads the ticks of a cron, newest first. */
+  /** Records that a run of the cron was created by hand. No effect when the cron does not exist, or has a tick at this time. Idempotent. */
+  recordFiring(
+    scope: Scope,
+    firing: Pick<CronFiring, "cron_id" | "fired_at"> & { readonly run_id: string },
+  ): Promise<void>;
+  /** Reads the ticks of a cron, and its firings by hand, newest first. */
   listCronFirings(scope: Scope, cron_id: string, page: Page): Promise<readonly CronFiring[]>;
   /**
    * Deletes records of ticks handled before `before`, and rows left by crons that were deleted with their thread or assistant. Returns the

@@ -60,6 +60,8 @@ export interface DeliveryAttempt {
   readonly duration_ms: number;
   /** The address it was sent to. */
   readonly address: string | null;
+  /** The start of the answer's body; absent where there is none, or it is no text. */
+  readonly answer?: string;
 }
 
 /** Which webhook deliveries a process claims, and until when. */
@@ -77,7 +79,17 @@ export type DeliveryResult =
   | { readonly state: "pending"; readonly due_at: number; readonly uncounted?: boolean }
   | { readonly state: "delivered" | "failed" };
 
-/** The verbs of webhook deliveries. */
+/** Which deliveries are listed. */
+export interface DeliveryQuery {
+  /** One state, or any of several. */
+  readonly state?: DeliveryState | readonly DeliveryState[];
+  readonly run_id?: string;
+  readonly thread_id?: string;
+  /** Only deliveries that come after this one in the list. */
+  readonly after?: Pick<DeliveryRow, "created_at" | "delivery_id">;
+}
+
+/** The verbs of webhook deliveries. With a filter, a scope shows those whose thread is there and permitted. */
 export interface DeliveryStorage {
   /** Claims due deliveries, oldest first; each claim counts as an attempt. Deliveries whose claim has expired are due again. */
   claimDeliveries(scope: Scope, claim: DeliveryClaim): Promise<readonly DeliveryRow[]>;
@@ -88,10 +100,7 @@ export interface DeliveryStorage {
   /** Reads a delivery. Null when it does not exist. */
   getDelivery(scope: Scope, delivery_id: string): Promise<DeliveryRow | null>;
   /** Reads deliveries, newest first. */
-  listDeliveries(
-    scope: Scope,
-    query: { readonly state?: DeliveryState; readonly run_id?: string } & Page,
-  ): Promise<readonly DeliveryRow[]>;
+  listDeliveries(scope: Scope, query: DeliveryQuery & Page): Promise<readonly DeliveryRow[]>;
   /** Reads the attempts of a delivery, in order. */
   listAttempts(scope: Scope, delivery_id: string): Promise<readonly DeliveryAttempt[]>;
   /** Makes a delivery due now, with a new retry series. Guard: no attempt is under way; false then, and when there is none. */

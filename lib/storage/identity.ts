@@ -17,7 +17,7 @@ export const PERMISSIONS = [
 export type Permission = (typeof PERMISSIONS)[number];
 
 /** Ids of accounts are UUIDs; what is none is a name. */
-export const UUID: RegExp = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /** An id in lower case; a name as it is. */
 export const idOf = (text: string): string => (UUID.test(text) ? text.toLowerCase() : text);
@@ -156,8 +156,8 @@ export type Made<Row> =
 
 /**
  * Where accounts are kept. The SQL storages have one; a host may bring its own. Each verb is atomic by itself; an exception means
- * that the store failed. Names are unique among what is not deleted: workspaces in their organization, projects in their
- * workspace, organizations and users' emails overall.
+ * that the store failed. A read-only store rejects what changes accounts with `forbidden`. Names are unique among what is not deleted:
+ * workspaces in their organization, projects in their workspace, organizations and users' emails overall.
  */
 export interface IdentityStore {
   /** The oldest organization with its oldest workspace and project, all named `Default` where they have to be made. */

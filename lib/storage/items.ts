@@ -90,20 +90,20 @@ export interface ItemStorage {
  */
 export function meets(value: JsonObject, conditions: readonly ItemCondition[]): boolean {
   return conditions.every(([member, operator, operand]) => {
-    const held = Object.hasOwn(value, member) ? value[member] : undefined;
-    return HOLDS[operator](held, operand as Json);
+    const actual = Object.hasOwn(value, member) ? value[member] : undefined;
+    return COMPARE[operator](actual, operand as Json);
   });
 }
 
-const equal = (held: Json | undefined, operand: Json): boolean => held !== undefined && sameJson(held, operand);
+const equal = (actual: Json | undefined, operand: Json): boolean => actual !== undefined && sameJson(actual, operand);
 
-const HOLDS: Readonly<Record<ItemCondition[1], (held: Json | undefined, operand: Json) => boolean>> = {
+const COMPARE: Readonly<Record<ItemCondition[1], (actual: Json | undefined, operand: Json) => boolean>> = {
   eq: equal,
-  ne: (held, operand) => !equal(held, operand),
-  gt: (held, operand) => numberOf(held) > numberOf(operand),
-  gte: (held, operand) => numberOf(held) >= numberOf(operand),
-  lt: (held, operand) => numberOf(held) < numberOf(operand),
-  lte: (held, operand) => numberOf(held) <= numberOf(operand),
+  ne: (actual, operand) => !equal(actual, operand),
+  gt: (actual, operand) => numberOf(actual) > numberOf(operand),
+  gte: (actual, operand) => numberOf(actual) >= numberOf(operand),
+  lt: (actual, operand) => numberOf(actual) < numberOf(operand),
+  lte: (actual, operand) => numberOf(actual) <= numberOf(operand),
 };
 
 function numberOf(value: unknown): number {

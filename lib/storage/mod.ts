@@ -7,9 +7,11 @@ import type { AssistantStorage } from "./assistants.ts";
 import type { CheckpointStorage } from "./checkpoints.ts";
 import type { CronStorage } from "./crons.ts";
 import type { DeliveryStorage } from "./deliveries.ts";
+import type { EventStorage } from "./events.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
+import type { OperationStorage } from "./operations.ts";
 import type { RunStorage } from "./runs.ts";
 import type { Signals } from "./signals.ts";
 import type { StateStorage, ThreadStorage } from "./threads.ts";
@@ -19,8 +21,10 @@ export type * from "./assistants.ts";
 export type * from "./checkpoints.ts";
 export type * from "./crons.ts";
 export type * from "./deliveries.ts";
+export * from "./events.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
+export type * from "./operations.ts";
 export type * from "./rows.ts";
 export type * from "./runs.ts";
 export type * from "./threads.ts";
@@ -37,7 +41,11 @@ export interface Storage
     ItemStorage,
     UsageStorage,
     FeedbackStorage,
-    DeliveryStorage {
+    DeliveryStorage,
+    EventStorage,
+    OperationStorage {
+  /** What the database is, such as `sqlite` or `postgres`. */
+  readonly kind?: string;
   /** Accounts: organizations, workspaces, users and API keys. */
   readonly identity: IdentityStore;
   /** Only one process executes runs, the one that `becomeWorker` answered true: no other process requeues its runs while it lives. */

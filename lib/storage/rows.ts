@@ -1,5 +1,6 @@
 /** The data that storage keeps: rows as callers see them, and what the verbs of several nouns share. Times are milliseconds since 1970. */
 import type { Json, JsonObject } from "../json.ts";
+import type { ThreadEvent } from "./events.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**
@@ -86,6 +87,8 @@ export interface ThreadRow {
   readonly slot: { readonly token: string; readonly until: number } | null;
   /** The thread of a stateless run: only the verbs of runs show it. */
   readonly hidden: boolean;
+  /** Its runs record events of all methods: a client of the event protocol has opened it. */
+  readonly all_events: boolean;
   /** What happens when the thread was inactive for `ttl_ms`; null: nothing. */
   readonly ttl: (ThreadTtl & { readonly expires_at: number }) | null;
   /** Changes with every change of metadata, config or ttl. */
@@ -305,6 +308,8 @@ export interface Progress {
   readonly writes: readonly NewWrites[];
   /** Frames with ids from `first_id` on, without a gap. Storing the same ones again changes nothing. */
   readonly frames?: { readonly first_id: number; readonly list: readonly NewFrame[] };
+  /** Events of the thread, by rising `seq`. Storing the same ones again changes nothing. */
+  readonly events?: readonly ThreadEvent[];
 }
 
 /** A cron as stored. */

@@ -109,6 +109,7 @@ function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
     async saveProgress(scope, lease, progress, now) {
       const saved = await storage.saveProgress(scope, lease, progress, now);
       if (saved && progress.frames) publish("run", lease.run_id);
+      if (saved && progress.events) publish("events", lease.thread_id);
       return saved;
     },
     async finishRun(scope, lease, finish) {

@@ -1,6 +1,7 @@
 /** Validates store input. Calls in process and authorization handlers bypass the HTTP validation, so every value is checked here. */
 import { ServiceError } from "../errors.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
+import { deeperThan, isPlain, isWhole, longerThan, PLAIN } from "../validation.ts";
 
 export const MAX_LABELS = 32;
 /** Characters of a key, and of each label. */
@@ -44,12 +45,8 @@ export function checkKey(key: unknown): string {
 function checkName(field: string, name: unknown): void {
   if (typeof name !== "string") throw invalid(field, "must be a string");
   if (name === "") throw invalid(field, "must not be empty");
-  if (name.length > MAX_NAME && (name.length > 2 * MAX_NAME || [...name].length > MAX_NAME)) {
-    throw invalid(field, `must have at most ${MAX_NAME} characters`);
-  }
-  if (name.includes("\0") || !name.isWellFormed()) {
-    throw invalid(field, "must not contain U+0000 or lone surrogates");
-  }
+  if (longerThan(name, MAX_NAME)) throw invalid(field, `must have at most ${MAX_NAME} characters`);
+  if (!isPlain(name)) throw invalid(field, PLAIN);
 }
 
 /** Checks a namespace to write to. Errors: invalid. */
@@ -69,7 +66,7 @@ export function checkValue(input: unknown): JsonObject {
     if (error instanceof ServiceError) throw error;
     throw invalid("value", "is not JSON");
   }
-  if (text !== undefined && longerThan(text, MAX_VALUE_BYTES)) {
+  if (text !== undefined && hasMoreBytes(text, MAX_VALUE_BYTES)) {
     throw invalid("value", `must be at most ${MAX_VALUE_BYTES} bytes of JSON`);
   }
   const value = JSON.parse(text ?? "null") as Json;
@@ -84,15 +81,9 @@ function refuseNonFinite(_key: string, value: unknown): unknown {
   return value;
 }
 
-function longerThan(text: string, bytes: number): boolean {
+function hasMoreBytes(text: string, bytes: number): boolean {
   if (text.length > bytes) return true;
   return text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes;
-}
-
-/** True when arrays and objects nest more than `levels` deep. */
-export function deeperThan(value: Json, levels: number): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  return levels === 0 || Object.values(value).some((inner) => deeperThan(inner, levels - 1));
 }
 
 /** Converts minutes to milliseconds. Null: never expires; undefined: the default applies. Errors: invalid. */
@@ -122,7 +113,7 @@ export function checkWhole<Fallback>(
   fallback: Fallback,
 ): number | Fallback {
   if (value === undefined || value === null) return fallback;
-  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
+  if (isWhole(value, min, max)) return value as number;
   throw invalid(
     field,
     max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`,

@@ -1,7 +1,8 @@
 /** Parses the filter of a store search into conditions. */
 import { isObject, type Json } from "../json.ts";
 import type { ItemCondition } from "../storage/items.ts";
-import { deeperThan, invalid, MAX_FIELDS, MAX_LEVELS } from "./bounds.ts";
+import { deeperThan } from "../validation.ts";
+import { invalid, MAX_FIELDS, MAX_LEVELS } from "./bounds.ts";
 
 const OPERATORS: ReadonlyMap<string, ItemCondition[1]> = new Map([
   ["$eq", "eq"],

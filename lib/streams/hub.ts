@@ -208,7 +208,7 @@ class RunEventLog implements RunEvents {
   #loading: Promise<unknown> | undefined;
   // Subscribers that wait for a frame or the end.
   #waiting: (() => void)[] = [];
-  #ending: ((outcome: Outcome) => void)[] = [];
+  #endWaiters: ((outcome: Outcome) => void)[] = [];
 
   constructor(run_id: string, settings: LogSettings) {
     this.#run_id = run_id;
@@ -216,7 +216,7 @@ class RunEventLog implements RunEvents {
   }
 
   get followed(): boolean {
-    return this.#readers > 0 || this.#ending.length > 0;
+    return this.#readers > 0 || this.#endWaiters.length > 0;
   }
 
   startAt(id: number): void {
@@ -250,13 +250,13 @@ class RunEventLog implements RunEvents {
     if (this.outcome) return;
     this.outcome = outcome;
     this.#wake();
-    for (const resolve of this.#ending) resolve(outcome);
-    this.#ending = [];
+    for (const resolve of this.#endWaiters) resolve(outcome);
+    this.#endWaiters = [];
     this.#settings.keep(this.#run_id, this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
   }
 
   async ended(): Promise<Outcome> {
-    return this.outcome ?? new Promise<Outcome>((resolve) => this.#ending.push(resolve));
+    return this.outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
   }
 
   read(after: number, onLeave?: () => void): FrameReader {
@@ -284,10 +284,10 @@ class RunEventLog implements RunEvents {
         return [this.#gap(cursor + 1)];
       }
       const ready: Frame[] = [];
-      const held = this.#held(cursor);
+      const frames = this.#framesAfter(cursor);
       let room = size;
-      for (let i = indexAfter(held, cursor); i < held.length && room >= 0; i++) {
-        const frame = held[i] as StoredFrame;
+      for (let i = indexAfter(frames, cursor); i < frames.length && room >= 0; i++) {
+        const frame = frames[i] as StoredFrame;
         ready.push(frame);
         cursor = frame.id;
         room -= frame.data.length + FRAME_OVERHEAD;
@@ -346,7 +346,7 @@ class RunEventLog implements RunEvents {
   }
 
   /** The list with the frame after the cursor; empty if it is not in memory. */
-  #held(cursor: number): readonly StoredFrame[] {
+  #framesAfter(cursor: number): readonly StoredFrame[] {
     if (cursor >= this.#lostUpTo) return this.#frames;
     const covers = (page: readonly StoredFrame[]): boolean =>
       (page[0] as StoredFrame).id <= cursor + 1 && (page.at(-1) as StoredFrame).id > cursor;
@@ -361,7 +361,7 @@ class RunEventLog implements RunEvents {
     const before = this.#loading;
     const loading = (async () => {
       await before;
-      if (this.#held(after).length > 0) return undefined;
+      if (this.#framesAfter(after).length > 0) return undefined;
       const page = await this.#settings.load(this.#run_id, after);
       const first = page[0]?.id ?? Number.POSITIVE_INFINITY;
       if (page.length > 0) this.#pages = [page, ...this.#pages.slice(0, PAGES - 1)];

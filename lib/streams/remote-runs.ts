@@ -18,7 +18,7 @@ export type RunIds = Pick<RunRow, "run_id" | "thread_id">;
 
 export interface RemoteRuns {
   /** Follows the run while it has subscribers here, unless this process executes it. */
-  follow(run: RunIds, runEvents: RunEvents): void;
+  watch(run: RunIds, runEvents: RunEvents): void;
   /** Reads the matching followed runs again at once: a signal said that they changed. */
   checkNow(filter: Partial<RunIds>): void;
   /** Ends the log if the run's row has ended. */
@@ -51,7 +51,7 @@ export function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
   const signalled = storage.signals !== undefined;
   const followed = new Map<RunEvents, FollowedRun>();
 
-  function follow(run: RunIds, runEvents: RunEvents): void {
+  function watch(run: RunIds, runEvents: RunEvents): void {
     if (!isOpen(runEvents)) return;
     const known = followed.get(runEvents);
     if (known) {
@@ -136,7 +136,7 @@ export function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
   }
 
   return {
-    follow,
+    watch,
     closeIfEnded,
     checkNow({ run_id, thread_id }) {
       if (run_id !== undefined) {

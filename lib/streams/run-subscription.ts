@@ -5,7 +5,7 @@ import type { FrameReader, RunEvents } from "./hub.ts";
 import { createRemoteRuns, hasEnded, isOpen, type RemoteRunOptions, type RemoteRuns } from "./remote-runs.ts";
 import { storedResult } from "./stored-result.ts";
 
-export interface RunSubscriptions extends Pick<RemoteRuns, "follow" | "checkNow"> {
+export interface RunSubscriptions extends Pick<RemoteRuns, "watch" | "checkNow"> {
   /**
    * The frames of a run with ids above `after`; all of them if the run has no such id. `created`: the caller has just created
    * the run, so a store that fails now must not fail the call.
@@ -27,9 +27,9 @@ const HIGHEST_ID = 2 ** 52;
 
 export function createRunSubscriptions(options: RemoteRunOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
-  const { follow, checkNow, closeIfEnded } = createRemoteRuns(options);
+  const { watch, checkNow, closeIfEnded } = createRemoteRuns(options);
 
-  /** The log of a run, ended already when the run is. The caller subscribes and then calls `follow`. */
+  /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
   async function logOf({ run_id, thread_id }: RunRow, after: number, created: boolean): Promise<RunEvents> {
     const seen = Math.min(after, HIGHEST_ID);
     const known = hub.find(run_id);
@@ -82,7 +82,7 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
   }
 
   return {
-    follow,
+    watch,
     checkNow,
     async closeIfEnded(run_id) {
       const runEvents = hub.find(run_id);
@@ -94,7 +94,7 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
         return { runEvents, frames: runEvents.read(await position(run.run_id, runEvents, after), onLeave) };
       } finally {
         // After an error too: it forgets a log without subscribers.
-        follow(run, runEvents);
+        watch(run, runEvents);
       }
     },
     async result(run, created = false) {
@@ -107,7 +107,7 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
         }
         return { runEvents, result: runEvents.ended().then((outcome) => outcome.result ?? {}) };
       } finally {
-        follow(run, runEvents);
+        watch(run, runEvents);
       }
     },
   };

@@ -123,7 +123,7 @@ class ThreadFrames {
  * Ends when the thread is deleted, and when the service stops. It has no `end` and no `error` frame, because clients take those
  * for the end of the stream itself.
  */
-export async function threadStream(
+export async function subscribeThread(
   options: ThreadStreamOptions,
   thread_id: string,
   query: ThreadStreamQuery,

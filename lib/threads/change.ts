@@ -46,7 +46,7 @@ export interface Superstep {
 export const MOST_SUPERSTEPS = 100;
 
 /** Authorizes a copy before it is stored. Returns the metadata of the copy; throws to refuse. */
-export type MayCopy = (copy: {
+export type AuthorizeCopy = (copy: {
   readonly thread_id: string;
   readonly metadata: JsonObject;
 }) => Promise<{ readonly metadata: JsonObject }>;
@@ -60,7 +60,7 @@ export interface Changes {
   /** Merges into the metadata of the newest checkpoint, shallowly. Errors: not_found, invalid (a reserved name). */
   patchState(thread_id: string, metadata: JsonObject, visibility?: Visibility): Promise<void>;
   /** Copies a thread: its metadata and all checkpoints except those of active runs. Errors: conflict (unknown thread). */
-  copy(thread_id: string, may?: MayCopy, visibility?: Visibility): Promise<ThreadRow>;
+  copy(thread_id: string, authorize?: AuthorizeCopy, visibility?: Visibility): Promise<ThreadRow>;
   /** Skips threads that do not exist or have an active run. Returns the ids of the pruned threads. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<readonly string[]>;
   /** Computes the initial state of a thread that does not exist yet. Stores nothing. Errors: invalid. */
@@ -175,7 +175,7 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
         throw new ServiceError("not_found", `Thread ${thread_id} has no state yet`);
       }
     },
-    async copy(thread_id, may = async (copy) => copy, visibility) {
+    async copy(thread_id, authorize = async (copy) => copy, visibility) {
       const absent = new ServiceError("conflict", `Thread ${thread_id} not found: there is nothing to copy`);
       for (;;) {
         const row = await states.visible(thread_id, visibility).catch((error: unknown) => {
@@ -184,7 +184,7 @@ export function createChanges({ storage, scope, environment, states }: ChangeOpt
         const copy = environment.uuid();
         // Threads imported from other servers can have their id in the metadata.
         const id: JsonObject = Object.hasOwn(row.metadata, "thread_id") ? { thread_id: copy } : {};
-        const { metadata } = await may({ thread_id: copy, metadata: { ...row.metadata, ...id } });
+        const { metadata } = await authorize({ thread_id: copy, metadata: { ...row.metadata, ...id } });
         const outcome = await storage.copyThread(
           withVisibility(scope, visibility),
           { from: row.thread_id, seen_revision: row.revision, thread_id: copy, metadata },

@@ -7,13 +7,13 @@ import type { JsonObject } from "../json.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { FrameReader, StreamHub } from "../streams/hub.ts";
-import { type ThreadStreamOptions, type ThreadStreamQuery, threadStream } from "../streams/thread-subscription.ts";
-import { createChanges, type MayCopy, type StateChange, type Superstep } from "./change.ts";
+import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
+import { type AuthorizeCopy, createChanges, type StateChange, type Superstep } from "./change.ts";
 import { type CheckpointSelector, createStates, type HistoryQuery, notFound, type States } from "./read.ts";
 import { createSearches, type ThreadFilter, type ThreadSearch } from "./search.ts";
 import { type Extra, storedTtl, type Thread, type TimeToLive, withState } from "./thread.ts";
 
-export { type MayCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
+export { type AuthorizeCopy, MOST_SUPERSTEPS, type StateChange, type Superstep } from "./change.ts";
 export { MOST_PATHS } from "./extract.ts";
 export type { CheckpointSelector, HistoryQuery } from "./read.ts";
 export type { ThreadFilter, ThreadSearch } from "./search.ts";
@@ -53,7 +53,7 @@ export interface Threads {
   /** Deletes the thread with its runs and checkpoints; active runs are stopped. Errors: not_found. */
   delete(thread_id: string, visibility?: Visibility): Promise<void>;
   /** Copies metadata and all checkpoints, except those of active runs, to a new thread. Errors: conflict (unknown thread). */
-  copy(thread_id: string, may?: MayCopy, visibility?: Visibility): Promise<Thread>;
+  copy(thread_id: string, authorize?: AuthorizeCopy, visibility?: Visibility): Promise<Thread>;
   /** Skips unknown threads and threads with an active run. Returns the number of pruned threads. Default strategy: `delete`. */
   prune(thread_ids: readonly string[], strategy?: PruneStrategy, visibility?: Visibility): Promise<number>;
   /** Errors: invalid (a path of `extract`). */
@@ -177,8 +177,8 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       options.onDeleted(active.map((run) => run.run_id));
       events.announce(row.thread_id);
     },
-    async copy(thread_id, may, visibility) {
-      return await toThread(await changes.copy(thread_id, may, visibility));
+    async copy(thread_id, authorize, visibility) {
+      return await toThread(await changes.copy(thread_id, authorize, visibility));
     },
     async prune(thread_ids, strategy, visibility) {
       const gone = await changes.prune(thread_ids, strategy, visibility);
@@ -207,7 +207,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const row = await visible(thread_id, visibility);
       // The stream starts from the state before the active run; its frames show the rest.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
-      return await threadStream({ ...options, hub: events, state }, row.thread_id, query);
+      return await subscribeThread({ ...options, hub: events, state }, row.thread_id, query);
     },
   };
 }

@@ -2,6 +2,7 @@
 import { ServiceError } from "../errors.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json, JsonObject } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
 import type { PruneStrategy, ThreadRow, ThreadStatus, ThreadTtl } from "../storage/mod.ts";
 
 /** A thread as the API shows it; times are ISO 8601, UTC. */
@@ -55,7 +56,7 @@ const shownTtl = (ttl: ThreadRow["ttl"]): ShownTtl | null =>
   ttl && {
     strategy: ttl.strategy,
     ttl_minutes: ttl.ttl_ms / MINUTE_MS,
-    expires_at: new Date(ttl.expires_at).toISOString(),
+    expires_at: isoTime(ttl.expires_at),
   };
 
 /** Parts of a thread that are returned only when `include` names them. */
@@ -73,9 +74,9 @@ export function withState(row: ThreadRow, state: ThreadState | null, include?: r
 export function withoutState(row: ThreadRow, include: readonly Extra[] = []): Omit<Thread, "values"> {
   return {
     thread_id: row.thread_id,
-    created_at: new Date(row.created_at).toISOString(),
-    updated_at: new Date(row.updated_at).toISOString(),
-    state_updated_at: new Date(row.state_updated_at).toISOString(),
+    created_at: isoTime(row.created_at),
+    updated_at: isoTime(row.updated_at),
+    state_updated_at: isoTime(row.state_updated_at),
     metadata: row.metadata,
     status: row.status,
     config: row.config,

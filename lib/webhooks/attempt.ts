@@ -4,11 +4,10 @@ import type { DeliveryRow } from "../storage/mod.ts";
 import type { Loopback, WebhookSettings, WebhookTransport } from "./options.ts";
 import { payload } from "./payload.ts";
 import { checkAddresses, checkUrl, literalAddress } from "./policy.ts";
-import { SendError } from "./send.ts";
+import { MAX_ANSWER_BYTES, SendError } from "./send.ts";
 import { signature } from "./sign.ts";
 
 const CONNECT_MS = 5_000;
-const MAX_ANSWER_BYTES = 1024;
 const LOOPBACK_ORIGIN = "http://loopback.invalid";
 
 export interface AttemptOptions {
@@ -29,6 +28,8 @@ export interface AttemptOutcome {
   readonly retry_after: string | null;
   /** True when a retry cannot help. */
   readonly final: boolean;
+  /** The start of the answer's body; absent for a relative URL, without a body, and where it is no text. */
+  readonly answer?: string;
 }
 
 const failure = (error: string, options: Partial<AttemptOutcome> = {}): AttemptOutcome => ({
@@ -87,7 +88,9 @@ export function createAttempts(
     if (signal.aborted) return failure("aborted");
     const request = { url: destination.href, method: "POST" as const, headers, body };
     const timeouts = { timeout_ms, connect_timeout_ms: Math.min(CONNECT_MS, timeout_ms) };
-    return outcomeOf(await transport.send({ ...request, ...timeouts }, allowed.connect_to, signal));
+    const { body: start, ...answered } = await transport.send({ ...request, ...timeouts }, allowed.connect_to, signal);
+    const answer = start ? answerOf(start, settings) : null;
+    return { ...outcomeOf(answered), ...(answer === null ? {} : { answer }) };
   }
 
   async function toLoopback(
@@ -153,11 +156,25 @@ function outcomeOf({
   return failure("bad_status", { status, retry_after, address, final: status === 410 });
 }
 
+/** The text of a body, without the values of configured headers, which a receiver may echo. Null for bytes that are no text. */
+function answerOf(start: Uint8Array, { headers }: WebhookSettings): string | null {
+  let text = new TextDecoder().decode(start.subarray(0, MAX_ANSWER_BYTES));
+  if (text === "" || text.includes("\0")) return null;
+  for (const [, value] of headers.filter(([, value]) => value !== "")) {
+    text = text.replaceAll(value, "***");
+    // The end of the part that was read may cut a value.
+    for (let length = value.length - 1; length > 3; length--) {
+      if (text.endsWith(value.slice(0, length))) text = `${text.slice(0, -length)}***`;
+    }
+  }
+  return text;
+}
+
 function failureOf(cause: unknown): AttemptOutcome {
   return cause instanceof SendError ? failure(cause.code, { address: cause.address }) : failure("network_error");
 }
 
-/** Reads at most 1 KiB of the body and cancels the rest. An error of the body does not change the outcome. */
+/** Reads at most 2 KiB of the body and cancels the rest. An error of the body does not change the outcome. */
 async function readSome({ body }: Response, signal: AbortSignal): Promise<void> {
   if (!body) return;
   const reader = body.getReader();

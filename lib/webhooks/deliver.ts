@@ -12,6 +12,7 @@ import type {
   Page,
   Scope,
 } from "../storage/mod.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { type AttemptOptions, type AttemptOutcome, createAttempts } from "./attempt.ts";
 import type { WebhookSettings } from "./options.ts";
 import { shownKwargs } from "./payload.ts";
@@ -50,7 +51,7 @@ export interface Deliveries {
   /** Oldest first. Errors: not_found. */
   attempts(delivery_id: string): Promise<readonly DeliveryAttempt[]>;
   /** Sends it again, with the same id and body and a new series of retries. Errors: not_found, conflict (an attempt is under way). */
-  redeliver(delivery_id: string): Promise<void>;
+  redeliver(delivery_id: string, visibility?: Visibility): Promise<void>;
   counters(): DeliveryCounters;
 }
 
@@ -83,9 +84,10 @@ function createRecorder(
     const outcome = await attempt(row, at, controller);
     const now = environment.now();
     const next = nextState(row, outcome, now, settings, environment.random);
-    const { error, status, address } = outcome;
+    const { error, status, address, answer } = outcome;
     const { delivery_id, attempts: number } = row;
-    const record = { delivery_id, number, at, status, error, duration_ms: Math.max(0, now - at), address };
+    const sent = { at, status, error, duration_ms: Math.max(0, now - at), address };
+    const record = { delivery_id, number, ...sent, ...(answer === undefined ? {} : { answer }) };
     if (!(await recordAttempt(token, record, next))) {
       environment.log({ level: "warn", message: "webhook delivery claimed by another process", delivery_id });
       return;
@@ -183,8 +185,8 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     sending.set(controller, done);
   }
 
-  async function existing(delivery_id: string): Promise<DeliveryRow> {
-    const row = await storage.getDelivery(scope, delivery_id);
+  async function existing(delivery_id: string, visible = scope): Promise<DeliveryRow> {
+    const row = await storage.getDelivery(visible, delivery_id);
     if (!row) throw new ServiceError("not_found", `Webhook delivery ${delivery_id} not found`);
     return shown(row);
   }
@@ -217,7 +219,7 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       await Promise.all(sending.values());
       cancelWait();
     },
-    get: existing,
+    get: (delivery_id) => existing(delivery_id),
     async list({ limit = 100, offset = 0, ...query } = {}) {
       return (await storage.listDeliveries(scope, { ...query, limit, offset })).map(shown);
     },
@@ -225,9 +227,10 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
       await existing(delivery_id);
       return storage.listAttempts(scope, delivery_id);
     },
-    async redeliver(delivery_id) {
-      if (!(await storage.redeliver(scope, delivery_id, environment.now()))) {
-        await existing(delivery_id);
+    async redeliver(delivery_id, visibility) {
+      const visible = withVisibility(scope, visibility);
+      if (!(await storage.redeliver(visible, delivery_id, environment.now()))) {
+        await existing(delivery_id, visible);
         throw new ServiceError("conflict", `Webhook delivery ${delivery_id} is being sent: retry later`);
       }
       wake();

@@ -1,14 +1,9 @@
 /** Resolves static webhook headers and secrets, whose values can contain environment variables. */
+import type { InputIssue } from "../errors.ts";
 import { isObject } from "../json.ts";
 
-/** A problem of the configuration. `message` never contains the value of an environment variable. */
-export interface ConfigProblem {
-  /** The option, such as `webhooks.headers.X-Token`. */
-  readonly key: string;
-  /** The kind of problem, such as `missing_env`. */
-  readonly code: string;
-  readonly message: string;
-}
+/** Adds a problem of the configuration. `msg` never contains the value of an environment variable. */
+export type Report = (loc: InputIssue["loc"], type: string, msg: string) => void;
 
 /** Environment variables by name. */
 export type EnvVars = Readonly<Record<string, string | undefined>>;
@@ -28,60 +23,46 @@ const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 /** The white space that `fetch` strips from both ends of a value. */
 const EDGES = /^[\t\n\r ]+|[\t\n\r ]+$/g;
 
-/** Fills in the templates of the headers. Leaves out invalid headers and returns every problem. Default prefix: `DEFAULT_ENV_PREFIX`. */
-export function resolveHeaders(
-  headers: unknown,
-  env_prefix: unknown,
-  env: EnvVars,
-): { readonly headers: ResolvedHeaders; readonly problems: readonly ConfigProblem[] } {
-  const { prefix, problems: prefixProblems } = checkPrefix(env_prefix);
-  const problems = [...prefixProblems];
-  if (headers === undefined) return { headers: [], problems };
+const HEADERS = ["webhooks", "headers"];
+
+/** Fills in the templates of the headers. Leaves out invalid headers. */
+export function resolveHeaders(headers: unknown, prefix: string | null, env: EnvVars, report: Report): ResolvedHeaders {
+  if (headers === undefined) return [];
   if (!isObject(headers)) {
-    problems.push({
-      key: "webhooks.headers",
-      code: "invalid_headers",
-      message: "must be an object of header names and strings",
-    });
-    return { headers: [], problems };
+    report(HEADERS, "invalid_headers", "must be an object of header names and strings");
+    return [];
   }
-  const resolved: [string, string][] = [];
   const names = new Set<string>();
-  for (const [name, value] of Object.entries(headers as Readonly<Record<string, unknown>>)) {
-    const key = `webhooks.headers.${TOKEN.test(name) ? name : JSON.stringify(name)}`;
+  return Object.entries(headers).flatMap(([name, given]): [string, string][] => {
+    const loc = [...HEADERS, TOKEN.test(name) ? name : JSON.stringify(name)];
     const repeated = names.has(name.toLowerCase());
     names.add(name.toLowerCase());
-    const problem = nameProblem(key, name, repeated);
-    if (problem) problems.push(problem);
-    const outcome = resolveValue(key, value, prefix, env);
-    problems.push(...outcome.problems);
-    if (!problem && outcome.value !== null) resolved.push([name, outcome.value]);
-  }
-  return { headers: resolved, problems };
+    const usable = isUsableName(loc, name, repeated, report);
+    const value = resolveValue(loc, given, prefix, env, report);
+    return usable && value !== null ? [[name, value]] : [];
+  });
 }
 
-/** Checks the prefix of readable variables; null when it is invalid. */
-export function checkPrefix(env_prefix: unknown): {
-  readonly prefix: string | null;
-  readonly problems: readonly ConfigProblem[];
-} {
-  if (env_prefix === undefined) return { prefix: DEFAULT_ENV_PREFIX, problems: [] };
-  if (typeof env_prefix === "string" && NAME.test(env_prefix)) return { prefix: env_prefix, problems: [] };
-  const message = "must be the start of a variable name: letters, digits and _, no digit first";
-  return { prefix: null, problems: [{ key: "webhooks.env_prefix", code: "invalid_prefix", message }] };
+/** The prefix of readable variables; null when it is invalid. */
+export function readPrefix(env_prefix: unknown, report: Report): string | null {
+  if (env_prefix === undefined) return DEFAULT_ENV_PREFIX;
+  if (typeof env_prefix === "string" && NAME.test(env_prefix)) return env_prefix;
+  const msg = "must be the start of a variable name: letters, digits and _, no digit first";
+  report(["webhooks", "env_prefix"], "invalid_prefix", msg);
+  return null;
 }
 
 /**
- * Replaces every `${{ env.NAME }}` of the text, once, or returns every problem. Names must start with the prefix. With prefix null,
- * whose problem `checkPrefix` reports, no variable is read and the value is null.
+ * Replaces every `${{ env.NAME }}` of the text, once. Names must start with the prefix. Null after a problem, and with prefix null,
+ * whose problem `readPrefix` reports: then no variable is read.
  */
 export function resolveTemplate(
-  key: string,
+  loc: InputIssue["loc"],
   text: string,
   prefix: string | null,
   env: EnvVars,
-): { readonly value: string | null; readonly problems: readonly ConfigProblem[] } {
-  const problems: ConfigProblem[] = [];
+  report: Report,
+): string | null {
   let readable = true;
   let value = "";
   let at = 0;
@@ -89,49 +70,54 @@ export function resolveTemplate(
     TEMPLATE.lastIndex = start;
     const match = TEMPLATE.exec(text);
     if (!match) {
-      const message = `has a template that is not \${{ env.NAME }}`;
-      return { value: null, problems: [...problems, { key, code: "invalid_template", message }] };
+      report(loc, "invalid_template", `has a template that is not \${{ env.NAME }}`);
+      return null;
     }
     const name = match[1] as string;
     value += text.slice(at, start);
     at = start + match[0].length;
-    if (prefix === null) readable = false;
-    else if (!name.startsWith(prefix)) {
-      const message = `may not read the variable ${name}: its name does not start with ${prefix} (webhooks.env_prefix)`;
-      problems.push({ key, code: "env_not_allowed", message });
-    } else {
-      const variable = Object.hasOwn(env, name) ? env[name] : undefined;
-      if (variable) value += variable;
-      else
-        problems.push({ key, code: "missing_env", message: `needs the variable ${name}, which is not set or empty` });
+    const variable = prefix !== null && name.startsWith(prefix) && Object.hasOwn(env, name) ? env[name] : undefined;
+    if (variable) {
+      value += variable;
+      continue;
+    }
+    readable = false;
+    if (prefix === null) continue;
+    if (name.startsWith(prefix)) report(loc, "missing_env", `needs the variable ${name}, which is not set or empty`);
+    else {
+      const msg = `may not read the variable ${name}: its name does not start with ${prefix} (webhooks.env_prefix)`;
+      report(loc, "env_not_allowed", msg);
     }
   }
-  return { value: readable && problems.length === 0 ? value + text.slice(at) : null, problems };
+  return readable ? value + text.slice(at) : null;
 }
 
 /** Strips the white space that `fetch` would strip. */
 export const trimmed = (value: string): string => value.replace(EDGES, "");
 
-function nameProblem(key: string, name: string, repeated: boolean): ConfigProblem | null {
-  if (!TOKEN.test(name)) return { key, code: "invalid_header_name", message: "is not a valid HTTP header name" };
-  if (RESERVED.test(name)) return { key, code: "reserved_header", message: "is set by the service: remove it" };
-  if (repeated) return { key, code: "duplicate_header", message: "is a duplicate; names ignore case" };
-  return null;
+function isUsableName(loc: InputIssue["loc"], name: string, repeated: boolean, report: Report): boolean {
+  if (!TOKEN.test(name)) report(loc, "invalid_header_name", "is not a valid HTTP header name");
+  else if (RESERVED.test(name)) report(loc, "reserved_header", "is set by the service: remove it");
+  else if (repeated) report(loc, "duplicate_header", "is a duplicate; names ignore case");
+  else return true;
+  return false;
 }
 
 function resolveValue(
-  key: string,
+  loc: InputIssue["loc"],
   value: unknown,
   prefix: string | null,
   env: EnvVars,
-): { readonly value: string | null; readonly problems: readonly ConfigProblem[] } {
-  if (typeof value !== "string") {
-    return { value: null, problems: [{ key, code: "invalid_header_value", message: "must be a string" }] };
-  }
-  const outcome = resolveTemplate(key, value, prefix, env);
-  if (outcome.value === null) return outcome;
-  const sent = trimmed(outcome.value);
-  if (VALUE.test(sent)) return { value: sent, problems: [] };
-  const message = "must not resolve to line breaks, control characters or characters above U+00FF";
-  return { value: null, problems: [{ key, code: "invalid_header_value", message }] };
+  report: Report,
+): string | null {
+  const invalid = (msg: string): null => {
+    report(loc, "invalid_header_value", msg);
+    return null;
+  };
+  if (typeof value !== "string") return invalid("must be a string");
+  const resolved = resolveTemplate(loc, value, prefix, env, report);
+  if (resolved === null) return null;
+  const sent = trimmed(resolved);
+  if (VALUE.test(sent)) return sent;
+  return invalid("must not resolve to line breaks, control characters or characters above U+00FF");
 }

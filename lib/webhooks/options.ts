@@ -1,10 +1,25 @@
 /** Validates the `webhooks` section of the options when the service starts. */
+import * as v from "valibot";
+import type { InputIssue } from "../errors.ts";
 import { isObject } from "../json.ts";
 import {
-  type ConfigProblem,
-  checkPrefix,
+  anything,
+  callable,
+  findings,
+  flag,
+  isWhole,
+  rule,
+  section,
+  text,
+  UNKNOWN,
+  whole,
+  withDefaults,
+} from "../validation.ts";
+import {
   type EnvVars,
+  type Report,
   type ResolvedHeaders,
+  readPrefix,
   resolveHeaders,
   resolveTemplate,
   trimmed,
@@ -76,8 +91,44 @@ export const DELIVERY_DEFAULTS: {
 const WEEK_MS = 7 * 86_400_000;
 const MAX_WAITS = 20;
 
-/** Returns the problems of a value; none for undefined. */
-type Check = (value: unknown, key: string) => readonly ConfigProblem[];
+const WEBHOOKS = section({
+  // Resolved by other functions, which report their problems.
+  headers: anything,
+  env_prefix: anything,
+  signing_secret: anything,
+  url: section({
+    allowed_domains: v.array(
+      text(
+        (entry) => normalisedDomain(entry) !== null,
+        "must be a host or *.host, without scheme, port, path or other wildcards",
+      ),
+      "must be a list",
+    ),
+    require_https: flag,
+    allowed_ports: v.array(whole(1, 65_535), "must be a list"),
+    disable_loopback: flag,
+    max_url_length: whole(1, MAX_URL_LENGTH),
+    allow_private_network: flag,
+  }),
+  delivery: section({
+    timeout_ms: whole(1, 600_000),
+    schedule_ms: rule(
+      (list) =>
+        Array.isArray(list) && list.length <= MAX_WAITS && Array.from(list).every((wait) => isWhole(wait, 0, WEEK_MS)),
+      `must be a list of at most ${MAX_WAITS} whole numbers from 0 to ${WEEK_MS}`,
+    ),
+    concurrency: whole(1, 1_000),
+  }),
+  loopback: callable,
+  transport: section({ resolve: callable, send: callable }, ["resolve", "send"]),
+});
+const SCHEMA = section({ webhooks: WEBHOOKS, http: section({ disable_webhooks: flag }) });
+
+/** The type of a finding: unknown_option, or made from the name of the option, such as invalid_allowed_port. */
+function typeOf({ loc, type }: InputIssue): string {
+  const name = loc.findLast((part) => typeof part === "string");
+  return type === UNKNOWN ? type : `invalid_${name}`.replace(/^(invalid_allowed_.*)s$/, "$1");
+}
 
 /**
  * Validates a `webhooks` section and `http.disable_webhooks`. Headers and secrets are checked even if webhooks are disabled. Returns
@@ -87,29 +138,19 @@ export function checkWebhooks(
   webhooks: unknown,
   disable_webhooks: unknown,
   env: EnvVars,
-): { readonly settings: WebhookSettings | null; readonly problems: readonly ConfigProblem[] } {
-  const disabled = flag(disable_webhooks, "http.disable_webhooks");
-  if (webhooks !== undefined && !isObject(webhooks)) {
-    const problem = { key: "webhooks", code: "invalid_webhooks", message: "must be an object" };
-    return { settings: null, problems: [problem, ...disabled] };
-  }
-  const input = (webhooks ?? {}) as Readonly<Record<string, unknown>>;
-  const { headers, problems: ofHeaders } = resolveHeaders(input.headers, input.env_prefix, env);
-  const { secrets, problems: ofSecrets } = checkSecrets(input.signing_secret, input.env_prefix, env);
-  const problems = [...section(SECTIONS)(input, "webhooks"), ...ofHeaders, ...ofSecrets, ...disabled];
+): { readonly settings: WebhookSettings | null; readonly problems: readonly InputIssue[] } {
+  const found = findings(SCHEMA, { webhooks, http: { disable_webhooks } });
+  const problems = found.map((issue) => ({ ...issue, type: typeOf(issue) }));
+  const report: Report = (loc, type, msg) => void problems.push({ loc, msg, type });
+  const input = (isObject(webhooks) ? webhooks : {}) as WebhookOptions;
+  const prefix = readPrefix(input.env_prefix, report);
+  const headers = resolveHeaders(input.headers, prefix, env, report);
+  const secrets = resolveSecrets(input.signing_secret, prefix, env, report);
   if (problems.length > 0) return { settings: null, problems };
-  const { url, delivery = {}, loopback, transport } = input as WebhookOptions;
+  const { url, delivery, loopback = null, transport = null } = input;
+  const policy = policyOf(url, disable_webhooks === true);
   return {
-    settings: {
-      policy: policyOf(url, disable_webhooks === true),
-      headers,
-      secrets,
-      timeout_ms: delivery.timeout_ms ?? DELIVERY_DEFAULTS.timeout_ms,
-      schedule_ms: delivery.schedule_ms ?? DELIVERY_DEFAULTS.schedule_ms,
-      concurrency: delivery.concurrency ?? DELIVERY_DEFAULTS.concurrency,
-      loopback: loopback ?? null,
-      transport: transport ?? null,
-    },
+    settings: { policy, headers, secrets, ...withDefaults(DELIVERY_DEFAULTS, delivery), loopback, transport },
     problems,
   };
 }
@@ -132,111 +173,19 @@ export function secretBytes(secret: string): Uint8Array | null {
   }
 }
 
-function checkSecrets(
-  signing_secret: unknown,
-  env_prefix: unknown,
-  env: EnvVars,
-): { readonly secrets: readonly Uint8Array[]; readonly problems: readonly ConfigProblem[] } {
-  if (signing_secret === undefined) return { secrets: [], problems: [] };
-  const { prefix } = checkPrefix(env_prefix);
-  const list: readonly unknown[] = Array.isArray(signing_secret) ? signing_secret : [signing_secret];
-  const secrets: Uint8Array[] = [];
-  const problems: ConfigProblem[] = [];
-  if (list.length === 0) problems.push(invalidSecret("webhooks.signing_secret"));
-  for (const [i, secret] of list.entries()) {
-    const key = Array.isArray(signing_secret) ? `webhooks.signing_secret.${i}` : "webhooks.signing_secret";
-    if (typeof secret !== "string") {
-      problems.push(invalidSecret(key));
-      continue;
-    }
-    const outcome = resolveTemplate(key, secret, prefix, env);
-    problems.push(...outcome.problems);
-    if (outcome.value === null) continue;
-    const bytes = secretBytes(trimmed(outcome.value));
-    if (bytes) secrets.push(bytes);
-    else problems.push(invalidSecret(key));
-  }
-  return { secrets, problems };
-}
-
-const invalidSecret = (key: string): ConfigProblem => ({
-  key,
-  code: "invalid_signing_secret",
-  message: "must be whsec_ and base64 of 24 to 64 bytes, or a list of such secrets",
-});
-
-/** Checks an object of known options. */
-function section(checks: Readonly<Record<string, Check>>): Check {
-  return (value, key) => {
-    if (value === undefined) return [];
-    if (!isObject(value)) return [{ key, code: invalid(key), message: "must be an object" }];
-    return Object.entries(value).flatMap(([name, inner]) => {
-      const at = `${key}.${name}`;
-      const check = Object.hasOwn(checks, name) ? checks[name] : undefined;
-      return check ? check(inner, at) : [{ key: at, code: "unknown_option", message: "is an unknown option" }];
-    });
+function resolveSecrets(sent: unknown, prefix: string | null, env: EnvVars, report: Report): readonly Uint8Array[] {
+  if (sent === undefined) return [];
+  const place = ["webhooks", "signing_secret"];
+  const invalid = (loc: InputIssue["loc"]): [] => {
+    report(loc, "invalid_signing_secret", "must be whsec_ and base64 of 24 to 64 bytes, or a list of such secrets");
+    return [];
   };
+  const list: readonly unknown[] = Array.isArray(sent) ? Array.from(sent) : [sent];
+  if (list.length === 0) return invalid(place);
+  return list.flatMap((secret, i) => {
+    const loc = Array.isArray(sent) ? [...place, i] : place;
+    if (typeof secret !== "string") return invalid(loc);
+    const text = resolveTemplate(loc, secret, prefix, env, report);
+    return text === null ? [] : (secretBytes(trimmed(text)) ?? invalid(loc));
+  });
 }
-
-/** Checks a value by a predicate. */
-function rule(holds: (value: unknown) => boolean, message: string): Check {
-  return (value, key) => (value === undefined || holds(value) ? [] : [{ key, code: invalid(key), message }]);
-}
-
-/** The problem code of an option, made from its name. */
-const invalid = (key: string): string => `invalid_${key.split(".").at(-1)}`;
-
-/** Checks each item of a list. Problems name the index of the item. */
-function list(holds: (item: unknown) => boolean, message: string, code: string): Check {
-  return (value, key) => {
-    if (value === undefined) return [];
-    if (!Array.isArray(value)) return [{ key, code, message: "must be a list" }];
-    return Array.from(value).flatMap((item, i) => (holds(item) ? [] : [{ key: `${key}.${i}`, code, message }]));
-  };
-}
-
-const whole =
-  (min: number, max: number) =>
-  (value: unknown): boolean =>
-    Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
-const count = (min: number, max: number): Check =>
-  rule(whole(min, max), `must be a whole number from ${min} to ${max}`);
-const flag: Check = rule((value) => typeof value === "boolean", "must be true or false");
-const callable: Check = rule((value) => typeof value === "function", "must be a function");
-/** For options that `checkWebhooks` validates by other functions. */
-const unchecked: Check = () => [];
-
-const SECTIONS: Readonly<Record<string, Check>> = {
-  headers: unchecked,
-  env_prefix: unchecked,
-  signing_secret: unchecked,
-  url: section({
-    allowed_domains: list(
-      (entry) => typeof entry === "string" && normalisedDomain(entry) !== null,
-      "must be a host or *.host, without scheme, port, path or other wildcards",
-      "invalid_allowed_domain",
-    ),
-    require_https: flag,
-    allowed_ports: list(whole(1, 65_535), "must be a whole number from 1 to 65535", "invalid_allowed_port"),
-    disable_loopback: flag,
-    max_url_length: count(1, MAX_URL_LENGTH),
-    allow_private_network: flag,
-  }),
-  delivery: section({
-    timeout_ms: count(1, 600_000),
-    schedule_ms: rule(
-      (value) => Array.isArray(value) && value.length <= MAX_WAITS && Array.from(value).every(whole(0, WEEK_MS)),
-      `must be a list of at most ${MAX_WAITS} whole numbers from 0 to ${WEEK_MS}`,
-    ),
-    concurrency: count(1, 1_000),
-  }),
-  loopback: callable,
-  transport: (value, key) => {
-    const problems = section({ resolve: callable, send: callable })(value, key);
-    if (problems.length > 0 || value === undefined) return problems;
-    const { resolve, send } = value as Partial<WebhookTransport>;
-    return resolve && send
-      ? []
-      : [{ key, code: "invalid_transport", message: "must have the functions resolve and send" }];
-  },
-};

@@ -1,12 +1,11 @@
 /** Builds the request body of a delivery. */
 import { shownRun } from "../executor/kwargs.ts";
 import type { JsonObject } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
 import type { DeliveryRow } from "../storage/mod.ts";
 
 /** A larger payload is sent without the final state. */
 const MAX_PAYLOAD_BYTES = 5 * 1024 * 1024;
-
-const iso = (time: number): string => new Date(time).toISOString();
 
 /**
  * The body as JSON. It depends only on the row and is identical, to the byte, at each attempt: `webhook_sent_at` is the time of the
@@ -19,12 +18,12 @@ export function payload(row: DeliveryRow): string {
     thread_id: run.thread_id,
     assistant_id: run.assistant_id,
     status: run.status,
-    created_at: iso(run.created_at),
+    created_at: isoTime(run.created_at),
     // A run does not change after its end.
-    updated_at: iso(run.ended_at),
-    run_started_at: run.started_at === null ? null : iso(run.started_at),
-    run_ended_at: iso(run.ended_at),
-    webhook_sent_at: row.sent_at === null ? null : iso(row.sent_at),
+    updated_at: isoTime(run.ended_at),
+    run_started_at: isoTime(run.started_at),
+    run_ended_at: isoTime(run.ended_at),
+    webhook_sent_at: isoTime(row.sent_at),
     metadata: run.metadata,
     multitask_strategy: run.multitask_strategy,
     attempt: run.attempt,

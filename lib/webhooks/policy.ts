@@ -1,4 +1,5 @@
 /** Decides where webhooks may go, by their URLs and the addresses of their hosts. */
+import { longerThan } from "../validation.ts";
 import { isPublicAddress, isPublicAnswer } from "./addresses.ts";
 
 /** Restricts the URLs of webhooks. */
@@ -149,7 +150,7 @@ export function normalisedDomain(entry: string): string | null {
 
 function destinationOf(policy: WebhookPolicy, raw: string): Destination | Reason {
   if (raw === "") return "empty";
-  if (isLonger(raw, policy.max_url_length)) return "too_long";
+  if (longerThan(raw, policy.max_url_length)) return "too_long";
   if (INVALID_CHARACTER.test(raw)) return "invalid_characters";
   if (raw.startsWith("//")) return "scheme_relative";
   if (raw.startsWith("/")) {
@@ -214,15 +215,6 @@ const withoutFragment = (text: string): string => {
   const hash = text.indexOf("#");
   return hash < 0 ? text : text.slice(0, hash);
 };
-
-/** True when the text has more than `limit` code points. Counts only as far as necessary. */
-function isLonger(text: string, limit: number): boolean {
-  if (text.length <= limit) return false;
-  if (text.length > 2 * limit) return true;
-  let count = 0;
-  for (const _ of text) if (++count > limit) return true;
-  return false;
-}
 
 const hasValidLabels = (host: string): boolean =>
   host.startsWith("[") ||

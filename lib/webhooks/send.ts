@@ -20,6 +20,8 @@ export interface OutboundAnswer {
   readonly retry_after: string | null;
   /** The address of the connection; null when the runtime does not report it. */
   readonly address: string | null;
+  /** The start of the body, at most 2 KiB; absent where there is none, or it was not read. */
+  readonly body?: Uint8Array;
 }
 
 /**
@@ -45,8 +47,8 @@ export class SendError extends Error {
   }
 }
 
-/** The maximum of a response body to read; nothing of it is used. */
-const MAX_ANSWER_BYTES = 1024;
+/** The maximum of a response body to read. */
+export const MAX_ANSWER_BYTES = 2048;
 
 // The core is compiled without runtime types, so these declare the parts of Node's modules that are used here.
 interface Socket {
@@ -168,11 +170,13 @@ function exchange(
       const retry_after = response.headers["retry-after"] ?? null;
       address = response.socket?.remoteAddress ?? address;
       // Only the status counts: an error of the body is ignored. The timeout still applies while it is read.
-      const succeed = (): void => settle(() => resolve({ status, retry_after, address }));
+      const succeed = (): void => settle(() => resolve({ status, retry_after, address, body: start.slice(0, read) }));
+      const start = new Uint8Array(MAX_ANSWER_BYTES);
       let read = 0;
       response.on("data", (chunk: Uint8Array) => {
-        read += chunk.length;
-        if (read >= MAX_ANSWER_BYTES) succeed();
+        start.set(chunk.subarray(0, MAX_ANSWER_BYTES - read), read);
+        read = Math.min(read + chunk.length, MAX_ANSWER_BYTES);
+        if (read === MAX_ANSWER_BYTES) succeed();
       });
       response.on("end", succeed);
       response.on("error", succeed);

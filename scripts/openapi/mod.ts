@@ -8,6 +8,7 @@ import * as parse from "../../lib/http/parse/mod.ts";
 import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { cronAndStoreRequests, cronAndStoreSchemas } from "./crons-and-store.ts";
+import { operationSchemas } from "./operations.ts";
 import { HAND_READ, type HandRead, platformSchemas } from "./platform.ts";
 import { routesPage } from "./routes-page.ts";
 import { contentOf, ERRORS, HEADERS, list, nullable, ref, schemas, string, uuid } from "./schemas.ts";
@@ -47,6 +48,8 @@ const handRead = (route: Route): HandRead => HAND_READ[keyOf(route)] ?? {};
 const templateOf = ({ path }: Route): string => path.replace(/:(\w+)\+?/g, "{$1}");
 const namesIn = (path: string): string[] => [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name as string);
 const isAccountPath = ({ path }: Route): boolean => path.startsWith("/api/v1/");
+/** Its errors name their places. */
+const locatesErrors = (route: Route): boolean => isAccountPath(route) || route.tag === "Operations";
 
 /** The description of the header. */
 const keyHeader = ({ public_headers }: Route): string =>
@@ -60,8 +63,11 @@ function parameters(route: Route): JsonObject[] {
     schema: IDS.has(name) ? uuid : string,
     ...(name === "assistant_id" ? { description: "A UUID, or a graph id for its default assistant" } : {}),
   }));
-  const query = route.query ? (requestSchema(route.query, "query").properties as JsonObject) : {};
-  const inQuery = Object.entries(query).map(([name, schema]) => ({ name, in: "query", required: false, schema }));
+  const query = route.query ? requestSchema(route.query, "query") : {};
+  const needed = new Set((query.required ?? []) as readonly string[]);
+  const inQuery = Object.entries((query.properties ?? {}) as JsonObject).map(([name, schema]) => ({
+    ...{ name, in: "query", required: needed.has(name), schema },
+  }));
   const headers = {
     ...(route.idempotency_key ? { "Idempotency-Key": keyHeader(route) } : {}),
     ...route.request_headers,
@@ -81,7 +87,8 @@ function errorsOf(route: Route): number[] {
   const read = handRead(route);
   const hasBody = route.body !== undefined || read.body !== undefined;
   const ids = namesIn(templateOf(route)).filter((name) => name.endsWith("_id"));
-  const checked = hasBody || route.query !== undefined || read.query !== undefined || ids.length > 0;
+  const checked =
+    hasBody || route.query !== undefined || read.query !== undefined || (ids.length > 0 && route.tag !== "Operations");
   return [
     ...(route.access === "open" ? [] : [401, 403]),
     // The platform answers 422 to a body that is not JSON.
@@ -93,16 +100,17 @@ function errorsOf(route: Route): number[] {
 }
 
 function responses(route: Route): JsonObject {
-  const { answer, accepted, no_content, answer_headers } = route;
+  const { answer, accepted, no_content, upgrades, answer_headers } = route;
   const headers = Object.fromEntries((answer_headers ?? []).map((name) => [name, HEADERS[name] as JsonObject]));
   const success: JsonObject = {};
   if (answer !== undefined) {
     success["200"] = { description: "Success", ...(answer_headers ? { headers } : {}), content: contentOf(answer) };
   }
+  if (upgrades) success["101"] = { description: upgrades };
   if (accepted) success["202"] = { description: accepted };
-  if (no_content || answer === undefined) success["204"] = { description: no_content ?? "Done" };
+  if (no_content || (answer === undefined && !upgrades)) success["204"] = { description: no_content ?? "Done" };
   const failures = errorsOf(route).map((status) => {
-    const schema = ref(isAccountPath(route) && status === 422 ? "InputError" : "Error");
+    const schema = ref(locatesErrors(route) && status === 422 ? "InputError" : "Error");
     return [String(status), { description: ERRORS[status] as string, content: { "application/json": { schema } } }];
   });
   return { ...success, ...Object.fromEntries(failures) };
@@ -150,6 +158,8 @@ export function openapi(version: string): JsonObject {
     [parse.stateNote, "StateNote"],
     [parse.stateAt, "StateAt"],
     [parse.historySearch, "HistorySearch"],
+    [parse.threadCommand, "ThreadCommand"],
+    [parse.eventFilter, "EventFilter"],
     [parse.runCreate, "RunCreate"],
     [parse.cancelMany, "RunsCancel"],
     ...cronAndStoreRequests,
@@ -179,7 +189,13 @@ export function openapi(version: string): JsonObject {
     // The empty one: a server without keys requires none.
     security: [{ "X-API-Key": [] }, {}],
     components: {
-      schemas: { ...schemas, ...cronAndStoreSchemas, ...platformSchemas, ...Object.fromEntries(requests) },
+      schemas: {
+        ...schemas,
+        ...cronAndStoreSchemas,
+        ...platformSchemas,
+        ...operationSchemas,
+        ...Object.fromEntries(requests),
+      },
       securitySchemes: { "X-API-Key": { type: "apiKey", in: "header", name: "X-API-Key" } },
     },
   };

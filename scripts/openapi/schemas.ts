@@ -126,6 +126,24 @@ export const schemas: JsonObject = {
     description:
       "The final values of the run, `{__interrupt__: […]}` or `{__error__: {error, message}}`. White space comes before it while the run goes on.",
   },
+  CommandAnswer: {
+    description: "What the command got wrong is an answer of type `error`, with status 200",
+    anyOf: [
+      record({
+        type: { type: "string", const: "success" },
+        id: count,
+        result: object,
+        meta: record({ thread_id: string, applied_through_seq: count }, ["applied_through_seq"]),
+      }),
+      record({
+        type: { type: "string", const: "error" },
+        id: count,
+        error: string,
+        message: string,
+        meta: record({ thread_id: string }),
+      }),
+    ],
+  },
   Error: record({ detail: string }),
 };
 
@@ -175,6 +193,7 @@ const INLINE: Readonly<Record<string, JsonObject>> = {
 export function contentOf(answer: string): JsonObject {
   const frames = { type: "string", description: "Frames of `id`, `event` and `data`" };
   if (answer === "stream") return { "text/event-stream": { schema: frames } };
+  if (answer === "html") return { "text/html": { schema: string } };
   if (answer === "text") return { "text/plain": { schema: string }, "application/json": { schema: object } };
   if (answer === "csv") return { "text/csv": { schema: string } };
   const name = answer.replace(/\[\]$/, "");
@@ -192,7 +211,9 @@ export const ERRORS: Readonly<Record<number, string>> = {
   410: "The link has expired",
   413: "The body is larger than `http.max_body_bytes` or holds more values than `http.max_body_values`; without a key the limit is 256 KiB",
   422: "A field is invalid; `detail` names it",
+  426: "The request is no WebSocket handshake",
   429: "Too many submissions to one link",
+  501: "The host cannot open WebSockets",
   503: "The server is stopping, its worker hangs, or the database cannot be reached",
   507: "The disk is full; nothing was stored",
 };

@@ -4,8 +4,8 @@ import { describe, it } from "node:test";
 import type { SuiteApi } from "../suite/storage.ts";
 
 /** `npm run test:all`. */
-const all = process.env.GREENROOM_TEST_ALL === "1";
-const onNode = !("Bun" in globalThis || "Deno" in globalThis);
+export const all: boolean = process.env.GREENROOM_TEST_ALL === "1";
+export const onNode: boolean = !("Bun" in globalThis || "Deno" in globalThis);
 
 export const whole: SuiteApi = { describe, it };
 /** Where each statement costs much, and again on another runtime: above the driver nothing differs there. */

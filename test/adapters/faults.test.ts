@@ -4,6 +4,7 @@ import { existsSync, rmSync, statSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, open as openFile, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it } from "node:test";
 import { libsqlDriver } from "../../adapters/libsql/mod.ts";
@@ -14,8 +15,12 @@ import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "../../a
 import { ConfigError, ServiceError } from "../../lib/errors.ts";
 import type { Scope, Storage } from "../../lib/storage/mod.ts";
 import { dice } from "../suite/workload.ts";
+import { all } from "./efforts.ts";
 
 type Open = (path: string, options?: SqliteOptions) => SqlDriver;
+
+/** The commit's, as in the simulation. */
+const seed = Number(process.env.GREENROOM_TEST_SEED ?? 1);
 
 const openers: Record<string, Open> = {
   "node:sqlite": nodeSqliteDriver,
@@ -450,10 +455,13 @@ for (const [name, open] of Object.entries(openers)) {
           const seen = { refused: 0, unreadable: 0, same: 0, different: 0 };
           for (let i = 0; i < 300; i += 1) {
             const at = i < 100 ? i : Math.floor(((i - 100 + 0.5) * bytes.length) / 200);
+            const bit = 1 << below(8);
+            // A third of the places for each commit; `npm run test:all` tries all of them.
+            if (!all && (i + seed) % 3 !== 0) continue;
             const path = join(folder, `flip-${i}.db`);
             await writeFile(
               path,
-              bytes.map((byte, place) => (place === at ? byte ^ (1 << below(8)) : byte)),
+              bytes.map((byte, place) => (place === at ? byte ^ bit : byte)),
             );
             const storage = await started(path).catch(() => undefined);
             if (!storage) seen.refused += 1;
@@ -474,7 +482,7 @@ for (const [name, open] of Object.entries(openers)) {
             }
             for (const end of ["", "-wal", "-shm"]) await rm(path + end, { force: true });
           }
-          assert.ok(seen.refused > 20 && seen.unreadable > 0, JSON.stringify(seen));
+          assert.ok(all ? seen.refused > 20 && seen.unreadable > 0 : seen.refused > 5, JSON.stringify(seen));
         }));
     }
 

@@ -16,7 +16,7 @@ import {
 } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
-import { JobStore, type Operation, straighten } from "../../adapters/langgraph/store.ts";
+import { bypassQueue, JobStore, type Operation } from "../../adapters/langgraph/store.ts";
 import type { StoreHandle } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/mod.ts";
 import { type TestService, testService } from "../suite/kit.ts";
@@ -270,12 +270,12 @@ describe("a batch of store operations", () => {
       running: true,
       store: new JobStore({ putMany: async () => void puts++ } as unknown as StoreHandle),
     };
-    straighten(queue);
+    bypassQueue(queue);
     assert.equal(queue.running, false);
     await (queue as unknown as JobStore).put(["a"], "k", {});
     assert.equal(puts, 1);
     for (const other of [undefined, null, 1, {}, { running: true, store: {} }]) {
-      straighten(other);
+      bypassQueue(other);
       assert.deepEqual(other, structuredClone(other), "others' stores stay as they are");
     }
   });

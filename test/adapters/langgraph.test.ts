@@ -678,7 +678,7 @@ describe("langgraph: checkpoints", () => {
   it("fail the run, naming the channel, for what cannot be stored", async () => {
     await assert.rejects(
       host(keeps({ f: () => 1 })).run({ input: {} }),
-      /channel "data" cannot be stored: it holds a function/i,
+      /channel "data" cannot be stored: it contains a function/i,
     );
     const circle: { self?: unknown } = {};
     circle.self = circle;
@@ -828,17 +828,18 @@ describe("langgraph: graphs", () => {
       agent: { graph: steps().compile() },
     });
     assert.deepEqual(executor.graphs(), [
-      { graph_id: "builder", checkpoints: "own" },
-      { graph_id: "factory", checkpoints: "own" },
+      { graph_id: "builder", checkpoints: "own", protocol_events: true },
+      { graph_id: "factory", checkpoints: "own", protocol_events: true },
       {
         graph_id: "entry",
         checkpoints: "own",
+        protocol_events: true,
         description: "two steps",
         max_attempts: 7,
         timeout_ms: 9,
         abandon_ms: 5,
       },
-      { graph_id: "agent", checkpoints: "own" },
+      { graph_id: "agent", checkpoints: "own", protocol_events: true },
     ]);
     for (const { graph_id } of executor.graphs()) {
       const job = aJob(aThread(), graph_id, { input: {}, config: { configurable: { model: "m" } } });

@@ -157,15 +157,15 @@ describe("libSQL in a file", () => {
 describe("libSQL options", () => {
   it("that cannot be are refused at once, without a secret in the error", async () => {
     const cases: readonly (readonly [options: LibsqlOptions | string, message: RegExp])[] = [
-      ["agents.db", /url is none of :memory:, file:/],
-      ["", /url is none of/],
-      [`ftp://u:${secret}@host`, /url is none of/],
-      [`https://u:${secret}@host`, /url holds a user name or password/],
+      ["agents.db", /url must be :memory:, file:/],
+      ["", /url must be/],
+      [`ftp://u:${secret}@host`, /url must be/],
+      [`https://u:${secret}@host`, /url contains a user name or password/],
       [{ url: "https://host", authToken: `${secret}\n` }, /authToken/],
       [{ url: "https://host", authToken: "" }, /authToken/],
       [{ url: "https://host", syncUrl: "https://host" }, /syncUrl needs a `file:` url/],
-      [{ url: ":memory:", syncUrl: "https://host" }, /syncUrl cannot go with a url in memory/],
-      [{ url: "file:a.db", syncUrl: `${secret}` }, /syncUrl is none of/],
+      [{ url: ":memory:", syncUrl: "https://host" }, /syncUrl needs a `file:` url/],
+      [{ url: "file:a.db", syncUrl: `${secret}` }, /syncUrl must be/],
     ];
     for (const [options, message] of cases) assert.match((await failure(() => libsqlDriver(options))).message, message);
   });

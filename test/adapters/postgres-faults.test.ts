@@ -375,7 +375,7 @@ describe("Postgres driver: options that cannot be", () => {
       [{ url: `mysql://root:${secret}@localhost/a` }, /: url: not of the form/],
       [{ url: `postgres://root:${secret}@local host/a` }, /: url: not of the form/],
       [{ url: undefined as never }, /: url: not of the form/],
-      [{ url: "postgres://root:100%@localhost/a" }, /: url: a %/],
+      [{ url: "postgres://root:100%@localhost/a" }, /: url: write %/],
       [{ url: "postgres://localhost/a", direct_url: secret }, /: direct_url: not of/],
       [{ url: "postgres://localhost/a", pool_size: 0 }, /pool_size/],
       [{ url: "postgres://localhost/a", pool_size: 1.5 }, /pool_size/],

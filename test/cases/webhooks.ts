@@ -44,7 +44,7 @@ function optionsOf({ disable_webhooks, ...url }: Fields): { readonly url: Fields
 
 function settingsOf(webhooks: Fields, disable_webhooks?: unknown, env: Fields = {}): WebhookSettings {
   const { settings, problems } = checkWebhooks(webhooks, disable_webhooks, env as Readonly<Record<string, string>>);
-  if (!settings) throw new Error(problems.map(({ key, message, code }) => `${key}: ${message} (${code})`).join("; "));
+  if (!settings) throw new Error(problems.map(({ loc, msg, type }) => `${loc.join(".")}: ${msg} (${type})`).join("; "));
   return settings;
 }
 

@@ -5,11 +5,9 @@ import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { type Accounts, createAccounts, type KeyCreate } from "../../lib/auth/accounts.ts";
 import { checksumFits, hashKey, makeKey, shortKey } from "../../lib/auth/api-keys.ts";
 import { callerOf, owner } from "../../lib/auth/grants.ts";
-import { type StaticIdentityOptions, staticIdentity } from "../../lib/auth/static-keys.ts";
-import { ConfigError, type ErrorCode, ServiceError } from "../../lib/errors.ts";
+import { type ErrorCode, ServiceError } from "../../lib/errors.ts";
 import { type Caller, type IdentityStore, PERMISSIONS, type Permission } from "../../lib/storage/identity.ts";
 import { testIds } from "../suite/kit.ts";
-import { identityCases } from "../suite/storage/identity.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 const ofWorkspaces = PERMISSIONS.filter((name) => !name.startsWith("organization:"));
@@ -362,135 +360,4 @@ describe("the owner, where nobody is asked", () => {
       assert.equal(caller.projects.get(later.id), (await accounts.listProjects(later.id))[0]?.id);
       assert.deepEqual((await identity.ensureDefaults(NOW)).workspace, workspace);
     }));
-});
-
-describe("static identity", () => {
-  const key = "an-own-key-of-at-least-32-characters";
-  const callerWith = async (identity: IdentityStore, text: string): Promise<Caller> => {
-    const grants = await identity.findKey(await hashKey(text));
-    assert.ok(grants);
-    return callerOf(grants);
-  };
-
-  identityCases({ describe, it }, (name, body) => it(name, () => body(staticIdentity({ keys: [] }))));
-
-  it("knows the keys it was told, of any shape", async () => {
-    const identity = staticIdentity({ keys: [key, `another-${key}-1234`, `one-more-${key}-1234`] });
-    assert.equal(identity.any_keys, true);
-    const { organization, workspace, project } = await identity.ensureDefaults(NOW);
-    const caller = await callerWith(identity, key);
-    assert.deepEqual(
-      [...caller.permissions].sort(),
-      PERMISSIONS.filter((name) => name !== "organization:manage").sort(),
-    );
-    assert.deepEqual(reachOf(caller), { [workspace.id]: [...ofWorkspaces].sort() });
-    assert.deepEqual([...caller.projects], [[workspace.id, project.id]]);
-    assert.equal(caller.organization_id, organization.id);
-    assert.deepEqual(
-      (await identity.listKeys(organization.id)).map(({ short_key }) => short_key),
-      ["static_...ters", "static_...1234", "static_...s-1234"],
-    );
-    assert.equal(await identity.findKey(await hashKey(`${key} `)), null);
-    assert.equal((await identity.revokeKey(organization.id, "static_...ters", NOW))?.revoked_at, NOW);
-  });
-
-  it("gives the same ids in every process", async () => {
-    const ids = async (): Promise<string> => {
-      const identity = staticIdentity({ keys: [key] });
-      await identity.placeDeployment({ name: "d", workspace: "Blue", project: "Bots" }, NOW);
-      const { organization, workspace, project } = await identity.ensureDefaults(NOW);
-      const [made] = await identity.listKeys(organization.id);
-      return JSON.stringify([organization, workspace, project, await identity.getDeployment("d"), made]);
-    };
-    assert.equal(await ids(), await ids());
-    assert.ok(!(await ids()).includes(key));
-  });
-
-  it("takes workspaces, projects and users with their ids", async () => {
-    const identity = staticIdentity({
-      organization: { id: "o", name: "Acme" },
-      workspaces: [
-        { id: "w1", name: "Acme Prod" },
-        { id: "w2", name: "=SUM(A1:A9)" },
-        { id: "w3", name: "Not Readable" },
-      ],
-      projects: [
-        { id: "p1", workspace: "w1", name: "b" },
-        { id: "p2", workspace: "w1", name: "a" },
-      ],
-      users: [{ id: "u1", email: "ada@example.com" }, { id: "u3" }],
-      keys: [
-        {
-          key,
-          short_key: "lsv2_pt_...c3d4",
-          user: "u1",
-          workspaces: ["w1", "w2"],
-          permissions: ["organization:read", "workspaces:read", "feedback:create"],
-        },
-      ],
-    });
-    const caller = await callerWith(identity, key);
-    assert.deepEqual([caller.organization_id, caller.user_id, caller.api_key], ["o", "u1", "lsv2_pt_...c3d4"]);
-    assert.deepEqual([...caller.permissions], ["organization:read"]);
-    assert.deepEqual(reachOf(caller), {
-      w1: ["feedback:create", "workspaces:read"],
-      w2: ["feedback:create", "workspaces:read"],
-    });
-    assert.equal(caller.projects.get("w1"), "p1");
-    assert.ok(caller.projects.get("w2"));
-    const names = await identity.names({ workspaces: ["w2"], projects: ["p2"], users: ["u1", "u3"] });
-    assert.deepEqual(
-      [[...names.workspaces], [...names.projects], [...names.users]],
-      [
-        [["w2", "=SUM(A1:A9)"]],
-        [["p2", "a"]],
-        [
-          ["u1", "ada@example.com"],
-          ["u3", null],
-        ],
-      ],
-    );
-    assert.deepEqual((await identity.getUser("u3"))?.email, null);
-  });
-
-  it("hosts accounts that change", async () => {
-    const identity = staticIdentity({ keys: [key] });
-    const accounts = createAccounts({ identity, environment: { now: () => NOW, uuid: testIds() } });
-    await accounts.createWorkspace("Shop");
-    const made = await accounts.createKey({ kind: "sk", workspaces: ["Shop"] });
-    assert.equal((await callerWith(identity, made.key)).workspaces.size, 1);
-  });
-
-  it("refuses what cannot work, naming everything and showing no key", () => {
-    const secret = "tell-nobody";
-    const options: StaticIdentityOptions = {
-      keys: [
-        secret,
-        `${secret} with blanks that make it long enough`,
-        key,
-        { key, workspaces: ["w9"], user: "u9", permissions: ["fly" as "runs:read"] },
-      ],
-      workspaces: [{ id: "w1", name: "One" }],
-      projects: [{ id: "p1", name: "P", workspace: "w8" }],
-    };
-    assert.throws(
-      () => staticIdentity(options),
-      (error: unknown) => {
-        assert.ok(error instanceof ConfigError);
-        for (const part of [
-          /keys\.0: has 11 characters; use at least 32/,
-          /keys\.1: .*without white space/,
-          /keys\.3: there is no permission fly/,
-          /keys\.3: no workspace w9/,
-          /keys\.3: no user u9/,
-          /projects: p1: no workspace w8/,
-          /keys: must be unique/,
-        ]) {
-          assert.match(error.message, part);
-        }
-        assert.ok(!error.message.includes(secret) && !error.message.includes(key));
-        return true;
-      },
-    );
-  });
 });

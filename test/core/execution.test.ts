@@ -850,7 +850,7 @@ describe("an executor whose event cannot be taken", () => {
       return value as { __error__: JsonObject };
     });
     await advanceUntil(clock, () => order.includes("ended"));
-    assert.match(String((await ended).__error__["message"]), /neither a stream, a state nor a usage event/);
+    assert.match(String((await ended).__error__["message"]), /yielded something that is neither/);
     assert.deepEqual(order, ["aborted", "left", "ended"]);
   });
 });

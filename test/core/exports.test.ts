@@ -68,7 +68,12 @@ describe("exports", () => {
     ]);
     assert.ok((await names("lib/http/handler.ts")).includes("createHandler"));
     assert.deepEqual(await names("adapters/app.ts"), ["createApp"]);
-    assert.deepEqual((await names("adapters/node/mod.ts")).sort(), ["PortTaken", "serve", "toNodeHandler"]);
+    assert.deepEqual((await names("adapters/node/mod.ts")).sort(), [
+      "PortTaken",
+      "serve",
+      "toNodeHandler",
+      "toUpgradeListener",
+    ]);
     assert.ok((await names("adapters/sqlite/node.ts")).includes("nodeSqlite"));
     assert.ok((await names("adapters/postgres/mod.ts")).includes("postgres"));
     assert.ok((await names("adapters/langgraph/mod.ts")).includes("langgraph"));

@@ -42,7 +42,7 @@ describe("the labels of a row", () => {
     assert.doesNotThrow(() => addLabels("thread", "d", "t", members(1_000)));
     assert.throws(
       () => addLabels("thread", "d", "t", members(1_001)),
-      /metadata: must hold at most 1000 different values/,
+      /metadata: must contain at most 1000 different values/,
     );
     assert.throws(
       () => addLabels("cron", "d", "c", { a: "x".repeat(1024 * 1024) }),

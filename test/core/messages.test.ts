@@ -145,10 +145,10 @@ describe("createMessageFrames", () => {
 
     const full = { type: "ai", id: "m", content: "Hello" };
     for (const nothing of [undefined, null, "x", [], [{ type: "human", id: "h", content: "x" }, "odd"]]) {
-      assert.deepEqual(frames.settled(nothing), []);
+      assert.deepEqual(frames.finish(nothing), []);
     }
-    assert.deepEqual(frames.settled([full]), [{ event: "messages/complete", namespace: [], data: [full] }]);
-    assert.deepEqual(frames.settled([full]), []);
+    assert.deepEqual(frames.finish([full]), [{ event: "messages/complete", namespace: [], data: [full] }]);
+    assert.deepEqual(frames.finish([full]), []);
   });
 
   it("keeps a message in the graph where it was begun, whoever tells that it is complete", () => {
@@ -163,7 +163,7 @@ describe("createMessageFrames", () => {
     frames.chunk(chunk({ id: "n", content: "b" }), {}, inner);
     frames.chunk(chunk({ id: "root", content: "c" }), {});
     const whole = (id: string): JsonObject => ({ type: "ai", id, content: id });
-    assert.deepEqual(namespaces(frames.settled([whole("m"), whole("root")])), [
+    assert.deepEqual(namespaces(frames.finish([whole("m"), whole("root")])), [
       ["messages/complete", "child:1"],
       ["messages/complete"],
     ]);
@@ -175,7 +175,7 @@ describe("createMessageFrames", () => {
     const full = { type: "tool", id: "m", content: "42" };
     frames.chunk(chunk({ content: "4" }), {});
     assert.deepEqual(frames.chunk(full, {}), [{ event: "messages/complete", namespace: [], data: [full] }]);
-    assert.deepEqual(frames.settled([full]), []);
+    assert.deepEqual(frames.finish([full]), []);
     assert.deepEqual(frames.chunk({ type: "AIMessageChunk", content: "no id" }, {}), []);
   });
 

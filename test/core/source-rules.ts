@@ -86,7 +86,8 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["mod"],
   ["http"],
   ["service"],
-  ["crons", "functions"],
+  ["operations"],
+  ["crons", "functions", "protocol"],
   ["options", "runs"],
   ["threads"],
   ["store", "assistants", "engine"],
@@ -94,7 +95,8 @@ export const FLOORS: readonly (readonly string[])[] = [
   ["usage", "feedback", "webhooks"],
   ["executor"],
   ["storage"],
-  ["errors", "json", "environment", "known-keys", "rfc3339"],
+  ["validation"],
+  ["errors", "json", "environment", "rfc3339"],
 ];
 
 /** Imports that point upward all the same. In each a piece lives in the wrong room; none may be added. */
@@ -126,7 +128,7 @@ function isDownward(path: string, target: string): boolean {
 const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^lib\/webhooks\/send\.ts$/, may: /^node:(?:http|https|dns\/promises)$/ },
   { files: /^lib\/crons\//, may: /^croner$/ },
-  { files: /^lib\/(?:http\/parse\/[a-z]+|service)\.ts$/, may: /^valibot$/ },
+  { files: /^lib\/(?:validation|(?:[a-z]+\/)?options|http\/parse\/[a-z]+)\.ts$/, may: /^valibot$/ },
   { files: /^lib\/http\/handler\.ts$/, may: /^itty-router$/ },
   { files: /^lib\//, may: /^(?!)/ },
   {
@@ -145,11 +147,15 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^adapters\/sqlite\//,
     may: /^adapters\/(?:sql|sqlite)\/|^lib\/storage\/|^lib\/(?:environment|errors)\.ts$|^node:(?:fs|path)$/,
   },
-  { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net)$/ },
-  { files: /^adapters\/agents\.ts$/, may: /^adapters\/langgraph\/mod\.ts$|^lib\/mod\.ts$/ },
+  { files: /^adapters\/node\//, may: /^adapters\/node\/|^node:(?:http|net|stream)$|^ws$/ },
+  { files: /^adapters\/docs-page\.ts$/, may: /^lib\/http\/handler\.ts$/ },
+  {
+    files: /^adapters\/agents\.ts$/,
+    may: /^adapters\/langgraph\/mod\.ts$|^lib\/(?:mod|validation|storage\/types|executor\/contract)\.ts$/,
+  },
   {
     files: /^adapters\/(?:app|database)\.ts$/,
-    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|storage\/types|executor\/contract|http\/handler)\.ts$/,
+    may: /^adapters\/(?:agents|database)\.ts$|^adapters\/(?:sql|sqlite|libsql|postgres)\/|^lib\/(?:mod|validation|storage\/types|executor\/contract|http\/handler(?:-options)?)\.ts$/,
   },
   {
     files: /^adapters\/libsql\//,
@@ -165,7 +171,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   },
   {
     files: /^adapters\/langgraph\//,
-    may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoint-ids|kwargs|answers)\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
+    may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoint-ids|kwargs|answers|content-blocks)\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
   },
   {
     files: /^adapters\/studio\/page\//,
@@ -175,7 +181,7 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
   { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {
     files: /^adapters\/standalone\//,
-    may: /^adapters\/|^lib\/(?:mod|environment)\.ts$|^lib\/(?:storage\/types|executor\/contract|http\/handler)\.ts$|^package\.json$|^node:/,
+    may: /^adapters\/|^lib\/(?:mod|environment|validation)\.ts$|^lib\/(?:storage\/types|executor\/contract|http\/handler)\.ts$|^package\.json$|^node:/,
   },
   { files: /^server\.ts$/, may: /^adapters\/standalone\/bin\.ts$/ },
   {

@@ -16,7 +16,7 @@ describe("an unknown key", () => {
     const misspelt = { assistant_id: "echo", foo: 1 } as unknown as RunCreate;
     const { thread_id } = await threads.create({});
     for (const call of [runs.create, runs.stream, runs.wait] as (typeof runs.create)[]) {
-      await assert.rejects(call(null, wrong), { message: 'unknown key "assistantId"; did you mean "assistant_id"?' });
+      await assert.rejects(call(null, wrong), { message: 'unknown key "assistantId"; did you mean assistant_id?' });
       await assert.rejects(call(thread_id, misspelt), (error: unknown) => {
         return (
           error instanceof ServiceError && error.code === "invalid" && /^unknown key "foo"; known/.test(error.message)
@@ -33,9 +33,10 @@ describe("an unknown key", () => {
     await using test = await testService({ agents: { echo } });
     const make = (options: object) => () => createHandler(test.service, options as HandlerOptions);
     assert.throws(make({ basePath: "/x" }), {
-      message: 'createHandler: unknown key "basePath"; known keys: prefix, hosts, open_metrics, page, app, acts_for',
+      message: "createHandler: basePath: unknown option; known: prefix, hosts, open_metrics, page, app, acts_for",
     });
-    assert.throws(make({ openMetrics: true }), /did you mean "open_metrics"\?$/);
+    assert.throws(make({ openMetrics: true }), /openMetrics: unknown option; did you mean open_metrics\?$/);
+    assert.throws(make({ hosts: "localhost" }), /createHandler: hosts: must be a list of host names$/);
   });
 
   it("where an executor belongs is refused by combine", () => {

@@ -1,7 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: the templates of the configuration look like this
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { resolveHeaders } from "../../lib/webhooks/headers.ts";
+import type { InputIssue } from "../../lib/errors.ts";
+import { type ResolvedHeaders, readPrefix, resolveHeaders } from "../../lib/webhooks/headers.ts";
 import { checkWebhooks } from "../../lib/webhooks/options.ts";
 import { signature } from "../../lib/webhooks/sign.ts";
 
@@ -11,9 +12,21 @@ const secrets = ["0123456789abcdef0123456789abcdef", "another secret of 24 byt"]
   new TextEncoder().encode(key),
 );
 
+/** The headers, and all problems of them and of the prefix. */
+function resolved(
+  sent: unknown,
+  env_prefix: unknown,
+  variables: Environment,
+): { readonly headers: ResolvedHeaders; readonly problems: readonly InputIssue[] } {
+  const problems: InputIssue[] = [];
+  const report = (loc: InputIssue["loc"], type: string, msg: string): void => void problems.push({ loc, msg, type });
+  const headers = resolveHeaders(sent, readPrefix(env_prefix, report), variables, report);
+  return { headers, problems };
+}
+
 const filled = (value: unknown, variables: Environment = env): string | undefined => {
-  const { headers, problems } = resolveHeaders({ "X-T": value }, undefined, variables);
-  return headers[0]?.[1] ?? problems.map(({ code }) => code).join();
+  const { headers, problems } = resolved({ "X-T": value }, undefined, variables);
+  return headers[0]?.[1] ?? problems.map(({ type }) => type).join();
 };
 
 describe("resolveHeaders", () => {
@@ -77,20 +90,20 @@ describe("resolveHeaders", () => {
     assert.equal(filled("${{ env.SERVICE_WEBHOOK_ }}"), "missing_env");
     assert.equal(filled("${{ env.SERVICE_WEBHOOK_EMPTY }}"), "missing_env");
     assert.equal(filled("${{ env.SERVICE_WEBHOOK_C }}"), "missing_env");
-    const inherited = resolveHeaders({ "X-T": "${{ env.toString }}", "X-U": "${{ env.__proto__ }}" }, "to", {});
+    const inherited = resolved({ "X-T": "${{ env.toString }}", "X-U": "${{ env.__proto__ }}" }, "to", {});
     assert.deepEqual(
-      inherited.problems.map(({ code }) => code),
+      inherited.problems.map(({ type }) => type),
       ["missing_env", "env_not_allowed"],
     );
-    assert.deepEqual(resolveHeaders({ "X-T": "${{ env.__proto__ }}" }, "_", {}).problems[0]?.code, "missing_env");
-    assert.deepEqual(resolveHeaders({ "X-T": "${{ env.A }}" }, "A", { A: "x" }).headers, [["X-T", "x"]]);
+    assert.deepEqual(resolved({ "X-T": "${{ env.__proto__ }}" }, "_", {}).problems[0]?.type, "missing_env");
+    assert.deepEqual(resolved({ "X-T": "${{ env.A }}" }, "A", { A: "x" }).headers, [["X-T", "x"]]);
   });
 
   it("refuses prefixes that start no name, and reads nothing then", () => {
     for (const prefix of ["", "1A", "A-", "A B", "Ä", "A.", " A", "A\n", null, 5, ["A"]]) {
-      const { headers, problems } = resolveHeaders({ "X-T": "${{ env.SERVICE_WEBHOOK_A }}", "X-U": "u" }, prefix, env);
+      const { headers, problems } = resolved({ "X-T": "${{ env.SERVICE_WEBHOOK_A }}", "X-U": "u" }, prefix, env);
       assert.deepEqual(
-        problems.map(({ key, code }) => [key, code]),
+        problems.map(({ loc, type }) => [loc.join("."), type]),
         [["webhooks.env_prefix", "invalid_prefix"]],
       );
       assert.deepEqual(headers, [["X-U", "u"]]);
@@ -140,7 +153,7 @@ describe("resolveHeaders", () => {
       "X\u007f",
     ]) {
       assert.deepEqual(
-        resolveHeaders({ [name]: "x" }, undefined, env).problems.map(({ code }) => code),
+        resolved({ [name]: "x" }, undefined, env).problems.map(({ type }) => type),
         ["invalid_header_name"],
       );
     }
@@ -157,7 +170,7 @@ describe("resolveHeaders", () => {
     ]) {
       for (const spelt of [name, name.toLowerCase(), name.toUpperCase()]) {
         assert.deepEqual(
-          resolveHeaders({ [spelt]: "x" }, undefined, env).problems.map(({ code }) => code),
+          resolved({ [spelt]: "x" }, undefined, env).problems.map(({ type }) => type),
           ["reserved_header"],
         );
       }
@@ -174,13 +187,11 @@ describe("resolveHeaders", () => {
       "!#$%&'*+-.^_`|~",
       "__proto__",
     ]) {
-      assert.deepEqual(resolveHeaders(JSON.parse(`{${JSON.stringify(name)}:"x"}`), undefined, env).headers, [
-        [name, "x"],
-      ]);
+      assert.deepEqual(resolved(JSON.parse(`{${JSON.stringify(name)}:"x"}`), undefined, env).headers, [[name, "x"]]);
     }
-    const twice = resolveHeaders({ "X-T": "1", "x-t": "2", "X-t": "3", "X-U": "4" }, undefined, env);
+    const twice = resolved({ "X-T": "1", "x-t": "2", "X-t": "3", "X-U": "4" }, undefined, env);
     assert.deepEqual(
-      twice.problems.map(({ key, code }) => [key, code]),
+      twice.problems.map(({ loc, type }) => [loc.join("."), type]),
       [
         ["webhooks.headers.x-t", "duplicate_header"],
         ["webhooks.headers.X-t", "duplicate_header"],

@@ -149,7 +149,7 @@ describe("cases of header templates", () => {
         } else {
           assert.equal(item.resolved, undefined);
           assert.ok(
-            problems.some(({ code }) => code === item.startup_error),
+            problems.some(({ type }) => type === item.startup_error),
             JSON.stringify(problems),
           );
           assert.equal(settings, null);
@@ -164,7 +164,7 @@ describe("cases of webhooks.url", () => {
     it(`${item.id} ${item.startup_error ?? "normalised"}`, () => {
       fieldsOf(item, ["id", "url", "startup_error", "normalised", "note"]);
       const { settings, problems } = checkWebhooks({ url: item.url }, undefined, {});
-      const codes = [...new Set(problems.map(({ code }) => code))];
+      const codes = [...new Set(problems.map(({ type }) => type))];
       assert.deepEqual(codes, item.startup_error === undefined ? [] : [item.startup_error]);
       if (item.startup_error !== undefined) return;
       assert.ok(item.normalised && settings);

@@ -156,6 +156,7 @@ describe("answers", () => {
         langsmith: false,
         langsmith_tracing_replicas: false,
         stream_namespaces: true,
+        event_streaming: true,
       },
     });
   });

@@ -388,7 +388,7 @@ describe("mode agent_builder", () => {
       [await leaves("member", `${others}/join`), await leaves("member", `${others}/stream`)],
       [404, 404],
     );
-    assert.equal(await leaves("member", `/runs/${run_id}/stream`), 403);
+    assert.equal(await leaves("member", `/runs/${run_id}/stream`), 404);
     const seen = await ask(service, "GET", others, { as: "owner", headers: scheme });
     assert.equal((await seen.json()).status, "pending");
     assert.equal(await leaves("member", `${own}/join`), 200);

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { originPattern } from "../../lib/http/cors.ts";
-import { httpChecks } from "../../lib/http/options.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import { httpSchema } from "../../lib/http/options.ts";
 import type { HttpOptions } from "../../lib/mod.ts";
+import { problemsIn } from "../../lib/validation.ts";
+import { testService } from "../suite/kit.ts";
 import { type FakeOptions, fake, notFound, THREAD } from "./fake.ts";
 
 type Cors = NonNullable<HttpOptions["cors"]>;
@@ -178,7 +181,6 @@ describe("the headers of an answer", () => {
 });
 
 describe("the options", () => {
-  const checks = httpChecks["cors"] as unknown as Record<string, (value: unknown) => string | false>;
   for (const [name, good, bad] of [
     [
       "allow_origins",
@@ -193,9 +195,83 @@ describe("the options", () => {
     ["max_age", [0, 86_400], [-1, 1.5, "600", Number.NaN]],
   ] as const) {
     it(`take what ${name} must be, and nothing else`, () => {
-      const check = checks[name] as (value: unknown) => string | false;
-      for (const value of good) assert.equal(check(value), false, JSON.stringify(value));
-      for (const value of bad) assert.equal(typeof check(value), "string", JSON.stringify(value));
+      const found = (value: unknown): string[] => problemsIn(httpSchema, { cors: { [name]: value } }, "http");
+      for (const value of good) assert.deepEqual(found(value), [], JSON.stringify(value));
+      for (const value of bad) {
+        const [problem, ...more] = found(value);
+        assert.ok(problem?.startsWith(`http.cors.${name}: `) && more.length === 0, JSON.stringify(value));
+      }
     });
   }
+});
+
+describe("LangSmith's hosted Studio", () => {
+  const STUDIO = "https://smith.langchain.com";
+  const options: FakeOptions = {
+    hosts: ["127.0.0.1"],
+    langsmith_studio: true,
+    http: { cors: { allow_headers: ["x-own"], allow_methods: ["GET"] } },
+  };
+  const asks = {
+    "access-control-request-method": "PATCH",
+    "access-control-request-headers": "x-auth-scheme,x-api-key",
+  };
+  const privately = { ...asks, "access-control-request-private-network": "true" };
+
+  it("may call, also a server of a private address, with every method and header", async () => {
+    const { send } = fake(options);
+    const answer = await send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...privately });
+    const { "allow-methods": methods, ...rest } = told(answer);
+    assert.match(String(methods), /PATCH/);
+    assert.deepEqual(rest, {
+      status: 204,
+      "allow-origin": STUDIO,
+      "allow-headers": "x-auth-scheme,x-api-key",
+      "allow-private-network": "true",
+      "max-age": "600",
+      "expose-headers": EXPOSED,
+    });
+    assert.match(answer.headers.get("vary") ?? "", /Origin/);
+    const publicly = told(await send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...asks }));
+    assert.equal(publicly["allow-private-network"], undefined);
+    assert.equal((await send("POST", "/threads", {}, { origin: STUDIO })).status, 200);
+  });
+
+  it("is no other origin, and none without the option", async () => {
+    for (const origin of [PAGE, "http://smith.langchain.com", `${STUDIO}.example`, "https://a.smith.langchain.com"]) {
+      const answer = told(await fake(options).send("OPTIONS", "/threads", undefined, { origin, ...privately }));
+      assert.equal(answer["allow-origin"], undefined, origin);
+      assert.equal(answer["allow-private-network"], undefined, origin);
+      assert.equal((await fake(options).send("POST", "/threads", {}, { origin })).status, 403, origin);
+    }
+    const without = fake({ ...options, langsmith_studio: false });
+    const answer = told(await without.send("OPTIONS", "/threads", undefined, { origin: STUDIO, ...privately }));
+    assert.deepEqual([answer["allow-origin"], answer["allow-private-network"]], [undefined, undefined]);
+    assert.equal((await without.send("POST", "/threads", {}, { origin: STUDIO })).status, 403);
+  });
+
+  it("sends JSON as text/plain", async () => {
+    const { send, calls } = fake(options);
+    const headers = { origin: STUDIO, "content-type": "text/plain;charset=UTF-8" };
+    assert.equal((await send("POST", "/threads", { metadata: { a: 1 } }, headers)).status, 200);
+    assert.deepEqual(
+      calls.map(([verb, request]) => [verb, (request as { metadata: unknown }).metadata]),
+      [["threads.create", { a: 1 }]],
+    );
+  });
+
+  it("needs a key as everyone does: X-Auth-Scheme opens nothing", async () => {
+    await using test = await testService({ agents: { echo: () => "Hi" }, auth: { mode: "api_key" } });
+    const { key } = await test.service.accounts.createKey({ kind: "sk" });
+    const handler = createHandler(test.service, { langsmith_studio: true });
+    const status = async (headers: Record<string, string>): Promise<number> => {
+      const sent = { origin: STUDIO, "x-auth-scheme": "langsmith", ...headers };
+      return (await handler(new Request("http://127.0.0.1/threads", { method: "POST", body: "{}", headers: sent })))
+        .status;
+    };
+    assert.deepEqual(
+      [await status({}), await status({ "x-api-key": "wrong" }), await status({ "x-api-key": key })],
+      [401, 401, 200],
+    );
+  });
 });

@@ -176,8 +176,17 @@ export function fake(options: FakeOptions = {}): Fake {
     threads: noun("threads"),
     runs: noun("runs"),
     crons: noun("crons"),
+    protocol: {
+      command: (noun("protocol") as { command: unknown }).command,
+      subscribe: (...args: unknown[]) => {
+        calls.push(["protocol.subscribe", ...args]);
+        return (known["protocol.subscribe"] ?? (() => runEvents.stream(run(THREAD)).frames))(...args);
+      },
+      kept: (...args: unknown[]) => known["protocol.kept"]?.(...args) ?? (async function* () {})(),
+    },
     store: noun("store"),
     feedback: noun("feedback"),
+    operations: noun("operations"),
     usage: noun("usage"),
     access: {
       principal: async () => options.principal ?? unauthenticated,
@@ -208,11 +217,13 @@ export function fake(options: FakeOptions = {}): Fake {
     metrics: async () => METRICS,
     stop: async () => {},
   } as unknown as ServiceInternals;
-  const { prefix, hosts, open_metrics, studio, app, acts_for } = options;
+  const { prefix, hosts, open_metrics, langsmith_studio, docs, studio, app, acts_for } = options;
   const handler = createHandler(withInternals(service, service), {
     prefix,
     hosts,
     open_metrics,
+    langsmith_studio,
+    docs,
     studio,
     app,
     acts_for,

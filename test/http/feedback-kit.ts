@@ -4,6 +4,7 @@ import type { Access } from "../../lib/auth/principal.ts";
 import type { Environment } from "../../lib/environment.ts";
 import { createFeedback, type Feedback, type FeedbackOptions } from "../../lib/feedback/mod.ts";
 import { createHandler, type Handler } from "../../lib/http/handler.ts";
+import type { Protocol } from "../../lib/protocol/mod.ts";
 import { type Service, type ServiceOptions, withInternals } from "../../lib/service.ts";
 import type { Caller, Permission } from "../../lib/storage/identity.ts";
 import type { FeedbackConfig, Storage } from "../../lib/storage/mod.ts";
@@ -112,7 +113,9 @@ export async function feedbackKit(options: Partial<FeedbackOptions> = {}): Promi
     caller: async () => sender,
     authorize: async (_caller: unknown, _event: unknown, value: object) => ({ value, visibility: EVERYTHING }),
   } as unknown as Access;
-  const handler = createHandler(withInternals(service, { access, options: {} as ServiceOptions, environment }));
+  const handler = createHandler(
+    withInternals(service, { access, protocol: {} as Protocol, options: {} as ServiceOptions, environment }),
+  );
   const ids = new Map<string, string>();
   for (const [name, config] of Object.entries(CONFIGS)) {
     const token_id = crypto.randomUUID();

@@ -66,6 +66,7 @@ describe("openapi.json", () => {
     assert.deepEqual(open.sort(), [
       "get /api/v1/feedback/tokens/{token}",
       "get /api/v1/info",
+      "get /docs",
       "get /info",
       "get /ok",
       "get /openapi.json",

@@ -3,9 +3,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { unauthenticated } from "../../lib/auth/principal.ts";
 import { GROUP_OPTIONS } from "../../lib/http/groups.ts";
+import type { Handler } from "../../lib/http/handler.ts";
 import { ROUTES, type Route } from "../../lib/http/routes/mod.ts";
+import type { CommandCaller } from "../../lib/protocol/mod.ts";
 import type { ServiceInternals } from "../../lib/service.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
+import { until } from "../support/until.ts";
 import { ASSISTANT, fake, RUN, THREAD } from "./fake.ts";
 
 const keyOf = ({ method, path }: Route): string => `${method} ${path}`;
@@ -26,6 +29,8 @@ const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly
   "post /assistants/:assistant_id/latest": [{ body: { version: 1 } }],
   "post /threads/prune": [{ body: { thread_ids: [] } }],
   "post /threads/:thread_id/state/checkpoint": [{ body: { checkpoint: {} } }],
+  "post /threads/:thread_id/commands": [{ body: { id: 1, method: "run.start", params: { assistant_id: "g" } } }],
+  "post /threads/:thread_id/stream/events": [{ body: { channels: ["values"] } }],
   "post /runs/batch": [{ body: [{ assistant_id: "g" }] }],
   "post /runs/cancel": [{ body: { status: "all" } }],
   "get /threads/:thread_id/runs/:run_id/join": [{ query: "?cancel_on_disconnect=1" }],
@@ -37,6 +42,8 @@ const SENT: Readonly<Record<string, readonly { readonly query?: string; readonly
   "post /store/items/search": [{ body: { namespace_prefix: ["a"] } }],
   "post /api/v1/feedback/tokens": [{ body: { run_id: RUN, feedback_key: "k" } }],
   "get /api/v1/feedback/tokens": [{ query: `?run_id=${RUN}` }],
+  "get /greenroom/crons/preview": [{ query: "?schedule=@daily" }],
+  "get /greenroom/feedback/scores": [{ query: "?start=2026-01-01&end=2026-01-02" }],
   "post /api/v1/feedback": [{ body: { run_id: RUN, key: "k" } }],
 };
 const CRON = { assistant_id: "g", schedule: "0 0 * * *" };
@@ -44,6 +51,22 @@ function bodyOf({ path, method }: Route): unknown {
   if (method === "get") return undefined;
   if (path.endsWith("/runs/crons")) return CRON;
   return /\/runs(?:\/(?:stream|wait))?$/.test(path) ? { assistant_id: "g" } : {};
+}
+
+/** Opens a WebSocket and sends a command. */
+async function openSocket(handler: Handler, path: string, isDone: () => boolean): Promise<Response> {
+  const request = new Request(`http://127.0.0.1:2024${path}`, { headers: { upgrade: "websocket" } });
+  const listeners: ((event: { readonly data: string }) => void)[] = [];
+  const socket = {
+    bufferedAmount: 0,
+    send() {},
+    close() {},
+    addEventListener: (_type: string, listener: (event: never) => void) => listeners.push(listener as never),
+  };
+  const response = await handler(request, { upgradeWebSocket: () => ({ socket }) });
+  listeners[0]?.({ data: '{"id":1,"method":"run.start","params":{"assistant_id":"g"}}' });
+  await until(isDone, "the command is executed");
+  return response;
 }
 
 describe("the route table", () => {
@@ -66,7 +89,7 @@ describe("the route table", () => {
   });
 
   it("says which routes are not built, and gives everything else a handler", async () => {
-    const { send } = fake();
+    const { send } = fake({ docs: () => new Response() });
     for (const route of ROUTES) {
       const method = route.method === "all" ? "PUT" : route.method.toUpperCase();
       const { status } = await send(method, sampleOf(route), method === "GET" ? undefined : {});
@@ -88,15 +111,29 @@ describe("the route table", () => {
         "assistants.isDefault": () => false,
         "threads.copy": (_id: unknown, authorize: unknown) =>
           (authorize as (copy: object) => unknown)({ metadata: {} }),
+        "protocol.command": async (thread_id: unknown, _command: unknown, caller: unknown) => {
+          const { read, run } = caller as CommandCaller;
+          await read(thread_id as string);
+          await run(thread_id as string, { assistant_id: "g" });
+          return {};
+        },
+        "operations.runAgain": (_id: unknown, prepare: unknown) =>
+          (prepare as (thread_id: string, request: object) => unknown)(THREAD, { assistant_id: "g" }),
         "feedback.mintTokens": () => [{}],
         "feedback.stats": () => [],
       };
-      const { send, runEvents, result } = fake({ access, answers, principal: { ...unauthenticated, user } });
-      runEvents.stop();
+      const { send, handler, calls, runEvents, result } = fake({
+        access,
+        answers,
+        principal: { ...unauthenticated, user },
+      });
+      if (!route.upgrades) runEvents.stop();
       result.resolve({});
       for (const { query = "", body = bodyOf(route) } of SENT[keyOf(route)] ?? [{}]) {
         const path = route.path.replace(":thread_id", THREAD).replace(":assistant_id", ASSISTANT).replace(/:\w+/, RUN);
-        const response = await send(route.method.toUpperCase(), `${path}${query}`, body);
+        const response = route.upgrades
+          ? await openSocket(handler, path, () => calls.some(([call]) => call === "protocol.command"))
+          : await send(route.method.toUpperCase(), `${path}${query}`, body);
         await response.body?.cancel();
         const free = route.events === undefined;
         assert.ok(free || response.status < 300, `${response.status}`);

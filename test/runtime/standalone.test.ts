@@ -255,7 +255,11 @@ describe("the stand-alone server", () => {
       ["http://127.0.0.1:9", { GREENROOM_DATABASE_TOKEN: secret }, unreachable],
       ["libsql://127.0.0.1:9?tls=0", {}, unreachable],
       [`ws://127.0.0.1:9?authToken=${secret}`, {}, unreachable],
-      [`http://ann:${secret}@127.0.0.1:9`, {}, /--database: holds a user name or password; .*GREENROOM_DATABASE_TOKEN/],
+      [
+        `http://ann:${secret}@127.0.0.1:9`,
+        {},
+        /--database: contains a user name or password. .*GREENROOM_DATABASE_TOKEN/,
+      ],
       ["http://127.0.0.1:9", { GREENROOM_DATABASE_TOKEN: `${secret} ` }, /^greenroom: GREENROOM_DATABASE_TOKEN: /],
     ];
     for (const [url, env, says] of cases) {

@@ -95,7 +95,8 @@ describe("sending a webhook", () => {
     const { send } = await transport();
     const headers = [...aRequest(0).headers, ["X-Custom", "Bearer ÿ"] as const];
     const answer = await send(aRequest(receiver.port, { headers }), ["127.0.0.1"], never);
-    assert.deepEqual(answer, { status: 202, retry_after: "7", address: "127.0.0.1" });
+    const body = new TextEncoder().encode("taken");
+    assert.deepEqual(answer, { status: 202, retry_after: "7", address: "127.0.0.1", body });
     assert.deepEqual(seen, [
       {
         method: "POST",

@@ -34,5 +34,8 @@ declare global {
   function open(): Promise<server.Handler>;
   function clientDriver(client: unknown): SqlDriver;
   function openNewDatabase(): Promise<unknown>;
-  const Deno: { serve(options: { hostname?: string; port?: number }, handler: server.Handler): unknown };
+  const Deno: {
+    serve(options: { hostname?: string; port?: number }, handler: server.Handler): unknown;
+    upgradeWebSocket(request: Request): { socket: WebSocket; response: Response };
+  };
 }

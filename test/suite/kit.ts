@@ -89,7 +89,7 @@ export function testIds(): Environment["uuid"] {
   return () => `00000000-0000-4000-8000-${(++count).toString(16).padStart(12, "0")}`;
 }
 
-/** In-memory accounts and their API keys, by name. */
+/** Read-only accounts in memory and their API keys, by name. */
 export interface TestAccounts {
   /** The `identity` option of a service; use it with `auth: { mode: "api_key" }`. */
   readonly identity: IdentityStore;

@@ -11,6 +11,7 @@ import { creationTests } from "./storage/creation.ts";
 import { cronTests } from "./storage/crons.ts";
 import { deliveryTests } from "./storage/deliveries.ts";
 import { endTests } from "./storage/ends.ts";
+import { eventTests } from "./storage/events.ts";
 import { expiryTests } from "./storage/expiry.ts";
 import { feedbackTests } from "./storage/feedback.ts";
 import { filterTests } from "./storage/filter-oracle.ts";
@@ -34,6 +35,7 @@ import {
   seeds,
   there,
 } from "./storage/material.ts";
+import { operationTests } from "./storage/operations.ts";
 import { pruningTests } from "./storage/pruning.ts";
 import { stateTests } from "./storage/states.ts";
 import { stoppingTests } from "./storage/stopping.ts";
@@ -112,12 +114,14 @@ export function storageSuite(api: SuiteApi, open: () => Promise<Storage>): void 
   cronTests(api, test);
   batchTests(api, test);
   frameTests(api, test);
+  eventTests(api, test);
   checkpointTests(api, test);
   stateTests(api, test);
   copyTests(api, test);
   pruningTests(api, test);
   expiryTests(api, test);
   itemTests(api, test);
+  operationTests(api, test);
 
   api.describe("deployments", () => {
     test("do not see each other, with equal ids", async (storage) => {

@@ -32,7 +32,7 @@ const lastFrame = sql<number>`coalesce((select max(f.last_id) from run_frames f 
 export const storedFrames: RawBuilder<number> = sql<number>`case when framed = 0 then 0 else ${lastFrame} end`;
 
 /** Which runs to end, as conditions on the rows of `runs` and on those of `threads`. */
-export interface Ending<Of> {
+export interface RunConditions<Of> {
   runs(p: Of): RawBuilder<unknown>;
   threads(p: Of): RawBuilder<unknown>;
 }
@@ -45,7 +45,7 @@ export interface Ending<Of> {
 export function endRuns<Of extends End>({
   runs,
   threads,
-}: Ending<Of>): (end: Of, has_side_effects?: boolean) => Statement[] {
+}: RunConditions<Of>): (end: Of, has_side_effects?: boolean) => Statement[] {
   const updateThreads = prepared<Of>(
     (p) =>
       sql`update threads set updated_at = ${p.now},

@@ -10,7 +10,7 @@ import { type Pipe, prepared, type Statement } from "../statement.ts";
 const CHUNK_SIZE = 64 * 1024;
 type Chunk = { first_id: number; last_id: number; size: number; frames: string };
 
-// A repeated save may hold more frames than the one before it, whose outcome nobody knew.
+// A repeated save may have more frames than the save before, whose outcome is unknown.
 const putChunk = prepared<LeaseFence & Chunk>(
   (p) =>
     sql`insert into run_frames (run_id, first_id, last_id, size, frames)

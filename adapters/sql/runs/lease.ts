@@ -9,6 +9,7 @@ import { ofThread, type Pipe, prepared } from "../statement.ts";
 import { traceReported } from "../usage.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
+import { putEvents } from "./events.ts";
 import { putFrames } from "./frames.ts";
 import { nullable, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
@@ -92,6 +93,7 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
     ...(usage ? [reportLeased({ ...fence, ...usage })] : []),
     ...(finish.discard ? discardProgress(deployment, lease) : putProgress(deployment, lease, progress)),
     ...putFrames(fence, progress.frames),
+    ...putEvents(fence, progress.events),
     ...endLeased(
       {
         ...fence,
@@ -161,6 +163,7 @@ export function leaseVerbs(
         [
           ...putProgress(deployment, lease, progress),
           ...putFrames(fence, progress.frames),
+          ...putEvents(fence, progress.events),
           hasRoot ? markSaved(fence) : isLeased(fence),
         ],
         locksOf(deployment, lease),

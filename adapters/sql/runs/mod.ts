@@ -7,6 +7,7 @@ import { andOfPermitted, type Bound, boundOf, either, scoped } from "../filter.t
 import { ofThread, type Pipe, prepared, type Statement, statement } from "../statement.ts";
 import { claimRun } from "./claim.ts";
 import { countPending, createRun, createRuns } from "./create.ts";
+import { dropEvents } from "./events.ts";
 import { readFrames } from "./frames.ts";
 import { leaseVerbs } from "./lease.ts";
 import { PendingCounter } from "./pending-counter.ts";
@@ -116,12 +117,13 @@ export function runVerbs(driver: Pipe): RunStorage {
           markThread(key, filter),
           dropItsTokens(key, filter),
           deleteRun(key, filter),
+          dropEvents(key),
           dropLeftThreads({ deployment, now: 0 }),
         ],
         [ofThread(deployment, thread_id)],
       );
-      if (results.at(-2)?.[0]) return "deleted";
-      return results.at(-5)?.[0] ? "running" : "not_found";
+      if (results.at(-3)?.[0]) return "deleted";
+      return results.at(-6)?.[0] ? "running" : "not_found";
     },
 
     async listRunsAfter({ deployment, filter }, thread_id, seq, limit) {
@@ -132,9 +134,9 @@ export function runVerbs(driver: Pipe): RunStorage {
 
     async activity({ deployment }, now) {
       const [row] = (await driver.read(activity({ deployment, now }))) as unknown as [Counted];
-      const { immediate, late, oldest_immediate, oldest_late, ...rest } = row;
+      const { immediate, late, oldest_immediate, oldest_late, ...counts } = row;
       const oldest = [oldest_immediate, oldest_late].filter((due_at) => due_at !== null);
-      return { ...rest, pending: immediate + late, oldest_due: oldest.length > 0 ? Math.min(...oldest) : null };
+      return { ...counts, pending: immediate + late, oldest_due: oldest.length > 0 ? Math.min(...oldest) : null };
     },
 
     sweep: ({ deployment }, terms) => sweep(driver, deployment, terms),

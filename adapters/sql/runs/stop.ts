@@ -8,6 +8,7 @@ import { dropTokens } from "../feedback.ts";
 import { andOfPermitted, type BoundIn, boundOf } from "../filter.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { type End, endRuns } from "./end.ts";
+import { stoppedEvents } from "./events.ts";
 
 /** Selects the ids of the runs to stop with this status, as a literal: each status has an index of its own. */
 export type Stopping<Of> = (p: Of, status: RawBuilder<string>) => RawBuilder<unknown>;
@@ -15,7 +16,8 @@ export type Stopping<Of> = (p: Of, status: RawBuilder<string>) => RawBuilder<unk
 const pending = sql<string>`'pending'`;
 const running = sql<string>`'running'`;
 
-/** Number of statements of `endRuns`. */
+/** Number of statements of `stoppedEvents` for runs that stay, and of `endRuns`. */
+const EVENTS = 2;
 const ENDING = 4;
 
 /** Statements that stop runs. */
@@ -46,6 +48,7 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
     runs: unsaved,
     threads: (p) => sql`deployment = ${p.deployment} and thread_id in (select thread_id from runs where ${unsaved(p)})`,
   });
+  const events = stoppedEvents<Of>((p) => sql`select run_id from runs where ${unsaved(p)}`, false);
   // Runs that are still pending here have stored checkpoints.
   const flag = prepared<Of>(
     (p) =>
@@ -62,10 +65,10 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
   };
   const end = { ...untouched, values: null, values_omitted: 0, status: "interrupted", end_frame: null, token: null };
   return {
-    statements: (args) => [...endPending({ ...args, ...end }), flag(args)],
+    statements: (args) => [...events(args), ...endPending({ ...args, ...end }), flag(args)],
     stopped: (results) => [
-      ...(results[ENDING - 1] ?? []).map((of) => ({ ...row(of), kind: "ended" as const })),
-      ...(results[ENDING] ?? []).map((of) => ({ ...row(of), kind: "flagged" as const })),
+      ...(results[EVENTS + ENDING - 1] ?? []).map((of) => ({ ...row(of), kind: "ended" as const })),
+      ...(results[EVENTS + ENDING] ?? []).map((of) => ({ ...row(of), kind: "flagged" as const })),
     ],
   };
 }
@@ -88,17 +91,18 @@ export function clearing<Of extends { deployment: string }>(
 }
 
 /** Deletes the runs and everything that they have stored. The slots of their threads stay taken. */
-export function removal<Of extends { deployment: string }>(which: Stopping<Of>): Stop<Of> {
+export function removal<Of extends { deployment: string; now: number }>(which: Stopping<Of>): Stop<Of> {
   const all = (p: Of): RawBuilder<unknown> => sql`${which(p, pending)} union all ${which(p, running)}`;
   const clear = clearing(all);
   const drop = dropTokens<Of>(all);
+  const events = stoppedEvents(all, true);
   const remove = prepared<Of>(
     (p) => sql`delete from runs where run_id in (${all(p)}) returning run_id, thread_id, lease_token`,
   );
   return {
-    statements: (args) => [...clear(args), drop(args), remove(args)],
+    statements: (args) => [...events(args), ...clear(args), drop(args), remove(args)],
     stopped: (results) =>
-      (results[RUN_TABLES.length + 1] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
+      (results[EVENTS + 1 + RUN_TABLES.length + 1] ?? []).map((of) => ({ ...row(of), kind: "deleted" as const })),
   };
 }
 

@@ -2,6 +2,7 @@ import { sql } from "kysely";
 import type { SweepTerms } from "../../../lib/storage/mod.ts";
 import { constant, each, holds, rowsOf } from "../dialect.ts";
 import { type Pipe, prepared, type Statement } from "../statement.ts";
+import { dropOldEvents, hasOldEvents } from "./events.ts";
 import { dropLeftThreads, leftBehind } from "./stop.ts";
 
 /** How many rows of frames go in one batch at the most. */
@@ -95,7 +96,7 @@ const deleteThreads = prepared<{ deployment: string; thread_ids: string }>(
 export async function sweep(driver: Pipe, deployment: string, terms: SweepTerms): Promise<number> {
   const { limit, now } = terms;
   // Runs that have ended stay so, and what is old stays old: what was read still holds in the batch.
-  const [old, stateless, temporary, keys, left, tokens, deliveries] = await Promise.all([
+  const [old, stateless, temporary, keys, left, tokens, deliveries, events] = await Promise.all([
     driver.read(oldFrames({ deployment, before: terms.frames_before, limit })),
     driver.read(passed({ deployment, before: terms.temporary_before, limit })),
     driver.read(oldTemporary({ deployment, before: terms.temporary_before, limit })),
@@ -103,6 +104,7 @@ export async function sweep(driver: Pipe, deployment: string, terms: SweepTerms)
     driver.read(leftThreads({ deployment, now })),
     driver.read(oldTokens({ deployment, before: terms.tokens_before, limit })),
     driver.read(oldDeliveries({ deployment, before: terms.deliveries_before, limit })),
+    driver.read(hasOldEvents({ deployment, before: terms.frames_before })),
   ]);
   const list = (rows: readonly unknown[]): string => JSON.stringify(rows);
   const statements: Statement[] = [];
@@ -124,6 +126,7 @@ export async function sweep(driver: Pipe, deployment: string, terms: SweepTerms)
   }
   if (tokens.length > 0) statements.push(deleteTokens({ ids: list(tokens.map((row) => row.token_id)) }));
   if (deliveries.length > 0) statements.push(deleteDeliveries({ ids: list(deliveries.map((row) => row.delivery_id)) }));
+  if (events.length > 0) statements.push(dropOldEvents({ deployment, before: terms.frames_before, limit: CHUNKS }));
   if (left.length > 0) statements.push(dropLeftThreads({ deployment, now }));
   if (statements.length === 0) return 0;
   return (await driver.batch(statements, [])).reduce((sum, rows) => sum + rows.length, 0);

@@ -57,6 +57,8 @@ export const agentTables = {
       interrupts: "text not null",
       error: "text",
       hidden: "integer not null check (hidden in (0, 1))",
+      /** Its runs record events of all methods. */
+      all_events: "integer not null default 0",
       revision: "bigint not null",
       /** The lease token that may execute a run of this thread. It outlives a run that was deleted while it executed. */
       slot_token: "text",
@@ -77,6 +79,7 @@ export const agentTables = {
     indexes: [
       "index threads_created on threads (deployment, created_at) where hidden = 0",
       "index threads_updated on threads (deployment, updated_at) where hidden = 0",
+      "index threads_interrupted on threads (deployment, state_updated_at, thread_id) where hidden = 0 and status = 'interrupted'",
       "index threads_left on threads (deployment, hidden) where last_run is null and run_count > 0",
       `index threads_expiry on threads
         (deployment, (case when updated_at > state_updated_at then updated_at else state_updated_at end + ttl_ms))
@@ -149,6 +152,8 @@ export const agentTables = {
     ],
     indexes: [
       "unique index runs_order on runs (deployment, thread_id, seq)",
+      "index runs_status on runs (deployment, status, created_at, run_id)",
+      "index runs_cron on runs (deployment, cron_id, created_at, run_id) where cron_id is not null",
       // Stands behind the slot: at most one running run per thread, whatever a statement does wrong.
       "unique index runs_running on runs (deployment, thread_id) where status = 'running'",
       "index runs_waiting on runs (deployment, thread_id, seq) where status = 'pending'",
@@ -181,6 +186,30 @@ export const agentTables = {
       "foreign key (run_id) references runs (run_id) on delete cascade",
     ],
     indexes: [],
+  },
+
+  /** Events of a thread that were stored together. They outlive their run until it is rolled back. */
+  thread_events: {
+    columns: {
+      deployment: "text not null",
+      thread_id: "text not null",
+      first_seq: "bigint not null",
+      last_seq: "bigint not null",
+      run_id: "text not null",
+      /** Bit set of the methods of its events: 1 << their place in EVENT_METHODS. */
+      methods: "bigint not null",
+      /** Approximate length of `events`. */
+      size: "bigint not null",
+      created_at: "bigint not null",
+      /** JSON list of [seq - first_seq, method, namespace, timestamp, data, node, checkpoint_id, name]. */
+      events: "text not null",
+    },
+    constraints: [
+      "primary key (deployment, thread_id, first_seq)",
+      "check (last_seq >= first_seq)",
+      "foreign key (deployment, thread_id) references threads (deployment, thread_id) on delete cascade",
+    ],
+    indexes: ["index thread_events_created on thread_events (deployment, created_at)"],
   },
 
   /** A key outlives its run: a repeated request must not create again what was deleted. */

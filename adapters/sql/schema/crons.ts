@@ -47,6 +47,8 @@ export const cronTables = {
       fired_at: "bigint not null",
       run_id: "text",
       skipped: "text",
+      /** Fired by hand: no tick of the schedule. */
+      manual: "integer not null default 0 check (manual in (0, 1))",
     },
     constraints: [
       "primary key (deployment, cron_id, scheduled_at)",

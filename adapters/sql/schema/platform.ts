@@ -1,4 +1,4 @@
-/** Tables of usage, feedback and webhook deliveries. Their rows outlive the runs that they are about. */
+/** Tables of usage, feedback and webhook deliveries. Their rows outlive the runs that they refer to. */
 
 export const platformTables = {
   /** A run whose execution has started. */
@@ -66,6 +66,7 @@ export const platformTables = {
     constraints: ["check (expires_at is not null or life_ms is not null)"],
     indexes: [
       "index feedback_tokens_run on feedback_tokens (run_id, created_at, token_id)",
+      "index feedback_tokens_created on feedback_tokens (deployment, created_at, token_id)",
       "index feedback_tokens_expiry on feedback_tokens (deployment, expires_at)",
     ],
   },
@@ -140,7 +141,8 @@ export const platformTables = {
       "index deliveries_due on webhook_deliveries (deployment, due_at) where state = 'pending'",
       "index deliveries_host on webhook_deliveries (deployment, host, due_at, delivery_id) where state = 'pending'",
       "index deliveries_claimed on webhook_deliveries (deployment, host) where claim_token is not null",
-      "index deliveries_created on webhook_deliveries (deployment, created_at)",
+      "index deliveries_created on webhook_deliveries (deployment, created_at, delivery_id)",
+      "index deliveries_failed on webhook_deliveries (deployment, created_at, delivery_id) where state = 'failed'",
     ],
   },
 
@@ -153,6 +155,8 @@ export const platformTables = {
       error: "text",
       duration_ms: "bigint not null",
       address: "text",
+      /** The start of the answer's body. */
+      answer: "text",
     },
     constraints: [
       "primary key (delivery_id, number)",

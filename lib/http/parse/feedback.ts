@@ -3,15 +3,14 @@
  * count as absent, unknown ones are ignored.
  */
 import { InputError, ServiceError } from "../../errors.ts";
-import { longerThan } from "../../feedback/keys.ts";
 import type { FeedbackCreate, FeedbackFilter, Submission } from "../../feedback/mod.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import { parseRfc3339 } from "../../rfc3339.ts";
 import type { FeedbackPatch, IdempotencyKey, Page } from "../../storage/mod.ts";
+import { deeperThan, longerThan } from "../../validation.ts";
 import {
   absent,
   checked,
-  deeperThan,
   type Loc,
   oneOfQuery,
   page,

@@ -4,7 +4,7 @@ import { keyProblem } from "../../feedback/keys.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
 import type { Page } from "../../storage/mod.ts";
 import { UUID } from "./pieces.ts";
-import { MAX_DEPTH, deeperThan as nestsDeeper } from "./read.ts";
+import { MAX_DEPTH, nestsDeeper } from "./read.ts";
 
 /** The place of a finding: `body` or `query`, then member names and indexes. */
 export type Loc = readonly (string | number)[];
@@ -47,12 +47,6 @@ export function readObject(bytes: Uint8Array): JsonObject {
     return {};
   });
 }
-
-/** True for a value that nests deeper. */
-export const deeperThan = (value: Json, levels: number): boolean =>
-  typeof value === "object" &&
-  value !== null &&
-  (levels === 0 || Object.values(value).some((item) => deeperThan(item as Json, levels - 1)));
 
 /** A required UUID, in lower case. */
 export function requiredId(sent: Json | undefined, loc: Loc, report: Report): string {

@@ -2,17 +2,16 @@
 import * as v from "valibot";
 import type { StreamMode } from "../../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../json.ts";
+import { UUID } from "../../storage/identity.ts";
 import type { CheckpointSelector } from "../../threads/mod.ts";
+import { flag, isPlain, oneOf, PLAIN } from "../../validation.ts";
 
 /** A schema of named fields. Null counts as absent. */
 export type Fields<Output> = v.GenericSchema<unknown, Output> & {
   readonly entries: Readonly<Record<string, v.GenericSchema>>;
 };
 
-/** True for text that every database stores unchanged in a plain column. */
-export const isPlain = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
-export const PLAIN = "must not contain U+0000 or lone surrogates";
-export const UUID: RegExp = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+export { flag, oneOf, UUID };
 
 /** The longest name of a node, graph, checkpoint or the like. */
 const MOST_CHARACTERS = 1_024;
@@ -33,7 +32,6 @@ export const assistantId: v.GenericSchema<string> = v.pipe(
   name,
   v.transform((id) => (UUID.test(id) ? id.toLowerCase() : id)),
 );
-export const flag: v.GenericSchema<boolean> = v.boolean("must be true or false");
 export const integer = (min: number, max: number): v.GenericSchema<number> => {
   const range = max === Number.MAX_SAFE_INTEGER ? `must be at least ${min}` : `must be between ${min} and ${max}`;
   return v.pipe(
@@ -43,8 +41,6 @@ export const integer = (min: number, max: number): v.GenericSchema<number> => {
     v.maxValue(max, range),
   );
 };
-export const oneOf = <const Options extends readonly string[]>(options: Options): v.GenericSchema<Options[number]> =>
-  v.picklist(options, `must be one of ${options.join(", ")}`);
 export const listOf = <Item>(item: v.GenericSchema<Item>): v.GenericSchema<Item[]> => v.array(item, "must be a list");
 export const page: {
   readonly limit: v.OptionalSchema<v.GenericSchema<number>, 10>;

@@ -2,6 +2,7 @@
 import * as v from "valibot";
 import { ServiceError } from "../../errors.ts";
 import { isObject, type JsonObject } from "../../json.ts";
+import { findingOf } from "../../validation.ts";
 import { type Fields, UUID } from "./pieces.ts";
 
 /** Bodies that were scanned on arrival and nest no deeper than MAX_DEPTH. */
@@ -32,8 +33,9 @@ export function readList<Output>(bytes: Uint8Array, schema: Fields<Output>): Out
   });
 }
 
-function readJson(bytes: Uint8Array): unknown {
-  if (!shallow.has(bytes) && deeperThan(bytes, MAX_DEPTH))
+/** Errors: bad_request (no JSON), invalid (nested too deep). */
+export function readJson(bytes: Uint8Array): unknown {
+  if (!shallow.has(bytes) && nestsDeeper(bytes, MAX_DEPTH))
     throw new ServiceError("invalid", `body: must not nest deeper than ${MAX_DEPTH} levels`);
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -82,6 +84,9 @@ export function readSegment(value: string | undefined, field: string): string {
   return decoded;
 }
 
+/** Checks an object that was parsed before. Unknown fields are dropped. Errors: invalid. */
+export const readFields = <Output>(sent: object, schema: Fields<Output>): Output => check(schema, sent as JsonObject);
+
 function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Output {
   const given: JsonObject = {};
   for (const key of Object.keys(schema.entries)) {
@@ -95,9 +100,9 @@ function check<Output>(schema: Fields<Output>, sent: JsonObject, place = ""): Ou
     throw new ServiceError("invalid", `${place}${beyond}: ${BEYOND}`);
   }
   const issue = result.issues[0];
-  const path = v.getDotPath(issue) ?? "body";
+  const { loc, msg } = findingOf(issue);
   const missing = issue.path?.at(-1)?.value === undefined;
-  throw new ServiceError("invalid", `${place}${path}: ${missing ? "is required" : issue.message}`);
+  throw new ServiceError("invalid", `${place}${loc.join(".") || "body"}: ${missing ? "is required" : msg}`);
 }
 
 /** The error text of a value that is not `isFiniteJson`. */
@@ -110,7 +115,7 @@ export function isFiniteJson(value: unknown): boolean {
 }
 
 /** Counts brackets outside strings, because JSON.parse would recurse into them. */
-export function deeperThan(bytes: Uint8Array, limit: number): boolean {
+export function nestsDeeper(bytes: Uint8Array, limit: number): boolean {
   let depth = 0;
   let quoted = false;
   for (let i = 0; i < bytes.length; i++) {

@@ -18,6 +18,7 @@ import {
   type ThreadSearch,
   type TimeToLive,
 } from "../../threads/mod.ts";
+import { PLAIN } from "../../validation.ts";
 import {
   anyObject,
   checkpoint,
@@ -176,12 +177,29 @@ const before = v.pipe(
   }),
 );
 
+/** A checkpoint whose namespace may have U+0000 between its segments, as React hooks send it. */
+const joined = v.pipe(
+  owned<CheckpointSelector>({
+    checkpoint_id: v.optional(name),
+    checkpoint_ns: v.optional(
+      v.pipe(
+        v.string("must be a string"),
+        v.check((ns) => ns.isWellFormed(), PLAIN),
+      ),
+    ),
+    checkpoint_map: v.optional(anyObject),
+  }),
+  v.transform(({ checkpoint_ns: ns, ...rest }) =>
+    ns === undefined ? rest : { ...rest, checkpoint_ns: ns.replaceAll("\0", "|") },
+  ),
+);
+
 /** POST /threads/{thread_id}/history */
 export const historySearch: Fields<HistoryQuery & Pick<StateOptions, "select">> = v.object({
   limit: page.limit,
   before: v.optional(before),
   metadata: v.optional(containment),
-  checkpoint: v.optional(checkpoint),
+  checkpoint: v.optional(joined),
   select: stateSelect,
 });
 

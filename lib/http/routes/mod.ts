@@ -2,7 +2,9 @@
 import { ASSISTANT_ROUTES } from "./assistants.ts";
 import { CRON_ROUTES } from "./crons.ts";
 import { FEEDBACK_ROUTES } from "./feedback.ts";
+import { OPERATION_ROUTES } from "./operations.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
+import { PROTOCOL_ROUTES } from "./protocol.ts";
 import type { Route } from "./route.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SERVER_ROUTES } from "./server.ts";
@@ -13,21 +15,6 @@ export type { Access, Method, PublicHeaders, Route } from "./route.ts";
 
 /** Routes of the API that this version does not serve. */
 const NOT_BUILT: readonly Route[] = [
-  {
-    method: "all",
-    path: "/threads/:thread_id/stream/events",
-    tag: "Threads",
-    group: "threads",
-    summary: "Event protocol v2",
-  },
-  {
-    method: "post",
-    path: "/threads/:thread_id/commands",
-    tag: "Threads",
-    group: "threads",
-    summary: "Event protocol v2",
-  },
-  { method: "get", path: "/docs", tag: "Server", group: "meta", summary: "A page of documentation" },
   { method: "post", path: "/ui/:assistant_id", tag: "Server", group: "ui", summary: "Generative UI" },
   { method: "all", path: "/mcp/*", tag: "Server", group: "mcp", summary: "MCP" },
   { method: "all", path: "/a2a/*", tag: "Server", group: "a2a", summary: "A2A" },
@@ -38,9 +25,11 @@ export const ROUTES: readonly Route[] = [
   ...NOT_BUILT,
   ...ASSISTANT_ROUTES,
   ...THREAD_ROUTES,
+  ...PROTOCOL_ROUTES,
   ...CRON_ROUTES,
   ...RUN_ROUTES,
   ...STORE_ROUTES,
+  ...OPERATION_ROUTES,
   ...SERVER_ROUTES,
   ...PLATFORM_ROUTES,
   ...FEEDBACK_ROUTES,

@@ -50,11 +50,15 @@ export interface Route {
   /** When it answers 202, and when 204. */
   readonly accepted?: string;
   readonly no_content?: string;
+  /** When it answers 101. */
+  readonly upgrades?: string;
   /** Request headers that it reads, and headers of its answer. */
   readonly request_headers?: Readonly<Record<string, string>>;
   readonly answer_headers?: readonly string[];
   /** Statuses of errors, besides those that follow from access, body and query. */
   readonly errors?: readonly number[];
+  /** True: errors have `message` beside `detail`, as clients of the event protocol read it. */
+  readonly error_message?: boolean;
   /** Absent: not built yet, answers 501. */
   handle?(context: RequestContext): Response | Promise<Response>;
 }
@@ -75,5 +79,5 @@ type AddRoute = <Body = unknown, Query = unknown>(
 
 /** Makes the rows of one section. */
 export const routesOf =
-  (section: Pick<Route, "tag" | "group" | "access">): AddRoute =>
+  (section: Pick<Route, "tag" | "group" | "access" | "error_message">): AddRoute =>
   (method, path, row) => ({ ...section, method, path, ...row });

@@ -6,8 +6,7 @@ import { both as intersection, type Visibility } from "../../storage/visibility.
 import { optionalThreadId, type RequestContext, runId, threadId, yieldAfter } from "../context.ts";
 import * as parse from "../parse/mod.ts";
 import { accepted, empty, type HeaderValues, json, selected } from "../respond.ts";
-import { assistantVisibility, authorizeRun, visibilitiesOf } from "../run-authorization.ts";
-import { requireCreator } from "../shared-access.ts";
+import { authorizeNewRun, originOf } from "../run-authorization.ts";
 import { eventStream, waitResponse } from "../stream-response.ts";
 import { type Route, routesOf } from "./route.ts";
 
@@ -20,41 +19,9 @@ const MAX_BATCH = 100;
 const pathOf = (thread_id: string | null, run_id: string): string =>
   thread_id === null ? `/runs/${run_id}` : `/threads/${thread_id}/runs/${run_id}`;
 
-/** What the request's headers and caller add to the body. An idempotency key counts per route and per user. */
-async function originOf(context: RequestContext, bytes: Uint8Array, route: string): Promise<RunOrigin> {
-  const { headers } = context.request;
-  const { user_id, api_key, user } = context.principal;
-  const scope = user ? `${route} ${JSON.stringify(user.identity)}` : route;
-  const idempotency = await parse.readIdempotency(headers, scope, bytes);
-  return {
-    configurable: context.handler.copyHeaders(headers),
-    user_id,
-    api_key,
-    webhook_depth: parse.readWebhookDepth(headers),
-    ...(user ? { user } : {}),
-    ...(idempotency ? { idempotency } : {}),
-  };
-}
-
-/** The run as authorization leaves it. Its id is chosen here where a handler is to see it. */
-async function authorizeNewRun(
-  context: RequestContext,
-  thread_id: string | null,
-  request: RunCreate,
-): Promise<[RunCreate, Pick<RunOrigin, "threads" | "assistants" | "run_ids">]> {
-  const assistants = await assistantVisibility(context, request.assistant_id);
-  const run_id = context.principal.user ? context.service.environment.uuid() : null;
-  const run = await authorizeRun(context, thread_id, run_id, request);
-  return [
-    run.request,
-    { ...visibilitiesOf(run.threads, assistants), ...(run_id === null ? {} : { run_ids: [run_id] }) },
-  ];
-}
-
 /** The run that a request creates. `verb` is the end of its path: the same idempotency key may be used once on each route. */
 async function readNewRun(context: RequestContext, verb: string): Promise<[string | null, RunCreate, RunOrigin]> {
   const thread_id = optionalThreadId(context);
-  if (thread_id !== null) await requireCreator(context, thread_id);
   const bytes = await context.bytes();
   const route = `${thread_id === null ? "" : `/threads/${thread_id}`}/runs${verb}`;
   const sent = parse.readObject(bytes, parse.runCreate);
@@ -127,10 +94,6 @@ async function authorizeJoin(
 ): Promise<Visibility> {
   const { visibility } = await context.authorize({ thread_id, run_id });
   if (!cancels) return visibility;
-  if (thread_id !== null) await requireCreator(context, thread_id);
-  else if (context.principal.guest) {
-    throw new ServiceError("forbidden", "cancel_on_disconnect: only the owner of the agent may set it");
-  }
   const cancel = { thread_id, action: "interrupt", metadata: { run_ids: [run_id] } };
   return intersection(visibility, (await context.authorize(cancel, "threads:update")).visibility);
 }
@@ -260,7 +223,6 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const [thread_id, run_id] = [threadId(context), runId(context)];
       const { wait = false, action = "interrupt", reason } = context.query();
-      await requireCreator(context, thread_id);
       const { visibility } = await context.authorize({ thread_id, action, metadata: { run_ids: [run_id] } });
       const options = { action, wait, ...(reason === undefined ? {} : { reason }) };
       await context.service.runs.cancel(thread_id, run_id, options, visibility);
@@ -284,10 +246,6 @@ export const RUN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { action = "interrupt" } = context.query();
       const target = parse.readTarget(await context.body());
-      if ("thread_id" in target) await requireCreator(context, target.thread_id);
-      else if (context.principal.guest) {
-        throw new ServiceError("forbidden", "status: only the owner of the agent may cancel all runs");
-      }
       const { thread_id, ...metadata } = { thread_id: null, ...target };
       const { visibility } = await context.authorize({ thread_id, action, metadata });
       await context.service.runs.cancelMany(target, action, visibility);

@@ -1,4 +1,6 @@
 /** The routes about the server itself. */
+import { ServiceError } from "../../errors.ts";
+import type { HandlerState, OpenApi } from "../context.ts";
 import { metricsText, PROMETHEUS } from "../metrics.ts";
 import openapi from "../openapi.json" with { type: "json" };
 import * as parse from "../parse/mod.ts";
@@ -54,9 +56,22 @@ export const SERVER_ROUTES: readonly Route[] = [
     summary: "This API as an OpenAPI document",
     group: "meta",
     answer: "object",
+    handle: ({ handler }) => json(documentOf(handler)),
+  }),
+  route("get", "/docs", {
+    summary: "This API as a page",
+    group: "meta",
+    answer: "html",
+    errors: [501],
     handle({ handler }) {
-      const paths = Object.entries(openapi.paths).filter(([path]) => !handler.hides(path));
-      return json({ ...openapi, paths: Object.fromEntries(paths), servers: [{ url: handler.base || "/" }] });
+      if (handler.docs) return handler.docs(documentOf(handler));
+      throw new ServiceError("not_built", "This server has no page at /docs. GET /openapi.json has the same content");
     },
   }),
 ];
+
+/** The OpenAPI document of what the handler serves. */
+function documentOf({ hides, base }: HandlerState): OpenApi {
+  const paths = Object.entries(openapi.paths).filter(([path]) => !hides(path));
+  return { ...openapi, paths: Object.fromEntries(paths), servers: [{ url: base || "/" }] };
+}

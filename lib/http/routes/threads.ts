@@ -1,10 +1,9 @@
 /** The routes of threads and their states. */
 import { refuseForOthers, type Visibility } from "../../storage/visibility.ts";
-import type { HistoryQuery, MayCopy } from "../../threads/mod.ts";
+import type { AuthorizeCopy, HistoryQuery } from "../../threads/mod.ts";
 import { type RequestContext, segment, threadId } from "../context.ts";
 import * as parse from "../parse/mod.ts";
 import { empty, json, jsonList, PAGE_HEADERS, paged, selectedState } from "../respond.ts";
-import { withCreator } from "../shared-access.ts";
 import { eventStream } from "../stream-response.ts";
 import { type Route, routesOf } from "./route.ts";
 
@@ -37,7 +36,7 @@ export const THREAD_ROUTES: readonly Route[] = [
     answer: "Thread",
     errors: [409],
     async handle(context) {
-      const { value, visibility } = await context.authorize(withCreator(context, await context.body()));
+      const { value, visibility } = await context.authorize(await context.body());
       return json(await context.service.threads.create(value, visibility));
     },
   }),
@@ -83,8 +82,8 @@ export const THREAD_ROUTES: readonly Route[] = [
     errors: [409],
     async handle(context) {
       const { thread_id, visibility } = await authorized(context);
-      const authorizeCopy: MayCopy = async (copy) => {
-        const created = await context.authorize(withCreator(context, copy), "threads:create");
+      const authorizeCopy: AuthorizeCopy = async (copy) => {
+        const created = await context.authorize(copy, "threads:create");
         refuseForOthers(created.visibility, created.value.metadata);
         return created.value;
       };

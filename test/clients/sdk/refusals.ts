@@ -9,8 +9,8 @@ export function refusals({ describe, it, name, bench }: Suite): void {
       const { client } = at;
       const id = await aThread(client);
       for (const [method, path] of [
-        ["POST", `/threads/${id}/commands`],
-        ["POST", `/threads/${id}/stream/events`],
+        ["POST", "/ui/agent"],
+        ["POST", "/mcp/"],
       ] as const) {
         const response = await at.send(path, { method });
         assert.equal(response.status, 501, path);

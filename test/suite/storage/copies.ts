@@ -70,6 +70,7 @@ export function copyTests(api: SuiteApi, test: StorageTest): void {
         running: null,
         slot: null,
         hidden: false,
+        all_events: false,
       });
       assert.deepEqual(ttl, { strategy: "delete", ttl_ms: 9e9, expires_at: 9e9 + 4000 });
       assert.deepEqual(await thread(storage, "copy"), outcome.thread);

@@ -112,6 +112,18 @@ export function cronTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await storage.getCron(there, "c"), null);
     });
 
+    test("have a record of what was fired by hand", async (storage) => {
+      await anAssistant(storage);
+      await aCron(storage, "c", { enabled: false, next_run_date: null });
+      await storage.recordFiring(here, { cron_id: "c", fired_at: 3000, run_id: "r1" });
+      await storage.recordFiring(here, { cron_id: "c", fired_at: 3000, run_id: "r2" });
+      await storage.recordFiring(here, { cron_id: "d", fired_at: 3000, run_id: "r3" });
+      await storage.recordFiring(there, { cron_id: "c", fired_at: 4000, run_id: "r4" });
+      const firing = { cron_id: "c", scheduled_at: 3000, fired_at: 3000, run_id: "r1", skipped: null, manual: true };
+      assert.deepEqual(await storage.listCronFirings(here, "c", { limit: 9, offset: 0 }), [firing]);
+      assert.equal((await storage.getCron(here, "c"))?.next_run_date, null);
+    });
+
     test("need their assistant and their thread", async (storage) => {
       const make = (options: Partial<NewCron>) => storage.createCron(here, newCron("c", options), 1000);
       assert.deepEqual(await make({}), { kind: "assistant_not_found" });

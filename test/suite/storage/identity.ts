@@ -45,9 +45,9 @@ export function identityTests(api: SuiteApi, test: StorageTest): void {
   identityCases(api, (name, body) => test(name, (storage) => body(storage.identity)));
 }
 
-/** The conformance tests of IdentityStore. */
-export function identityCases(api: SuiteApi, test: IdentityTest): void {
-  api.describe("defaults and deployments", () => {
+/** The tests that need no rows of their own: a read-only store passes them too. */
+export function placementCases(api: SuiteApi, test: IdentityTest): void {
+  api.describe("defaults and deployments by name", () => {
     test("have one organization, workspace and project, also when several ask at once", async (store) => {
       const all = await Promise.all(times(8, (i) => store.ensureDefaults(1000 + i)));
       for (const defaults of all) assert.deepEqual(defaults, all[0]);
@@ -56,20 +56,6 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       assert.deepEqual([workspace.organization_id, project.workspace_id], [organization.id, workspace.id]);
       assert.deepEqual(await store.listWorkspaces(organization.id), [workspace]);
       assert.deepEqual(await store.listProjects([workspace.id]), [project]);
-    });
-
-    test("are the oldest, and made again when the last one is deleted", async (store) => {
-      const { organization, workspace, project } = await store.ensureDefaults(1000);
-      const younger = await aWorkspace(store, "w2");
-      assert.equal((await store.ensureDefaults(3000)).workspace.id, workspace.id);
-      assert.equal((await store.deleteWorkspace(workspace.id, 3000))?.deleted_at, 3000);
-      const next = await store.ensureDefaults(4000);
-      assert.deepEqual(next.workspace, younger);
-      assert.notEqual(next.project.id, project.id);
-      await store.deleteWorkspace(younger.id, 5000);
-      const last = await store.ensureDefaults(6000);
-      assert.deepEqual([last.organization.id, last.workspace.name], [organization.id, "Default"]);
-      assert.ok(![workspace.id, younger.id].includes(last.workspace.id));
     });
 
     test("place a deployment in the default project, once", async (store) => {
@@ -114,6 +100,26 @@ export function identityCases(api: SuiteApi, test: IdentityTest): void {
       // Other deployments with these names join the same project.
       const other = await store.placeDeployment({ name: "e", workspace: "Blue" }, 3000);
       assert.ok(other.kind === "made" && other.row.project_id === first.row.project_id);
+    });
+  });
+}
+
+/** The conformance tests of IdentityStore. */
+function identityCases(api: SuiteApi, test: IdentityTest): void {
+  placementCases(api, test);
+  api.describe("defaults and deployments", () => {
+    test("are the oldest, and made again when the last one is deleted", async (store) => {
+      const { organization, workspace, project } = await store.ensureDefaults(1000);
+      const younger = await aWorkspace(store, "w2");
+      assert.equal((await store.ensureDefaults(3000)).workspace.id, workspace.id);
+      assert.equal((await store.deleteWorkspace(workspace.id, 3000))?.deleted_at, 3000);
+      const next = await store.ensureDefaults(4000);
+      assert.deepEqual(next.workspace, younger);
+      assert.notEqual(next.project.id, project.id);
+      await store.deleteWorkspace(younger.id, 5000);
+      const last = await store.ensureDefaults(6000);
+      assert.deepEqual([last.organization.id, last.workspace.name], [organization.id, "Default"]);
+      assert.ok(![workspace.id, younger.id].includes(last.workspace.id));
     });
 
     test("find by id, and make nothing for an id that is unknown", async (store) => {

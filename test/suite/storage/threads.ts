@@ -68,6 +68,7 @@ export function threadTests(api: SuiteApi, test: StorageTest): void {
           error: null,
           running: null,
           slot: null,
+          all_events: false,
           ttl: null,
           revision: 0,
         },

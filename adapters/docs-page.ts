@@ -1,0 +1,196 @@
+/**
+ * The page at `/docs`: the OpenAPI document as plain HTML, without scripts, fonts or requests to other hosts.
+ * @module
+ */
+import type { OpenApi } from "../lib/http/handler.ts";
+
+type Row = Readonly<Record<string, unknown>>;
+
+/**
+ * The API reference of a handler, as its `docs`.
+ *
+ * @example
+ * ```ts
+ * import { docsPage } from "greenroom/docs";
+ * import { createHandler } from "greenroom/server";
+ *
+ * const handler = createHandler(service, { docs: docsPage });
+ * ```
+ */
+export function docsPage(document: OpenApi): Response {
+  const nonce = crypto.randomUUID();
+  return new Response(htmlOf(document, nonce), {
+    headers: {
+      "content-type": "text/html; charset=utf-8",
+      "content-security-policy": `default-src 'none'; style-src 'nonce-${nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+      "referrer-policy": "no-referrer",
+      "x-content-type-options": "nosniff",
+    },
+  });
+}
+
+interface Operation {
+  readonly method: string;
+  readonly path: string;
+  readonly tags?: readonly string[];
+  readonly summary?: string;
+  readonly description?: string;
+  readonly parameters?: readonly Parameter[];
+  readonly requestBody?: { readonly required?: boolean; readonly content: Contents };
+  readonly responses: Readonly<Record<string, { readonly description: string; readonly content?: Contents }>>;
+}
+
+interface Parameter {
+  readonly name: string;
+  readonly in: string;
+  readonly required?: boolean;
+  readonly description?: string;
+  readonly schema: Row;
+}
+
+type Contents = Readonly<Record<string, { readonly schema: Row }>>;
+
+const escaped = (text: unknown): string => String(text).replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+/** Backquotes become code. */
+const prose = (text = ""): string => escaped(text).replace(/`([^`]+)`/g, "<code>$1</code>");
+const idOf = ({ method, path }: Operation): string =>
+  `${method}${path}`.replace(/[^A-Za-z0-9]+/g, "-").replace(/-$/, "");
+
+function htmlOf({ info, servers, paths, components }: OpenApi, nonce: string): string {
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ ...(operation as Operation), method, path })),
+  );
+  const tags = [...new Set(operations.map(tagOf))];
+  const base = servers[0]?.url.replace(/\/$/, "") ?? "";
+  const sections = tags.map((tag) => {
+    const parts = operations.filter((operation) => tagOf(operation) === tag).map((one) => operationHtml(one, base));
+    return `<h2 id="${escaped(tag)}">${escaped(tag)}</h2>${parts.join("")}`;
+  });
+  const schemas = Object.entries(components.schemas).map(
+    ([name, schema]) => `<h3 id="schema-${escaped(name)}">${escaped(name)}</h3>${schemaHtml(schema as Row)}`,
+  );
+  const links = tags.map((tag) => {
+    const items = operations
+      .filter((operation) => tagOf(operation) === tag)
+      .map((one) => `<li><a href="#${idOf(one)}">${badge(one.method)} ${escaped(one.path)}</a></li>`);
+    return `<details><summary>${escaped(tag)}</summary><ul>${items.join("")}</ul></details>`;
+  });
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>${escaped(info.title)} API</title>
+<style nonce="${nonce}">${STYLE}</style>
+<nav aria-label="Routes"><a href="#top"><b>${escaped(info.title)} API</b></a>${links.join("")}<a href="#schemas">Schemas</a></nav>
+<main id="top">
+<h1>${escaped(info.title)} API</h1>
+<p>${prose(info.description)} Version ${escaped(info.version)}. <a href="openapi.json">openapi.json</a> has the same for programs.</p>
+<p>Where the server needs an API key, send it as the header <code>X-API-Key</code>.</p>
+${sections.join("\n")}
+<h2 id="schemas">Schemas</h2>
+${schemas.join("\n")}
+</main>
+</html>
+`;
+}
+
+const tagOf = ({ tags }: Operation): string => tags?.[0] ?? "Other";
+const badge = (method: string): string => `<span class="${escaped(method)}">${escaped(method.toUpperCase())}</span>`;
+
+function operationHtml(operation: Operation, base: string): string {
+  const { method, path, summary, description, parameters = [], requestBody, responses } = operation;
+  const rows = parameters.map(
+    (one) =>
+      `<tr><td><code>${escaped(one.name)}</code>${one.required ? " *" : ""}</td><td>${escaped(one.in)}</td><td>${typeHtml(one.schema)}</td><td>${prose(one.description)}</td></tr>`,
+  );
+  const parts = [
+    `<section><h3 id="${idOf(operation)}">${badge(method)} <code>${escaped(base + path)}</code></h3>`,
+    `<p>${prose(summary)}${description ? `. ${prose(description)}` : ""}</p>`,
+    rows.length > 0
+      ? `<table><thead><tr><th>Parameter<th>In<th>Type<th>Description</thead><tbody>${rows.join("")}</tbody></table>`
+      : "",
+    requestBody ? `<p>Body${requestBody.required ? "" : ", optional"}: ${contentHtml(requestBody.content)}</p>` : "",
+    responsesHtml(responses),
+    "</section>",
+  ];
+  return parts.join("\n");
+}
+
+/** What succeeds is open, errors are folded. */
+function responsesHtml(responses: Operation["responses"]): string {
+  const item = ([status, { description, content }]: [string, Operation["responses"][string]]): string =>
+    `<li><b>${escaped(status)}</b> ${prose(description)}${content ? `: ${contentHtml(content)}` : ""}</li>`;
+  const all = Object.entries(responses);
+  const good = all.filter(([status]) => status < "400").map(item);
+  const bad = all.filter(([status]) => status >= "400").map(item);
+  return `<ul>${good.join("")}</ul>${bad.length > 0 ? `<details><summary>Errors</summary><ul>${bad.join("")}</ul></details>` : ""}`;
+}
+
+const contentHtml = (content: Contents): string =>
+  Object.entries(content)
+    .map(([type, { schema }]) => `<code>${escaped(type)}</code> ${typeHtml(schema)}`)
+    .join(", or ");
+
+/** A schema in a line. */
+function typeHtml(schema: unknown): string {
+  if (schema === true || schema === undefined) return "any";
+  const { $ref, anyOf, const: value, enum: values, type, items, format, description } = schema as Row;
+  if (typeof $ref === "string") {
+    const name = escaped($ref.replace(/^.*\//, ""));
+    return `<a href="#schema-${name}">${name}</a>`;
+  }
+  if (Array.isArray(anyOf)) return [...new Set(anyOf.map(typeHtml))].join(" | ");
+  if (value !== undefined) return `<code>${escaped(JSON.stringify(value))}</code>`;
+  if (Array.isArray(values)) return values.map((one) => `<code>${escaped(JSON.stringify(one))}</code>`).join(" | ");
+  if (type === "array") return `list of ${typeHtml(items)}`;
+  const named = Array.isArray(type) ? type.join(" | ") : type;
+  return `${escaped(named ?? "any")}${format ? ` (${escaped(format)})` : ""}${named === "string" && description ? `: ${prose(String(description))}` : ""}`;
+}
+
+/** The members of an object as a list, theirs nested in it. */
+function schemaHtml(schema: Row): string {
+  const nested = [schema, ...((schema.anyOf as Row[] | undefined) ?? [])].find(({ properties }) => properties);
+  if (!nested) return `<p>${prose(schema.description as string | undefined)} ${typeHtml(schema)}</p>`;
+  const required = new Set((nested.required as string[] | undefined) ?? []);
+  const items = Object.entries(nested.properties as Readonly<Record<string, Row>>).map(([name, member]) => {
+    const inner = membersOf(member);
+    const head = `<code>${escaped(name)}</code>${required.has(name) ? " *" : ""} ${typeHtml(member)}${limits(member)} ${prose(member.description as string | undefined)}`;
+    return inner ? `<li><details><summary>${head}</summary>${schemaHtml(inner)}</details></li>` : `<li>${head}</li>`;
+  });
+  return `${schema.description ? `<p>${prose(String(schema.description))}</p>` : ""}<ul class="members">${items.join("")}</ul>`;
+}
+
+/** The object that a member is, or that its items are. */
+function membersOf(schema: Row): Row | undefined {
+  const among = [schema, schema.items as Row | undefined, ...((schema.anyOf as Row[] | undefined) ?? [])];
+  return among.find((one) => one?.properties) as Row | undefined;
+}
+
+function limits(schema: Row): string {
+  const names = ["default", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern"];
+  const shown = names.filter((name) => schema[name] !== undefined && schema[name] !== Number.MAX_SAFE_INTEGER);
+  return shown.length === 0
+    ? ""
+    : ` <small>${shown.map((name) => `${name} ${escaped(JSON.stringify(schema[name]))}`).join(", ")}</small>`;
+}
+
+const STYLE = `
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --link: light-dark(#0b57d0, #8ab4f8) }
+* { box-sizing: border-box }
+html { scroll-padding-top: 1rem }
+body { margin: 0; font: 15px/1.55 system-ui, sans-serif; display: grid; grid-template-columns: 20rem minmax(0, 1fr) }
+nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 1rem; border-right: 1px solid var(--line); font-size: 13px }
+nav ul { list-style: none; margin: 0 0 .5rem; padding: 0 } nav li a { display: block; overflow-wrap: anywhere; padding: .1rem 0 }
+nav summary { padding: .3rem 0; font-weight: 600; cursor: pointer }
+main { max-width: 56rem; padding: 1rem 2rem 4rem }
+a { color: var(--link); text-decoration: none } a:hover { text-decoration: underline }
+code, nav span { font: 13px ui-monospace, monospace } h3 code { font-size: 15px; overflow-wrap: anywhere }
+h2 { margin-top: 3rem; border-bottom: 1px solid var(--line) }
+section { border: 1px solid var(--line); border-radius: 8px; padding: 0 1rem .5rem; margin: 1rem 0 }
+section h3 { margin: .8rem 0 0 } h3 span { font: 600 13px ui-monospace, monospace; padding: .15rem .4rem; border-radius: 4px; background: var(--soft) }
+.get { color: light-dark(#0a6b2d, #6dd58c) } .post { color: light-dark(#0b57d0, #8ab4f8) } .put, .patch { color: light-dark(#8a5a00, #f0b849) } .delete { color: light-dark(#b3261e, #f2938c) }
+table { border-collapse: collapse; width: 100%; font-size: 14px } th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid var(--line); vertical-align: top } td:last-child { width: 50% }
+ul { padding-left: 1.2rem } .members { list-style: none; border-left: 2px solid var(--line); padding-left: .8rem } summary { cursor: pointer } small { opacity: .7 }
+:target { background: #ffd54f33 }
+@media (max-width: 50rem) { body { display: block } nav { position: static; height: auto; border-right: 0; border-bottom: 1px solid var(--line) } main { padding: 1rem } }
+`;

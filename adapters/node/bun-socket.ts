@@ -1,0 +1,62 @@
+/** The WebSockets of Bun.serve, with the members of a standard WebSocket that the handler uses. */
+
+/** What Bun gives to the handlers of a server. */
+interface ServerWebSocket {
+  readonly data: BunSocket;
+  send(text: string): unknown;
+  close(code?: number, reason?: string): void;
+  getBufferedAmount(): number;
+}
+
+type EventType = "message" | "close" | "error";
+type Listener = (event: never) => void;
+
+export interface BunSocket {
+  readonly bufferedAmount: number;
+  send(text: string): void;
+  close(code?: number, reason?: string): void;
+  addEventListener(type: EventType, listener: Listener): void;
+  open(socket: ServerWebSocket): void;
+  emit(type: EventType, event: object): void;
+}
+
+/** A socket for `server.upgrade`, which Bun connects later. */
+export function createBunSocket(): BunSocket {
+  const listeners: (readonly [type: EventType, listener: Listener])[] = [];
+  let socket: ServerWebSocket | undefined;
+  return {
+    get bufferedAmount() {
+      return socket?.getBufferedAmount() ?? 0;
+    },
+    send: (text) => void socket?.send(text),
+    close: (code, reason) => socket?.close(code, reason),
+    addEventListener: (type, listener) => void listeners.push([type, listener]),
+    open(opened) {
+      socket = opened;
+    },
+    emit(type, event) {
+      for (const [wanted, listener] of listeners) if (wanted === type) listener(event as never);
+    },
+  };
+}
+
+interface BunHandlers {
+  open(socket: ServerWebSocket): void;
+  message(socket: ServerWebSocket, data: unknown): void;
+  close(socket: ServerWebSocket): void;
+  readonly maxPayloadLength: number;
+  readonly idleTimeout: number;
+  readonly sendPings: boolean;
+}
+
+/** The `websocket` option of Bun.serve. */
+export const bunHandlers: BunHandlers = {
+  open: (socket: ServerWebSocket): void => socket.data.open(socket),
+  message: (socket: ServerWebSocket, data: unknown): void => socket.data.emit("message", { data }),
+  close: (socket: ServerWebSocket): void => socket.data.emit("close", {}),
+  /** As Deno. The handler has a lower limit. */
+  maxPayloadLength: 64 * 1024 * 1024,
+  /** Seconds without a message or a pong; Bun sends pings. */
+  idleTimeout: 60,
+  sendPings: true,
+};

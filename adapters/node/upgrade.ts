@@ -1,0 +1,123 @@
+/** WebSockets on Node: the `upgrade` event of a server, and the package `ws`. */
+import type { IncomingMessage, Server } from "node:http";
+import type { Duplex } from "node:stream";
+import type { WebSocket, WebSocketServer } from "ws";
+import { type Fetch, toRequest } from "./handler.ts";
+
+/** A listener for the `upgrade` event of `node:http` servers. */
+export type UpgradeListener = (this: Server, incoming: IncomingMessage, socket: Duplex, head: Buffer) => void;
+
+const PING_MS = 30_000;
+
+/**
+ * Opens WebSockets: a listener for the `upgrade` event of the server that `toNodeHandler` serves. It needs the package `ws`. A
+ * handshake that the handler refuses gets its response.
+ *
+ * @example
+ * ```ts
+ * import { createServer } from "node:http";
+ * import { createApp } from "greenroom/app";
+ * import { toNodeHandler, toUpgradeListener } from "greenroom/node";
+ *
+ * const app = await createApp({
+ *   database: "agents.db",
+ *   agents: { echo: ({ messages }) => `Message ${messages.length}` },
+ * });
+ * const server = createServer(toNodeHandler(app.fetch));
+ * server.on("upgrade", await toUpgradeListener(app.fetch));
+ * server.listen(3000);
+ * ```
+ */
+export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener> {
+  const { WebSocketServer } = await import("ws");
+  const servers = new Map<number, WebSocketServer>();
+  const serverFor = (maxPayload: number): WebSocketServer => {
+    const server = servers.get(maxPayload) ?? new WebSocketServer({ noServer: true, maxPayload });
+    servers.set(maxPayload, server);
+    return server;
+  };
+  return function (incoming, socket, head) {
+    if (incoming.headers.upgrade?.toLowerCase() !== "websocket") serveAgain(this, incoming, socket, head);
+    else void upgrade(handler, serverFor, incoming, socket, head);
+  };
+}
+
+/** Undefined without the package `ws`: the server then serves everything but WebSockets. */
+export async function loadUpgrades(handler: Fetch): Promise<UpgradeListener | undefined> {
+  try {
+    return await toUpgradeListener(handler);
+  } catch {
+    return undefined;
+  }
+}
+
+async function upgrade(
+  handler: Fetch,
+  serverFor: (max_bytes: number) => WebSocketServer,
+  incoming: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+): Promise<void> {
+  // Without a listener a broken socket would end the process.
+  socket.on("error", () => {});
+  let answered = false;
+  const upgradeWebSocket = ({ max_bytes }: { readonly max_bytes: number }): { readonly socket: WebSocket } | null => {
+    let opened: WebSocket | undefined;
+    answered = true;
+    serverFor(max_bytes).handleUpgrade(incoming, socket, head, (webSocket) => {
+      opened = webSocket;
+    });
+    if (!opened) return null;
+    keepAlive(opened);
+    return { socket: opened };
+  };
+  let response: Response;
+  try {
+    response = await handler(toRequest(incoming, null), { upgradeWebSocket });
+  } catch {
+    response = new Response(null, { status: 400 });
+  }
+  if (!answered) await refuse(socket, response);
+}
+
+/** Finds dead connections. */
+function keepAlive(socket: WebSocket): void {
+  let alive = true;
+  const timer = setInterval(() => {
+    if (!alive) return socket.terminate();
+    alive = false;
+    socket.ping();
+  }, PING_MS);
+  timer.unref();
+  socket.on("pong", () => {
+    alive = true;
+  });
+  socket.on("close", () => clearInterval(timer));
+}
+
+/** Writes a response to a socket that HTTP has left. */
+async function refuse(socket: Duplex, response: Response): Promise<void> {
+  const body = Buffer.from(await response.arrayBuffer());
+  const headers = [...response.headers, ["content-length", `${body.length}`], ["connection", "close"]];
+  const lines = [
+    `HTTP/1.1 ${response.status} ${response.statusText}`,
+    ...headers.map(([name, value]) => `${name}: ${value}`),
+  ];
+  socket.end(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), body]));
+}
+
+const UPGRADING = new Set(["upgrade", "connection", "http2-settings"]);
+
+/**
+ * Serves a request that offers another protocol, such as h2c, as if it did not: with a listener Node reports each offer. The
+ * request goes to the server once more, without the offer.
+ */
+function serveAgain(server: Server, { method, url, rawHeaders }: IncomingMessage, socket: Duplex, head: Buffer): void {
+  const lines = [`${method} ${url} HTTP/1.1`];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (!UPGRADING.has((rawHeaders[at] as string).toLowerCase()))
+      lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
+  }
+  socket.unshift(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), head]));
+  server.emit("connection", socket);
+}

@@ -1,0 +1,215 @@
+/** The verbs that look at all runs of a deployment, and at its feedback as a whole. */
+import { type RawBuilder, sql } from "kysely";
+import type {
+  FeedbackBucket,
+  ListedRun,
+  OperationStorage,
+  Place,
+  RunSearch,
+  RunStatus,
+  RunTimes,
+  Scope,
+} from "../../lib/storage/mod.ts";
+import type { Filter, Scalar } from "../../lib/storage/visibility.ts";
+import { constant, each } from "./dialect.ts";
+import type { SqlRow } from "./driver.ts";
+import { candidates, score, toToken } from "./feedback.ts";
+import { andOfPermitted, andOfRunPermitted, andPermitted, boundOf, scoped } from "./filter.ts";
+import { toRun } from "./runs/row.ts";
+import type { Tables } from "./schema/mod.ts";
+import { type Pipe, type Statement, statement } from "./statement.ts";
+
+const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
+const ACTIVE: ReadonlySet<RunStatus> = new Set(["pending", "running"]);
+
+/** Rows that come after a place in a list with the newest first. */
+const below = (place: Place | undefined, id: string): readonly RawBuilder<unknown>[] =>
+  place ? [sql`(created_at, ${sql.ref(id)}) < (${place.created_at}, ${place.id})`] : [];
+
+const all = (conditions: readonly RawBuilder<unknown>[]): RawBuilder<unknown> => sql.join(conditions, sql` and `);
+
+/** The conditions that no index answers: each row is read and tested. */
+function testsOf({ filter }: Scope, query: RunSearch): RawBuilder<unknown>[] {
+  const where: RawBuilder<unknown>[] = [];
+  for (const name of ["run_id", "assistant_id", "graph_id", "user_id"] as const) {
+    if (query[name] !== undefined) where.push(sql`${sql.ref(name)} = ${query[name]}`);
+  }
+  const { started_after, started_before, metadata = {} } = query;
+  if (started_after !== undefined) where.push(sql`started_at >= ${started_after}`);
+  if (started_before !== undefined) where.push(sql`started_at < ${started_before}`);
+  const asked: Filter = Object.entries(metadata).map(([key, equals]) => ({ key, equals: equals as Scalar }));
+  if (asked.length > 0) where.push(sql`true${andPermitted(sql`runs.metadata`, boundOf(asked))}`);
+  if (filter) where.push(sql`true${andOfPermitted("runs", boundOf(filter))}`);
+  return where;
+}
+
+/** The conditions on the creation, which the index of a status answers. */
+function rangeOf({ after, created_after, created_before }: RunSearch): RawBuilder<unknown>[] {
+  const where = [...below(after, "run_id")];
+  if (created_after !== undefined) where.push(sql`created_at >= ${created_after}`);
+  if (created_before !== undefined) where.push(sql`created_at < ${created_before}`);
+  return where;
+}
+
+/** The most runs of a status that one call tests. */
+const TESTED = 5_000;
+
+/** How far a search that tests rows goes: the newest place at which a status has had its number. */
+const lastTested = (scope: Scope, query: RunSearch): Statement => {
+  const places = statusesOf(query).map(
+    (status) =>
+      sql`select created_at, run_id from (select created_at, run_id from runs
+        where ${all([sql`deployment = ${scope.deployment}`, sql`status = ${status}`, ...rangeOf(query)])}
+        order by created_at desc, run_id desc limit 1 offset ${TESTED - 1}) as ${sql.ref(status)}`,
+  );
+  return statement(
+    sql`select * from (${sql.join(places, sql` union all `)}) as places order by created_at desc, run_id desc limit 1`,
+  );
+};
+
+const statusesOf = ({ status = STATUSES }: RunSearch): readonly RunStatus[] => [...new Set(status)];
+/** The runs of one thread or cron are few. */
+const isNarrow = ({ run_id, thread_id, cron_id }: RunSearch): boolean => (run_id ?? thread_id ?? cron_id) !== undefined;
+
+/**
+ * The ids of the page. Each status is read in the order of its index, so that the page costs as many rows as it has, whatever the
+ * table holds. Those of one thread or cron are read by their own index: `status || ''` is in no other.
+ */
+function foundRuns(scope: Scope, query: RunSearch, last: Place | null): RawBuilder<unknown> {
+  const { thread_id, cron_id, limit } = query;
+  const conditions = [...rangeOf(query), ...testsOf(scope, query)];
+  if (last) conditions.push(sql`(created_at, run_id) >= (${last.created_at}, ${last.id})`);
+  const one = (place: readonly RawBuilder<unknown>[], name: string): RawBuilder<unknown> =>
+    sql`select run_id from (select run_id from runs where deployment = ${scope.deployment} and ${all([...place, ...conditions])}
+      order by created_at desc, run_id desc limit ${limit}) as ${sql.ref(name)}`;
+  if (isNarrow(query)) {
+    const place = [sql`(status || '') in ${each(JSON.stringify(statusesOf(query)))}`];
+    if (thread_id !== undefined) place.push(sql`thread_id = ${thread_id}`);
+    if (cron_id !== undefined) place.push(sql`cron_id = ${cron_id}`);
+    return one(place, "few");
+  }
+  return sql.join(
+    statusesOf(query).map((name) => one([sql`status = ${name}`], name)),
+    sql` union all `,
+  );
+}
+
+const searchRuns = (scope: Scope, query: RunSearch, last: Place | null): Statement =>
+  statement(
+    sql`select runs.*, traces.trace_id, traces.tokens_in, traces.tokens_out, traces.cost_usd
+    from (${foundRuns(scope, query, last)}) as found join runs on runs.run_id = found.run_id
+    left join traces on traces.trace_id = runs.run_id
+    order by runs.created_at desc, runs.run_id desc limit ${query.limit}`,
+  );
+
+/** Runs of a status that are counted: active ones whatever their age. */
+const counted = (scope: Scope, status: RunStatus, since: number): RawBuilder<unknown> =>
+  sql`runs where deployment = ${scope.deployment} and status = ${status}
+    ${ACTIVE.has(status) ? sql`` : sql` and created_at >= ${since}`}${andOfPermitted("runs", boundOf(scope.filter))}`;
+
+const countRuns = (scope: Scope, since: number): Statement =>
+  statement(
+    sql`select ${sql.join(
+      STATUSES.map((status) => sql`(select count(*) from ${counted(scope, status, since)}) as ${sql.ref(status)}`),
+    )}`,
+  );
+
+const runTimes = (scope: Scope, since: number, limit: number): Statement => {
+  const columns = sql`status, created_at, started_at, ended_at`;
+  const parts = STATUSES.map(
+    (status) =>
+      sql`select ${columns} from (select ${columns} from ${counted(scope, status, since)}
+        order by created_at desc limit ${limit}) as ${sql.ref(status)}`,
+  );
+  return statement(
+    sql`select * from (${sql.join(parts, sql` union all `)}) as times order by created_at desc limit ${limit}`,
+  );
+};
+
+type TokenKey = { deployment: string; workspace_ids: string; token_id: string };
+
+const deleteToken = scoped<TokenKey>(
+  (p, bound) =>
+    sql`delete from feedback_tokens where token_id = ${p.token_id} and deployment = ${p.deployment}
+    and workspace_id in ${each(p.workspace_ids)}${andOfRunPermitted(sql`feedback_tokens.run_id`, p.deployment, bound)}
+    returning token_id`,
+);
+
+/** The verbs that look at a deployment as a whole. */
+export function operationVerbs(driver: Pipe): OperationStorage {
+  return {
+    async searchRuns(scope, query) {
+      if (query.status?.length === 0) return { rows: [], next: null };
+      const tests = !isNarrow(query) && testsOf(scope, query).length > 0;
+      const [end] = tests ? await driver.read(lastTested(scope, query)) : [];
+      const last = end ? { created_at: Number(end.created_at), id: end.run_id as string } : null;
+      const rows = (await driver.read(searchRuns(scope, query, last))).map(toListed);
+      const full = rows.length === query.limit ? rows.at(-1) : undefined;
+      return { rows, next: full ? { created_at: full.run.created_at, id: full.run.run_id } : last };
+    },
+
+    async countRuns(scope, since) {
+      const [row] = await driver.read(countRuns(scope, since));
+      return Object.fromEntries(STATUSES.map((status) => [status, Number(row?.[status])])) as Record<RunStatus, number>;
+    },
+
+    async runTimes(scope, since, limit) {
+      return (await driver.read(runTimes(scope, since, limit))) as unknown as readonly RunTimes[];
+    },
+
+    async feedbackBuckets({ origin, stride_ms, ...query }) {
+      const bucket = sql<number>`cast((created_at - ${constant(origin)}) / ${constant(stride_ms)} as bigint)`;
+      const select = candidates(query)
+        .select(["key", bucket.as("bucket"), sql<number>`count(*)`.as("n"), sql`avg(${score})`.as("avg")])
+        .select([sql`min(${score})`.as("min"), sql`max(${score})`.as("max")])
+        .groupBy(["key", sql`2`])
+        .orderBy("key")
+        .orderBy("bucket");
+      return (await driver.read(statement(select))).map(toBucket);
+    },
+
+    async searchFeedbackTokens({ deployment, filter }, { workspace_ids, after, limit }) {
+      const where = [
+        sql`deployment = ${deployment}`,
+        sql`workspace_id in ${each(JSON.stringify(workspace_ids))}`,
+        ...below(after, "token_id"),
+      ];
+      const permitted = andOfRunPermitted(sql`feedback_tokens.run_id`, deployment, boundOf(filter));
+      const rows = await driver.read(
+        statement(
+          sql`select * from feedback_tokens where ${all(where)}${permitted}
+          order by created_at desc, token_id desc limit ${limit}`,
+        ),
+      );
+      return rows.map((row) => ({ ...toToken(row), submissions: Number(row.submissions) }));
+    },
+
+    async deleteFeedbackToken({ deployment, filter }, workspace_ids, token_id) {
+      const args = { deployment, workspace_ids: JSON.stringify(workspace_ids), token_id };
+      const [deleted] = await driver.batch([deleteToken(args, filter)], [`token ${token_id}`]);
+      return deleted?.length === 1;
+    },
+  };
+}
+
+function toListed(row: SqlRow): ListedRun {
+  const stored = row as unknown as Tables["runs"] & Tables["traces"] & { trace_id: string | null };
+  const { tokens_in, tokens_out, cost_usd } = stored;
+  return {
+    run: toRun(row),
+    lease_until: stored.lease_until,
+    cancel_requested: stored.cancelled === 1,
+    usage: stored.trace_id === null ? null : { tokens_in, tokens_out, cost_usd },
+  };
+}
+
+const numberOf = (value: unknown): number | null => (value === null ? null : Number(value));
+
+const toBucket = ({ key, bucket, n, avg, min, max }: SqlRow): FeedbackBucket => ({
+  key: key as string,
+  bucket: Number(bucket),
+  n: Number(n),
+  avg: numberOf(avg),
+  min: numberOf(min),
+  max: numberOf(max),
+});

@@ -1,0 +1,37 @@
+/** Who may use the stand-alone server. */
+import { type AuthMode, ConfigError, type ServiceOptions, staticIdentity } from "../../lib/mod.ts";
+import type { IdentityStore } from "../../lib/storage/types.ts";
+import type { CommandOptions } from "./command-options.ts";
+
+/** How callers are known. Throws a ConfigError when the server would be open to other machines. */
+export async function guard(auth: ServiceOptions["auth"], { identity, own, options }: Guarded): Promise<AuthMode> {
+  const mode = auth?.mode ?? (auth?.custom && "custom") ?? (own || (await identity.hasKeys()) ? "api_key" : "none");
+  if (mode === "none" && own) {
+    throw new ConfigError(['GREENROOM_API_KEYS: has no effect while auth.mode is "none"; remove one of the two']);
+  }
+  if (mode === "none" && !options.loopback) {
+    throw new ConfigError([
+      `${options.host.setting}: without keys anybody who reaches the server could use it, so it listens on loopback addresses ` +
+        "alone; make a key with greenroom keys create, or set GREENROOM_API_KEYS",
+    ]);
+  }
+  return mode;
+}
+
+export interface Guarded {
+  readonly identity: IdentityStore;
+  /** Its keys are those of GREENROOM_API_KEYS. */
+  readonly own: boolean;
+  readonly options: CommandOptions;
+}
+
+/** Accounts of the keys in a list with commas; null when it names none. */
+export function ownKeys(list = ""): IdentityStore | null {
+  const keys = list.split(",").map((key) => key.trim());
+  try {
+    return keys.some((key) => key !== "") ? staticIdentity({ keys: keys.filter((key) => key !== "") }) : null;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new ConfigError(error.problems.map((problem) => `GREENROOM_API_KEYS: ${problem}`));
+  }
+}

@@ -1,0 +1,87 @@
+/** `greenroom dev`: serves a project, and loads it again when its files change. */
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { dirname, relative, resolve } from "node:path";
+import process from "node:process";
+import { ConfigError } from "../../lib/mod.ts";
+import type { CommandOptions } from "./command-options.ts";
+import type { FileConfig } from "./config.ts";
+import { forgetFiles, loadedFiles } from "./loader.ts";
+import { loadProject } from "./project.ts";
+import { type Server, serve } from "./server.ts";
+import { watchFiles } from "./watch.ts";
+
+export const devUsage = `greenroom dev: serve a project, and load it again when its files change
+
+  greenroom dev [--no-open] [OPTION...]
+
+  --no-open        open no browser; default: the server's page is opened when started at a terminal
+
+It watches the configuration file, the file that its "env" names, and the modules of the project that the agents import.
+Runs that execute during a reload have a moment to end, and are then put back in the queue. When a file cannot be loaded,
+the error is shown and the agents from before go on. All options of the server, see greenroom --help, work here too.
+`;
+
+/** Serves until SIGTERM or SIGINT. */
+export async function develop(options: CommandOptions): Promise<void> {
+  const file = resolve(options.config ?? (existsSync("greenroom.json") ? "greenroom.json" : "langgraph.json"));
+  const watch = watchFiles(dirname(file));
+  let server: Server | undefined;
+  let files: readonly string[] = [file];
+
+  const load: typeof loadProject = async (place) => {
+    for (;;) {
+      // The clock of the file system may be a tick behind.
+      const began = Date.now() - 10;
+      forgetFiles(watch.files());
+      try {
+        const project = await loadProject(place);
+        files = filesOf(project.config);
+        watch.loaded(files, began, false);
+        return project;
+      } catch (error) {
+        files = [...new Set([...files, ...loadedFiles()])];
+        watch.loaded(files, began, true);
+        if (server || !(error instanceof ConfigError) || !existsSync(file)) throw error;
+        showProblems(error, "Waiting for a change");
+        await watch.changed();
+      }
+    }
+  };
+  server = await serve(options, load);
+  console.log(
+    `Watching ${files.length} ${files.length === 1 ? "file" : "files"} of ${shown(dirname(file)) || "this folder"}`,
+  );
+  if (options.open && process.stdout.isTTY) openBrowser(`${server.url}/`);
+  for (;;) {
+    const changed = await watch.changed();
+    const began = performance.now();
+    try {
+      await server.reload();
+      console.log(`Reloaded in ${Math.round(performance.now() - began)} ms: ${changed.map(shown).join(", ")}`);
+    } catch (error) {
+      showProblems(error, "The agents from before go on. Waiting for a change");
+    }
+  }
+}
+
+const filesOf = ({ file, env_file }: FileConfig): string[] => [
+  ...new Set([file, ...(env_file ? [env_file] : []), ...loadedFiles()]),
+];
+
+const shown = (file: string): string => relative(process.cwd(), file);
+
+function showProblems(error: unknown, then: string): void {
+  const text = error instanceof ConfigError ? error.message : error instanceof Error ? error.stack : String(error);
+  console.error(`${text}\n${then}`);
+}
+
+/** No browser is no reason to end: the address is printed. */
+function openBrowser(url: string): void {
+  const { platform } = process;
+  const [command, ...args] =
+    platform === "darwin" ? ["open"] : platform === "win32" ? ["cmd", "/c", "start", ""] : ["xdg-open"];
+  spawn(command as string, [...args, url], { stdio: "ignore", detached: true })
+    .on("error", () => {})
+    .unref();
+}

@@ -1,0 +1,124 @@
+/** `greenroom init`: writes a project from a template of this package. */
+
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { ConfigError, VERSION } from "../../lib/mod.ts";
+import { didYouMean } from "../../lib/validation.ts";
+
+const TEMPLATES: Readonly<Record<string, string>> = {
+  function: "a plain function",
+  langgraph: "a LangGraph.js graph",
+  "ai-sdk": "a stream of the AI SDK",
+  react: "a plain function and a chat page with @langchain/react",
+};
+
+const LIST = Object.entries(TEMPLATES)
+  .map(([name, about]) => `    ${name.padEnd(12)} ${about}`)
+  .join("\n");
+
+export const initUsage: string = `greenroom init: write a new project
+
+  greenroom init [DIR] [--template NAME] [--force]
+
+  DIR              the project's folder, whose name becomes the name of its package; default: this folder
+  --template NAME  default function:
+${LIST}
+  --force          also in a folder with files: those of the same names are replaced
+`;
+
+/** Writes the project, and prints what comes next. Throws a ConfigError if it must not be written. */
+export function init(args: readonly string[]): void {
+  const problems: string[] = [];
+  const { tokens } = parseArgs({
+    args: [...args],
+    options: { template: { type: "string" }, force: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+    strict: false,
+    tokens: true,
+  });
+  const places: string[] = [];
+  let template = "function";
+  let force = false;
+  for (const token of tokens) {
+    if (token.kind === "positional") places.push(token.value);
+    if (token.kind !== "option") continue;
+    if (token.name === "help") {
+      console.log(initUsage);
+      return;
+    }
+    if (token.name === "force") force = true;
+    else if (token.name === "template") template = token.value ?? "";
+    else
+      problems.push(
+        `${token.rawName}: unknown option${didYouMean(token.rawName, ["--template", "--force", "--help"], "; see --help")}`,
+      );
+  }
+  if (places.length > 1) problems.push(`${places[1]}: init takes one folder`);
+  if (!Object.hasOwn(TEMPLATES, template)) {
+    problems.push(`--template: ${template === "" ? "needs a name" : `there is no ${template}`}; choose one:\n${LIST}`);
+  }
+  const folder = resolve(places[0] ?? ".");
+  const name = nameOf(folder, places[0], problems);
+  if (existsSync(folder) && !force) {
+    const found = readdirSync(folder)
+      .filter((entry) => entry !== ".git")
+      .sort();
+    const shown = found.slice(0, 3).join(", ") + (found.length > 3 ? " and more" : "");
+    if (found.length > 0)
+      problems.push(`${folder} is not empty: it has ${shown}. Name another folder, or add --force to replace files`);
+  }
+  if (problems.length > 0) throw new ConfigError(problems);
+  write(template, folder, name);
+  report(template, folder);
+}
+
+/** The package's name. A folder that was not named may have any. */
+function nameOf(folder: string, given: string | undefined, problems: string[]): string {
+  const name = basename(folder);
+  if (/^[a-z0-9][a-z0-9._-]{0,213}$/.test(name) && name !== "node_modules") return name;
+  if (given !== undefined && resolve(given) !== process.cwd()) {
+    problems.push(
+      `${name}: cannot be the name of a package. Use lower-case letters, digits, "-", "_" and ".", such as my-agent`,
+    );
+  }
+  return "my-agent";
+}
+
+function write(template: string, folder: string, name: string): void {
+  // Beside lib in a checkout, beside dist in the package.
+  const [templates] = ["../../templates", "../../../templates"]
+    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .filter((path) => existsSync(path));
+  if (!templates) throw new Error("The templates of this package are missing: install it again");
+  for (const source of ["common", template]) {
+    for (const file of filesIn(join(templates, source))) {
+      // npm packs no .gitignore, and git no .env.
+      const target = join(folder, relative(join(templates, source), file)).replace(/(?<=[\\/])(env|gitignore)$/, ".$1");
+      const text = readFileSync(file, "utf8").replaceAll("__NAME__", name).replaceAll("__GREENROOM__", `^${VERSION}`);
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target, text);
+    }
+  }
+}
+
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) =>
+    entry.isDirectory() ? filesIn(join(folder, entry.name)) : [join(folder, entry.name)],
+  );
+}
+
+function report(template: string, folder: string): void {
+  const place = relative(process.cwd(), folder);
+  const bun = "Bun" in globalThis;
+  console.log(
+    [
+      `Created ${place || "a project here"}: ${TEMPLATES[template]}. Its agent is in src/agent.ts.`,
+      "Next:",
+      ...(place ? [`  cd ${place}`] : []),
+      bun ? "  bun install" : "  npm install",
+      bun ? "  bun --bun run dev" : "  npm run dev",
+    ].join("\n"),
+  );
+}

@@ -1,0 +1,97 @@
+/** A project as the server runs it: its configuration file and the modules that this names. */
+import { basename } from "node:path";
+import process from "node:process";
+import type { App, Handler } from "../../lib/http/handler.ts";
+import { ConfigError, type ServiceOptions } from "../../lib/mod.ts";
+import { problemsOfService } from "../agents.ts";
+import type { CommandOptions } from "./command-options.ts";
+import { type FileConfig, readConfig } from "./config.ts";
+import { loadGraphs } from "./graphs.ts";
+import type { LocalApi } from "./local.ts";
+import type { Log } from "./log.ts";
+import { loadModules } from "./modules.ts";
+
+export interface Project {
+  /** The configuration file's name. */
+  readonly name: string;
+  readonly config: FileConfig;
+  readonly settings: Omit<ServiceOptions, "storage">;
+  /** Routes of the project's own. */
+  readonly app: App | undefined;
+  readonly graph_ids: readonly string[];
+}
+
+export interface ProjectPlace {
+  readonly options: CommandOptions;
+  readonly log: Log;
+  readonly local: LocalApi;
+  /** Where the server listens; empty before. */
+  readonly url: () => string;
+  /** Answers what the project's own code asks. */
+  readonly within: Handler;
+}
+
+/** Loads the project. Throws a ConfigError with everything that is wrong with it. */
+export async function loadProject({ options, log, local, url, within }: ProjectPlace): Promise<Project> {
+  const config = readConfig(options.config);
+  setVariables(config.env);
+  const name = basename(config.file);
+  const unsupported = config.unsupported.length > 0 ? [`without effect here: ${config.unsupported.join(", ")}`] : [];
+  for (const message of [...config.warnings, ...unsupported].filter((message) => !warned.has(message))) {
+    warned.add(message);
+    log.write({ level: "warn", message, file: name });
+  }
+  const loaded = await loadGraphs(config.graphs, config.file);
+  const { modules, problems: ofModules } = await loadModules(config.modules);
+  const { "auth.path": custom, "store.index.embed": embed, "http.app": app } = modules;
+  const { worker, auth, store, usage, webhooks } = config.service;
+  const public_base_url = options.public_base_url?.value ?? config.service.public_base_url;
+  const settings: Project["settings"] = {
+    ...config.service,
+    worker: options.workers === undefined ? worker : { ...worker, concurrency: options.workers },
+    executor: local.executor(loaded.executor),
+    auth: { ...auth, ...(custom ? { custom } : {}) },
+    ...(store?.index && embed ? { store: { ...store, index: { ...store.index, embed } } } : {}),
+    usage: { ...usage, ...usageEnabled(process.env.GREENROOM_USAGE_ENABLED) },
+    public_base_url: public_base_url ?? (() => url() || undefined),
+    // A relative URL is one of this server.
+    webhooks: { ...webhooks, loopback: async (request) => local.requests(within)(request) },
+    env: process.env,
+    environment: { log: log.write },
+    ...(log.onRunFinished ? { onRunFinished: log.onRunFinished } : {}),
+  };
+  const problems = [...config.problems, ...loaded.problems, ...ofModules];
+  const rename = (problem: string): string =>
+    problem.replaceAll("auth.custom", "auth.path").replace(/^executor:/, "graphs:");
+  problems.push(...problemsOfService(settings, config.graph_ids, problems, rename));
+  if (problems.length > 0) {
+    const base = options.public_base_url?.setting;
+    const shown = (problem: string): string =>
+      base && problem.startsWith("public_base_url:") ? problem.replace("public_base_url", base) : `${name}: ${problem}`;
+    throw new ConfigError(problems.map(shown));
+  }
+  return { name, config, settings, app, graph_ids: loaded.executor.graphs().map(({ graph_id }) => graph_id) };
+}
+
+/** Not repeated when the project is loaded again. */
+const warned = new Set<string>();
+
+/** The variables that the last configuration has set. */
+const set = new Set<string>();
+
+/** What the shell sets wins, as it does with .env files. */
+function setVariables(env: FileConfig["env"]): void {
+  for (const name of set) delete process.env[name];
+  set.clear();
+  for (const [name, value] of Object.entries(env)) {
+    if (process.env[name] !== undefined) continue;
+    process.env[name] = value;
+    set.add(name);
+  }
+}
+
+function usageEnabled(value: string | undefined): NonNullable<ServiceOptions["usage"]> {
+  if (!value) return {};
+  if (value !== "0" && value !== "1") throw new ConfigError([`GREENROOM_USAGE_ENABLED: ${value} is neither 0 nor 1`]);
+  return { enabled: value === "1" };
+}

@@ -1,0 +1,258 @@
+/** The stand-alone server: a project, its database and a port. Loads the project again for `greenroom dev`. */
+import process from "node:process";
+import { createHandler, type Handler } from "../../lib/http/handler.ts";
+import { type AuthMode, createService, type Service, type ServiceOptions } from "../../lib/mod.ts";
+import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
+import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
+import { docsPage } from "../docs-page.ts";
+import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
+import { studio } from "../studio/mod.ts";
+import { guard, ownKeys } from "./access.ts";
+import { type CommandOptions, type Given, shownDatabase } from "./command-options.ts";
+import type { FileConfig } from "./config.ts";
+import { type LocalApi, localApi } from "./local.ts";
+import { createLog, type Log, type Output } from "./log.ts";
+import { loadProject, type Project, type ProjectPlace } from "./project.ts";
+import { installLogger } from "./sdk-logger.ts";
+
+const DEFAULT_PORT = 2024;
+const PORTS_TRIED = 100;
+const SAME_SIGNAL_MS = 250;
+/** How long runs go on when the project is loaded again, and how long those that ignore their signal have after it. */
+const RELOAD_MS = 300;
+
+export interface Server {
+  readonly url: string;
+  readonly config: FileConfig;
+  /**
+   * Loads the project again. Requests wait while the services change; runs that do not end in time are put back. Throws a
+   * ConfigError, and serves what it served, when the project cannot be loaded.
+   */
+  reload(): Promise<FileConfig>;
+}
+
+/** Serves the project until SIGTERM or SIGINT. */
+export async function serve(options: CommandOptions, load: typeof loadProject = loadProject): Promise<Server> {
+  const { host, database, dev } = options;
+  // What a Node that is too old says of the agents would mislead.
+  if (!isLibsql(database.value) && !isPostgres(database.value)) await sqliteDriver(database.setting);
+  const log = logFor(options);
+  // Modules may ask for both while they are loaded.
+  const local = localApi();
+  const removeLogger = installLogger(log.write);
+  let url = "";
+  let current: Promise<Deployment>;
+  const within: Handler = async (request, host) => (await current).within(request, host);
+  const place: ProjectPlace = { options, log, local, url: () => url, within };
+  const project = await load(place);
+
+  const own = ownKeys(process.env.GREENROOM_API_KEYS);
+  const storage = await openStorage(database);
+  const identity = own ?? storage.identity;
+  const guarded = { identity, own: own !== null, options };
+  const mode = await guard(project.settings.auth, guarded);
+  // Accounts in memory are made anew at each start.
+  const before = own ? null : await workspacesAndProjects(identity, project.settings.deployment);
+  const executes = project.settings.worker?.concurrency !== 0;
+  // The same lock that the service's worker asks for.
+  if (executes && !(await storage.becomeWorker(Date.now()))) console.log(standby(database));
+  // The services of a changed project follow each other on one database, which may be in memory.
+  const kept: Storage = dev ? { ...storage, close: async () => {} } : storage;
+  const surroundings: Surroundings = { options, storage: kept, identity, local };
+  const first = await deploy(project, mode, surroundings);
+  current = Promise.resolve(first);
+  if (before) logCreated(first.service.deployment, project.settings.deployment ?? {}, before, log);
+  local.serve(within);
+  let listener: Listener;
+  try {
+    const handler: Handler = async (request, host) => (await current).handler(request, host);
+    listener = await listenFrom(log.requests(local.requests(handler)), options);
+  } catch (error) {
+    await first.service.stop(0);
+    throw error;
+  }
+
+  stopOnSignals(options, async (grace_ms) => {
+    // It still listens: who asks is told that it is not ready, and readers stay to the end.
+    await (await current).service.stop(grace_ms);
+    if (dev) await storage.close();
+    local.close();
+    removeLogger();
+    // A client that keeps an idle connection must not keep the process.
+    await Promise.race([listener.close().catch(() => {}), new Promise((resolve) => setTimeout(resolve, 500))]);
+  });
+
+  url = `http://${urlHost(host.value)}:${listener.port}`;
+  printStart(first, options, url);
+  return {
+    url,
+    config: project.config,
+    async reload() {
+      const changed = await load(place);
+      const mode = await guard(changed.settings.auth, guarded);
+      const old = await current;
+      const next = old.service.stop(RELOAD_MS).then(() => deploy(changed, mode, surroundings));
+      current = next.catch(() => deploy(old.project, old.mode, surroundings));
+      await current;
+      await next;
+      return changed.config;
+    },
+  };
+}
+
+/** Ends the process after `close`, or at once at a second signal. */
+function stopOnSignals({ dev, grace_ms }: CommandOptions, close: (grace_ms: number) => Promise<void>): void {
+  let stoppedAt = Number.POSITIVE_INFINITY;
+  const stop = async (): Promise<void> => {
+    // npm and process groups hand the same signal on twice.
+    if (performance.now() - stoppedAt > SAME_SIGNAL_MS) process.exit(1);
+    if (stoppedAt !== Number.POSITIVE_INFINITY) return;
+    stoppedAt = performance.now();
+    if (!dev) console.log(`Stopping: runs have ${grace_ms} ms to end. A second signal ends the server at once`);
+    await close(dev ? Math.min(RELOAD_MS, grace_ms) : grace_ms);
+    process.exit(0);
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void stop());
+}
+
+/** A project as it is served. */
+interface Deployment {
+  readonly project: Project;
+  readonly mode: AuthMode;
+  readonly service: Service;
+  /** For requests from outside, and for those of the project's own code. */
+  readonly handler: Handler;
+  readonly within: Handler;
+}
+
+interface Surroundings {
+  readonly options: CommandOptions;
+  readonly storage: Storage;
+  readonly identity: IdentityStore;
+  readonly local: LocalApi;
+}
+
+async function deploy(
+  project: Project,
+  mode: AuthMode,
+  { options, storage, identity, local }: Surroundings,
+): Promise<Deployment> {
+  const { settings, app } = project;
+  const auth = { ...settings.auth, mode };
+  const executor = options.dev ? impatient(settings.executor) : settings.executor;
+  const service = await createService({ ...settings, executor, storage, identity, auth });
+  const { public_base_url } = settings;
+  const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
+  const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(options.host.value), ...named];
+  const handler = createHandler(service, {
+    ...(app ? { app } : {}),
+    studio: studio(),
+    open_metrics: options.loopback,
+    langsmith_studio: options.studio,
+    docs: docsPage,
+    // Without keys any page on the web could reach the server: none may but those named, and loopback.
+    ...(mode === "none" ? { hosts } : {}),
+  });
+  const within = createHandler(service, { ...(app ? { app } : {}), acts_for: local.acts_for });
+  return { project, mode, service, handler, within };
+}
+
+/** Runs that ignore their signal must not hold up what follows. */
+function impatient(executor: ServiceOptions["executor"]): ServiceOptions["executor"] {
+  return {
+    ...executor,
+    graphs: () =>
+      executor.graphs().map((graph) => ({ ...graph, abandon_ms: Math.min(graph.abandon_ms ?? RELOAD_MS, RELOAD_MS) })),
+  };
+}
+
+function printStart({ project, mode, service }: Deployment, options: CommandOptions, url: string): void {
+  const { host, database } = options;
+  if (mode === "none" && !options.dev)
+    console.log("No authentication: every program on this machine can use it. For API keys: greenroom keys --help");
+  if (typeof project.settings.public_base_url !== "string" && /^(?:0\.0\.0\.0|::)$/.test(host.value)) {
+    console.warn(`Feedback links start with ${url}, which others cannot reach: set --public-base-url`);
+  }
+  console.log(`Graphs: ${project.graph_ids.join(", ")} (${project.name})`);
+  console.log(`Database: ${shownDatabase(database.value)}`);
+  const { organization_id, workspace_id, project_id } = service.deployment;
+  if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
+  console.log(`API: ${url}/docs`);
+  console.log(`Studio: ${url}/studio/`);
+  if (options.studio) console.log(`LangSmith Studio: https://smith.langchain.com/studio?baseUrl=${url}`);
+  console.log(`Greenroom listening on ${url}`);
+}
+
+/** The log as the options want it: for people at a terminal text, in colours; for programs a line of JSON each. */
+function logFor({ log_level, log_format, dev }: CommandOptions): Log {
+  const plain = Boolean(process.env.NO_COLOR) || process.env.TERM === "dumb";
+  const output = (stream: NodeJS.WriteStream, write: (line: string) => void): Output => ({
+    color: stream.isTTY === true && !plain,
+    write,
+  });
+  return createLog({
+    level: log_level,
+    format: log_format ?? (process.stdout.isTTY || dev ? "text" : "json"),
+    brief: dev,
+    out: output(process.stdout, (line) => console.log(line)),
+    err: output(process.stderr, (line) => console.error(line)),
+  });
+}
+
+/** Ids of the workspaces and projects that are there, where the deployment names one. */
+async function workspacesAndProjects(
+  identity: IdentityStore,
+  { project, workspace }: NonNullable<ServiceOptions["deployment"]> = {},
+): Promise<ReadonlySet<string> | null> {
+  if (project === undefined && workspace === undefined) return null;
+  const { organization } = await identity.ensureDefaults(Date.now());
+  const workspaces = (await identity.listWorkspaces(organization.id)).map(({ id }) => id);
+  return new Set([...workspaces, ...(await identity.listProjects(workspaces)).map(({ id }) => id)]);
+}
+
+/** Logs a workspace or project that this start has created: the name may be a typing error. */
+function logCreated(
+  deployment: Service["deployment"],
+  names: NonNullable<ServiceOptions["deployment"]>,
+  before: ReadonlySet<string>,
+  log: Log,
+): void {
+  for (const kind of ["workspace", "project"] as const) {
+    const id = deployment[`${kind}_id`];
+    const name = names[kind];
+    if (name === undefined || before.has(id)) continue;
+    const message = `created a ${kind}: none had the name in deployment.${kind}`;
+    log.write({ level: "info", message, name, [`${kind}_id`]: id });
+  }
+}
+
+/** Runs made here may name graphs and webhooks that the other server does not have. */
+const standby = ({ value }: Given): string =>
+  `Standing by: another server executes the runs of ${shownDatabase(value)}, also those made here, until it ends. ` +
+  "For runs of your own start with --database OTHER";
+
+const urlHost = (host: string): string => (host.includes(":") ? `[${host}]` : host);
+
+/** Opens the database. Errors name the flags and variables. */
+export function openStorage({ value, setting }: Given): Promise<Storage> {
+  const { GREENROOM_DATABASE_TOKEN: auth_token, GREENROOM_DATABASE_DIRECT_URL: direct_url } = process.env;
+  return openDatabase(
+    { url: value, ...(auth_token ? { auth_token } : {}), ...(direct_url ? { direct_url } : {}) },
+    { url: setting, auth_token: "GREENROOM_DATABASE_TOKEN", direct_url: "GREENROOM_DATABASE_DIRECT_URL" },
+  );
+}
+
+/** An asked-for port or an error; without one the first free port from 2024 on. */
+async function listenFrom(handler: Fetch, { host, port }: CommandOptions): Promise<Listener> {
+  const hostname = host.value;
+  if (port !== undefined) return listen(handler, { hostname, port });
+  for (let next = DEFAULT_PORT; ; next += 1) {
+    try {
+      const listener = await listen(handler, { hostname, port: next });
+      if (next > DEFAULT_PORT) console.log(`Port ${DEFAULT_PORT} is taken, using ${next}`);
+      return listener;
+    } catch (error) {
+      if (!(error instanceof PortTaken) || next === DEFAULT_PORT + PORTS_TRIED) throw error;
+    }
+  }
+}

@@ -1,0 +1,165 @@
+/** Records the events of a run for the event protocol: its lifecycle, and what its executor does. */
+import type { Environment } from "../environment.ts";
+import { type ExecutorEvent, type GraphInfo, type Interrupt, type Job, ResumeRefused } from "../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { ClaimedRun, EventMethod, Scope, Storage, TerminalStatus, ThreadEvent } from "../storage/mod.ts";
+import { seqOf } from "../storage/mod.ts";
+import { createEventDeriver } from "./event-deriver.ts";
+
+export interface EventRecorderOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly graph: GraphInfo;
+  readonly claimed: ClaimedRun;
+  readonly job: Job;
+  record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
+}
+
+/** How a run ends. */
+export interface RecordedEnd {
+  readonly status: TerminalStatus;
+  readonly error: JsonObject | null;
+  /** The run stopped at interrupts or a breakpoint. */
+  readonly waits: boolean;
+  /** What the executor threw. */
+  readonly failure: unknown;
+}
+
+export interface EventRecorder {
+  /** Records that the run has started; after a crash, closes what earlier attempts have left open. */
+  begin(): Promise<void>;
+  /** Records what an event of the executor shows. */
+  take(event: ExecutorEvent): void;
+  /** Records a state that the worker has stored; `shown` as in stream mode `checkpoints`. */
+  takeState(values: Json, shown: JsonObject, interrupts: readonly Interrupt[]): void;
+  /** Records the end of the run: the last event. */
+  end(end: RecordedEnd): void;
+}
+
+/** An event as executors yield it. */
+export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
+
+/** How many turns back the events of earlier attempts are read. */
+const TURNS = 100;
+const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "input.requested"]);
+
+const NOTHING: EventRecorder = { begin: async () => {}, take() {}, takeState() {}, end() {} };
+
+export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
+  const { environment, graph, claimed, job } = options;
+  const { run, thread } = claimed;
+  if ((job.events ?? "none") === "none") return NOTHING;
+  const all = job.events === "all";
+  const deriver = graph.protocol_events ? null : createEventDeriver(all);
+  // Namespaces of subgraphs and nodes that have started and not ended, with the names of their graphs.
+  const open = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
+  const requested = new Set<Json>();
+  let running = false;
+
+  function record(
+    method: EventMethod,
+    data: Json,
+    { namespace = [], node, checkpoint_id }: Partial<YieldedEvent> = {},
+    end = false,
+  ): void {
+    const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
+    const event = {
+      method,
+      namespace,
+      timestamp: environment.now(),
+      data: JSON.stringify(data) ?? "null",
+      ...(node === undefined ? {} : { node }),
+      ...(checkpoint_id === undefined ? {} : { checkpoint_id }),
+      ...(name === undefined ? {} : { name }),
+    };
+    options.record(event, end);
+  }
+
+  function track(namespace: readonly string[], data: Json): void {
+    if (namespace.length === 0 || !isObject(data)) return;
+    const key = JSON.stringify(namespace);
+    if (data.event === "started") open.set(key, { namespace, graph_name: data.graph_name ?? null });
+    else open.delete(key);
+  }
+
+  function takeYielded({ method, data, ...rest }: YieldedEvent): void {
+    if (method === "lifecycle") track(rest.namespace, data);
+    if (method === "input.requested") {
+      const { interrupt_id = null } = isObject(data) ? data : {};
+      if (requested.has(interrupt_id)) return;
+      requested.add(interrupt_id);
+    }
+    record(method, data, rest);
+  }
+
+  /** Reads what earlier attempts of this run have recorded. */
+  async function readEarlier(): Promise<void> {
+    const { storage, scope } = options;
+    let after: number | null = Math.max(0, seqOf(run.turn - TURNS, 0));
+    while (after !== null) {
+      const page = await storage.readEvents(scope, run.thread_id, { after, methods: EARLIER });
+      for (const { run_id, method, namespace, data } of page.events) {
+        if (run_id !== run.run_id) continue;
+        const parsed = JSON.parse(data ?? "null") as Json;
+        if (method === "lifecycle") track(namespace, parsed);
+        else if (isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
+        running ||= namespace.length === 0;
+      }
+      after = page.read_to;
+    }
+  }
+
+  /** Inner ones first. */
+  function closeOpen(data: JsonObject): void {
+    for (const { namespace, graph_name } of [...open.values()].reverse()) {
+      record("lifecycle", { ...data, ...(graph_name === null ? {} : { graph_name }) }, { namespace });
+    }
+    open.clear();
+  }
+
+  return {
+    async begin() {
+      if (run.claims > 1) await readEarlier();
+      closeOpen({ event: "interrupted" });
+      if (!running) record("lifecycle", { event: "running", graph_name: run.graph_id });
+      const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
+      if (answered.length > 0) record("input.answered", { interrupt_ids: answered });
+    },
+    take(event) {
+      if (event.type === "event") takeYielded(event);
+      else for (const derived of deriver?.take(event) ?? []) takeYielded(derived);
+    },
+    takeState(values, shown, interrupts) {
+      for (const derived of deriver?.takeState(values, shown, interrupts) ?? []) takeYielded(derived);
+    },
+    end({ status, error, waits, failure }) {
+      const event = error ? "failed" : status === "interrupted" || waits ? "interrupted" : "completed";
+      closeOpen({ event });
+      const message = typeof error?.message === "string" ? error.message : undefined;
+      const data: JsonObject = {
+        event,
+        graph_name: run.graph_id,
+        ...(message === undefined ? {} : { error: message }),
+        ...(failure instanceof ResumeRefused ? refusal(failure) : {}),
+      };
+      record("lifecycle", data, {}, true);
+    },
+  };
+}
+
+const refusal = ({ reason, interrupt_ids, pending_ids }: ResumeRefused): JsonObject => ({
+  reason,
+  interrupt_ids: [...interrupt_ids],
+  pending_ids: [...pending_ids],
+});
+
+/** The ids of the pending interrupts that a resume answers. */
+function answeredIds(resume: Json | undefined, interrupts: JsonObject): string[] {
+  if (resume === undefined) return [];
+  const pending = Object.values(interrupts)
+    .flatMap((list) => (Array.isArray(list) ? list : []))
+    .flatMap((interrupt) => (isObject(interrupt) && typeof interrupt.id === "string" ? [interrupt.id] : []));
+  const named = isObject(resume) ? pending.filter((id) => Object.hasOwn(resume, id)) : [];
+  return named.length > 0 ? named : pending.length === 1 ? pending : [];
+}

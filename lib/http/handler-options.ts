@@ -1,0 +1,59 @@
+/** The options of `createHandler`, and their schema. */
+import type { AuthUser } from "../auth/custom.ts";
+import { callable, flag, rule, type Schema, type Section, section, text, texts } from "../validation.ts";
+import type { OpenApi } from "./context.ts";
+import type { App } from "./custom-routes.ts";
+
+/** Answers requests for a page and its assets. `path` is the one below the mount: `/`, `/studio` or `/studio/…`. */
+export type Studio = (request: Request, path: string) => Response | Promise<Response>;
+
+/** How a service is mounted. */
+export interface HandlerOptions {
+  /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
+  readonly prefix?: string;
+  /**
+   * The host names (or name:port) to answer; others get 421. Web pages may call only from loopback origins, from these hosts and
+   * from `http.cors.allow_origins`. Set it for servers without authentication, which any web page could reach otherwise.
+   */
+  readonly hosts?: readonly string[];
+  /**
+   * `/metrics` needs no key, except for requests that a proxy passed on. For servers that listen on a loopback address. Default:
+   * false.
+   */
+  readonly open_metrics?: boolean;
+  /**
+   * LangSmith's hosted Studio may call from a browser, also a server of a private address. Its requests are authenticated like all
+   * others. Default: false.
+   */
+  readonly langsmith_studio?: boolean;
+  /** The page at `/docs`, such as `docsPage` of `greenroom/docs`. Default: none, which answers 501. */
+  readonly docs?: (document: OpenApi) => Response;
+  /** Serves a page below `/studio`, such as `studio()` of `greenroom/studio`. Without `app`, `/` leads there. Default: none. */
+  readonly studio?: Studio;
+  /**
+   * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
+   * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
+   * the API; see `http.middleware_order`.
+   */
+  readonly app?: App;
+  /**
+   * The user that the host's own code acts for with this request, such as the user of a run. With custom authentication the request
+   * then needs no credential and has that user's permissions. Null: the credential of the request decides.
+   */
+  readonly acts_for?: (request: Request) => AuthUser | null;
+}
+
+/** The schema of the options. */
+export const handlerSchema: Section = section({
+  prefix: text((path) => /^(?:\/[\w.~-]+)*\/?$/.test(path), "must be a path such as /agents"),
+  hosts: texts(() => true, "host names"),
+  open_metrics: flag,
+  langsmith_studio: flag,
+  docs: callable,
+  studio: callable,
+  app: rule(
+    (app) => typeof app === "function" || typeof (app as { fetch?: unknown } | null)?.fetch === "function",
+    "must be a function, or an object with fetch",
+  ),
+  acts_for: callable,
+} satisfies Record<keyof HandlerOptions, Schema>);

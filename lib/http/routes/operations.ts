@@ -1,0 +1,238 @@
+/** The routes that look at a deployment as a whole, over all threads. The studio is made of them. */
+import type { Visibility } from "../../storage/visibility.ts";
+import type { RequestContext } from "../context.ts";
+import * as parse from "../parse/operations.ts";
+import { located, readKnownId, readLocated } from "../parse/operations.ts";
+import { accepted, empty, type HeaderValues, json } from "../respond.ts";
+import { authorizeNewRun, originOf } from "../run-authorization.ts";
+import { type Route, routesOf } from "./route.ts";
+
+const route = routesOf({ tag: "Operations", group: "operations" });
+const accountRoute = routesOf({ tag: "Operations", group: "operations", access: "account" });
+
+const runId = ({ params }: RequestContext): string => readKnownId(params.run_id, "Run");
+const cronId = ({ params }: RequestContext): string => readKnownId(params.cron_id, "Cron");
+
+/** A search as authorization leaves it. */
+async function searched<Query extends object>(
+  context: RequestContext<unknown, Query>,
+  schema: parse.Fields<Query>,
+): Promise<{ readonly value: Query; readonly visibility: Visibility }> {
+  return await context.authorize(await readLocated(context.parameters, schema));
+}
+
+/** The visibility of one run, cron or delivery. */
+const visibilityOf = async (context: RequestContext, value: object): Promise<Visibility> =>
+  (await context.authorize(value)).visibility;
+
+/** What a change of a run's thread is authorized with. */
+const changeOf = (run_id: string, action: string): object => ({
+  thread_id: null,
+  action,
+  metadata: { run_ids: [run_id] },
+});
+
+async function runAgain(context: RequestContext): Promise<Response> {
+  const run_id = runId(context);
+  const { operations } = context.service;
+  const visibility = await visibilityOf(context, { thread_id: null, run_id });
+  const bytes = await context.bytes();
+  const run = await operations.runAgain(
+    run_id,
+    async (thread_id, sent) => {
+      const [request, authorized] = await authorizeNewRun(context, thread_id, sent);
+      const origin = await originOf(context, bytes, `/greenroom/runs/${run_id}/again`);
+      return [request, { ...origin, ...authorized }];
+    },
+    visibility,
+  );
+  const location = `/threads/${run.thread_id}/runs/${run.run_id}`;
+  const headers: HeaderValues = { "content-location": location };
+  return json(run, headers);
+}
+
+const RUN_ROUTES: readonly Route[] = [
+  route("get", "/greenroom/runs", {
+    summary: "Search runs of all threads, newest first",
+    events: ["threads:search"],
+    query: parse.runListQuery,
+    answer: "RunListing",
+    async handle(context) {
+      const { value, visibility } = await searched(context, parse.runListQuery);
+      return json(await located(() => context.service.operations.searchRuns(value, visibility)));
+    },
+  }),
+  route("get", "/greenroom/runs/stats", {
+    summary: "Count the runs of the last hour by status, with waits and durations by minute",
+    events: ["threads:search"],
+    answer: "RunStats",
+    async handle(context) {
+      return json(await context.service.operations.runStats(await visibilityOf(context, {})));
+    },
+  }),
+  route("get", "/greenroom/runs/:run_id", {
+    summary: "Get everything that is stored of a run",
+    events: ["threads:read"],
+    answer: "RunDetail",
+    errors: [404],
+    async handle(context) {
+      const run_id = runId(context);
+      const visibility = await visibilityOf(context, { thread_id: null, run_id });
+      return json(await context.service.operations.inspectRun(run_id, visibility));
+    },
+  }),
+  route("post", "/greenroom/runs/:run_id/again", {
+    summary: "Create a run with the same request, without the credentials of the first one",
+    access: "run",
+    events: ["threads:read", "threads:create_run", "assistants:read"],
+    idempotency_key: true,
+    answer: "Run",
+    answer_headers: ["Content-Location"],
+    errors: [404, 409, 503, 507],
+    handle: runAgain,
+  }),
+];
+
+const THREAD_ROUTES: readonly Route[] = [
+  route("get", "/greenroom/threads", {
+    summary: "List threads with their titles, last changed first",
+    events: ["threads:search"],
+    query: parse.threadListQuery,
+    answer: "ThreadListing",
+    async handle(context) {
+      const { value, visibility } = await searched(context, parse.threadListQuery);
+      return json(await located(() => context.service.operations.listThreads(value, visibility)));
+    },
+  }),
+  route("get", "/greenroom/inbox", {
+    summary: "List the interrupts that wait for a person, oldest first",
+    events: ["threads:search"],
+    query: parse.inboxQuery,
+    answer: "Inbox",
+    async handle(context) {
+      const { value, visibility } = await searched(context, parse.inboxQuery);
+      return json(await located(() => context.service.operations.inbox(value, visibility)));
+    },
+  }),
+];
+
+const WEBHOOK_ROUTES: readonly Route[] = [
+  route("get", "/greenroom/webhooks", {
+    summary: "List webhook deliveries, newest first",
+    events: ["threads:search"],
+    query: parse.deliveryListQuery,
+    answer: "DeliveryListing",
+    async handle(context) {
+      const { value, visibility } = await searched(context, parse.deliveryListQuery);
+      return json(await located(() => context.service.operations.listDeliveries(value, visibility)));
+    },
+  }),
+  route("get", "/greenroom/webhooks/:run_id", {
+    summary: "Get the webhook delivery of a run with its attempts",
+    events: ["threads:read"],
+    answer: "DeliveryDetail",
+    errors: [404],
+    async handle(context) {
+      const run_id = runId(context);
+      const visibility = await visibilityOf(context, { thread_id: null, run_id });
+      return json(await context.service.operations.inspectDelivery(run_id, visibility));
+    },
+  }),
+  route("post", "/greenroom/webhooks/:run_id/send", {
+    summary: "Send the webhook of a run again, with a new series of retries",
+    events: ["threads:update"],
+    accepted: "It will be sent",
+    errors: [404, 409],
+    async handle(context) {
+      const run_id = runId(context);
+      const visibility = await visibilityOf(context, changeOf(run_id, "send"));
+      await context.service.operations.sendAgain(run_id, visibility);
+      return accepted();
+    },
+  }),
+];
+
+const CRON_ROUTES: readonly Route[] = [
+  route("get", "/greenroom/crons/preview", {
+    summary: "Get the next times of a schedule",
+    query: parse.schedulePreview,
+    answer: "SchedulePreview",
+    async handle(context) {
+      const preview = await readLocated(context.parameters, parse.schedulePreview);
+      return json(await located(() => context.service.operations.previewSchedule(preview)));
+    },
+  }),
+  route("get", "/greenroom/crons/:cron_id", {
+    summary: "Get the next times and the last firings of a cron",
+    events: ["crons:read"],
+    answer: "CronDetail",
+    errors: [404],
+    async handle(context) {
+      const cron_id = cronId(context);
+      return json(await context.service.operations.inspectCron(cron_id, await visibilityOf(context, { cron_id })));
+    },
+  }),
+  route("post", "/greenroom/crons/:cron_id/run", {
+    summary: "Create a run of a cron now, as its creator; the schedule does not move",
+    events: ["crons:update"],
+    answer: "Run",
+    errors: [404, 409, 503, 507],
+    async handle(context) {
+      const cron_id = cronId(context);
+      return json(await context.service.operations.runCron(cron_id, await visibilityOf(context, { cron_id })));
+    },
+  }),
+];
+
+const ACCOUNT_ROUTES: readonly Route[] = [
+  accountRoute("get", "/greenroom/feedback/scores", {
+    summary: "Summarize feedback by key and time",
+    events: ["threads:read"],
+    query: parse.scoreQuery,
+    answer: "ScoreSeries",
+    async handle(context) {
+      const caller = await context.caller();
+      const query = await readLocated(context.parameters, parse.scoreQuery);
+      const visibility = await visibilityOf(context, { thread_id: null });
+      return json(await located(() => context.service.operations.scores(caller, query, visibility)));
+    },
+  }),
+  accountRoute("get", "/greenroom/feedback/links", {
+    summary: "List feedback links of all runs, newest first",
+    events: ["threads:read"],
+    query: parse.linkQuery,
+    answer: "FeedbackLinks",
+    async handle(context) {
+      const caller = await context.caller();
+      const query = await readLocated(context.parameters, parse.linkQuery);
+      const visibility = await visibilityOf(context, { thread_id: null });
+      return json(await located(() => context.service.operations.feedbackLinks(caller, query, visibility)));
+    },
+  }),
+  accountRoute("delete", "/greenroom/feedback/links/:id", {
+    summary: "Revoke a feedback link; its records stay",
+    events: ["threads:update"],
+    errors: [404],
+    async handle(context) {
+      const caller = await context.caller();
+      const id = readKnownId(context.params.id, "Feedback link");
+      await context.service.operations.revokeLink(caller, id, await visibilityOf(context, { thread_id: null }));
+      return empty();
+    },
+  }),
+  accountRoute("get", "/greenroom/server", {
+    summary: "Get versions, health, work and configuration; needs `organization:manage`",
+    answer: "ServerReport",
+    async handle(context) {
+      return json(await context.service.operations.server(await context.caller()));
+    },
+  }),
+];
+
+export const OPERATION_ROUTES: readonly Route[] = [
+  ...RUN_ROUTES,
+  ...THREAD_ROUTES,
+  ...WEBHOOK_ROUTES,
+  ...CRON_ROUTES,
+  ...ACCOUNT_ROUTES,
+];

@@ -1,0 +1,135 @@
+/** Crons: their next ticks, their last firings, and firing one now. */
+import { checkTiming, nextTick, type Timing } from "../crons/schedule.ts";
+import { originOf, requestOf } from "../crons/tick.ts";
+import type { Environment } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import type { Run, RunDirectory } from "../runs/mod.ts";
+import type { CronRow, RunStatus, Scope, SkipReason, Storage } from "../storage/mod.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import { isoTime, timeOf } from "./list.ts";
+
+/** One tick of a cron, or one firing by hand; times are ISO 8601, UTC. */
+export interface Firing {
+  readonly scheduled_at: string;
+  readonly fired_at: string;
+  /** Fired by `runCron`, not by the schedule. */
+  readonly manual: boolean;
+  readonly run_id: string | null;
+  /** This and the thread are null once the run is deleted. */
+  readonly run_status: RunStatus | null;
+  readonly thread_id: string | null;
+  readonly skipped: SkipReason | null;
+}
+
+export interface CronDetail {
+  readonly cron_id: string;
+  readonly enabled: boolean;
+  /** Consecutive runs that ended as `error` or `timeout`, and how many of them disable it. */
+  readonly failures: number;
+  readonly max_failures: number | null;
+  readonly disabled_reason: string | null;
+  /** The next five ticks; of a paused cron those that it would have. */
+  readonly next: readonly string[];
+  /** The last ten, newest first. */
+  readonly firings: readonly Firing[];
+}
+
+/** A schedule that is not stored. */
+export interface SchedulePreview {
+  readonly schedule: string;
+  readonly timezone?: string;
+  /** RFC 3339. */
+  readonly end_time?: string;
+  /** Default 5. */
+  readonly limit?: number;
+}
+
+export interface CronOperations {
+  /** The next ticks of a schedule. Errors: invalid (`schedule`, `timezone`, `end_time`). */
+  previewSchedule(preview: SchedulePreview): Promise<{ readonly next: readonly string[] }>;
+  /** Errors: not_found. */
+  inspectCron(cron_id: string, visibility?: Visibility): Promise<CronDetail>;
+  /**
+   * Creates a run of the cron now, as its creator, also while it is paused. The schedule does not move. Errors: not_found, and those of
+   * `runs.create`.
+   */
+  runCron(cron_id: string, visibility?: Visibility): Promise<Run>;
+}
+
+export interface CronOperationOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly runs: RunDirectory;
+  readonly max_failures: number | null;
+}
+
+const NEXT = 5;
+const FIRINGS = 10;
+
+export function cronOperations(options: CronOperationOptions): CronOperations {
+  const { storage, scope, environment, runs, max_failures } = options;
+
+  async function find(cron_id: string, visibility: Visibility | undefined): Promise<CronRow> {
+    const row = await storage.getCron(withVisibility(scope, visibility), cron_id.toLowerCase());
+    if (!row) throw new ServiceError("not_found", `Cron ${cron_id} not found`);
+    return row;
+  }
+
+  async function firingsOf(cron_id: string, visibility: Visibility | undefined): Promise<readonly Firing[]> {
+    const firings = await storage.listCronFirings(scope, cron_id, { limit: FIRINGS, offset: 0 });
+    const runs = await Promise.all(
+      firings.map(async ({ run_id }) => {
+        if (run_id === null) return null;
+        return await storage.getRun(withVisibility(scope, visibility), run_id);
+      }),
+    );
+    return firings.map(({ scheduled_at, fired_at, run_id, skipped, manual = false }, i) => ({
+      scheduled_at: isoTime(scheduled_at),
+      fired_at: isoTime(fired_at),
+      manual,
+      run_id,
+      run_status: runs[i]?.status ?? null,
+      thread_id: runs[i]?.thread_id ?? null,
+      skipped,
+    }));
+  }
+
+  return {
+    async previewSchedule({ schedule, timezone = null, end_time, limit = NEXT }) {
+      const timing = {
+        ...{ schedule, timezone },
+        end_time: end_time === undefined ? null : timeOf("end_time", end_time),
+      };
+      checkTiming(timing);
+      return { next: ticksFrom(timing, environment.now(), limit) };
+    },
+
+    async inspectCron(cron_id, visibility) {
+      const cron = await find(cron_id, visibility);
+      const { enabled, failures, metadata } = cron;
+      const { disabled_reason } = metadata;
+      return {
+        ...{ cron_id: cron.cron_id, enabled, failures, max_failures },
+        disabled_reason: !enabled && typeof disabled_reason === "string" ? disabled_reason : null,
+        next: ticksFrom(cron, environment.now(), NEXT),
+        firings: await firingsOf(cron.cron_id, visibility),
+      };
+    },
+
+    async runCron(cron_id, visibility) {
+      const cron = await find(cron_id, visibility);
+      const run = await runs.create(cron.thread_id, requestOf(cron), originOf(cron));
+      await storage.recordFiring(scope, { cron_id: cron.cron_id, fired_at: environment.now(), run_id: run.run_id });
+      return run;
+    },
+  };
+}
+
+function ticksFrom(timing: Timing, now: number, limit: number): string[] {
+  const ticks: string[] = [];
+  for (let tick = nextTick(timing, now); tick !== null && ticks.length < limit; tick = nextTick(timing, tick)) {
+    ticks.push(isoTime(tick));
+  }
+  return ticks;
+}

@@ -1,0 +1,109 @@
+/** Feedback as a whole: scores over time, and the links that accept it. */
+import { ServiceError } from "../errors.ts";
+import type { Feedback, FeedbackToken } from "../feedback/mod.ts";
+import { type Caller, workspacesWith } from "../storage/identity.ts";
+import type { Scope, Storage } from "../storage/mod.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import { type Cursor, cursorOf, isoOrNull, isoTime, type Listing, placeOf, timeOf } from "./list.ts";
+
+/** The width of the buckets of scores. */
+export type ScoreStride = "hour" | "day" | "week";
+
+/** Records with `start <= created_at < end`, in RFC 3339. */
+export interface ScoreQuery {
+  readonly start: string;
+  readonly end: string;
+  /** Default `day`. Buckets count from `start`. */
+  readonly stride?: ScoreStride;
+  readonly key?: readonly string[];
+}
+
+export interface ScoreSeries {
+  readonly start: string;
+  readonly end: string;
+  readonly stride: ScoreStride;
+  readonly keys: readonly {
+    readonly key: string;
+    /** Those with records, oldest first. Records without a score count in `n` alone. */
+    readonly buckets: readonly {
+      readonly start: string;
+      readonly n: number;
+      readonly avg: number | null;
+      readonly min: number | null;
+      readonly max: number | null;
+    }[];
+  }[];
+}
+
+export interface FeedbackLink extends FeedbackToken {
+  readonly run_id: string;
+  readonly created_at: string;
+  readonly submissions: number;
+}
+
+export interface FeedbackOperations {
+  /** Errors: forbidden, invalid (a time, the range). */
+  scores(by: Caller, query: ScoreQuery, visibility?: Visibility): Promise<ScoreSeries>;
+  /** Newest first, expired ones too. Default limit: 50. Errors: forbidden, invalid (no public base URL, the cursor). */
+  feedbackLinks(by: Caller, query?: Cursor, visibility?: Visibility): Promise<Listing<FeedbackLink>>;
+  /** The link accepts nothing more; its records stay. Errors: forbidden, not_found. */
+  revokeLink(by: Caller, id: string, visibility?: Visibility): Promise<void>;
+}
+
+export interface FeedbackOperationOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly feedback: Pick<Feedback, "tokenUrl">;
+}
+
+const HOUR_MS = 3_600_000;
+const STRIDES: Readonly<Record<ScoreStride, number>> = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
+const MOST_BUCKETS = 1_000;
+
+export function feedbackOperations({ storage, scope, feedback }: FeedbackOperationOptions): FeedbackOperations {
+  return {
+    async scores(by, query, visibility) {
+      const workspace_ids = workspacesWith(by, "feedback:read");
+      const { stride = "day", key } = query;
+      const [start, end] = [timeOf("start", query.start), timeOf("end", query.end)];
+      const stride_ms = STRIDES[stride];
+      if (end <= start) throw new ServiceError("invalid", "end: must be after start");
+      if (end - start > MOST_BUCKETS * stride_ms) {
+        throw new ServiceError("invalid", `end: must be at most ${MOST_BUCKETS} ${stride}s after start`);
+      }
+      const rows = await storage.feedbackBuckets({
+        workspace_ids,
+        scope: withVisibility(scope, visibility),
+        ...(key ? { keys: key } : {}),
+        ...{ min_created_at: start, max_created_at: end - 1, origin: start, stride_ms },
+      });
+      const keys = [...new Set(rows.map((row) => row.key))].map((key) => ({
+        key,
+        buckets: rows
+          .filter((row) => row.key === key)
+          .map(({ bucket, n, avg, min, max }) => ({ start: isoTime(start + bucket * stride_ms), n, avg, min, max })),
+      }));
+      return { start: isoTime(start), end: isoTime(end), stride, keys };
+    },
+
+    async feedbackLinks(by, { limit = 50, cursor } = {}, visibility) {
+      const workspace_ids = workspacesWith(by, "feedback:read");
+      const query = { workspace_ids, limit, ...placeOf(cursor) };
+      const rows = await storage.searchFeedbackTokens(withVisibility(scope, visibility), query);
+      const last = rows.length === limit ? rows.at(-1) : undefined;
+      const items = rows.map(({ token_id, run_id, feedback_key, created_at, expires_at, submissions }) => ({
+        ...{ id: token_id, url: feedback.tokenUrl(token_id), run_id, feedback_key, submissions },
+        created_at: isoTime(created_at),
+        expires_at: isoOrNull(expires_at),
+      }));
+      return { items, next: cursorOf(last ? { created_at: last.created_at, id: last.token_id } : null) };
+    },
+
+    async revokeLink(by, id, visibility) {
+      const workspace_ids = workspacesWith(by, "feedback:create");
+      const visible = withVisibility(scope, visibility);
+      const deleted = await storage.deleteFeedbackToken(visible, workspace_ids, id.toLowerCase());
+      if (!deleted) throw new ServiceError("not_found", "Feedback link not found");
+    },
+  };
+}

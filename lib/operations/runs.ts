@@ -1,0 +1,286 @@
+/** Runs of all threads: searches, one run in detail, running one again, and the figures of the last hour. */
+import type { Assistants } from "../assistants/mod.ts";
+import type { Environment } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import { isAdded, readKwargs, withoutSecrets } from "../executor/kwargs.ts";
+import type { Json, JsonObject } from "../json.ts";
+import type { Run, RunCreate, RunDirectory, RunOrigin } from "../runs/mod.ts";
+import type { DeploymentRow } from "../storage/identity.ts";
+import type {
+  ListedRun,
+  MultitaskStrategy,
+  RunRow,
+  RunSearch,
+  RunStatus,
+  Scope,
+  Storage,
+  TraceUsage,
+} from "../storage/mod.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import { type Cursor, cursorOf, isoOrNull, isoTime, type Listing, placeOf, timeOf } from "./list.ts";
+import { type RunStats, statsOf } from "./stats.ts";
+import { type DeliveryDetail, deliveryDetail } from "./webhooks.ts";
+
+/** Filters and page of a search over all runs. Times are RFC 3339: `after` includes them, `before` does not. */
+export interface RunListQuery extends Cursor {
+  readonly status?: readonly RunStatus[];
+  /** A UUID, or a graph id for its default assistant. */
+  readonly assistant_id?: string;
+  readonly graph_id?: string;
+  readonly thread_id?: string;
+  readonly cron_id?: string;
+  readonly user_id?: string;
+  /** Members of the run's metadata: texts, numbers, booleans. */
+  readonly metadata?: JsonObject;
+  readonly created_after?: string;
+  readonly created_before?: string;
+  readonly started_after?: string;
+  readonly started_before?: string;
+}
+
+/** A run in a list over all threads; times are ISO 8601, UTC. */
+export interface RunSummary {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly status: RunStatus;
+  readonly attempt: number;
+  readonly claims: number;
+  readonly multitask_strategy: MultitaskStrategy;
+  /** A stateless run: its thread is hidden. */
+  readonly temporary: boolean;
+  /** Until when a worker has leased it; null while it is not running. */
+  readonly lease_until: string | null;
+  readonly cancel_requested: boolean;
+  readonly cancel_reason: string | null;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly started_at: string | null;
+  readonly ended_at: string | null;
+  /** From its creation to its first start, or until now. */
+  readonly wait_ms: number;
+  /** From its first start to its end, or until now; null before the start. */
+  readonly duration_ms: number | null;
+  readonly metadata: JsonObject;
+  /** `api_key` is the short form of the key. */
+  readonly started_by: {
+    readonly user_id: string | null;
+    readonly api_key: string | null;
+    readonly cron_id: string | null;
+  };
+  /** Reported tokens and cost; null before the first start. */
+  readonly usage: TraceUsage | null;
+  readonly error: JsonObject | null;
+  readonly webhook: boolean;
+}
+
+/** Everything that is stored of one run. */
+export interface RunDetail extends RunSummary {
+  /** The request, without credentials. */
+  readonly kwargs: JsonObject;
+  /** The final values of a stateless run; null for others, whose checkpoints have them. */
+  readonly result: Json;
+  /** The newest root checkpoint that it stored. */
+  readonly checkpoint_id: string | null;
+  /** `end`: the id of the last frame; null while it is active. */
+  readonly frames: { readonly stored: boolean; readonly end: number | null };
+  readonly turn: number;
+  readonly seq: number;
+  readonly delivery: DeliveryDetail | null;
+  /** Its feedback links, without their URLs. */
+  readonly feedback: readonly {
+    readonly feedback_key: string;
+    readonly created_at: string;
+    readonly expires_at: string | null;
+  }[];
+  /** What a time line cannot show, because nothing stores it. */
+  readonly not_stored: readonly ["worker", "attempts", "stack"];
+}
+
+/** What may change the request of a run before it is created again, and what its caller adds. */
+export type PrepareAgain = (thread_id: string | null, request: RunCreate) => Promise<readonly [RunCreate, RunOrigin]>;
+
+export interface RunOperations {
+  /** Runs of all threads, newest first. Default limit: 50. Errors: invalid (a time, the cursor, the metadata). */
+  searchRuns(query?: RunListQuery, visibility?: Visibility): Promise<Listing<RunSummary>>;
+  /** Counts, waits and durations of the last hour. */
+  runStats(visibility?: Visibility): Promise<RunStats>;
+  /** Errors: not_found. */
+  inspectRun(run_id: string, visibility?: Visibility): Promise<RunDetail>;
+  /**
+   * Creates a run with the same request on the same thread, without the credentials of the first one. Errors: not_found, and those of
+   * `runs.create`.
+   */
+  runAgain(run_id: string, prepare?: PrepareAgain, visibility?: Visibility): Promise<Run>;
+}
+
+export interface RunOperationOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly deployment: Pick<DeploymentRow, "workspace_id">;
+  readonly assistants: Pick<Assistants, "get">;
+  readonly runs: RunDirectory;
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const HOUR_MS = 3_600_000;
+/** The most runs that the figures by minute are made of. */
+const MOST_TIMES = 5_000;
+/** The most feedback links that are shown with a run. */
+const MOST_LINKS = 100;
+
+/** The id of an assistant; null for a graph without one. */
+export async function idOfAssistant(assistants: Pick<Assistants, "get">, assistant_id: string): Promise<string | null> {
+  if (UUID.test(assistant_id)) return assistant_id.toLowerCase();
+  try {
+    return (await assistants.get(assistant_id)).assistant_id;
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "not_found") return null;
+    throw error;
+  }
+}
+
+export function runOperations(options: RunOperationOptions): RunOperations {
+  const { storage, scope, environment, deployment, assistants, runs } = options;
+
+  async function find(run_id: string, visibility: Visibility | undefined): Promise<ListedRun> {
+    const query = { run_id: run_id.toLowerCase(), limit: 1 };
+    const [found] = (await storage.searchRuns(withVisibility(scope, visibility), query)).rows;
+    if (!found) throw new ServiceError("not_found", `Run ${run_id} not found`);
+    return found;
+  }
+
+  return {
+    async searchRuns(query = {}, visibility) {
+      const { limit = 50, cursor, assistant_id } = query;
+      const search: RunSearch = { ...searchOf(query), ...placeOf(cursor), limit };
+      const assistant = assistant_id === undefined ? undefined : await idOfAssistant(assistants, assistant_id);
+      if (assistant === null) return { items: [], next: null };
+      const asked = { ...search, ...(assistant === undefined ? {} : { assistant_id: assistant }) };
+      const { rows, next } = await storage.searchRuns(withVisibility(scope, visibility), asked);
+      const now = environment.now();
+      return { items: rows.map((row) => summaryOf(row, now)), next: cursorOf(next) };
+    },
+
+    async runStats(visibility) {
+      const now = environment.now();
+      const visible = withVisibility(scope, visibility);
+      const statuses = await storage.countRuns(visible, now - HOUR_MS);
+      const times = await storage.runTimes(visible, now - 2 * HOUR_MS, MOST_TIMES + 1);
+      return statsOf(statuses, times.slice(0, MOST_TIMES), times.length <= MOST_TIMES, now);
+    },
+
+    async inspectRun(run_id, visibility) {
+      const found = await find(run_id, visibility);
+      const { run } = found;
+      const visible = withVisibility(scope, visibility);
+      const workspace_ids = [deployment.workspace_id];
+      const [shown, checkpoint, delivery, links] = await Promise.all([
+        runs.get(run.thread_id, run.run_id, visibility),
+        storage.getCheckpoint(visible, run.thread_id, { ns: "", run_id: run.run_id }),
+        deliveryDetail(storage, visible, run.run_id),
+        storage.listFeedbackTokens({ workspace_ids, run_id: run.run_id, scope: visible, limit: MOST_LINKS, offset: 0 }),
+      ]);
+      return {
+        ...summaryOf(found, environment.now()),
+        kwargs: shown.kwargs,
+        result: run.result,
+        checkpoint_id: checkpoint?.checkpoint_id ?? null,
+        frames: { stored: run.framed, end: run.end_frame },
+        turn: run.turn,
+        seq: run.seq,
+        delivery,
+        feedback: links.map(({ feedback_key, created_at, expires_at }) => ({
+          feedback_key,
+          created_at: isoTime(created_at),
+          expires_at: isoOrNull(expires_at),
+        })),
+        not_stored: ["worker", "attempts", "stack"],
+      };
+    },
+
+    async runAgain(run_id, prepare = async (_thread_id, request) => [request, {}], visibility) {
+      const { run } = await find(run_id, visibility);
+      const thread_id = run.temporary ? null : run.thread_id;
+      const [request, origin] = await prepare(thread_id, requestOf(run));
+      return await runs.create(thread_id, request, origin);
+    },
+  };
+}
+
+/** The filters as the storage takes them. Errors: invalid. */
+function searchOf(query: RunListQuery): Omit<RunSearch, "limit"> {
+  const { status, graph_id, thread_id, cron_id, user_id, metadata } = query;
+  for (const [key, value] of Object.entries(metadata ?? {})) {
+    if (typeof value === "object" && value !== null) {
+      throw new ServiceError("invalid", `metadata: ${key} must be a text, a number, a boolean or null`);
+    }
+  }
+  const times = (["created_after", "created_before", "started_after", "started_before"] as const).flatMap((name) =>
+    query[name] === undefined ? [] : [[name, timeOf(name, query[name])]],
+  );
+  const given = { status, graph_id, thread_id, cron_id, user_id, metadata };
+  const fields = Object.entries(given).filter(([, value]) => value !== undefined);
+  return Object.fromEntries([...fields, ...times]) as Omit<RunSearch, "limit">;
+}
+
+function summaryOf({ run, lease_until, cancel_requested, usage }: ListedRun, now: number): RunSummary {
+  const { started_at, ended_at, created_at } = run;
+  return {
+    run_id: run.run_id,
+    thread_id: run.thread_id,
+    assistant_id: run.assistant_id,
+    graph_id: run.graph_id,
+    status: run.status,
+    attempt: run.attempt,
+    claims: run.claims,
+    multitask_strategy: run.multitask_strategy,
+    temporary: run.temporary,
+    lease_until: isoOrNull(lease_until),
+    cancel_requested: cancel_requested && ended_at === null,
+    cancel_reason: run.cancel_reason ?? null,
+    created_at: isoTime(created_at),
+    updated_at: isoTime(run.updated_at),
+    started_at: isoOrNull(started_at),
+    ended_at: isoOrNull(ended_at),
+    wait_ms: Math.max(0, (started_at ?? ended_at ?? now) - created_at),
+    duration_ms: started_at === null ? null : Math.max(0, (ended_at ?? now) - started_at),
+    metadata: run.metadata,
+    started_by: { user_id: run.user_id, api_key: run.api_key, cron_id: run.cron_id ?? null },
+    usage,
+    error: run.error,
+    webhook: run.webhook !== null,
+  };
+}
+
+/** The request that creates a run like this one. What the server has added, and credentials, are left out. */
+function requestOf(run: RunRow): RunCreate {
+  const stored = readKwargs(run.kwargs);
+  const { configurable, ...config } = withoutSecrets(stored.config as unknown as JsonObject);
+  const own = Object.fromEntries(Object.entries((configurable ?? {}) as JsonObject).filter(([key]) => !isAdded(key)));
+  // A member with two values is refused: the graph read the one in `configurable`.
+  const context = Object.entries(withoutSecrets(stored.context)).filter(([key]) => !Object.hasOwn(own, key));
+  const { graph_id: _graph, assistant_id: _assistant, ...metadata } = run.metadata;
+  const { input, command, from } = stored;
+  return {
+    assistant_id: run.assistant_id,
+    ...(input === undefined ? {} : { input }),
+    ...(command ? { command: command as NonNullable<RunCreate["command"]> } : {}),
+    ...(stored.strict_resume ? { strict_resume: true } : {}),
+    config: { ...config, configurable: own } as NonNullable<RunCreate["config"]>,
+    context: Object.fromEntries(context),
+    metadata,
+    ...(from && !run.temporary ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
+    stream_mode: stored.stream_mode,
+    stream_subgraphs: stored.subgraphs,
+    stream_resumable: stored.resumable,
+    multitask_strategy: run.multitask_strategy,
+    interrupt_before: stored.interrupt_before,
+    interrupt_after: stored.interrupt_after,
+    durability: stored.durability,
+    ...(run.webhook ? { webhook: run.webhook.url } : {}),
+    ...(run.feedback.length > 0 ? { feedback_keys: run.feedback.map(([key]) => key) } : {}),
+  };
+}

@@ -1,0 +1,138 @@
+/** The server as an operator sees it: versions, health, work, and its configuration without secrets. */
+import { DEFAULTS, type ServiceOptions } from "../options.ts";
+import { type Caller, requireOfOrganization } from "../storage/identity.ts";
+import type { Storage, TerminalStatus } from "../storage/mod.ts";
+import { withDefaults } from "../validation.ts";
+
+/** What the service knows about itself. */
+export interface ServerFacts {
+  readonly version: string;
+  readonly api_version: string;
+  readonly langgraph_js_version?: string;
+  readonly ready: { readonly ok: boolean; readonly detail?: string };
+  readonly healthy: boolean;
+  readonly database_ok: boolean;
+  readonly metrics: {
+    readonly uptime_seconds: number;
+    readonly draining: boolean;
+    readonly standby: boolean;
+    readonly runs: { readonly pending: number; readonly scheduled: number; readonly running: number };
+    readonly oldest_pending_seconds: number;
+    readonly worker: {
+      readonly executing: number;
+      readonly claims: number;
+      readonly started: number;
+      readonly retried: number;
+      readonly leases_lost: number;
+      readonly ended: Readonly<Record<TerminalStatus, number>>;
+    };
+    readonly webhooks: {
+      readonly sending: number;
+      readonly attempts: number;
+      readonly delivered: number;
+      readonly retried: number;
+      readonly failed: number;
+    };
+    readonly crons: { readonly fired: number; readonly skipped: Readonly<Record<string, number>> };
+  };
+}
+
+export interface ServerReport extends Pick<ServerFacts, "version" | "api_version" | "langgraph_js_version"> {
+  /** The runtime with its version, such as `Node.js/24`; null where it is not known. */
+  readonly runtime: string | null;
+  readonly deployment: string;
+  readonly uptime_seconds: number;
+  /** `shared`: several processes may work on it. */
+  readonly database: { readonly kind: string | null; readonly ok: boolean; readonly shared: boolean };
+  readonly health: {
+    readonly ok: boolean;
+    readonly ready: boolean;
+    readonly detail: string | null;
+    readonly draining: boolean;
+    readonly standby: boolean;
+  };
+  readonly worker: ServerFacts["metrics"]["worker"] & { readonly slots: number };
+  readonly queue: ServerFacts["metrics"]["runs"] & { readonly oldest_pending_seconds: number };
+  readonly webhooks: ServerFacts["metrics"]["webhooks"];
+  readonly crons: ServerFacts["metrics"]["crons"];
+  /** Options in effect, by name: numbers, switches and modes alone. */
+  readonly configuration: Readonly<Record<string, string | number | boolean | null>>;
+}
+
+export interface ServerOperations {
+  /** Errors: forbidden: it needs `organization:manage`. */
+  server(by: Caller): Promise<ServerReport>;
+}
+
+export interface ServerOperationOptions {
+  readonly storage: Pick<Storage, "kind" | "multi_process">;
+  readonly options: ServiceOptions;
+  readonly runtime: string | null;
+  facts(): Promise<ServerFacts>;
+}
+
+export function serverOperations({ storage, options, runtime, facts }: ServerOperationOptions): ServerOperations {
+  return {
+    async server(by) {
+      requireOfOrganization(by, "organization:manage");
+      const { metrics, ready, healthy, database_ok, version, api_version, langgraph_js_version } = await facts();
+      const { uptime_seconds, draining, standby, runs, oldest_pending_seconds, webhooks, crons } = metrics;
+      const { concurrency: slots } = withDefaults(DEFAULTS.worker, options.worker);
+      const { executing, claims, started, retried, leases_lost, ended } = metrics.worker;
+      return {
+        version,
+        api_version,
+        ...(langgraph_js_version === undefined ? {} : { langgraph_js_version }),
+        runtime,
+        deployment: options.deployment?.name ?? "default",
+        uptime_seconds,
+        database: { kind: storage.kind ?? null, ok: database_ok, shared: storage.multi_process ?? false },
+        health: { ok: healthy, ready: ready.ok, detail: ready.detail ?? null, draining, standby },
+        worker: { slots, executing, claims, started, retried, leases_lost, ended },
+        queue: { ...runs, oldest_pending_seconds },
+        webhooks,
+        crons,
+        configuration: configurationOf(options),
+      };
+    },
+  };
+}
+
+/** Every name is written here: an option that is added later is not shown before somebody looked at it. */
+function configurationOf(options: ServiceOptions): ServerReport["configuration"] {
+  const worker = withDefaults(DEFAULTS.worker, options.worker);
+  const limits = withDefaults(DEFAULTS.limits, options.limits);
+  const retention = withDefaults(DEFAULTS.retention, options.retention);
+  const feedback = withDefaults(DEFAULTS.feedback, options.feedback);
+  const usage = withDefaults(DEFAULTS.usage, options.usage);
+  const crons = withDefaults(DEFAULTS.crons, options.crons);
+  const { auth = {}, checkpointer, store, http = {}, webhooks } = options;
+  return {
+    "auth.mode": auth.mode ?? (auth.custom ? "custom" : "none"),
+    "auth.shared_agents": auth.shared_agents ?? "read",
+    "worker.concurrency": worker.concurrency,
+    "worker.lease_ms": worker.lease_ms,
+    "worker.run_timeout_ms": worker.run_timeout_ms,
+    "limits.pending_per_thread": limits.pending_per_thread,
+    "limits.pending": limits.pending,
+    "retention.frames_ms": retention.frames_ms,
+    "retention.stateless_ms": retention.stateless_ms,
+    "retention.idempotency_ms": retention.idempotency_ms,
+    "retention.tokens_ms": retention.tokens_ms,
+    "retention.deliveries_ms": retention.deliveries_ms,
+    "feedback.token_ttl_ms": feedback.token_ttl_ms,
+    "feedback.external_runs": feedback.external_runs,
+    "usage.enabled": usage.enabled,
+    "usage.unreadable_workspaces": usage.unreadable_workspaces,
+    "crons.enabled": crons.enabled,
+    "crons.misfire_grace_ms": crons.misfire_grace_ms,
+    "crons.max_failures": options.crons?.max_failures ?? null,
+    "checkpointer.ttl.strategy": checkpointer?.ttl?.strategy ?? null,
+    "checkpointer.ttl.default_ttl": checkpointer?.ttl?.default_ttl ?? null,
+    "store.index": store?.index !== undefined,
+    "http.disable_webhooks": http.disable_webhooks ?? false,
+    "http.max_body_bytes": http.max_body_bytes ?? null,
+    "webhooks.signed": webhooks?.signing_secret !== undefined,
+    public_base_url: options.public_base_url !== undefined,
+  };
+}

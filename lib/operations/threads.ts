@@ -1,0 +1,192 @@
+/** Threads with their titles, and the interrupts that wait for a person. */
+import type { Assistants } from "../assistants/mod.ts";
+import type { Environment } from "../environment.ts";
+import type { Interrupt, ThreadState } from "../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { Scope, Storage, ThreadQuery, ThreadRow, ThreadStatus } from "../storage/mod.ts";
+import { type Visibility, withVisibility } from "../storage/visibility.ts";
+import type { ThreadDirectory } from "../threads/mod.ts";
+import { type Cursor, isoTime, type Listing, offsetOf } from "./list.ts";
+import { idOfAssistant } from "./runs.ts";
+
+/** Filters and page of the list of threads. */
+export interface ThreadListQuery extends Cursor {
+  /** Contained in the title; upper and lower case are the same. */
+  readonly text?: string;
+  readonly status?: ThreadStatus;
+  /** A UUID, or a graph id for its default assistant. */
+  readonly assistant_id?: string;
+  readonly graph_id?: string;
+  /** Containment. */
+  readonly metadata?: JsonObject;
+}
+
+/** A thread in a list; times are ISO 8601, UTC. */
+export interface ThreadSummary {
+  readonly thread_id: string;
+  /** `metadata.title`, or else the text of the first message; null without both. */
+  readonly title: string | null;
+  readonly status: ThreadStatus;
+  readonly graph_id: string | null;
+  readonly assistant_id: string | null;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly state_updated_at: string;
+  readonly metadata: JsonObject;
+}
+
+/** A thread that waits for answers. */
+export interface InboxThread extends Pick<ThreadSummary, "thread_id" | "title" | "graph_id" | "assistant_id"> {
+  readonly since: string;
+  readonly age_ms: number;
+  readonly interrupts: readonly {
+    readonly interrupt_id: string | null;
+    readonly task_id: string;
+    /** Null where the state does not name it. */
+    readonly node: string | null;
+    readonly value: Json;
+  }[];
+}
+
+/** `total`: the number of threads whose status is `interrupted`. */
+export interface Inbox extends Listing<InboxThread> {
+  readonly total: number;
+}
+
+export interface ThreadOperations {
+  /** Last changed first. Default limit: 50, at most 100. With `text`, a call looks at 200 threads. Errors: invalid (the cursor). */
+  listThreads(query?: ThreadListQuery, visibility?: Visibility): Promise<Listing<ThreadSummary>>;
+  /** Threads with open interrupts, the oldest first. Default limit: 20, at most 100. Errors: invalid (the cursor). */
+  inbox(query?: Cursor & Pick<ThreadListQuery, "assistant_id" | "graph_id">, visibility?: Visibility): Promise<Inbox>;
+}
+
+export interface ThreadOperationOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly assistants: Pick<Assistants, "get">;
+  readonly threads: Pick<ThreadDirectory, "current">;
+}
+
+/** How many threads one search for a text looks at: each may need its state. */
+const LOOKED_AT = 200;
+const MOST = 100;
+const TITLE_LENGTH = 200;
+
+export function threadOperations(options: ThreadOperationOptions): ThreadOperations {
+  const { storage, scope, environment, assistants, threads } = options;
+
+  /** The state; null where it cannot be read, or the thread was deleted meanwhile. */
+  async function stateOf(row: ThreadRow): Promise<ThreadState | null> {
+    try {
+      return await threads.current(row);
+    } catch (error) {
+      environment.log({ level: "warn", message: "a state was not readable", thread_id: row.thread_id, error });
+      return null;
+    }
+  }
+
+  const titled = async (row: ThreadRow): Promise<ThreadSummary> =>
+    summaryOf(row, ownTitle(row) ?? titleIn((await stateOf(row))?.values ?? null));
+
+  /** The filters on the thread's metadata, which its runs have written there; null for an assistant that does not exist. */
+  async function metadataOf({ assistant_id, graph_id, metadata }: ThreadListQuery): Promise<JsonObject | null> {
+    const assistant = assistant_id === undefined ? undefined : await idOfAssistant(assistants, assistant_id);
+    if (assistant === null) return null;
+    return {
+      ...metadata,
+      ...(assistant === undefined ? {} : { assistant_id: assistant }),
+      ...(graph_id === undefined ? {} : { graph_id }),
+    };
+  }
+
+  return {
+    async listThreads(query = {}, visibility) {
+      const { text, status, cursor } = query;
+      const limit = Math.min(query.limit ?? 50, MOST);
+      const metadata = await metadataOf(query);
+      const offset = offsetOf(cursor);
+      if (!metadata) return { items: [], next: null };
+      const filter: ThreadQuery = { metadata, ...(status === undefined ? {} : { status }) };
+      const most = text === undefined ? limit : LOOKED_AT;
+      const page = { sort_by: "updated_at", sort_order: "desc", limit: most, offset } as const;
+      const { rows } = await storage.searchThreads(withVisibility(scope, visibility), { ...filter, ...page });
+      const wanted = text?.toLowerCase();
+      const items: ThreadSummary[] = [];
+      let looked = 0;
+      while (looked < rows.length && items.length < limit) {
+        const some = rows.slice(looked, looked + limit - items.length);
+        const read = await Promise.all(some.map(titled));
+        items.push(...read.filter(({ title }) => wanted === undefined || title?.toLowerCase().includes(wanted)));
+        looked += some.length;
+      }
+      const more = looked < rows.length || rows.length === most;
+      return { items, next: more ? `o${offset + looked}` : null };
+    },
+
+    async inbox(query = {}, visibility) {
+      const limit = Math.min(query.limit ?? 20, MOST);
+      const offset = offsetOf(query.cursor);
+      const metadata = await metadataOf(query);
+      if (!metadata) return { items: [], total: 0, next: null };
+      const page = { sort_by: "state_updated_at", sort_order: "asc", limit, offset } as const;
+      const asked = { metadata, status: "interrupted", ...page } as const;
+      const { rows, total } = await storage.searchThreads(withVisibility(scope, visibility), asked);
+      const waiting = rows.filter(({ interrupts }) => Object.keys(interrupts).length > 0);
+      const now = environment.now();
+      const items = await Promise.all(waiting.map(async (row) => inboxThread(row, await stateOf(row), now)));
+      return { items, total, next: offset + limit < total ? `o${offset + limit}` : null };
+    },
+  };
+}
+
+function summaryOf(row: ThreadRow, title: string | null): ThreadSummary {
+  const { assistant_id } = row.metadata;
+  return {
+    thread_id: row.thread_id,
+    title,
+    status: row.status,
+    graph_id: row.graph_id,
+    assistant_id: typeof assistant_id === "string" ? assistant_id : null,
+    created_at: isoTime(row.created_at),
+    updated_at: isoTime(row.updated_at),
+    state_updated_at: isoTime(row.state_updated_at),
+    metadata: row.metadata,
+  };
+}
+
+function inboxThread(row: ThreadRow, state: ThreadState | null, now: number): InboxThread {
+  const { thread_id, graph_id, assistant_id, title } = summaryOf(row, ownTitle(row) ?? titleIn(state?.values ?? null));
+  const nodes = new Map(state?.tasks.map(({ id, name }) => [id, name]));
+  const interrupts = Object.entries(row.interrupts).flatMap(([task_id, list]) =>
+    (list as unknown as readonly Partial<Interrupt>[]).map(({ id = null, value = null }) => ({
+      ...{ interrupt_id: id, task_id, node: nodes.get(task_id) ?? null, value },
+    })),
+  );
+  const since = row.state_updated_at;
+  const age_ms = Math.max(0, now - since);
+  return { thread_id, title, graph_id, assistant_id, since: isoTime(since), age_ms, interrupts };
+}
+
+const ownTitle = ({ metadata: { title } }: ThreadRow): string | null =>
+  typeof title === "string" && title.trim() !== "" ? shortened(title) : null;
+
+/** The text of the first message. */
+function titleIn(values: Json): string | null {
+  const messages = isObject(values) ? values.messages : null;
+  const first = Array.isArray(messages) ? messages[0] : null;
+  const content = isObject(first) ? first.content : first;
+  if (typeof content === "string") return shortened(content);
+  if (!Array.isArray(content)) return null;
+  const texts = content.map((block) => (isObject(block) ? block.text : block));
+  return shortened(texts.filter((text) => typeof text === "string").join(" "));
+}
+
+/** In one line; null for nothing but spaces. */
+function shortened(text: string): string | null {
+  const line = text
+    .slice(0, 4 * TITLE_LENGTH)
+    .trim()
+    .replace(/\s+/g, " ");
+  return line === "" ? null : line.slice(0, TITLE_LENGTH).toWellFormed();
+}

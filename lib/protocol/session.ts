@@ -1,0 +1,245 @@
+/** One WebSocket of the thread event protocol: commands and subscriptions. The host's runtime gives the socket. */
+import { type Environment, nextTurn, pause } from "../environment.ts";
+import { ServiceError } from "../errors.ts";
+import type { JsonObject } from "../json.ts";
+import type { Visibility } from "../storage/visibility.ts";
+import type { EventFilter } from "../streams/protocol.ts";
+import {
+  type Command,
+  type CommandAnswer,
+  type CommandCaller,
+  CommandError,
+  errorAnswer,
+  invalid,
+  readCommand,
+} from "./command.ts";
+import { type Protocol, problemOfChannels } from "./mod.ts";
+import { createSubscriptions } from "./subscriptions.ts";
+
+/** What a session needs of a socket. */
+export interface SessionSocket {
+  /** Bytes that were sent and have not left yet. */
+  readonly bufferedAmount: number;
+  send(text: string): void;
+  close(code: number, reason: string): void;
+}
+
+export interface SessionOptions {
+  readonly environment: Environment;
+  readonly protocol: Protocol;
+  readonly socket: SessionSocket;
+  readonly thread_id: string;
+  readonly caller: CommandCaller;
+  /** What the caller can see; it holds for all subscriptions. */
+  readonly visibility: Visibility;
+  /** The longest message, in bytes. */
+  readonly max_bytes: number;
+  /** Parses a message. Errors: bad_request (no JSON), invalid, too_large. */
+  parse(text: string): Promise<unknown>;
+  /** The filter in the params of a subscription, whose channels are checked. Errors: invalid. */
+  readFilter(params: JsonObject): EventFilter;
+  /** Whether the caller's credential is still valid. */
+  isStillValid(): Promise<boolean>;
+  /** Part of every log record. */
+  readonly ids: Readonly<Record<string, string>>;
+}
+
+export interface Session {
+  /** A message of the client. */
+  onMessage(data: unknown): void;
+  /** The socket has closed. */
+  onClose(): void;
+}
+
+/** Why the server closes a socket. From 4000 on: 4000 + the status that a request would get. */
+const CLOSE = {
+  going_away: 1001,
+  unsupported_data: 1003,
+  too_large: 1009,
+  unauthenticated: 4401,
+  too_slow: 4408,
+  too_many: 4429,
+  internal: 4500,
+} as const;
+
+const BEAT_MS = 5_000;
+/** A client that reads nothing during this many heartbeats is disconnected. */
+const STALLED_BEATS = 6;
+/** Events wait while this many bytes have not left the socket. */
+const BUFFERED_BYTES = 256 * 1024;
+const ROOM_POLL_MS = 20;
+/** After this many events the event loop turns. */
+const EVENTS_PER_TURN = 64;
+const MAX_SUBSCRIPTIONS = 100;
+/** Commands that wait for the one before them. */
+const MAX_WAITING = 100;
+
+const NO_JSON = "Protocol commands must be valid JSON.";
+const NO_COMMAND = "Protocol commands must include an integer id and string method.";
+
+const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
+
+export function createSession(options: SessionOptions): Session {
+  const { environment, protocol, socket, thread_id, caller, visibility, max_bytes } = options;
+  let closed = false;
+  let waiting = 0;
+  let waiting_bytes = 0;
+  let last = Promise.resolve();
+  let sent = 0;
+  let stalled = 0;
+  let cancelBeat = (): void => {};
+
+  function log(message: string, error: unknown): void {
+    environment.log({ level: "error", message, thread_id, ...options.ids, error });
+  }
+
+  function end(): void {
+    closed = true;
+    cancelBeat();
+    subscriptions.close();
+  }
+
+  function close(code: number, reason: string): void {
+    if (closed) return;
+    end();
+    try {
+      socket.close(code, reason);
+    } catch {
+      // It has closed already.
+    }
+  }
+
+  function send(text: string): void {
+    if (closed) return;
+    try {
+      socket.send(text);
+    } catch (error) {
+      log("Sending to a WebSocket failed", error);
+      close(CLOSE.internal, "Sending failed");
+    }
+  }
+
+  const answer = (value: CommandAnswer): void => send(JSON.stringify(value));
+
+  const subscriptions = createSubscriptions({
+    subscribe: (filter) => protocol.subscribe(thread_id, filter, visibility),
+    kept: (filter) => protocol.kept(thread_id, filter, visibility),
+    async send(text) {
+      while (!closed && socket.bufferedAmount > BUFFERED_BYTES) await pause(environment, ROOM_POLL_MS);
+      send(text);
+      if (++sent % EVENTS_PER_TURN === 0) await nextTurn(environment);
+      return !closed;
+    },
+  });
+
+  /** Answers before the first event: clients drop what comes earlier. */
+  function subscribe(id: number, params: JsonObject): void {
+    const problem = problemOfChannels(params.channels);
+    if (problem) throw invalid(`subscription.subscribe ${problem}`);
+    if (subscriptions.size >= MAX_SUBSCRIPTIONS) {
+      throw invalid(
+        `A socket has at most ${MAX_SUBSCRIPTIONS} subscriptions. Unsubscribe one, or open another socket.`,
+      );
+    }
+    const filter = options.readFilter(params);
+    const subscription_id = environment.uuid();
+    answer({ type: "success", id, result: { subscription_id }, meta: { thread_id } });
+    subscriptions.add(subscription_id, filter);
+  }
+
+  function unsubscribe({ subscription_id }: JsonObject): JsonObject {
+    if (typeof subscription_id !== "string" || !subscriptions.remove(subscription_id)) {
+      throw new CommandError("no_such_subscription", `Unknown subscription: ${String(subscription_id)}`);
+    }
+    return {};
+  }
+
+  async function execute({ id, method, params = {} }: Command): Promise<void> {
+    if (method === "subscription.subscribe") subscribe(id, params);
+    else if (method === "subscription.unsubscribe") {
+      answer({ type: "success", id, result: unsubscribe(params), meta: { thread_id } });
+    } else answer(await protocol.command(thread_id, { id, method, params }, caller));
+  }
+
+  /** The answer to an error. Clients see only texts of errors that are meant for them. */
+  function failure(id: number, error: unknown): CommandAnswer {
+    const known = errorAnswer(id, error, { thread_id });
+    if (known) return known;
+    const code = error instanceof ServiceError ? error.code : "internal";
+    if (!(error instanceof ServiceError)) log("A command failed", error);
+    const message = error instanceof ServiceError ? error.message : "Internal server error";
+    const errors = { forbidden: "permission_denied", not_found: "no_such_run", invalid: "invalid_argument" } as const;
+    const error_code = Object.hasOwn(errors, code) ? errors[code as keyof typeof errors] : "unknown_error";
+    return { type: "error", id, error: error_code, message, meta: { thread_id } };
+  }
+
+  async function handle(text: string): Promise<void> {
+    let value: unknown;
+    try {
+      value = await options.parse(text);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      const message = error.code === "bad_request" ? NO_JSON : error.message;
+      return answer({ type: "error", id: null, error: "invalid_argument", message });
+    }
+    const command = readCommand(value);
+    if (!command) return answer({ type: "error", id: null, error: "invalid_argument", message: NO_COMMAND });
+    try {
+      await execute(command);
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === "unauthenticated") {
+        return close(CLOSE.unauthenticated, "The credential is not valid any more");
+      }
+      answer(failure(command.id, error));
+    }
+  }
+
+  function beat(): void {
+    cancelBeat = environment.timer(BEAT_MS, () => {
+      stalled = socket.bufferedAmount > BUFFERED_BYTES ? stalled + 1 : 0;
+      if (stalled === STALLED_BEATS) return close(CLOSE.too_slow, "The client does not read");
+      beat();
+      options.isStillValid().then(
+        (valid) => {
+          if (!valid) close(CLOSE.unauthenticated, "The credential is not valid any more");
+        },
+        // A storage failure says nothing about the credential.
+        () => {},
+      );
+    });
+  }
+
+  beat();
+  subscriptions.run().then(
+    () => close(CLOSE.going_away, "The events have ended. Connect again"),
+    (error: unknown) => {
+      log("Reading a stream failed", error);
+      close(CLOSE.internal, "Internal server error");
+    },
+  );
+
+  return {
+    onMessage(data) {
+      if (closed) return;
+      if (typeof data !== "string") return close(CLOSE.unsupported_data, "Commands are text");
+      const bytes = data.length > max_bytes ? data.length : sizeOf(data);
+      if (bytes > max_bytes) return close(CLOSE.too_large, `A message has at most ${max_bytes} bytes`);
+      waiting++;
+      waiting_bytes += bytes;
+      if (waiting > MAX_WAITING || waiting_bytes > 2 * max_bytes) {
+        return close(CLOSE.too_many, "Too many commands at once");
+      }
+      last = last
+        .then(() => (closed ? undefined : handle(data)))
+        .catch((error: unknown) => {
+          log("A command failed", error);
+          close(CLOSE.internal, "Internal server error");
+        })
+        .then(() => {
+          waiting--;
+          waiting_bytes -= bytes;
+        });
+    },
+    onClose: end,
+  };
+}

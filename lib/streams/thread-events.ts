@@ -1,0 +1,266 @@
+/** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
+import type { Json } from "../json.ts";
+import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
+import type { EventFilter, EventReader, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
+import { type LoggedEvent, ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
+
+/** The attempt of a thread in this process. */
+export interface EventWriter {
+  /** Stores soon what was recorded: the thread has a reader now. */
+  flush(): void;
+}
+
+export interface ThreadEventLogs extends ThreadEvents {
+  /** An attempt here has stored these events. `before`: the `seq` before the first one. */
+  publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
+  /** The thread has readers here. */
+  isWatched(thread_id: string): boolean;
+  /** Registers the attempt that records events of the thread. The result unregisters it. */
+  attach(thread_id: string, writer: EventWriter): () => void;
+  /** Another process may have stored events; without an id, of any thread. */
+  check(thread_id?: string): void;
+  /** Ends all readers. */
+  close(): void;
+}
+
+export interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
+  /** Calls `listener` when a run of the thread was created or has ended, or the thread was deleted. The result unsubscribes. */
+  onRun(thread_id: string, listener: () => void): () => void;
+  /** The values at a checkpoint; undefined if it is gone. */
+  values(
+    thread_id: string,
+    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
+  ): Promise<Json | undefined>;
+}
+
+/** The size limit of one `take`, in characters. */
+const TAKE_SIZE = 64 * 1024;
+
+interface OpenLog {
+  readonly log: ThreadLog;
+  readonly unsubscribe: () => void;
+}
+
+export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
+  const { storage } = options;
+  const logs = new Map<string, OpenLog>();
+  const writers = new Map<string, Set<EventWriter>>();
+  let closed = false;
+
+  async function toSent(thread_id: string, event: StoredThreadEvent): Promise<LoggedEvent | null> {
+    if (event.data !== null) return sentOf(event, event.data);
+    const { checkpoint_id = "", namespace } = event;
+    const values = await options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
+    return values === undefined ? null : sentOf(event, JSON.stringify(values));
+  }
+
+  /** The log of a thread with one reader more. */
+  function enter(thread_id: string): ThreadLog {
+    let open = logs.get(thread_id);
+    if (!open || open.log.closed) {
+      const log = new ThreadLog(thread_id, { ...options, toSent });
+      open = { log, unsubscribe: options.onRun(thread_id, () => void log.read()) };
+      logs.set(thread_id, open);
+    }
+    open.log.readers++;
+    for (const writer of writers.get(thread_id) ?? []) writer.flush();
+    return open.log;
+  }
+
+  function leave(thread_id: string, log: ThreadLog): void {
+    if (--log.readers > 0) return;
+    log.close();
+    const open = logs.get(thread_id);
+    if (open?.log !== log) return;
+    open.unsubscribe();
+    logs.delete(thread_id);
+  }
+
+  return {
+    subscribe(scope, thread_id, filter) {
+      const log = enter(thread_id);
+      if (closed) log.close();
+      const onLeave = (): void => leave(thread_id, log);
+      return createReader({ storage, scope, thread_id, filter, log, toSent, onLeave });
+    },
+
+    async *kept(scope, thread_id, filter) {
+      const passes = compileFilter(filter);
+      const methods = methodsOf(filter);
+      let after: number | null = filter.since ?? 0;
+      while (after !== null && methods.size > 0) {
+        const page = await storage.readEvents(scope, thread_id, { after, methods });
+        for (const event of page.events) {
+          const logged = passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
+          if (logged) yield logged.sent;
+        }
+        after = page.read_to;
+      }
+    },
+
+    lastSeq: (scope, thread_id) => storage.lastEvent(scope, thread_id),
+    publish(thread_id, before, events) {
+      const log = logs.get(thread_id)?.log;
+      log?.publish(
+        before,
+        events.map((event) => sentOf(event, event.data ?? "null")),
+      );
+    },
+    isWatched: (thread_id) => logs.has(thread_id),
+    attach(thread_id, writer) {
+      const own = writers.get(thread_id) ?? new Set();
+      writers.set(thread_id, own.add(writer));
+      return () => {
+        own.delete(writer);
+        if (own.size === 0 && writers.get(thread_id) === own) writers.delete(thread_id);
+      };
+    },
+    check(thread_id) {
+      const found = thread_id === undefined ? [...logs.values()] : [logs.get(thread_id)];
+      for (const open of found) void open?.log.read();
+    },
+    close() {
+      closed = true;
+      for (const { log } of logs.values()) log.close();
+    },
+  };
+}
+
+function sentOf(event: StoredThreadEvent, data: string): LoggedEvent {
+  const { seq, run_id, method, namespace, timestamp, node, name } = event;
+  const event_id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+  const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
+  const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
+  const text = `{"type":"event","event_id":"${event_id}","seq":${seq},"method":"${method}","params":${params}}`;
+  return { namespace, name, sent: { seq, event_id, method, text } };
+}
+
+interface ReaderOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly thread_id: string;
+  readonly filter: EventFilter;
+  readonly log: ThreadLog;
+  toSent: ThreadLogOptions["toSent"];
+  onLeave(): void;
+}
+
+type Step = IteratorResult<SentEvent, undefined>;
+
+const END: Step = { done: true, value: undefined };
+
+/** A cursor in the log of a thread. Behind the log it reads pages of the store. */
+class Reader implements EventReader {
+  readonly #options: ReaderOptions;
+  readonly #passes: Passes;
+  readonly #methods: ReadonlySet<ProtocolMethod>;
+  #cursor: number;
+  #ready: SentEvent[] = [];
+  #attached = false;
+  #left = false;
+
+  constructor(options: ReaderOptions) {
+    const { filter } = options;
+    this.#options = options;
+    this.#passes = compileFilter(filter);
+    this.#methods = methodsOf(filter);
+    this.#cursor = filter.since ?? 0;
+  }
+
+  take(): readonly SentEvent[] {
+    this.#pull();
+    return this.#ready.splice(0);
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<SentEvent, undefined> {
+    return { next: () => this.#next(), return: async () => this.#leave() };
+  }
+
+  async #next(): Promise<Step> {
+    const { log } = this.#options;
+    while (!this.#left) {
+      this.#pull();
+      const value = this.#ready.shift();
+      if (value) return { done: false, value };
+      if (log.closed) break;
+      const changed = log.changed();
+      try {
+        if (this.#attached && this.#cursor < log.from) await this.#load();
+        else if (this.#attached || !(await this.#attach())) await changed;
+      } catch (error) {
+        const expected = this.#left || log.closed;
+        this.#leave();
+        if (expected) break;
+        throw error;
+      }
+    }
+    return this.#leave();
+  }
+
+  /** Waits for nothing: the thread may not exist yet. True once it does. */
+  async #attach(): Promise<boolean> {
+    const { storage, scope, thread_id, log } = this.#options;
+    await log.ready;
+    const thread = await storage.getThread(scope, thread_id);
+    if (!thread || thread.hidden) return false;
+    if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
+    log.exists = true;
+    this.#attached = true;
+    return true;
+  }
+
+  /** Takes what the log has for this reader. */
+  #pull(): void {
+    const { events, from } = this.#options.log;
+    if (!this.#attached || this.#left || this.#ready.length > 0 || this.#cursor < from) return;
+    let room = TAKE_SIZE;
+    for (let i = indexAfter(events, this.#cursor); i < events.length && room > 0; i++) {
+      const { namespace, name, sent } = events[i] as LoggedEvent;
+      this.#cursor = sent.seq;
+      if (!this.#passes(sent.method, namespace, name)) continue;
+      this.#ready.push(sent);
+      room -= sent.text.length;
+    }
+  }
+
+  /** Reads one page behind the log. */
+  async #load(): Promise<void> {
+    const { storage, scope, thread_id, log, toSent } = this.#options;
+    const { from } = log;
+    if (this.#methods.size === 0) {
+      this.#cursor = from;
+      return;
+    }
+    const query = { after: this.#cursor, methods: this.#methods };
+    const { events, read_to } = await storage.readEvents(scope, thread_id, query);
+    for (const event of events) {
+      const logged = this.#passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
+      if (logged) this.#ready.push(logged.sent);
+    }
+    // Nothing below `from` is still to be stored: the log has continued from there.
+    this.#cursor = read_to ?? Math.max(this.#cursor, from);
+  }
+
+  #leave(): Step {
+    if (!this.#left) {
+      this.#left = true;
+      this.#ready = [];
+      this.#options.onLeave();
+    }
+    return END;
+  }
+}
+
+const createReader = (options: ReaderOptions): EventReader => new Reader(options);
+
+function indexAfter(events: readonly LoggedEvent[], cursor: number): number {
+  let low = 0;
+  let high = events.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((events[middle] as LoggedEvent).sent.seq > cursor) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}

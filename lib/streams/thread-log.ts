@@ -1,0 +1,156 @@
+/**
+ * The newest events of a thread in memory, shared by all its readers in this process. The attempt that executes here appends what it
+ * has stored; events of other processes are read from the store.
+ */
+import { type Environment, nextTurn } from "../environment.ts";
+import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import type { SentEvent } from "./protocol.ts";
+
+/** An event in a log, with what filters need. */
+export interface LoggedEvent {
+  readonly namespace: readonly string[];
+  readonly name: string | undefined;
+  readonly sent: SentEvent;
+}
+
+export interface ThreadLogOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  /** The event as it is sent; null if its values can no longer be read. */
+  toSent(thread_id: string, event: StoredThreadEvent): Promise<LoggedEvent | null>;
+}
+
+/** The size of a log in memory, in characters. */
+const RING_SIZE = 1024 * 1024;
+const EVENT_OVERHEAD = 128;
+/** The interval between two reads while nothing changes. */
+const FIRST_POLL_MS = 250;
+const LONGEST_POLL_MS = 1_000;
+
+export class ThreadLog {
+  /** All events above this `seq` are in `events`. */
+  from = 0;
+  /** The highest `seq` so far. */
+  last = 0;
+  /** Rising by `seq`. */
+  events: LoggedEvent[] = [];
+  readers = 0;
+  /** A reader has seen the thread: once it is gone, it was deleted. */
+  exists = false;
+  /** The thread was deleted, or the service stops: readers end. */
+  closed = false;
+  /** Resolves when `from` and `last` are known. */
+  readonly ready: Promise<void>;
+  readonly #thread_id: string;
+  readonly #options: ThreadLogOptions;
+  #size = 0;
+  #waiting: (() => void)[] = [];
+  #reading: Promise<void> | undefined;
+  #readAgain = false;
+  #cancelPoll = (): void => {};
+
+  constructor(thread_id: string, options: ThreadLogOptions) {
+    this.#thread_id = thread_id;
+    this.#options = options;
+    this.ready = this.#begin();
+    this.ready.catch(() => {});
+  }
+
+  async #begin(): Promise<void> {
+    const { storage, scope } = this.#options;
+    const newest = await storage.lastEvent(scope, this.#thread_id);
+    if (this.last === 0) {
+      this.last = newest;
+      this.from = newest;
+    }
+    this.#poll(FIRST_POLL_MS);
+  }
+
+  /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
+  publish(before: number, events: readonly LoggedEvent[]): void {
+    if (this.last < before || this.last === 0) return void this.read();
+    for (const event of events) this.#append(event);
+    this.wake();
+  }
+
+  /** Reads what other processes have stored. */
+  read(): Promise<void> {
+    this.#readAgain = true;
+    this.#reading ??= this.#readAll().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #readAll(): Promise<void> {
+    const { storage, scope, environment, toSent } = this.#options;
+    try {
+      await this.ready;
+      while (this.#readAgain && !this.closed) {
+        this.#readAgain = false;
+        if (this.exists && !(await storage.getThread(scope, this.#thread_id))) this.close();
+        let after: number | null = this.last;
+        while (after !== null) {
+          const page = await storage.readEvents(scope, this.#thread_id, { after });
+          for (const event of page.events) {
+            const logged = event.seq > this.last ? await toSent(this.#thread_id, event) : null;
+            if (logged) this.#append(logged);
+          }
+          after = page.read_to;
+          if (page.events.length > 0) await nextTurn(environment);
+        }
+      }
+    } catch (error) {
+      const message = "reading the events of a thread failed";
+      environment.log({ level: "warn", message, thread_id: this.#thread_id, error });
+    }
+    this.wake();
+  }
+
+  wake(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resume of waiting) resume();
+  }
+
+  /** Resolves when there may be something new. */
+  changed(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  close(): void {
+    this.closed = true;
+    this.#cancelPoll();
+    this.wake();
+  }
+
+  #poll(ms: number): void {
+    if (this.closed) return;
+    const before = this.last;
+    this.#cancelPoll = this.#options.environment.timer(ms, () => {
+      if (this.readers === 0) return;
+      void this.read().then(() => this.#poll(this.last === before ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS));
+    });
+  }
+
+  #append(event: LoggedEvent): void {
+    const { seq, text } = event.sent;
+    if (seq <= this.last) return;
+    this.events.push(event);
+    this.last = seq;
+    this.#size += text.length + EVENT_OVERHEAD;
+    if (this.#size > RING_SIZE) this.#cut();
+  }
+
+  /** Drops the oldest half, but never the newest event. */
+  #cut(): void {
+    let count = 0;
+    while (count < this.events.length - 1 && this.#size > RING_SIZE / 2) {
+      const { seq, text } = (this.events[count++] as LoggedEvent).sent;
+      this.#size -= text.length + EVENT_OVERHEAD;
+      this.from = seq;
+    }
+    this.events = this.events.slice(count);
+  }
+}

@@ -1,0 +1,142 @@
+/** Validates input with Valibot: schemas of options, the findings of a value with their places, and spelling hints. */
+import * as v from "valibot";
+import type { InputIssue } from "./errors.ts";
+import { isObject } from "./json.ts";
+
+export type Schema = v.GenericSchema<unknown>;
+
+/** A schema of named members. */
+export interface Section extends Schema {
+  readonly members: Readonly<Record<string, Schema>>;
+}
+
+/** True for text that every database stores unchanged in a plain column. */
+export const isPlain = (value: string): boolean => !value.includes("\0") && value.isWellFormed();
+export const PLAIN = "must not contain U+0000 or lone surrogates";
+
+/** True when the text has more than `most` code points. */
+export const longerThan = (value: string, most: number): boolean =>
+  value.length > most && (value.length > 2 * most || [...value].length > most);
+
+/** True when arrays and objects nest more than `levels` deep. */
+export const deeperThan = (value: unknown, levels: number): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  (levels === 0 || Object.values(value).some((inner) => deeperThan(inner, levels - 1)));
+
+/** A value that `fits`. `type` is the type of its findings. */
+export const rule = (fits: (value: unknown) => boolean, msg: string, type = "custom"): Schema =>
+  ({ ...v.custom(fits, msg), type }) as Schema;
+/** A value that other code validates. */
+export const anything: Schema = rule(() => true, "");
+export const flag: v.GenericSchema<boolean> = v.boolean("must be true or false");
+export const callable: Schema = rule((value) => typeof value === "function", "must be a function");
+export const isWhole = (value: unknown, min: number, max: number): boolean =>
+  Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
+export const whole = (min: number, max: number): Schema =>
+  rule((value) => isWhole(value, min, max), `must be a whole number from ${min} to ${max}`);
+export const text = (fits: (value: string) => boolean, msg: string): Schema =>
+  rule((value) => typeof value === "string" && fits(value), msg);
+export const oneOf = <const Options extends readonly string[]>(options: Options): v.GenericSchema<Options[number]> =>
+  v.picklist(options, `must be one of ${options.join(", ")}`);
+/** A list of texts that all fit. */
+export const texts = (fits: (item: string) => boolean, what: string): Schema =>
+  rule(
+    (value) => Array.isArray(value) && value.every((item) => typeof item === "string" && fits(item)),
+    `must be a list of ${what}`,
+  );
+
+/** The type of findings about unknown members. */
+export const UNKNOWN = "unknown_option";
+
+/**
+ * An object that has only these members. Undefined counts as absent, and as wrong for those that are `required`. Valibot's
+ * `strictObject` would report only the first unknown member.
+ */
+export function section(
+  members: Section["members"],
+  required: readonly string[] = [],
+  unknown = "unknown option",
+): Section {
+  const names = Object.keys(members);
+  const object = v.custom<object>(isObject, "must be an object");
+  return {
+    ...object,
+    members,
+    "~run"(dataset, config) {
+      const result = object["~run"](dataset, config);
+      const given = result.typed ? [...new Set([...required, ...Object.keys(result.value)])] : [];
+      const issues = given.flatMap((key) => {
+        const value = (result.value as Record<string, unknown>)[key];
+        const known = Object.hasOwn(members, key);
+        if (known && value === undefined && !required.includes(key)) return [];
+        const schema = known
+          ? (members[key] as Schema)
+          : rule(
+              () => false,
+              unknown + didYouMean(key, names, names.length > 8 ? "" : `; known: ${names.join(", ")}`),
+              UNKNOWN,
+            );
+        const { issues = [] } = schema["~run"]({ value }, config);
+        return issues.map((issue) => ({ ...issue, path: [{ key }, ...(issue.path ?? [])] }));
+      });
+      return issues.length > 0 ? ({ ...result, typed: false, issues } as unknown as typeof result) : result;
+    },
+  };
+}
+
+/** An issue of Valibot as a finding, at its place below `loc`. */
+export const findingOf = ({ path, message, type }: v.BaseIssue<unknown>, loc: InputIssue["loc"] = []): InputIssue => ({
+  loc: [...loc, ...(path ?? []).map(({ key }) => key as string | number)],
+  msg: message,
+  type,
+});
+
+/** Every finding of a value. */
+export const findings = (schema: Schema, value: unknown, loc?: InputIssue["loc"]): InputIssue[] =>
+  (v.safeParse(schema, value).issues ?? []).map((issue) => findingOf(issue, loc));
+
+/** A finding as a line of a ConfigError. */
+export const lineOf = ({ loc, msg }: InputIssue): string => `${loc.join(".")}: ${msg}`;
+
+export const problemsIn = (schema: Schema, value: unknown, ...loc: readonly string[]): string[] =>
+  findings(schema, value, loc).map(lineOf);
+
+/** `given` over the defaults. An undefined member counts as absent. */
+export const withDefaults = <Values extends object>(defaults: Values, given: Partial<Values> = {}): Values => ({
+  ...defaults,
+  ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
+});
+
+const plain = (key: string): string => key.toLowerCase().replace(/[^a-z0-9]/g, "");
+
+/**
+ * `; did you mean X?` for the known word that somebody misspelt: equal but for case and punctuation, or for one or two letters side by
+ * side. Else `otherwise`.
+ */
+export function didYouMean(word: string, known: Iterable<string>, otherwise = ""): string {
+  const sent = plain(word);
+  let least = sent.length < 4 ? 2 : 3;
+  let hint = otherwise;
+  for (const candidate of known) {
+    const other = plain(candidate);
+    let start = 0;
+    while (start < sent.length && sent[start] === other[start]) start += 1;
+    let end = 0;
+    const rest = Math.min(sent.length, other.length) - start;
+    while (end < rest && sent.at(-1 - end) === other.at(-1 - end)) end += 1;
+    const letters = Math.max(sent.length, other.length) - start - end;
+    if (letters < least) [hint, least] = [`; did you mean ${candidate}?`, letters];
+  }
+  return hint;
+}
+
+/**
+ * The first key of `given` that is not in `known`, as the end of an error text; undefined if all are known.
+ * `assistantId` becomes `unknown key "assistantId"; did you mean assistant_id?`.
+ */
+export function unknownKey(given: object, known: readonly string[]): string | undefined {
+  const key = Object.keys(given).find((name) => !known.includes(name));
+  if (key === undefined) return undefined;
+  return `unknown key ${JSON.stringify(key)}${didYouMean(key, known, `; known keys: ${known.join(", ")}`)}`;
+}

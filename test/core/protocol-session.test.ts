@@ -1,0 +1,343 @@
+/** WebSocket sessions of the thread event protocol, with a socket and events in memory. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { systemEnvironment } from "../../lib/environment.ts";
+import { ServiceError } from "../../lib/errors.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { CommandAnswer, EventFilter, Protocol } from "../../lib/protocol/mod.ts";
+import { createSession, type Session, type SessionOptions } from "../../lib/protocol/session.ts";
+import type { ProtocolEvent } from "../../lib/streams/protocol.ts";
+import { until } from "../support/until.ts";
+import { event, MemoryEvents } from "./protocol-world.ts";
+
+const THREAD = "11111111-1111-4111-8111-111111111111";
+
+interface World {
+  readonly session: Session;
+  readonly events: MemoryEvents;
+  readonly sent: JsonObject[];
+  readonly closed: (readonly [code: number, reason: string])[];
+  readonly socket: { bufferedAmount: number };
+  readonly log: unknown[];
+  readonly commands: string[];
+  /** Lets the timers of at most `ms` fire. */
+  elapse(ms: number): void;
+  /** Sends a command and waits for its answer. */
+  send(method: string, params?: JsonObject): Promise<JsonObject>;
+  /** The `seq` of the events that were sent. */
+  seqs(): number[];
+}
+
+function world(options: Partial<SessionOptions> = {}, command?: Protocol["command"]): World {
+  const events = new MemoryEvents();
+  const sent: JsonObject[] = [];
+  const closed: (readonly [number, string])[] = [];
+  const log: unknown[] = [];
+  const commands: string[] = [];
+  const timers = new Map<object, { ms: number; fn: () => void }>();
+  const socket = {
+    bufferedAmount: 0,
+    send: (text: string) => void sent.push(JSON.parse(text)),
+    close: (code: number, reason: string) => void closed.push([code, reason]),
+  };
+  const protocol: Protocol = {
+    events: () => assert.fail("not used"),
+    subscribe: (thread_id, filter, visibility) => events.subscribe(visibility, thread_id, filter),
+    kept: (thread_id, filter, visibility) => events.kept(visibility, thread_id, filter),
+    async command(thread_id, sent, caller) {
+      commands.push(sent.method);
+      if (command) return await command(thread_id, sent, caller);
+      return { type: "success", id: sent.id, result: { method: sent.method }, meta: { thread_id } };
+    },
+  };
+  const environment = {
+    ...systemEnvironment(),
+    timer(ms: number, fn: () => void) {
+      const key = {};
+      timers.set(key, { ms, fn });
+      return () => void timers.delete(key);
+    },
+    log: (record: unknown) => void log.push(record),
+  };
+  const session = createSession({
+    ...{ environment, protocol, socket, thread_id: THREAD, visibility: {}, max_bytes: 1_000, ids: {} },
+    caller: { read: async () => ({}), run: async (_thread_id, request) => ({ request, origin: {} }) },
+    async parse(text) {
+      try {
+        return JSON.parse(text);
+      } catch {
+        throw new ServiceError("bad_request", "no JSON");
+      }
+    },
+    readFilter: (params) => params as unknown as EventFilter,
+    isStillValid: async () => true,
+    ...options,
+  });
+  let ids = 0;
+  return {
+    ...{ session, events, sent, closed, socket, log, commands },
+    elapse(ms) {
+      for (const [key, timer] of [...timers]) {
+        if (timer.ms > ms || !timers.delete(key)) continue;
+        timer.fn();
+      }
+    },
+    async send(method, params) {
+      const id = ++ids;
+      session.onMessage(JSON.stringify({ id, method, params }));
+      const answer = (): JsonObject | undefined => sent.find((one) => one.id === id);
+      await until(() => answer() !== undefined, `an answer to ${method}`);
+      return answer() as JsonObject;
+    },
+    seqs: () => sent.flatMap((one) => (one.type === "event" ? [one.seq as number] : [])),
+  };
+}
+
+const subscriptionOf = (answer: JsonObject): string => (answer.result as JsonObject).subscription_id as string;
+
+describe("a session", () => {
+  it("answers a subscription before its first event, replays, and goes on live", async () => {
+    const { events, sent, send, seqs, session } = world();
+    events.add(event(1, "values"), event(2, "messages"), event(3, "lifecycle"));
+    const answer = await send("subscription.subscribe", { channels: ["values", "lifecycle"] });
+    assert.equal(answer.type, "success");
+    assert.match(subscriptionOf(answer), /^[0-9a-f-]{36}$/);
+    await until(() => seqs().length === 2);
+    assert.equal(sent[0], answer);
+    events.add(event(4, "messages"), event(5, "values"));
+    await until(() => seqs().length === 3);
+    assert.deepEqual(seqs(), [1, 3, 5]);
+    assert.deepEqual(sent.at(-1), JSON.parse(event(5, "values").text));
+    session.onClose();
+    await until(() => events.open === 0);
+  });
+
+  it("honours since, namespaces and depth", async () => {
+    const { events, send, seqs } = world();
+    events.add(event(1, "values"), event(2, "values", { namespace: ["a:1"] }));
+    await send("subscription.subscribe", { channels: ["values"], namespaces: [["a"]], depth: 0, since: 1 });
+    events.add(
+      event(3, "values", { namespace: ["a:1", "b:2"] }),
+      event(4, "values", { namespace: ["a:2"] }),
+      event(5, "values", { namespace: ["b:1"] }),
+      event(6, "values", { namespace: ["a:1"] }),
+    );
+    await until(() => seqs().at(-1) === 6);
+    assert.deepEqual(seqs(), [2, 4, 6]);
+  });
+
+  it("replays what a later subscription missed, and keeps the order of all live events", async () => {
+    const { events, send, seqs, sent } = world();
+    events.add(event(1, "values"), event(2, "messages"), event(3, "values"));
+    await send("subscription.subscribe", { channels: ["values"] });
+    await until(() => seqs().length === 2);
+    const second = await send("subscription.subscribe", { channels: ["messages"], namespaces: [[]], depth: 0 });
+    await until(() => seqs().length === 3);
+    assert.deepEqual(seqs(), [1, 3, 2]);
+    assert.ok(sent.indexOf(second) < sent.findIndex((one) => one.seq === 2));
+    events.add(
+      event(4, "messages"),
+      event(5, "values", { namespace: ["a:1"] }),
+      event(6, "messages", { namespace: ["a:1"] }),
+      event(7, "values"),
+    );
+    await until(() => seqs().at(-1) === 7);
+    assert.deepEqual(seqs().slice(3), [4, 5, 7]);
+    assert.equal(events.open, 1);
+  });
+
+  it("sends a later subscription with since only what is newer", async () => {
+    const { events, send, seqs } = world();
+    events.add(event(1, "values"), event(2, "messages"), event(3, "messages"), event(4, "values"));
+    await send("subscription.subscribe", { channels: ["values"] });
+    await until(() => seqs().length === 2);
+    await send("subscription.subscribe", { channels: ["messages"], since: 2 });
+    await until(() => seqs().length === 3);
+    await send("subscription.subscribe", { channels: ["lifecycle"], since: 6 });
+    events.add(event(5, "lifecycle"), event(6, "values"), event(7, "lifecycle"));
+    await until(() => seqs().at(-1) === 7);
+    assert.deepEqual(seqs(), [1, 4, 3, 6, 7]);
+  });
+
+  it("sends nothing for a subscription that was ended", async () => {
+    const { events, send, seqs } = world();
+    const values = subscriptionOf(await send("subscription.subscribe", { channels: ["values"] }));
+    await send("subscription.subscribe", { channels: ["messages"] });
+    assert.deepEqual((await send("subscription.unsubscribe", { subscription_id: values })).result, {});
+    events.add(event(1, "values"), event(2, "messages"));
+    await until(() => seqs().at(-1) === 2);
+    assert.deepEqual(seqs(), [2]);
+    const again = await send("subscription.unsubscribe", { subscription_id: values });
+    assert.deepEqual([again.error, again.message], ["no_such_subscription", `Unknown subscription: ${values}`]);
+    assert.equal((await send("subscription.unsubscribe")).error, "no_such_subscription");
+  });
+
+  it("refuses filters that name no channel, or an unknown one", async () => {
+    const readFilter = (): never => {
+      throw new ServiceError("invalid", "since: must be an integer");
+    };
+    const { send, events } = world({ readFilter });
+    for (const channels of [undefined, [], "values"]) {
+      const answer = await send("subscription.subscribe", channels === undefined ? {} : { channels });
+      assert.deepEqual(
+        [answer.error, answer.message],
+        ["invalid_argument", "subscription.subscribe requires a non-empty channels array."],
+      );
+    }
+    const unknown = await send("subscription.subscribe", { channels: ["values", "nonsense"] });
+    assert.equal(unknown.message, "subscription.subscribe received an unsupported channel.");
+    const since = await send("subscription.subscribe", { channels: ["values"], since: "x" });
+    assert.deepEqual([since.error, since.message], ["invalid_argument", "since: must be an integer"]);
+    assert.deepEqual(events.subscriptions.at(-1)?.filter.channels, []);
+  });
+
+  it("has at most 100 subscriptions", async () => {
+    const { send } = world();
+    for (let count = 0; count < 100; count++) await send("subscription.subscribe", { channels: ["values"] });
+    const answer = await send("subscription.subscribe", { channels: ["values"] });
+    assert.equal(answer.error, "invalid_argument");
+  });
+
+  it("passes other commands on, one after another", async () => {
+    const { send, commands, session, sent } = world();
+    assert.deepEqual(await send("state.get", { namespace: [] }), {
+      ...{ type: "success", id: 1, result: { method: "state.get" }, meta: { thread_id: THREAD } },
+    });
+    session.onMessage('{"id": 8, "method": "run.start"}');
+    session.onMessage('{"id": 9, "method": "agent.getTree"}');
+    await until(() => sent.length === 3);
+    assert.deepEqual(commands, ["state.get", "run.start", "agent.getTree"]);
+    assert.deepEqual(
+      sent.map(({ id }) => id),
+      [1, 8, 9],
+    );
+  });
+
+  it("answers frames that are no commands", async () => {
+    const { session, sent, closed } = world();
+    for (const text of ["{", '"x"', "null", "[]", '{"id":1}', '{"id":"1","method":"x"}', '{"id":-1,"method":"x"}']) {
+      session.onMessage(text);
+    }
+    await until(() => sent.length === 7);
+    assert.deepEqual(sent[0], {
+      ...{ type: "error", id: null, error: "invalid_argument" },
+      message: "Protocol commands must be valid JSON.",
+    });
+    for (const answer of sent.slice(1)) {
+      assert.deepEqual(answer, {
+        ...{ type: "error", id: null, error: "invalid_argument" },
+        message: "Protocol commands must include an integer id and string method.",
+      });
+    }
+    assert.deepEqual(closed, []);
+  });
+
+  it("closes on frames that are too large or binary", async () => {
+    for (const [data, code] of [
+      ["x".repeat(1_001), 1009],
+      ["ä".repeat(501), 1009],
+      [new Uint8Array(3), 1003],
+    ] as const) {
+      const { session, closed, events } = world();
+      session.onMessage(data);
+      assert.equal(closed[0]?.[0], code);
+      await until(() => events.open === 0);
+      session.onMessage("{}");
+      assert.equal(closed.length, 1);
+    }
+  });
+
+  it("closes when too many commands wait", async () => {
+    const never = new Promise<CommandAnswer>(() => {});
+    const { session, closed } = world({}, () => never);
+    for (let id = 0; id < 101; id++) session.onMessage(JSON.stringify({ id, method: "run.start" }));
+    assert.equal(closed[0]?.[0], 4429);
+  });
+
+  it("hides what is not meant for clients", async () => {
+    const errors: Record<string, Error> = {
+      a: new ServiceError("forbidden", "Forbidden"),
+      b: new ServiceError("not_found", "Thread not found"),
+      c: new ServiceError("unavailable", "The server is stopping"),
+      d: new TypeError("secret"),
+    };
+    const { send, log, closed } = world({}, async (_thread_id, { method }) => {
+      throw errors[method];
+    });
+    const answers = [];
+    for (const method of "abcd") answers.push(await send(method));
+    assert.deepEqual(
+      answers.map(({ error, message }) => [error, message]),
+      [
+        ["permission_denied", "Forbidden"],
+        ["no_such_run", "Thread not found"],
+        ["unknown_error", "The server is stopping"],
+        ["unknown_error", "Internal server error"],
+      ],
+    );
+    assert.equal(log.length, 1);
+    assert.deepEqual(closed, []);
+  });
+
+  it("closes when the credential is not valid any more", async () => {
+    const command = world({}, async () => {
+      throw new ServiceError("unauthenticated", "revoked");
+    });
+    command.session.onMessage('{"id":1,"method":"run.start"}');
+    await until(() => command.closed.length === 1);
+    assert.equal(command.closed[0]?.[0], 4401);
+    const idle = world({ isStillValid: async () => false });
+    idle.elapse(5_000);
+    await until(() => idle.closed.length === 1);
+    assert.equal(idle.closed[0]?.[0], 4401);
+  });
+
+  it("waits for room in the socket, and closes one that is never read", async () => {
+    const { events, send, seqs, socket, elapse, closed } = world();
+    await send("subscription.subscribe", { channels: ["values"] });
+    socket.bufferedAmount = 1024 * 1024;
+    events.add(event(1, "values"), event(2, "values"));
+    await until(() => events.subscriptions.length >= 2);
+    for (let turn = 0; turn < 5; turn++) {
+      elapse(20);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    assert.deepEqual(seqs(), []);
+    socket.bufferedAmount = 0;
+    await until(() => {
+      elapse(20);
+      return seqs().length === 2;
+    });
+    socket.bufferedAmount = 1024 * 1024;
+    for (let beat = 0; beat < 6; beat++) elapse(5_000);
+    assert.equal(closed[0]?.[0], 4408);
+  });
+
+  it("closes with 1001 when the events end, and with 4500 when they cannot be read", async () => {
+    const ended = world();
+    ended.events.end();
+    await until(() => ended.closed.length === 1);
+    assert.equal(ended.closed[0]?.[0], 1001);
+    const failed = world();
+    failed.events.subscribe = () => {
+      throw new Error("disk");
+    };
+    failed.session.onMessage('{"id":1,"method":"subscription.subscribe","params":{"channels":["values"]}}');
+    await until(() => failed.closed.length === 1);
+    assert.equal(failed.closed[0]?.[0], 4500);
+    assert.equal(failed.log.length, 1);
+  });
+
+  it("sends a named custom event to subscriptions of its name", async () => {
+    const { events, send, sent } = world();
+    await send("subscription.subscribe", { channels: ["custom:notes"] });
+    await send("subscription.subscribe", { channels: ["custom:other"] });
+    const custom = (seq: number, name: string) => event(seq, "custom", { data: { name, payload: seq } });
+    events.add(custom(1, "nobody"), custom(2, "notes"), custom(3, "other"));
+    await until(() => sent.at(-1)?.seq === 3);
+    const names = sent.flatMap((one) =>
+      one.type === "event" ? [((one as unknown as ProtocolEvent).params.data as JsonObject).name] : [],
+    );
+    assert.deepEqual(names, ["notes", "other"]);
+  });
+});

@@ -1,0 +1,99 @@
+/** Events of a thread that a test writes, and a socket that it reads. */
+
+import { compileFilter } from "../../lib/streams/event-filter.ts";
+import type { EventFilter, EventReader, ProtocolEvent, SentEvent, ThreadEvents } from "../../lib/streams/protocol.ts";
+
+/** An event as the service sends it. */
+export function event(
+  seq: number,
+  method: ProtocolEvent["method"],
+  params: Partial<ProtocolEvent["params"]> = {},
+  event_id = `${seq}`,
+): SentEvent {
+  const envelope: ProtocolEvent = {
+    type: "event",
+    event_id,
+    seq,
+    method,
+    params: { namespace: [], timestamp: 0, data: {}, ...params },
+  };
+  return { seq, event_id, method, text: JSON.stringify(envelope) };
+}
+
+/** Events of one thread in memory. */
+export class MemoryEvents implements ThreadEvents {
+  readonly all: SentEvent[] = [];
+  /** Scope, thread and filter of each subscription. */
+  readonly subscriptions: { readonly scope: object; readonly thread_id: string; readonly filter: EventFilter }[] = [];
+  open = 0;
+  #ended = false;
+  readonly #wakes = new Set<() => void>();
+
+  add(...events: readonly SentEvent[]): void {
+    this.all.push(...events);
+    this.#wake();
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#wakes]) wake();
+  }
+
+  subscribe(scope: object, thread_id: string, filter: EventFilter): EventReader {
+    this.subscriptions.push({ scope, thread_id, filter });
+    this.open++;
+    let at = 0;
+    let left = false;
+    const take = (): SentEvent[] => {
+      const ready = this.all.slice(at).filter((one) => this.#passes(one, filter));
+      at = this.all.length;
+      return ready;
+    };
+    const ready: SentEvent[] = [];
+    return {
+      take: () => [...ready.splice(0), ...take()],
+      [Symbol.asyncIterator]: () => ({
+        next: async () => {
+          while (!left) {
+            ready.push(...take());
+            const value = ready.shift();
+            if (value) return { done: false, value };
+            if (this.#ended) break;
+            await new Promise<void>((resolve) => {
+              const wake = (): void => {
+                this.#wakes.delete(wake);
+                resolve();
+              };
+              this.#wakes.add(wake);
+            });
+          }
+          return { done: true, value: undefined };
+        },
+        return: async () => {
+          if (!left) this.open--;
+          left = true;
+          this.#wake();
+          return { done: true, value: undefined };
+        },
+      }),
+    };
+  }
+
+  async *kept(_scope: object, _thread_id: string, filter: EventFilter): AsyncGenerator<SentEvent> {
+    for (const one of [...this.all]) if (this.#passes(one, filter)) yield one;
+  }
+
+  async lastSeq(): Promise<number> {
+    return this.all.at(-1)?.seq ?? 0;
+  }
+
+  #passes(sent: SentEvent, filter: EventFilter): boolean {
+    const { method, params } = JSON.parse(sent.text) as ProtocolEvent;
+    const { name } = params.data as { name?: string };
+    return sent.seq > (filter.since ?? 0) && compileFilter(filter)(method, params.namespace, name);
+  }
+}

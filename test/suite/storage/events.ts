@@ -1,0 +1,193 @@
+/** Tests of thread events: what saves store, what stopped runs leave, and what a reader gets. */
+import assert from "node:assert/strict";
+import type { EventMethod, Lease, Storage, ThreadEvent } from "../../../lib/storage/mod.ts";
+import {
+  anAssistant,
+  aRun,
+  aThread,
+  claimed,
+  claimNext,
+  claimTerms,
+  created,
+  finish,
+  here,
+  progress,
+  type StorageTest,
+  type SuiteApi,
+  there,
+} from "./material.ts";
+
+const TURN = 2 ** 32;
+const END = TURN - 1;
+const NOTHING = progress([]);
+
+const event = (seq: number, method: EventMethod = "messages", more: Partial<ThreadEvent> = {}): ThreadEvent => ({
+  seq,
+  method,
+  namespace: [],
+  timestamp: 1200,
+  data: `{"at":${seq}}`,
+  ...more,
+});
+
+/** Everything that a reader gets behind `after`, as turn and frame. */
+async function shown(storage: Storage, after = 0, methods?: ReadonlySet<EventMethod>): Promise<string> {
+  const list: string[] = [];
+  for (let at: number | null = after; at !== null; ) {
+    const page = await storage.readEvents(here, "t", { after: at, ...(methods ? { methods } : {}) });
+    for (const { seq, run_id, method } of page.events) {
+      list.push(`${Math.floor(seq / TURN)}.${seq % TURN === END ? "end" : seq % TURN} ${run_id} ${method}`);
+    }
+    at = page.read_to;
+  }
+  return list.join();
+}
+
+async function aRunningRun(storage: Storage): Promise<Lease> {
+  const assistant = await anAssistant(storage);
+  await aThread(storage, "t");
+  return (await claimed(storage, assistant, "t", "r1")).lease;
+}
+
+export function eventTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("thread events", () => {
+    test("come back in order, whole, and storing them again doubles nothing", async (storage) => {
+      const lease = await aRunningRun(storage);
+      const save = (...events: ThreadEvent[]) => storage.saveProgress(here, lease, { ...NOTHING, events }, 1200);
+      const full = event(TURN + 1, "custom", {
+        namespace: ["a:1", "b"],
+        node: "a",
+        name: "notes",
+        data: '"\\u0000é😀"',
+      });
+      const values = event(TURN + 2, "values", { data: null, checkpoint_id: "c1" });
+      assert.equal(await save(full, values), true);
+      assert.equal(await save(full, values), true);
+      assert.equal(await save(event(TURN + 9)), true);
+      assert.equal(await save(event(TURN + 9), event(TURN + 10)), true, "with more than the first time");
+      assert.equal(await save(event(TURN + 9)), true, "and with less");
+      const { events } = await storage.readEvents(here, "t", { after: 0 });
+      assert.deepEqual(events.slice(0, 2), [
+        { ...full, run_id: "r1" },
+        { ...values, run_id: "r1" },
+      ]);
+      assert.equal(await shown(storage), "1.1 r1 custom,1.2 r1 values,1.9 r1 messages,1.10 r1 messages");
+      assert.equal(await shown(storage, TURN + 1), "1.2 r1 values,1.9 r1 messages,1.10 r1 messages");
+      assert.equal(await shown(storage, TURN + 9), "1.10 r1 messages");
+      assert.equal(await shown(storage, TURN + 10), "");
+      assert.equal(await shown(storage, 0, new Set(["values"])), "1.2 r1 values");
+      assert.equal(await shown(storage, 0, new Set(["tools"])), "");
+      assert.equal(await storage.lastEvent(here, "t"), TURN + 10);
+    });
+
+    test("are read in bounded pages", async (storage) => {
+      const lease = await aRunningRun(storage);
+      const data = JSON.stringify("x".repeat(100_000));
+      for (let at = 1; at <= 40; at++) {
+        await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + at, "messages", { data })] }, 1200);
+      }
+      const first = await storage.readEvents(here, "t", { after: 0 });
+      assert.ok(first.events.length >= 10 && first.events.length <= 20, `${first.events.length} of 100 KB each`);
+      assert.equal((await shown(storage)).split(",").length, 40);
+    });
+
+    test("of a lost lease, of another deployment or of a hidden filter are not there", async (storage) => {
+      const lease = await aRunningRun(storage);
+      const events = [event(TURN + 1)];
+      assert.equal(await storage.saveProgress(here, { ...lease, token: "other" }, { ...NOTHING, events }, 1200), false);
+      assert.equal(await shown(storage), "");
+      await storage.saveProgress(here, lease, { ...NOTHING, events }, 1200);
+      const filter = [{ key: "owner", equals: "eve" }];
+      assert.deepEqual(await storage.readEvents({ ...here, filter }, "t", { after: 0 }), { events: [], read_to: null });
+      assert.equal(await storage.lastEvent({ ...here, filter }, "t"), 0);
+      assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null });
+      assert.equal(await storage.recordAllEvents({ ...here, filter }, "t"), false);
+      assert.equal(await storage.recordAllEvents(here, "unknown"), false);
+      assert.equal((await storage.getThread(here, "t"))?.all_events, false);
+      assert.equal(await storage.recordAllEvents(here, "t"), true);
+      assert.equal((await storage.getThread(here, "t"))?.all_events, true);
+    });
+
+    test("are stored with the end of their run", async (storage) => {
+      const lease = await aRunningRun(storage);
+      const events = [event(TURN + 1), event(TURN + END, "lifecycle")];
+      await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events } }));
+      assert.equal(await shown(storage), "1.1 r1 messages,1.end r1 lifecycle");
+      await storage.deleteRun(here, "t", "r1");
+      assert.equal(await shown(storage), "");
+    });
+
+    test("of a run that is rolled back are replaced by its end", async (storage) => {
+      const lease = await aRunningRun(storage);
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
+      assert.equal(await shown(storage), "1.end r1 lifecycle");
+      const { events } = await storage.readEvents(here, "t", { after: 0 });
+      assert.deepEqual(
+        events.map(({ data, timestamp }) => [data, timestamp]),
+        [['{"event":"interrupted"}', 1300]],
+      );
+    });
+
+    test("say that a run which never started is over, once the run before it has ended", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      for (const id of ["r2", "r3"]) await aRun(storage, assistant, "t", id);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 1300);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r3"] }, "rollback", 1300);
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1400);
+      assert.equal(await shown(storage), "1.1 r1 messages", "the run that executes may store more before them");
+      assert.equal(await storage.lastEvent(here, "t"), TURN + 1);
+      const end = [event(TURN + END, "lifecycle")];
+      await storage.finishRun(here, lease, finish({ progress: { ...NOTHING, events: end } }));
+      assert.equal(await shown(storage), "1.1 r1 messages,1.end r1 lifecycle,2.2 r2 lifecycle,3.3 r3 lifecycle");
+      const { claimed: next } = await created(storage, assistant, "t", "r4", {
+        claim: { token: "token-r4", lease_until: 5000 },
+      });
+      assert.equal(next?.run.turn, 4, "a claim takes a later turn");
+    });
+
+    test("of runs that a new run evicts come before those of the new run", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      await aRun(storage, assistant, "t", "r1");
+      const { claimed: run } = await created(storage, assistant, "t", "r2", {
+        run: { multitask_strategy: "interrupt" },
+        claim: { token: "token-r2", lease_until: 5000 },
+      });
+      assert.ok(run);
+      const { turn } = run.run;
+      const events = [event(turn * TURN + 65_536)];
+      await storage.saveProgress(here, run.lease, { ...NOTHING, events }, 1200);
+      assert.equal(await shown(storage), `${turn}.1 r1 lifecycle,${turn}.65536 r2 messages`);
+    });
+
+    test("of a retried run follow those of the attempt before", async (storage) => {
+      const lease = await aRunningRun(storage);
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
+      await storage.requeueRun(here, lease, 1300);
+      const again = await claimNext(storage, here, claimTerms("token-again"));
+      assert.equal(again?.run.turn, 2);
+      await storage.saveProgress(here, again?.lease as Lease, { ...NOTHING, events: [event(2 * TURN + 1)] }, 1500);
+      assert.equal(await shown(storage), "1.1 r1 messages,2.1 r1 messages");
+    });
+
+    test("are deleted when their retention is over", async (storage) => {
+      const lease = await aRunningRun(storage);
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
+      const ages = {
+        temporary_before: 0,
+        keys_before: 0,
+        tokens_before: 0,
+        deliveries_before: 0,
+        limit: 10,
+        now: 9000,
+      };
+      assert.equal(await storage.sweep(here, { ...ages, frames_before: 1200 }), 0);
+      assert.equal(await storage.sweep(there, { ...ages, frames_before: 1e15 }), 0);
+      assert.equal(await storage.sweep(here, { ...ages, frames_before: 1201 }), 1);
+      assert.equal(await shown(storage), "");
+    });
+  });
+}

@@ -1,0 +1,225 @@
+/** Tests of the verbs that look at all runs of a deployment, and at its feedback as a whole. */
+import assert from "node:assert/strict";
+import type { FeedbackRow, RunSearch, Scope, Storage } from "../../../lib/storage/mod.ts";
+import {
+  anAssistant,
+  aThread,
+  created,
+  finish,
+  finished,
+  here,
+  type StorageTest,
+  type SuiteApi,
+  stateless,
+  there,
+} from "./material.ts";
+
+/** The ids that a search finds, in order. */
+async function found(storage: Storage, query: Partial<RunSearch> = {}, scope: Scope = here): Promise<string> {
+  const { rows } = await storage.searchRuns(scope, { limit: 100, ...query });
+  return rows.map(({ run }) => run.run_id).join();
+}
+
+/** Threads t (of Ann) and u (of Bob): r1 succeeded, r2 failed, r3 runs, r4 waits; r5 is stateless and runs. */
+async function someRuns(storage: Storage): Promise<void> {
+  const assistant = await anAssistant(storage);
+  const other = await anAssistant(storage, { assistant_id: "b", graph_id: "other" });
+  await aThread(storage, "t", { owner: "ann" });
+  await aThread(storage, "u", { owner: "bob" });
+  await finished(storage, assistant, "t", "r1");
+  const error = { error: "Odd", message: "It is odd" };
+  await finished(storage, assistant, "u", "r2", {}, { status: "error", error, now: 2500 });
+  const claim = { token: "w", lease_until: 5000 };
+  const run = { created_at: 1200, metadata: { team: "a", n: 1 }, user_id: "ann", api_key: "gr_…1", cron_id: "c1" };
+  const trace = { workspace_id: "w1", project_id: "p1", counted: true };
+  await created(storage, assistant, "t", "r3", { now: 1200, run, claim: { ...claim, trace } });
+  await storage.addTraceUsage("r3", { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 });
+  const later = { created_at: 9000, assistant_id: "b", graph_id: "other", metadata: { team: "b", n: 1 } };
+  await created(storage, other, "u", "r4", { now: 1300, run: later });
+  await stateless(storage, assistant, "r5", { now: 1200, run: { created_at: 1200, cron_id: "c1" } });
+}
+
+function aRecord(id: string, options: Partial<FeedbackRow>): FeedbackRow {
+  const place = { run_id: "r1", workspace_id: "w1", project_id: "p1", thread_id: null };
+  const content = { score: null, value: null, comment: null, correction: null, extra: null };
+  const origin = { source: "api", source_metadata: null, user_id: null, run_started_at: null };
+  return { id, ...place, key: "k", ...content, ...origin, created_at: 2000, modified_at: 2000, ...options };
+}
+
+export function operationTests(api: SuiteApi, test: StorageTest): void {
+  api.describe("runs of all threads", () => {
+    test("are found newest first, then by id, and by what was asked for", async (storage) => {
+      await someRuns(storage);
+      assert.equal(await found(storage), "r4,r5,r3,r2,r1");
+      assert.equal(await found(storage, { status: ["error", "pending"] }), "r4,r2");
+      assert.equal(await found(storage, { status: ["running", "running"] }), "r5,r3");
+      assert.equal(await found(storage, { status: [] }), "");
+      assert.equal(await found(storage, { assistant_id: "b" }), "r4");
+      assert.equal(await found(storage, { graph_id: "echo" }), "r5,r3,r2,r1");
+      assert.equal(await found(storage, { thread_id: "t" }), "r3,r1");
+      assert.equal(await found(storage, { thread_id: "t", status: ["success"] }), "r1");
+      assert.equal(await found(storage, { cron_id: "c1" }), "r5,r3");
+      assert.equal(await found(storage, { run_id: "r2" }), "r2");
+      assert.equal(await found(storage, { run_id: "r9" }), "");
+      assert.equal(await found(storage, { user_id: "ann" }), "r3");
+      assert.equal(await found(storage, { metadata: { n: 1 } }), "r4,r3");
+      assert.equal(await found(storage, { metadata: { n: 1, team: "a" } }), "r3");
+      assert.equal(await found(storage, { metadata: { n: "1" } }), "");
+      assert.equal(await found(storage, { created_after: 1200, created_before: 9000 }), "r5,r3");
+      assert.equal(await found(storage, { started_after: 1200 }), "r5,r3");
+      assert.equal(await found(storage, { started_before: 1200 }), "r2,r1");
+      assert.equal(await found(storage, {}, there), "");
+    });
+
+    test("are read page by page, each once", async (storage) => {
+      await someRuns(storage);
+      for (const query of [{}, { status: ["success", "error", "running"] as const }, { thread_id: "u" }]) {
+        const pages: string[] = [];
+        for (let after: RunSearch["after"] | null; after !== null; ) {
+          const { rows, next } = await storage.searchRuns(here, { ...query, limit: 1, ...(after ? { after } : {}) });
+          assert.ok(rows.length <= 1);
+          pages.push(...rows.map(({ run }) => run.run_id));
+          after = next;
+        }
+        assert.equal(pages.join(), await found(storage, query));
+      }
+    });
+
+    test("have their lease, stop, tokens and cost", async (storage) => {
+      await someRuns(storage);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r3"] }, "interrupt", 1400);
+      const [r3] = (await storage.searchRuns(here, { run_id: "r3", limit: 1 })).rows;
+      const { run, ...beside } = r3 ?? {};
+      assert.deepEqual(run, await storage.getRun(here, "r3"));
+      const usage = { tokens_in: 3, tokens_out: 4, cost_usd: 0.5 };
+      assert.deepEqual(beside, { lease_until: 5000, cancel_requested: true, usage });
+      const [r4] = (await storage.searchRuns(here, { run_id: "r4", limit: 1 })).rows;
+      assert.deepEqual([r4?.lease_until, r4?.cancel_requested, r4?.usage], [null, false, null]);
+    });
+
+    test("are seen with their threads alone, where a filter says so", async (storage) => {
+      await someRuns(storage);
+      const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
+      assert.equal(await found(storage, {}, ann), "r3,r1");
+      assert.equal(await found(storage, { run_id: "r2" }, ann), "");
+      const none = { pending: 0, running: 0, success: 0, error: 0, timeout: 0, interrupted: 0 };
+      assert.deepEqual(await storage.countRuns(ann, 0), { ...none, running: 1, success: 1 });
+      assert.equal((await storage.runTimes(ann, 0, 10)).length, 2);
+    });
+
+    test("are counted by status, active ones whatever their age", async (storage) => {
+      await someRuns(storage);
+      const counts = { pending: 1, running: 2, success: 1, error: 1, timeout: 0, interrupted: 0 };
+      assert.deepEqual(await storage.countRuns(here, 1100), counts);
+      assert.deepEqual(await storage.countRuns(here, 1101), { ...counts, success: 0, error: 0 });
+      assert.deepEqual(await storage.countRuns(here, 99_999), { ...counts, success: 0, error: 0 });
+      assert.equal((await storage.countRuns(there, 0)).running, 0);
+      const times = await storage.runTimes(here, 1100, 3);
+      assert.deepEqual(times.map(({ status, created_at }) => `${status} ${created_at}`).sort(), [
+        "pending 9000",
+        "running 1200",
+        "running 1200",
+      ]);
+      const [end] = (await storage.runTimes(here, 1100, 9)).filter(({ status }) => status === "error");
+      assert.deepEqual(end, { status: "error", created_at: 1100, started_at: 1100, ended_at: 2500 });
+    });
+  });
+
+  api.describe("deliveries of a tenant", () => {
+    test("are those of visible threads, page by page", async (storage) => {
+      const assistant = await anAssistant(storage);
+      for (const [i, [thread_id, owner]] of [
+        ["t", "ann"],
+        ["u", "bob"],
+        ["v", "ann"],
+      ].entries()) {
+        await aThread(storage, thread_id as string, { owner: owner as string });
+        const webhook = { url: "https://a.example/", host: "a.example:443", depth: 0 };
+        const claim = { token: `w${i}`, lease_until: 5000 };
+        const { claimed } = await created(storage, assistant, thread_id as string, `r${i}`, {
+          run: { webhook },
+          claim,
+        });
+        await storage.finishRun(here, claimed?.lease as never, finish());
+      }
+      const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
+      const page = { limit: 10, offset: 0 };
+      const list = async (scope: Scope, query = {}): Promise<string> =>
+        (await storage.listDeliveries(scope, { ...page, ...query })).map(({ delivery_id }) => delivery_id).join();
+      assert.equal(await list(here), "r2,r1,r0");
+      assert.equal(await list(ann), "r2,r0");
+      assert.equal(await list(here, { thread_id: "u" }), "r1");
+      assert.equal(await list(here, { state: ["pending", "failed"] }), "r2,r1,r0");
+      assert.equal(await list(here, { state: ["delivered", "failed"] }), "");
+      assert.equal(await list(here, { after: { created_at: 2000, delivery_id: "r1" } }), "r0");
+      assert.equal((await storage.getDelivery(ann, "r0"))?.delivery_id, "r0");
+      assert.equal(await storage.getDelivery(ann, "r1"), null);
+      assert.equal(await storage.redeliver(ann, "r1", 3000), false);
+      assert.equal(await storage.redeliver(ann, "r0", 3000), true);
+      const claim = { token: "c", until: 9000, now: 4000, limit: 9, per_host: 9 };
+      await storage.claimDeliveries(here, claim);
+      const attempt = { number: 1, at: 4000, status: 500, error: "bad_status", duration_ms: 1, address: null };
+      for (const delivery_id of ["r0", "r1"]) {
+        await storage.finishDelivery(here, "c", { delivery_id, ...attempt, answer: "Oh no: ü" }, { state: "failed" });
+      }
+      assert.deepEqual(await storage.listAttempts(ann, "r1"), []);
+      assert.equal((await storage.listAttempts(ann, "r0"))[0]?.answer, "Oh no: ü");
+      assert.equal(await list(here, { state: "failed" }), "r1,r0");
+      assert.equal(await list(here, { state: ["failed"], after: { created_at: 2000, delivery_id: "r1" } }), "r0");
+    });
+  });
+
+  api.describe("feedback as a whole", () => {
+    test("is summarized by key and bucket", async (storage) => {
+      const records: [string, Partial<FeedbackRow>][] = [
+        ["f1", { score: 1, created_at: 1000 }],
+        ["f2", { score: 0.5, created_at: 1999 }],
+        ["f3", { comment: "no score", created_at: 1500 }],
+        ["f4", { score: true, created_at: 2000 }],
+        ["f5", { key: "a", comment: "none", created_at: 3500 }],
+        ["f6", { score: 9, created_at: 4000 }],
+        ["f7", { score: 9, created_at: 1500, workspace_id: "w2" }],
+      ];
+      for (const [id, record] of records) await storage.createFeedback(aRecord(id, record));
+      const range = { min_created_at: 1000, max_created_at: 3999, origin: 1000, stride_ms: 1000 };
+      assert.deepEqual(await storage.feedbackBuckets({ workspace_ids: ["w1"], ...range }), [
+        { key: "a", bucket: 2, n: 1, avg: null, min: null, max: null },
+        { key: "k", bucket: 0, n: 3, avg: 0.75, min: 0.5, max: 1 },
+        { key: "k", bucket: 1, n: 1, avg: 1, min: 1, max: 1 },
+      ]);
+      assert.deepEqual(await storage.feedbackBuckets({ workspace_ids: ["w1"], keys: ["z"], ...range }), []);
+    });
+
+    test("has links that are listed over all runs, and revoked", async (storage) => {
+      await someRuns(storage);
+      const at = { workspace_id: "w1", project_id: "p1", feedback_key: "k", config: null, expires_at: 5000 };
+      const token = (token_id: string, run_id: string, created_at: number) => ({ token_id, run_id, created_at, ...at });
+      const three = [token("k1", "r1", 1000), token("k2", "r2", 2000), token("k3", "r3", 2000)];
+      await storage.createFeedbackTokens(here, three);
+      const ids = async (scope: Scope, query = {}): Promise<string> => {
+        const asked = { workspace_ids: ["w1"], limit: 10, ...query };
+        return (await storage.searchFeedbackTokens(scope, asked)).map(({ token_id }) => token_id).join();
+      };
+      assert.equal(await ids(here), "k3,k2,k1");
+      assert.equal(await ids(here, { limit: 1 }), "k3");
+      assert.equal(await ids(here, { after: { created_at: 2000, id: "k3" } }), "k2,k1");
+      assert.equal(await ids(here, { workspace_ids: ["w2"] }), "");
+      assert.equal(await ids(there), "");
+      const ann: Scope = { ...here, filter: [{ key: "owner", equals: "ann" }] };
+      assert.equal(await ids(ann), "k3,k1");
+      const submission = { token_id: "k1", feedback: aRecord("f1", { score: 1 }), limit: 9, now: 2000 };
+      await storage.submitFeedback(here, submission);
+      const [, , k1] = await storage.searchFeedbackTokens(here, { workspace_ids: ["w1"], limit: 9 });
+      assert.deepEqual(k1, { ...token("k1", "r1", 1000), submissions: 1 });
+
+      assert.equal(await storage.deleteFeedbackToken(ann, ["w1"], "k2"), false);
+      assert.equal(await storage.deleteFeedbackToken(here, ["w2"], "k2"), false);
+      assert.equal(await storage.deleteFeedbackToken(there, ["w1"], "k2"), false);
+      assert.equal(await storage.deleteFeedbackToken(here, ["w1"], "k1"), true);
+      assert.equal(await storage.deleteFeedbackToken(here, ["w1"], "k1"), false);
+      assert.equal(await storage.getFeedbackToken("k1"), null);
+      assert.equal((await storage.getFeedback(["w1"], "f1"))?.id, "f1", "its records stay");
+      assert.equal(await ids(here), "k3,k2");
+    });
+  });
+}
