@@ -20,7 +20,7 @@ import { type Method, ROUTES, type Route } from "./routes/mod.ts";
 
 export type { OpenApi } from "./context.ts";
 export type { App, AppAnswer } from "./custom-routes.ts";
-export type { HandlerOptions } from "./handler-options.ts";
+export type { HandlerOptions, Studio } from "./handler-options.ts";
 export type { HandlerHost, HostSocket } from "./host.ts";
 
 /**
@@ -49,7 +49,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   const { http = {} } = service.options;
   const cors = createCorsPolicy(http.cors, options.hosts, options.langsmith_studio);
   const disabled = disabledGroups(http);
-  const table = createTable(options.page ? [...ROUTES, pageRoute(options.page)] : ROUTES, base, disabled);
+  const table = createTable([...ROUTES, ...studioRoutes(options, base)], base, disabled);
   const createContext = contextFactory(service, {
     base,
     bodies: { environment, open: 0 },
@@ -175,14 +175,17 @@ const pathBelow = (base: string, pathname: string): string | null =>
 
 const nothingHere = (): ServiceError => new ServiceError("not_found", "There is nothing at this path");
 
-const pageRoute = (page: () => string): Route => ({
-  method: "get",
-  path: "/",
-  tag: "Server",
-  summary: "The host's page",
-  access: "open",
-  handle: () => new Response(page(), { headers: { "content-type": "text/html; charset=utf-8" } }),
-});
+const studioRoutes = ({ studio, app }: HandlerOptions, base: string): Route[] =>
+  !studio
+    ? []
+    : ([...(app ? [] : ["/" as const]), "/studio", "/studio/*"] as const).map((path) => ({
+        method: "get",
+        path,
+        tag: "Server",
+        summary: "The studio",
+        access: "open",
+        handle: ({ request }) => studio(request, pathBelow(base, new URL(request.url).pathname) ?? ""),
+      }));
 
 /** The answer of a path that has no route, or none for the method. `routes`: those of the path. */
 async function refuse(request: Request, routes: readonly Route[], auth: Authentication): Promise<Response> {
