@@ -4,7 +4,7 @@ import { type ExecutorEvent, type GraphInfo, type Interrupt, type Job, ResumeRef
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { ClaimedRun, EventMethod, Scope, Storage, TerminalStatus, ThreadEvent } from "../storage/mod.ts";
 import { seqOf } from "../storage/mod.ts";
-import { createEventDeriver } from "./event-deriver.ts";
+import { createEventDeriver, type YieldedEvent } from "./event-deriver.ts";
 
 export interface EventRecorderOptions {
   readonly storage: Storage;
@@ -36,9 +36,6 @@ export interface EventRecorder {
   /** Records the end of the run: the last event. */
   end(end: RecordedEnd): void;
 }
-
-/** An event as executors yield it. */
-export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
 
 /** How many turns back the events of earlier attempts are read. */
 const TURNS = 100;
