@@ -133,6 +133,7 @@ export function createContext(
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
+  const events = temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {
@@ -184,7 +185,8 @@ export function createContext(
     claimed,
     counters: slot.counters,
     runEvents,
-    hasEventReaders: () => options.events.isWatched(thread_id) || (thread.all_events && storage.multi_process === true),
+    // Readers of other processes are not known here.
+    hasEventReaders: () => options.events.isWatched(thread_id) || (events === "all" && storage.multi_process === true),
     publishEvents: (before, events) =>
       options.events.publish(
         thread_id,
@@ -203,12 +205,12 @@ export function createContext(
     request,
     requested,
     recorded,
-    events: temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state",
+    events,
     protocol_events: graph.protocol_events ?? false,
     checkpoints,
     store: options.store,
   });
-  const recorder = createEventRecorder({ ...options, graph, claimed, job, record: progress.record });
+  const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     environment,

@@ -78,7 +78,7 @@ const BACKLOG = 512 * 1024;
 const FRAME_OVERHEAD = 64;
 /** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
 const LARGE_VALUES = 16 * 1024;
-/** The limit of held frames: more than these are shown without their state. */
+/** The limit of held frames and events: more than these are shown without their state. */
 const MOST_HELD = 256;
 
 export function createProgressWriter(options: ProgressOptions): ProgressWriter {
@@ -130,12 +130,19 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     }
   }
 
+  function add(one: NewFrame | ThreadEvent): void {
+    withheld?.push(one);
+    if (!withheld) pass(one);
+    else if (withheld.length > MOST_HELD) release();
+  }
+
   function release(what: "shown" | "dropped" = "shown"): void {
     const list = withheld ?? [];
     withheld = null;
     if (what === "dropped") nextId -= withheldFrames;
     withheldFrames = 0;
-    if (what === "shown") for (const frame of list) pass(frame);
+    // What has started or ended is not undone: every start gets one end.
+    for (const one of list) if (what === "shown" || ("seq" in one && one.method === "lifecycle")) pass(one);
   }
 
   function shown({ frames: stored, events: recorded = [] }: Progress): void {
@@ -201,15 +208,12 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     show(event, data) {
       const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
-      if (!withheld) return pass(frame);
-      withheld.push(frame);
-      withheldFrames++;
-      if (withheld.length > MOST_HELD) release();
+      if (withheld) withheldFrames++;
+      add(frame);
     },
     record(event, end = false) {
       const seq = end ? seqOf(claimed.run.turn, END_FRAME) : nextSeq++;
-      if (withheld) withheld.push({ ...event, seq });
-      else pass({ ...event, seq });
+      add({ ...event, seq });
     },
     hold() {
       withheld ??= [];
