@@ -133,6 +133,7 @@ export function createContext(
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
+  const events = temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {
@@ -174,7 +175,7 @@ export function createContext(
     claimed,
     counters: slot.counters,
     runEvents,
-    ...eventReaders(options, claimed),
+    ...eventReaders(options, claimed, events),
     checkpoints,
     onlyAtEnd: request.durability === "exit",
     retry,
@@ -187,12 +188,12 @@ export function createContext(
     request,
     requested,
     recorded,
-    events: temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state",
+    events,
     protocol_events: graph.protocol_events ?? false,
     checkpoints,
     store: options.store,
   });
-  const recorder = createEventRecorder({ ...options, graph, claimed, job, record: progress.record });
+  const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     environment,
@@ -257,12 +258,13 @@ async function makeRoom(progress: ProgressWriter): Promise<void> {
   if (progress.isFull()) await progress.flush();
 }
 
-/** Who reads the events of the thread, in this process and in others. */
+/** Who reads the events of the thread. Readers of other processes are not known here. */
 const eventReaders = (
   { events, storage }: AttemptOptions,
-  { run: { run_id, thread_id }, thread }: ClaimedRun,
+  { run: { run_id, thread_id } }: ClaimedRun,
+  recorded: NonNullable<Job["events"]>,
 ): Pick<ProgressOptions, "hasEventReaders" | "publishEvents"> => ({
-  hasEventReaders: () => events.isWatched(thread_id) || (thread.all_events && storage.multi_process === true),
+  hasEventReaders: () => events.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
   publishEvents(before, list) {
     const published = list.map((event) => ({ ...event, run_id }));
     events.publish(thread_id, before, published);

@@ -51,7 +51,7 @@ export interface Unstored {
 /** The limit of frames that are not stored, in characters. They are shown in one go, so the rings must be able to hold them. */
 const BACKLOG = 512 * 1024;
 const FRAME_OVERHEAD = 64;
-/** The limit of held frames: more than these are shown without their state. */
+/** The limit of held frames and events: more than these are shown without their state. */
 const MOST_HELD = 256;
 
 const sizeOf = ({ data }: NewFrame | ThreadEvent): number => (data?.length ?? 0) + FRAME_OVERHEAD;
@@ -89,7 +89,14 @@ export function createUnstored(options: UnstoredOptions): Unstored {
     withheld = null;
     if (what === "dropped") nextId -= withheldFrames;
     withheldFrames = 0;
-    if (what === "shown") for (const frame of list) pass(frame);
+    // What has started or ended is not undone: every start gets one end.
+    for (const one of list) if (what === "shown" || ("seq" in one && one.method === "lifecycle")) pass(one);
+  }
+
+  function add(one: NewFrame | ThreadEvent): void {
+    withheld?.push(one);
+    if (!withheld) pass(one);
+    else if (withheld.length > MOST_HELD) release();
   }
 
   return {
@@ -97,15 +104,12 @@ export function createUnstored(options: UnstoredOptions): Unstored {
     show(event, data) {
       const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
-      if (!withheld) return pass(frame);
-      withheld.push(frame);
-      withheldFrames++;
-      if (withheld.length > MOST_HELD) release();
+      if (withheld) withheldFrames++;
+      add(frame);
     },
     record(event, end = false) {
       const seq = end ? seqOf(turn, END_FRAME) : nextSeq++;
-      if (withheld) withheld.push({ ...event, seq });
-      else pass({ ...event, seq });
+      add({ ...event, seq });
     },
     hold() {
       withheld ??= [];

@@ -39,7 +39,7 @@ export interface StoredThreadEvent extends ThreadEvent {
   readonly run_id: string;
 }
 
-/** The first frame of a claim. Lower ones belong to runs of the thread that ended without a claim. */
+/** The first frame of a claim. Lower ones belong to runs of the thread that ended outside an attempt. */
 export const FIRST_FRAME: number = 2 ** 16;
 
 /** The frame of the event that ends a run, above all others of its claim. */
