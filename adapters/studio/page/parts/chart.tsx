@@ -44,6 +44,12 @@ function stacked(lines: readonly Series[]): Series[] {
     .reverse();
 }
 
+/** The indexes of points without a neighbour. */
+const lonely = (values: ArrayLike<number | null | undefined>): number[] =>
+  Array.from({ length: values.length }, (_, at) => at).filter(
+    (at) => values[at] != null && values[at - 1] == null && values[at + 1] == null,
+  );
+
 /** Short texts for the time axis: the time of day within two days, else the date. */
 function timesOf(splits: readonly number[]): string[] {
   const isShort = (splits.at(-1) ?? 0) - (splits[0] ?? 0) < 2 * 86_400;
@@ -103,7 +109,13 @@ export function Chart({ label, times, lines, kind = "lines", height = 160, forma
               stroke,
               width: kind === "bars" ? 0 : 1.5,
               ...(kind === "bars" ? { fill: stroke, paths: bars as uPlot.Series.PathBuilder } : {}),
-              points: { show: kind === "lines" && times.length < 3 },
+              // A line of one point would not be seen.
+              points: {
+                show: kind === "lines",
+                size: 5,
+                fill: stroke,
+                filter: (chart: uPlot, at: number) => lonely(chart.data[at] ?? []),
+              },
             };
           }),
         ],

@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { WaitingInterrupt } from "../api/types.ts";
+import { attempt } from "../frame/notices.tsx";
 import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
 import { Json } from "./json.tsx";
 import { Markdown } from "./markdown.tsx";
@@ -229,7 +230,7 @@ export function questionOf(value: unknown): string | null {
   return typeof text === "string" ? text : null;
 }
 
-export function InterruptCard(props: AnswerProps): VNode {
+function InterruptCard(props: AnswerProps): VNode {
   const { interrupt } = props;
   const request = humanRequest(interrupt.value);
   const prompt = request ? null : questionOf(interrupt.value);
@@ -246,5 +247,58 @@ export function InterruptCard(props: AnswerProps): VNode {
       {request || isOnlyQuestion ? null : <Json value={interrupt.value} open={2} />}
       {request ? <HumanAnswer {...props} request={request} /> : <FreeAnswer {...props} />}
     </section>
+  );
+}
+
+interface InterruptsProps {
+  readonly interrupts: readonly WaitingInterrupt[];
+  readonly busy: boolean;
+  /** Called once, with the answers to all of them. */
+  readonly answer: (answers: Readonly<Record<string, unknown>>) => Promise<unknown>;
+}
+
+/** All interrupts of a thread. Their answers go together, since one run takes them all. */
+export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode {
+  const [answers, setAnswers] = useState<Readonly<Record<string, unknown>>>({});
+  const [isSending, setSending] = useState(false);
+  // Cards that were refused begin anew.
+  const [tries, setTries] = useState(0);
+  const open = interrupts.filter(({ interrupt_id }) => !Object.hasOwn(answers, interrupt_id));
+  const give = (interrupt_id: string, value: unknown): void => {
+    const all = { ...answers, [interrupt_id]: value };
+    setAnswers(all);
+    if (interrupts.some((one) => !Object.hasOwn(all, one.interrupt_id))) return;
+    setSending(true);
+    attempt("Answer", async () => {
+      try {
+        await answer(Object.fromEntries(interrupts.map((one) => [one.interrupt_id, all[one.interrupt_id]])));
+      } catch (error) {
+        setAnswers({});
+        setTries(tries + 1);
+        throw error;
+      } finally {
+        setSending(false);
+      }
+    });
+  };
+  return (
+    <>
+      {open.map((interrupt) => (
+        <InterruptCard
+          key={`${interrupt.interrupt_id} ${tries}`}
+          interrupt={interrupt}
+          busy={busy || isSending}
+          answer={(value) => give(interrupt.interrupt_id, value)}
+        />
+      ))}
+      {open.length > 0 && open.length < interrupts.length ? (
+        <p class="faint">
+          {open.length} more of this thread, then the run goes on.{" "}
+          <button type="button" class="quiet" onClick={() => setAnswers({})}>
+            Answer again
+          </button>
+        </p>
+      ) : null}
+    </>
   );
 }

@@ -1,12 +1,13 @@
 /** The conversation of a thread. */
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { RunRow } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
-import { Empty, Skeleton } from "../../parts/basics.tsx";
+import { Empty, Skeleton, Status } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
-import { InterruptCard } from "../../parts/interrupt.tsx";
+import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Composer, messageInput } from "./composer.tsx";
 import {
@@ -22,6 +23,7 @@ import {
 import { Bubble, type MessageActions } from "./message.tsx";
 import type { Message } from "./messages.ts";
 import type { ChatSource, ChatState, Nested } from "./source.ts";
+import { runsByMessage, type TurnRuns, useRuns } from "./turns.ts";
 
 interface ChatProps {
   readonly thread_id: string;
@@ -41,12 +43,11 @@ function Subagent({ nested }: { readonly nested: Nested }): VNode {
   return (
     <details class="subagent">
       <summary>
-        <span class="status running">
-          <span class="sign" aria-hidden="true">
-            ●
-          </span>
+        <Status value={nested.isOver ? "success" : "running"} short />
+        <code>{nested.name}</code>{" "}
+        <span class="faint">
+          {nested.messages.length} {nested.messages.length === 1 ? "message" : "messages"}
         </span>
-        <code>{nested.name}</code> <span class="faint">{nested.messages.length} messages</span>
       </summary>
       {nested.messages.map((message, index) => (
         <Bubble
@@ -55,7 +56,8 @@ function Subagent({ nested }: { readonly nested: Nested }): VNode {
           results={new Map()}
           times={new Map()}
           fork={undefined}
-          running
+          turn={undefined}
+          running={!nested.isOver}
           canChange={false}
           editing={false}
           setEditing={() => {}}
@@ -64,25 +66,6 @@ function Subagent({ nested }: { readonly nested: Nested }): VNode {
       ))}
     </details>
   );
-}
-
-/** How long the calls of tools took, as far as the page saw them begin and end. */
-function useTimes(messages: readonly Message[], results: ReadonlyMap<string, Message>, running: boolean) {
-  const seen = useRef(new Map<string, number>());
-  const times = useRef(new Map<string, number>());
-  if (running) {
-    for (const { tool_calls = [] } of messages.slice(-4)) {
-      for (const { id = "" } of tool_calls) {
-        if (!results.has(id) && !seen.current.has(id)) seen.current.set(id, performance.now());
-      }
-    }
-  }
-  for (const [id, since] of seen.current) {
-    if (!results.has(id)) continue;
-    times.current.set(id, performance.now() - since);
-    seen.current.delete(id);
-  }
-  return times.current;
 }
 
 /** The box of the conversation: it follows its end while the reader is there. */
@@ -120,7 +103,6 @@ function useForks(thread_id: string, version: number, checkpoint_id: string | nu
 
 interface Turns {
   send(input: unknown, from?: string | null, before?: Message): Promise<void>;
-  answer(interrupt_id: string, value: unknown): void;
   readonly actions: MessageActions;
 }
 
@@ -148,11 +130,6 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
     };
     return {
       send,
-      answer(interrupt_id, value) {
-        if (!assistant_id) return;
-        const resume = { [interrupt_id]: value };
-        attempt("Answer", () => source.send({ assistant_id, resume, checkpoint_id: null }));
-      },
       actions: {
         edit: (message, text) => attempt("Edit", async () => send(messageInput(text), await before(message), message)),
         regenerate: (message) => attempt("Regenerate", async () => send(null, await before(message), message)),
@@ -175,6 +152,7 @@ function useTurns(props: ChatProps, history: History | undefined, begin: () => v
 interface MessagesProps {
   readonly state: ChatState;
   readonly forks: ReadonlyMap<string, Fork>;
+  readonly turns: ReadonlyMap<string, TurnRuns>;
   readonly canChange: boolean;
   readonly editing: string | null;
   readonly setEditing: (id: string | null) => void;
@@ -182,7 +160,7 @@ interface MessagesProps {
 }
 
 /** The newest messages; earlier ones on demand. Results of tools are part of the message that called them. */
-function Messages({ state, forks, canChange, editing, setEditing, actions }: MessagesProps): VNode {
+function Messages({ state, forks, turns, canChange, editing, setEditing, actions }: MessagesProps): VNode {
   const running = state.phase === "running";
   const messages = state.messages ?? [];
   const [shown, setShown] = useState(WINDOW);
@@ -194,7 +172,6 @@ function Messages({ state, forks, canChange, editing, setEditing, actions }: Mes
     () => new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id = "" }) => id))),
     [state.messages],
   );
-  const times = useTimes(messages, results, running);
   const visible = messages.filter(({ type, tool_call_id }) => type !== "tool" || !called.has(tool_call_id ?? ""));
   return (
     <>
@@ -208,8 +185,9 @@ function Messages({ state, forks, canChange, editing, setEditing, actions }: Mes
           key={message.id ?? index}
           message={message}
           results={results}
-          times={times}
+          times={state.times}
           fork={forks.get(message.id ?? "")}
+          turn={running ? undefined : turns.get(message.id ?? "")}
           running={running}
           canChange={canChange}
           editing={editing !== null && editing === message.id}
@@ -229,8 +207,14 @@ export function Chat(props: ChatProps): VNode {
   const hasMessages = messages !== null || takesMessages(schema);
   const [editing, setEditing] = useState<string | null>(null);
   const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
+  const runs = useRuns(thread_id, version).data?.items ?? NO_RUNS;
+  const [newest] = runs;
+  const turns = useMemo(
+    () => (history ? runsByMessage(history, pathTo(history, checkpoint_id), messages ?? [], runs) : new Map()),
+    [history, checkpoint_id, running ? null : messages, runs],
+  );
   const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error]);
-  const { send, answer, actions } = useTurns(props, history, () => {
+  const { send, actions } = useTurns(props, history, () => {
     isAtEnd.current = true;
     setEditing(null);
   });
@@ -251,6 +235,7 @@ export function Chat(props: ChatProps): VNode {
           <Messages
             state={state}
             forks={forks}
+            turns={turns}
             canChange={!running && history !== undefined}
             editing={editing}
             setEditing={setEditing}
@@ -274,18 +259,21 @@ export function Chat(props: ChatProps): VNode {
                 Retry
               </button>
             )}
+            {!running && newest ? (
+              <a class="button quiet" href={hrefOf(["runs", newest.run_id])}>
+                Run
+              </a>
+            ) : null}
           </div>
         ) : null}
-        {running
-          ? null
-          : interrupts.map((interrupt) => (
-              <InterruptCard
-                key={interrupt.interrupt_id}
-                interrupt={interrupt}
-                busy={!assistant_id}
-                answer={(value) => answer(interrupt.interrupt_id, value)}
-              />
-            ))}
+        {running ? null : (
+          <Interrupts
+            key={interrupts.map(({ interrupt_id }) => interrupt_id).join()}
+            interrupts={interrupts}
+            busy={checkpoint_id !== null}
+            answer={(answers) => source.answer(answers)}
+          />
+        )}
       </div>
       <Composer
         key={thread_id}
@@ -301,6 +289,8 @@ export function Chat(props: ChatProps): VNode {
     </div>
   );
 }
+
+const NO_RUNS: readonly RunRow[] = [];
 
 const hasValues = (values: unknown): boolean =>
   typeof values === "object" && values !== null && Object.keys(values).length > 0;

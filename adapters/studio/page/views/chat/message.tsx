@@ -2,11 +2,13 @@
 import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
-import { copy, count, duration } from "../../parts/basics.tsx";
+import { hrefOf } from "../../frame/router.ts";
+import { copy, count, duration, money } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
 import type { Fork } from "./history.ts";
 import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf } from "./messages.ts";
+import type { TurnRuns } from "./turns.ts";
 
 const ROLES: Readonly<Record<string, string>> = { human: "you", ai: "ai", tool: "tool", system: "system" };
 
@@ -109,14 +111,30 @@ function Branches({ fork, branch }: { readonly fork: Fork; readonly branch: (id:
   );
 }
 
-function About({ message }: { readonly message: Message }): VNode | null {
+/** The model of a message and its tokens; behind the last message of a turn, those of the turn, and its run. */
+function About({ message, turn }: { readonly message: Message; readonly turn: TurnRuns | undefined }): VNode | null {
   const { usage_metadata: usage, response_metadata: response = {} } = message;
   const model = response["model_name"] ?? response["model"];
-  if (!usage && typeof model !== "string") return null;
+  const [tokens_in, tokens_out] =
+    turn && turn.tokens_in + turn.tokens_out > 0
+      ? [turn.tokens_in, turn.tokens_out]
+      : [usage?.input_tokens ?? 0, usage?.output_tokens ?? 0];
+  const parts = [
+    typeof model === "string" ? model : "",
+    tokens_in + tokens_out > 0 ? `${count(tokens_in)} in, ${count(tokens_out)} out` : "",
+    turn && turn.cost_usd > 0 ? money(turn.cost_usd) : "",
+    turn && turn.duration_ms !== null ? duration(turn.duration_ms) : "",
+  ].filter(Boolean);
+  if (parts.length === 0 && !turn) return null;
   return (
     <span class="faint about">
-      {typeof model === "string" ? `${model} ` : ""}
-      {usage ? `${count(usage.input_tokens ?? 0)} in · ${count(usage.output_tokens ?? 0)} out` : ""}
+      {parts.join(" · ")}
+      {turn ? (
+        <>
+          {parts.length > 0 ? " · " : ""}
+          <a href={hrefOf(["runs", turn.run_id])}>Run</a>
+        </>
+      ) : null}
     </span>
   );
 }
@@ -165,6 +183,8 @@ interface BubbleProps {
   readonly results: ReadonlyMap<string, Message>;
   readonly times: ReadonlyMap<string, number>;
   readonly fork: Fork | undefined;
+  /** Of the last message of a turn. */
+  readonly turn: TurnRuns | undefined;
   readonly running: boolean;
   readonly canChange: boolean;
   readonly editing: boolean;
@@ -177,16 +197,19 @@ function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
   return (
     before.message === after.message &&
     before.fork === after.fork &&
+    before.turn === after.turn &&
     before.editing === after.editing &&
     before.canChange === after.canChange &&
     before.actions === after.actions &&
-    calls.every(({ id = "" }) => before.results.get(id) === after.results.get(id)) &&
+    calls.every(
+      ({ id = "" }) => before.results.get(id) === after.results.get(id) && before.times.get(id) === after.times.get(id),
+    ) &&
     (calls.length === 0 || before.running === after.running)
   );
 }
 
 export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
-  const { message, results, times, fork, running, canChange, editing, setEditing, actions } = props;
+  const { message, results, times, fork, turn, running, canChange, editing, setEditing, actions } = props;
   const text = textOf(message);
   const reasoning = reasoningOf(message);
   const isHuman = message.type === "human";
@@ -242,7 +265,7 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
               </button>
             </span>
           ) : null}
-          <About message={message} />
+          <About message={message} turn={turn} />
         </footer>
       </div>
     </article>

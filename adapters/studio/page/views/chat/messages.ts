@@ -1,4 +1,4 @@
-/** Messages as the API shows them, and the tokens that they are made of while a run streams. */
+/** Messages as the API shows them. */
 export interface ToolCall {
   readonly id?: string;
   readonly name: string;
@@ -16,7 +16,6 @@ export interface Message {
   readonly name?: string;
   readonly content: string | readonly (Block | string)[];
   readonly tool_calls?: readonly ToolCall[];
-  readonly tool_call_chunks?: readonly ToolChunk[];
   readonly tool_call_id?: string;
   readonly status?: string;
   readonly additional_kwargs?: Readonly<Record<string, unknown>>;
@@ -26,13 +25,6 @@ export interface Message {
     readonly output_tokens?: number;
     readonly total_tokens?: number;
   };
-}
-
-interface ToolChunk {
-  readonly index?: number;
-  readonly id?: string;
-  readonly name?: string;
-  readonly args?: string;
 }
 
 const isMessage = (value: unknown): value is Message =>
@@ -50,67 +42,6 @@ function normal(message: Message): Message {
 export function messagesOf(values: unknown): readonly Message[] | null {
   const { messages } = (typeof values === "object" && values !== null ? values : {}) as { readonly messages?: unknown };
   return Array.isArray(messages) && messages.every(isMessage) ? messages.map(normal) : null;
-}
-
-function joined(before: Message["content"], after: Message["content"]): Message["content"] {
-  if (typeof before === "string" && typeof after === "string") return before + after;
-  const blocks: (Block | string)[] =
-    typeof before === "string" ? (before ? [{ type: "text", text: before }] : []) : [...before];
-  for (const part of typeof after === "string" ? (after ? [{ type: "text", text: after }] : []) : after) {
-    const block: Block = typeof part === "string" ? { type: "text", text: part } : part;
-    const at = blocks.findIndex(
-      (one) =>
-        typeof one !== "string" && one.type === block.type && (one["index"] ?? null) === (block["index"] ?? null),
-    );
-    const known = blocks[at] as Block | undefined;
-    if (!known || !["text", "reasoning", "thinking"].includes(block.type)) {
-      blocks.push(block);
-      continue;
-    }
-    const merged: Record<string, unknown> = { ...known };
-    for (const key of ["text", "reasoning", "thinking"]) {
-      if (typeof block[key] === "string") merged[key] = `${(known[key] as string | undefined) ?? ""}${block[key]}`;
-    }
-    blocks[at] = merged as Block;
-  }
-  return blocks;
-}
-
-function joinedChunks(before: readonly ToolChunk[], after: readonly ToolChunk[]): ToolChunk[] {
-  const chunks = [...before];
-  for (const chunk of after) {
-    const at = chunks.findIndex(({ index, id }) =>
-      chunk.index === undefined ? id === chunk.id : index === chunk.index,
-    );
-    const known = chunks[at];
-    if (!known) chunks.push(chunk);
-    else chunks[at] = { ...known, args: (known.args ?? "") + (chunk.args ?? "") };
-  }
-  return chunks;
-}
-
-function parsed(text: string | undefined): unknown {
-  try {
-    return JSON.parse(text ?? "");
-  } catch {
-    return text ?? "";
-  }
-}
-
-/** A message with the next piece of it; a piece that is no chunk replaces what was there. */
-export function withPiece(before: Message | undefined, piece: Message): Message {
-  if (!before || !/Chunk$/.test(piece.type)) return normal(piece);
-  const chunks = joinedChunks(before.tool_call_chunks ?? [], piece.tool_call_chunks ?? []);
-  const usage_metadata = piece.usage_metadata ?? before.usage_metadata;
-  return {
-    ...before,
-    content: joined(before.content, piece.content),
-    tool_call_chunks: chunks,
-    tool_calls: chunks.map(({ id, name = "", args }) => ({ ...(id ? { id } : {}), name, args: parsed(args) })),
-    additional_kwargs: { ...before.additional_kwargs, ...piece.additional_kwargs },
-    response_metadata: { ...before.response_metadata, ...piece.response_metadata },
-    ...(usage_metadata ? { usage_metadata } : {}),
-  };
 }
 
 const blocksOf = ({ content }: Message): readonly Block[] =>

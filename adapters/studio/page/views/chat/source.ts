@@ -6,6 +6,7 @@ import type { Message } from "./messages.ts";
 /** What a subagent says while it runs. */
 export interface Nested {
   readonly name: string;
+  readonly isOver: boolean;
   readonly messages: readonly Message[];
 }
 
@@ -16,6 +17,8 @@ export interface ChatState {
   readonly values: unknown;
   readonly interrupts: readonly WaitingInterrupt[];
   readonly nested: ReadonlyMap<string, Nested>;
+  /** Milliseconds that calls of tools took, by their ids. */
+  readonly times: ReadonlyMap<string, number>;
   readonly run_id: string | null;
   /** Of the last run, or of reading. */
   readonly error: string | null;
@@ -29,8 +32,6 @@ export interface ChatState {
 export interface Turn {
   readonly assistant_id: string;
   readonly input?: unknown;
-  /** The answer to interrupts, by their ids. */
-  readonly resume?: unknown;
   /** The checkpoint to go on from; the shown one by default. */
   readonly checkpoint_id?: string | null;
   readonly context?: Readonly<Record<string, unknown>>;
@@ -40,8 +41,10 @@ export interface Turn {
 
 export interface ChatSource {
   readonly state: ReadonlySignal<ChatState>;
-  /** Resolves when the run is over. Rejects if none began. */
+  /** Resolves when the run was accepted. Rejects if none began. */
   send(turn: Turn): Promise<void>;
+  /** Answers all interrupts that wait, by their ids. Rejects if another answer came first. */
+  answer(answers: Readonly<Record<string, unknown>>): Promise<void>;
   stop(): Promise<void>;
   /** Shows the conversation as of a checkpoint; null: the newest. */
   show(checkpoint_id: string | null): Promise<void>;

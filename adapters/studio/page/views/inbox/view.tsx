@@ -2,11 +2,12 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
+import { respond } from "../../api/events.ts";
 import type { InboxItem, Listed } from "../../api/types.ts";
-import { attempt, notify } from "../../frame/notices.tsx";
+import { notify } from "../../frame/notices.tsx";
 import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
 import { Empty, Id, Problem, Skeleton, Time } from "../../parts/basics.tsx";
-import { InterruptCard, questionOf } from "../../parts/interrupt.tsx";
+import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
@@ -31,6 +32,7 @@ function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
           results={new Map()}
           times={new Map()}
           fork={undefined}
+          turn={undefined}
           running={false}
           canChange={false}
           editing={false}
@@ -50,32 +52,15 @@ interface WaitingProps {
 
 function Waiting({ item, next, answered }: WaitingProps): VNode {
   const { thread_id, interrupts } = item;
-  const [isSending, setSending] = useState(false);
-  const [answers, setAnswers] = useState<Readonly<Record<string, unknown>>>({});
-  const open = interrupts.filter(({ interrupt_id }) => !(interrupt_id in answers));
-  const answer = (interrupt_id: string, value: unknown): void => {
-    const all = { ...answers, [interrupt_id]: value };
-    setAnswers(all);
-    // A run resumes all of a thread's interrupts together.
-    if (interrupts.some((one) => !(one.interrupt_id in all))) return;
-    setSending(true);
-    attempt("Answer", async () => {
-      try {
-        await client.runs.create(thread_id, item.assistant_id ?? item.graph_id ?? "", {
-          command: { resume: all },
-        });
-        notify("Answered");
-        answered(thread_id);
-        go(next === undefined ? hrefOf(["inbox"]) : hrefOf(["inbox", next]), { replace: true });
-        refresh("inbox");
-      } catch (error) {
-        setAnswers({});
-        refresh("inbox");
-        throw error;
-      } finally {
-        setSending(false);
-      }
-    });
+  const answer = async (answers: Readonly<Record<string, unknown>>): Promise<void> => {
+    try {
+      await respond(thread_id, answers);
+    } finally {
+      refresh("inbox");
+    }
+    notify("Answered");
+    answered(thread_id);
+    go(next === undefined ? hrefOf(["inbox"]) : hrefOf(["inbox", next]), { replace: true });
   };
   return (
     <div class="scroll">
@@ -84,17 +69,7 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
         <Id value={thread_id} label="thread id" />
       </p>
       <Before thread_id={thread_id} />
-      {open.map((interrupt) => (
-        <InterruptCard
-          key={interrupt.interrupt_id}
-          interrupt={interrupt}
-          busy={isSending}
-          answer={(value) => answer(interrupt.interrupt_id, value)}
-        />
-      ))}
-      {open.length < interrupts.length && open.length > 0 ? (
-        <p class="faint">{open.length} more of this thread, then the run goes on.</p>
-      ) : null}
+      <Interrupts interrupts={interrupts} busy={false} answer={answer} />
     </div>
   );
 }

@@ -1,7 +1,6 @@
 /** Threads: the list, and one thread with its chat, states and runs. */
 import type { ComponentType, VNode } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { client } from "../../api/client.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
@@ -12,7 +11,7 @@ import { Sheet } from "../../parts/sheet.tsx";
 import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
 import { Chat } from "../chat/chat.tsx";
 import { newId } from "../chat/composer.tsx";
-import { holdSource, sourceOf } from "../chat/runs-source.ts";
+import { holdSource, sourceOf } from "../chat/events-source.ts";
 import type { ChatSource, ChatState } from "../chat/source.ts";
 import { duplicate, remove, rename } from "./actions.ts";
 import { ThreadList } from "./list.tsx";
@@ -264,11 +263,11 @@ function NewThread(): VNode {
       show: (checkpoint_id) => real.show(checkpoint_id),
       reload: () => real.reload(),
       close: () => real.close(),
+      answer: (answers) => real.answer(answers),
       async send(turn) {
-        await client.threads.create({ threadId: thread_id });
+        await real.send(turn);
         const { query } = place.value;
         go(hrefOf(["threads", thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
-        await real.send(turn);
       },
     };
   }, [thread_id]);
