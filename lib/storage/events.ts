@@ -40,10 +40,13 @@ export interface StoredThreadEvent extends ThreadEvent {
   readonly run_id: string;
 }
 
-/** A page of events. `read_to`: later events have a higher `seq`; null when there are no more for now. */
+/** A page of events. */
 export interface EventPage {
   readonly events: readonly StoredThreadEvent[];
+  /** Later events have a higher `seq`; null when the page is empty. */
   readonly read_to: number | null;
+  /** There may be more now. */
+  readonly more: boolean;
 }
 
 /** The first frame of a claim. Lower ones belong to runs of the thread that ended outside an attempt. */
