@@ -117,7 +117,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
         else if (isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
         running ||= namespace.length === 0;
       }
-      after = page.read_to;
+      after = page.more ? page.read_to : null;
     }
   }
 

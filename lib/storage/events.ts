@@ -2,10 +2,13 @@
 import type { EventMethod, StoredThreadEvent } from "./event-rows.ts";
 import type { Scope } from "./rows.ts";
 
-/** A page of events. `read_to`: later events have a higher `seq`; null when there are no more for now. */
+/** A page of events. */
 export interface EventPage {
   readonly events: readonly StoredThreadEvent[];
+  /** Later events have a higher `seq`; null when the page is empty. */
   readonly read_to: number | null;
+  /** There may be more now. */
+  readonly more: boolean;
 }
 
 /** The verbs of thread events. */

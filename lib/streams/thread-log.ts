@@ -50,6 +50,7 @@ export class ThreadLog {
   #waiting: (() => void)[] = [];
   #reading: Promise<void> | undefined;
   #readAgain = false;
+  #checkThread = false;
   #cancelPoll = (): void => {};
 
   constructor(thread_id: string, options: ThreadLogOptions) {
@@ -80,8 +81,9 @@ export class ThreadLog {
     this.wake();
   }
 
-  /** Reads what other processes have stored. */
-  read(): Promise<void> {
+  /** Reads what other processes have stored. `deletable`: also whether the thread was deleted. */
+  read(deletable = false): Promise<void> {
+    this.#checkThread ||= deletable;
     this.#readAgain = true;
     this.#reading ??= this.#readAll().finally(() => {
       this.#reading = undefined;
@@ -95,7 +97,9 @@ export class ThreadLog {
       await this.ready;
       while (this.#readAgain && !this.closed) {
         this.#readAgain = false;
-        if (this.exists && !(await storage.getThread(scope, this.#thread_id))) this.close();
+        const check = this.#checkThread && this.exists;
+        this.#checkThread = false;
+        if (check && !(await storage.getThread(scope, this.#thread_id))) this.close();
         let after: number | null = this.last;
         while (after !== null) {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
@@ -104,8 +108,8 @@ export class ThreadLog {
             const logged = this.#early.get(event.seq) ?? (await toSent(this.#thread_id, event));
             if (logged) this.#append(logged);
           }
-          after = page.read_to;
-          if (page.events.length > 0) await nextTurn(environment);
+          after = page.more ? page.read_to : null;
+          if (after !== null) await nextTurn(environment);
         }
       }
     } catch (error) {
@@ -138,7 +142,9 @@ export class ThreadLog {
     const before = this.last;
     this.#cancelPoll = this.#options.environment.timer(ms, () => {
       if (this.readers === 0) return;
-      void this.read().then(() => this.#poll(this.last === before ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS));
+      void this.read(true).then(() =>
+        this.#poll(this.last === before ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS),
+      );
     });
   }
 

@@ -66,6 +66,18 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "",
   },
   {
+    name: "thread events are stored without a lease",
+    file: "adapters/sql/runs/events.ts",
+    find: "${p.events} where ${whileLeased(p)}",
+    replace: "${p.events} where ${p.token} is not null",
+  },
+  {
+    name: "a retried run begins again in the events of its thread",
+    file: "lib/engine/event-recorder.ts",
+    find: "if (!running) record(",
+    replace: "record(",
+  },
+  {
     name: "an end is told twice",
     file: "lib/streams/terminal.ts",
     find: 'runEvents.publish("end", JSON.stringify({ run_id, status }));',

@@ -98,9 +98,13 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await shown(storage), "");
       await storage.saveProgress(here, lease, { ...NOTHING, events }, 1200);
       const filter = [{ key: "owner", equals: "eve" }];
-      assert.deepEqual(await storage.readEvents({ ...here, filter }, "t", { after: 0 }), { events: [], read_to: null });
+      assert.deepEqual(await storage.readEvents({ ...here, filter }, "t", { after: 0 }), {
+        events: [],
+        read_to: null,
+        more: false,
+      });
       assert.equal(await storage.lastEvent({ ...here, filter }, "t"), 0);
-      assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null });
+      assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null, more: false });
       assert.equal(await storage.recordAllEvents({ ...here, filter }, "t"), false);
       assert.equal(await storage.recordAllEvents(here, "unknown"), false);
       assert.equal((await storage.getThread(here, "t"))?.all_events, false);
