@@ -54,7 +54,7 @@ export function connections({ describe, it, subject, bench }: Suite): void {
     it("of a stream that has `since` skip what the reader has seen", async () => {
       await using at = await bench();
       const thread = at.stream("chat");
-      const seen = follow(thread, CHANNELS);
+      const seen = follow(at.stream("chat", thread.threadId), CHANNELS);
       await thread.run.start({ input: human("one") });
       const events = await seen;
       for (const [index, { seq }] of events.entries()) {
