@@ -145,15 +145,19 @@ const taken = (params: JsonObject, names: readonly string[]): JsonObject =>
   );
 
 function startRequest(params: JsonObject): RunCreate {
-  const { assistant_id, multitaskStrategy, multitask_strategy } = params;
+  const { assistant_id, input, multitaskStrategy, multitask_strategy } = params;
   if (typeof assistant_id !== "string" || assistant_id === "") throw invalid("run.start requires an assistant_id.");
   return {
     assistant_id,
-    ...taken(params, ["input", "config", "context", "metadata", "interrupt_before", "interrupt_after"]),
+    ...(isCommand(input) ? { command: taken(input, ["resume", "update", "goto"]) } : taken(params, ["input"])),
+    ...taken(params, ["config", "context", "metadata", "interrupt_before", "interrupt_after"]),
     multitask_strategy: (multitask_strategy ?? multitaskStrategy ?? "enqueue") as "enqueue",
     if_not_exists: "create",
   };
 }
+
+/** RemoteGraph sends a `Command` of LangGraph in place of the input. */
+const isCommand = (input: Json | undefined): input is JsonObject => isObject(input) && input.lg_name === "Command";
 
 /** `reject`: of two answers to one interrupt, the second creates no run. */
 function respondRequest(params: JsonObject, assistant_id: string, answers: JsonObject): RunCreate {

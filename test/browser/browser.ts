@@ -82,7 +82,7 @@ const otherSdk = (sdk: string): Plugin => ({
   },
 });
 
-/** A page of this folder as one file. `sdk`: a package instead of @langchain/langgraph-sdk. */
+/** A page, by its path from this folder, as one file. `sdk`: a package instead of @langchain/langgraph-sdk. */
 export async function bundleWithSdk(page: string, sdk?: string): Promise<string> {
   const { outputFiles } = await build({
     entryPoints: [page],
@@ -90,6 +90,7 @@ export async function bundleWithSdk(page: string, sdk?: string): Promise<string>
     bundle: true,
     write: false,
     format: "esm",
+    jsx: "automatic",
     define: { "process.env.NODE_ENV": '"production"' },
     plugins: sdk === undefined ? [] : [otherSdk(sdk)],
     logLevel: "error",
@@ -100,29 +101,33 @@ export async function bundleWithSdk(page: string, sdk?: string): Promise<string>
 export interface Host extends AsyncDisposable {
   readonly service: Service;
   readonly gates: Gates;
-  /** Serves the page at `/` and the API below `/agents`. */
+  /** Serves the page at `/` and the API below the prefix. */
   readonly origin: string;
   /** Serves the page alone. */
   readonly elsewhere: string;
 }
 
-/** `executor`: the agents, instead of those of the client tests. */
-export async function openHost(script: string, executor: (gates: Gates) => Executor = testExecutor): Promise<Host> {
+/** `executor`: the agents, instead of those of the client tests. `prefix`: the path of the API. */
+export async function openHost(
+  script: string,
+  executor: (gates: Gates) => Executor = testExecutor,
+  prefix: `/${string}` = "/agents",
+): Promise<Host> {
   const gates = createGates();
   const greenroom = await testService({ executor: executor(gates) });
-  const api = createHandler(greenroom.service, { prefix: "/agents" });
+  const api = createHandler(greenroom.service, { prefix });
   const page = (request: Request): Response => {
     const { pathname } = new URL(request.url);
     if (pathname === "/page.js") return new Response(script, { headers: { "content-type": "text/javascript" } });
     const html =
-      '<!doctype html><meta charset="utf-8"><title>Chat</title><script type="module" src="/page.js"></script>';
+      '<!doctype html><meta charset="utf-8"><title>Chat</title><div id="root"></div><script type="module" src="/page.js"></script>';
     return new Response(pathname === "/" ? html : null, {
       status: pathname === "/" ? 200 : 404,
       headers: { "content-type": "text/html; charset=utf-8" },
     });
   };
   const app = (request: Request, socket?: Parameters<typeof api>[1]): Response | Promise<Response> =>
-    new URL(request.url).pathname.startsWith("/agents/") ? api(request, socket) : page(request);
+    new URL(request.url).pathname.startsWith(`${prefix}/`) ? api(request, socket) : page(request);
   const address = { hostname: "127.0.0.1", port: 0 };
   const [main, other] = [await serve(app, address), await serve(page, address)];
   return {
