@@ -6,8 +6,9 @@ import { serve } from "../../adapters/node/mod.ts";
 import { studio } from "../../adapters/studio/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
 import type { Service } from "../../lib/mod.ts";
-import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
+import { createGates, type Gates } from "../clients/graphs.ts";
 import { type TestServiceOptions, testService } from "../suite/kit.ts";
+import { studioExecutor } from "./studio-agents.ts";
 
 const AXE = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
@@ -19,19 +20,27 @@ export interface StudioHost extends AsyncDisposable {
   readonly studio: string;
 }
 
+interface StudioOptions extends TestServiceOptions {
+  readonly prefix?: string;
+  /** The port of a server before this one; a free one by default. */
+  readonly port?: number;
+  readonly gates?: Gates;
+}
+
 export async function openStudio({
   prefix = "",
+  port = 0,
+  gates = createGates(),
   ...options
-}: TestServiceOptions & { readonly prefix?: string } = {}): Promise<StudioHost> {
-  const gates = createGates();
+}: StudioOptions = {}): Promise<StudioHost> {
   let origin = "";
   const greenroom = await testService({
-    executor: testExecutor(gates),
+    executor: studioExecutor(gates),
     public_base_url: () => origin || undefined,
     ...options,
   });
   const handler = createHandler(greenroom.service, { prefix, studio: studio() });
-  const server = await serve(handler, { hostname: "127.0.0.1", port: 0 });
+  const server = await serve(handler, { hostname: "127.0.0.1", port });
   origin = `http://127.0.0.1:${server.port}`;
   return {
     service: greenroom.service,
@@ -39,8 +48,8 @@ export async function openStudio({
     origin,
     studio: `${origin}${prefix}/studio/`,
     async [Symbol.asyncDispose]() {
-      await server.close();
-      await greenroom[Symbol.asyncDispose]();
+      // Streams end with the service.
+      await Promise.all([server.close(), greenroom[Symbol.asyncDispose]()]);
     },
   };
 }
@@ -99,6 +108,21 @@ export class StudioVisit {
           trimmed,
         ),
       );
+  }
+
+  /** A thread that begins with the next message. */
+  async newThread(assistant: string): Promise<void> {
+    await this.open("threads/new");
+    await this.choose(assistant);
+  }
+
+  async choose(assistant: string): Promise<void> {
+    await this.page.locator(".assistant-bar select").selectOption({ label: assistant });
+  }
+
+  /** The id of the thread that is open. */
+  get thread_id(): string {
+    return /threads\/([0-9a-f-]{36})/.exec(this.page.url())?.[1] ?? assert.fail(this.page.url());
   }
 
   async status(text: string): Promise<void> {

@@ -16,21 +16,11 @@ async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void>
   await visitStudio((principal as Principal).context, host, test);
 }
 
-async function newThread(visit: StudioVisit, assistant: string): Promise<string> {
-  const { page } = visit;
-  await visit.open("threads/new");
-  await page.locator(".assistant-bar select").selectOption({ label: assistant });
-  return assistant;
-}
-
-const threadOf = (visit: StudioVisit): string =>
-  /threads\/([0-9a-f-]{36})/.exec(visit.page.url())?.[1] ?? assert.fail(visit.page.url());
-
 describe("the studio's chat", () => {
   it("shows tokens as they come, the conversation after a reload, and the thread in the list", () =>
     visit(async (visit) => {
       const { gates } = visit.host;
-      await newThread(visit, "gated-chat");
+      await visit.newThread("gated-chat");
       await visit.say("hello there");
       await gates.reached("token 1");
       await visit.shows("hello there", "You ");
@@ -49,7 +39,7 @@ describe("the studio's chat", () => {
   it("stops a run, and finds a running one again after a reload", () =>
     visit(async (visit) => {
       const { gates, service } = visit.host;
-      await newThread(visit, "gated-chat");
+      await visit.newThread("gated-chat");
       await visit.say("hello");
       await gates.reached("token 1");
       await visit.shows("hello", "You ");
@@ -58,14 +48,14 @@ describe("the studio's chat", () => {
       await visit.button("Stop").click();
       assert.equal(await gates.stopped("token 1"), "cancelled");
       await visit.status("idle");
-      assert.equal((await service.runs.list(threadOf(visit)))[0]?.status, "interrupted");
+      assert.equal((await service.runs.list(visit.thread_id))[0]?.status, "interrupted");
       gates.open("token 1", "token 2", "token 3");
     }));
 
   it("edits a message, regenerates an answer, and switches among the versions", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await newThread(visit, "chat");
+      await visit.newThread("chat");
       await visit.say("one");
       await visit.status("idle");
       await visit.say("two");
@@ -92,7 +82,7 @@ describe("the studio's chat", () => {
   it("shows the question of an interrupt and its tool call, and goes on with the answer", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await newThread(visit, "approval");
+      await visit.newThread("approval");
       await visit.say("book a seat");
       await page.locator(".interrupt", { hasText: "Book seat 7A?" }).waitFor();
       await visit.status("needs an answer");
@@ -107,7 +97,7 @@ describe("the studio's chat", () => {
   it("renders no script, no javascript: link and no picture of another host", () =>
     visit(async (visit) => {
       const { page } = visit;
-      await newThread(visit, "tokens");
+      await visit.newThread("tokens");
       await visit.say(
         "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) **bold**",
       );
@@ -120,10 +110,10 @@ describe("the studio's chat", () => {
 
   it("says why a run failed, and that a thread is gone", () =>
     visit(async (visit) => {
-      await newThread(visit, "failing");
+      await visit.newThread("failing");
       await visit.say("hi");
       await visit.page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
-      await visit.host.service.threads.delete(threadOf(visit));
+      await visit.host.service.threads.delete(visit.thread_id);
       await visit.page.reload();
       await visit.page.getByText("This thread does not exist").waitFor();
     }));

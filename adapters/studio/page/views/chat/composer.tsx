@@ -3,10 +3,10 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
-import { Editor, exampleOf, JsonField, type Schema } from "../../parts/form.tsx";
+import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import type { Block } from "./messages.ts";
 
-export type InputMode = "message" | "form" | "json";
+type InputMode = "message" | "input";
 
 interface ComposerProps {
   /** Names the draft: what was typed stays in this tab. */
@@ -79,7 +79,7 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
     current.style.height = "auto";
     current.style.height = `${Math.min(current.scrollHeight, 240)}px`;
   }, [text, place]);
-  const add = async (list: Iterable<File>): Promise<void> => {
+  const add = async (list: readonly File[]): Promise<void> => {
     for (const file of list) {
       if (file.size > MOST_BYTES) notify(`${file.name} is larger than 10 MB`, "failed");
       else setFiles((before) => [...before, { name: file.name, block: { type: "text" } }]);
@@ -133,7 +133,7 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
             const pasted = event.clipboardData?.files;
             if (!pasted?.length) return;
             event.preventDefault();
-            void add(pasted);
+            void add([...pasted]);
           }}
           onKeyDown={(event) => {
             if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.ctrlKey || event.metaKey) return;
@@ -147,7 +147,8 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
           multiple
           hidden
           onChange={(event) => {
-            void add(event.currentTarget.files ?? []);
+            // The list empties with the value.
+            void add([...(event.currentTarget.files ?? [])]);
             event.currentTarget.value = "";
           }}
         />
@@ -176,16 +177,11 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
 export function Composer(props: ComposerProps): VNode {
   const { assistant_id, schema, hasMessages, running, disabled, send, stop } = props;
   const [mode, setMode] = useState<InputMode | null>(null);
-  const current = mode ?? (hasMessages ? "message" : schema ? "form" : "json");
+  const current = mode ?? (hasMessages ? "message" : "input");
   // Another assistant takes another input.
   const [typed, setTyped] = useState<{ readonly of: string | null; readonly value: unknown } | null>(null);
   const input = typed && typed.of === assistant_id ? typed.value : exampleOf(schema);
   const setValue = (value: unknown): void => setTyped({ of: assistant_id, value });
-  const modes: readonly InputMode[] = [
-    ...(hasMessages ? (["message"] as const) : []),
-    ...(Object.keys(schema?.properties ?? {}).length > 0 ? (["form"] as const) : []),
-    "json",
-  ];
   return (
     <div class="composer">
       {current === "message" ? (
@@ -197,11 +193,7 @@ export function Composer(props: ComposerProps): VNode {
             attempt("Run", () => send(input));
           }}
         >
-          {current === "form" ? (
-            <Editor key={assistant_id} schema={schema} label="Input" value={input} change={setValue} />
-          ) : (
-            <JsonField key={assistant_id} label="Input as JSON" value={input} change={setValue} rows={6} />
-          )}
+          <Editor key={assistant_id} schema={schema} label="Input" value={input} change={setValue} />
           <div class="buttons">
             <button type="submit" class="primary" disabled={disabled}>
               Run
@@ -214,11 +206,11 @@ export function Composer(props: ComposerProps): VNode {
           </div>
         </form>
       )}
-      {modes.length > 1 ? (
+      {hasMessages ? (
         <div class="modes" role="group" aria-label="Input">
-          {modes.map((one) => (
+          {(["message", "input"] as const).map((one) => (
             <button key={one} type="button" class="quiet" aria-pressed={one === current} onClick={() => setMode(one)}>
-              {{ message: "Message", form: "Form", json: "JSON" }[one]}
+              {one === "message" ? "Message" : "Whole input"}
             </button>
           ))}
         </div>

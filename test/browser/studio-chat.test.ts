@@ -1,0 +1,288 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { openBrowser, type Principal } from "./browser.ts";
+import { openStudio, type StudioHost, type StudioVisit, visitStudio } from "./studio-host.ts";
+
+let principal: Principal | undefined;
+let host: StudioHost;
+before(async () => {
+  [principal, host] = await Promise.all([openBrowser(), openStudio()]);
+});
+after(async () => {
+  await principal?.[Symbol.asyncDispose]();
+  await host[Symbol.asyncDispose]();
+});
+
+/** Threads of their own keep these tests apart. */
+const visit = (test: (visit: StudioVisit) => Promise<void>, at = host): Promise<void> =>
+  visitStudio((principal as Principal).context, at, test);
+
+const said = (content: string) => ({ messages: [{ role: "user", content }] });
+
+/** A thread whose run has come to rest. */
+async function asked(assistant_id: string, content = "hello"): Promise<string> {
+  const { threads, runs } = host.service;
+  const { thread_id } = await threads.create();
+  await (await runs.wait(thread_id, { assistant_id, input: said(content) })).result;
+  return thread_id;
+}
+
+describe("the studio's chat as a client of the event protocol", () => {
+  it("shows a run that began elsewhere while it streams, and opens no stream for a thread at rest", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      const { gates, service } = host;
+      const streams: string[] = [];
+      page.on("request", (request) => {
+        if (request.url().endsWith("/stream/events")) streams.push(request.url());
+      });
+      const thread_id = await asked("chat", "one");
+      await visit.open(`threads/${thread_id}`);
+      await visit.shows("one", "You said: one");
+      assert.deepEqual(streams, []);
+      await service.runs.create(thread_id, { assistant_id: "gated-chat", input: said("two") });
+      await gates.reached("token 1");
+      await visit.shows("one", "You said: one", "two", "You ");
+      await visit.status("running");
+      gates.open("token 1", "token 2", "token 3", "token 4");
+      await visit.status("idle");
+      await visit.shows("one", "You said: one", "two", "You said: two");
+      assert.equal(streams.length, 1);
+    }));
+
+  it("goes on over a restart of the server: with the events that it missed, and what was typed", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "greenroom-studio-"));
+    const open = (options = {}) => openStudio({ storage: nodeSqlite(join(folder, "agents.db")), ...options });
+    try {
+      const before = await open();
+      const port = Number(new URL(before.origin).port);
+      await visit(async (visit) => {
+        const { page } = visit;
+        await visit.newThread("gated-chat");
+        await visit.say("hello there");
+        await before.gates.reached("token 1");
+        await visit.shows("hello there", "You ");
+        await page.getByLabel("Message", { exact: true }).fill("and then");
+        await before[Symbol.asyncDispose]();
+        await page.getByText("does not answer").first().waitFor();
+        await using _after = await open({ port, gates: before.gates });
+        before.gates.open("token 1", "token 2", "token 3", "token 4");
+        await visit.status("idle");
+        await visit.shows("hello there", "You said: hello there");
+        assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "and then");
+        await page.close();
+      }, before);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  it("shows the time of a tool by the events, and the run of the turn", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.newThread("caller");
+      await visit.say("weather?");
+      await host.gates.reached("weather");
+      await page.locator(".tool.running", { hasText: "weather" }).waitFor();
+      host.gates.open("weather");
+      await visit.status("idle");
+      await visit.shows("weather?", "Let me look.", "It is so: Sunny in Rome");
+      await page.locator(".tool.success summary", { hasText: /\d ms|\d s/ }).waitFor();
+      const { thread_id } = visit;
+      await visit.link("Run", page.locator(".message.ai").last()).click();
+      await page.waitForURL(/\/runs\/[0-9a-f-]{36}/);
+      const [run] = await host.service.runs.list(thread_id);
+      assert.ok(page.url().includes(run?.run_id ?? "none"));
+    }));
+
+  it("folds what a subagent says, and shows the queue of messages in order", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.newThread("team");
+      await visit.say("Where is it warm?");
+      await host.gates.reached("expert 1");
+      await page.locator(".subagent", { hasText: "research" }).locator("summary").click();
+      await page.locator(".subagent .markdown", { hasText: "Rome" }).waitFor();
+      host.gates.open(...[1, 2, 3, 4, 5].map((token) => `expert ${token}`));
+      await visit.status("idle");
+      await visit.shows("Where is it warm?", "Rome is warm in May.");
+      assert.equal(await page.locator(".subagent").count(), 0);
+    }));
+
+  it("takes a card away that was answered elsewhere, and answers two interrupts in one run", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      const waiting = await asked("ask");
+      await visit.open(`threads/${waiting}`);
+      await page.locator(".interrupt", { hasText: "ok?" }).waitFor();
+      await (await host.service.runs.wait(waiting, { assistant_id: "ask", command: { resume: "yes" } })).result;
+      await visit.status("idle");
+      assert.equal(await page.locator(".interrupt").count(), 0);
+
+      const two = await asked("questions");
+      await visit.open(`threads/${two}`);
+      const first = page.locator(".interrupt", { hasText: "first?" });
+      await first.getByLabel("Answer", { exact: true }).fill("one");
+      await visit.button("Answer", first).click();
+      await page.getByText("1 more of this thread").waitFor();
+      await visit.button("Answer again").click();
+      await first.getByLabel("Answer", { exact: true }).fill("uno");
+      await visit.button("Answer", first).click();
+      await visit.button("JSON", page.locator(".interrupt")).click();
+      await page.getByLabel("Answer as JSON").fill('{"two": 2}');
+      await visit.button("Answer", page.locator(".interrupt")).click();
+      await visit.status("idle");
+      const { values } = await host.service.threads.state(two);
+      assert.deepEqual(values, { first: "uno", second: { two: 2 } });
+      assert.equal((await host.service.runs.list(two)).length, 2);
+    }));
+
+  it("says why a run failed, and retries it", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.newThread("fail");
+      await visit.say("hi");
+      await page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
+      await visit.button("Retry").click();
+      await page.waitForFunction(() => document.querySelector(".status.error"));
+      await page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
+      await visit.link("Run", page.locator(".problem")).waitFor();
+      await host.service.threads.delete(visit.thread_id);
+      await page.getByText("This thread does not exist").waitFor();
+      await visit.link("All threads").click();
+      await page.waitForURL(/threads$/);
+    }));
+});
+
+describe("the studio's answers to interrupts", () => {
+  it("approves, edits, rejects and responds to the actions of one request", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      const thread_id = await asked("review");
+      await visit.open(`inbox/${thread_id}`);
+      const card = page.locator(".interrupt");
+      await card.getByText("Action 1 of 3").waitFor();
+      await visit.button("Edit", card).click();
+      await visit.button("Back", card).click();
+      await visit.button("Edit", card).click();
+      await card.getByLabel("Arguments of refund").fill('{"euros": 20}');
+      await visit.button("Run with these arguments", card).click();
+      await card.getByText("Action 2 of 3").waitFor();
+      await visit.button("Reject", card).click();
+      await card.getByLabel("Reason").fill("Ann has left");
+      await visit.button("Reject", card).click();
+      await card.getByText("Action 3 of 3").waitFor();
+      await visit.button("Respond", card).click();
+      await card.getByLabel("Response").fill("It is closed");
+      await visit.button("Respond", card).click();
+      await page.getByText("Answered").waitFor();
+      await visit.open(`threads/${thread_id}`);
+      await visit.status("idle");
+      const decisions = [
+        { type: "edit", edited_action: { name: "refund", args: { euros: 20 } } },
+        { type: "reject", message: "Ann has left" },
+        { type: "respond", message: "It is closed" },
+      ];
+      await visit.shows("hello", `Decided: ${JSON.stringify({ decisions })}`);
+    }));
+
+  it("approves in the chat, and asks by the schema of the response", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.newThread("review");
+      await visit.say("go");
+      for (const at of [1, 2, 3]) {
+        await page.getByText(`Action ${at} of 3`).waitFor();
+        await visit.button("Approve").click();
+      }
+      await visit.status("idle");
+      const decisions = [1, 2, 3].map(() => ({ type: "approve" }));
+      await visit.shows("go", `Decided: ${JSON.stringify({ decisions })}`);
+
+      await visit.open(`threads/${await asked("survey")}`);
+      await page.getByLabel("seat *").selectOption({ label: "8B" });
+      await page.getByLabel("bags").fill("2");
+      await page.getByLabel("Passenger").fill("Ann");
+      await page.getByLabel("window").check();
+      await visit.button("Answer").click();
+      await visit.shows("hello", 'Booked: {"seat":"8B","bags":2,"name":"Ann","window":true}');
+    }));
+});
+
+describe("what the studio shows and sends", () => {
+  it("a form for an agent without messages, raw JSON, and the whole value", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.newThread("report");
+      await page.getByLabel("city").fill("Oslo");
+      await visit.button("JSON").click();
+      await visit.button("Form").click();
+      await page.getByLabel("days").fill("3");
+      await visit.button("Run").click();
+      await page.locator(".json", { hasText: "3 days in Oslo" }).waitFor();
+      const downloading = page.waitForEvent("download");
+      await visit.button("Download").click();
+      const file = await (await downloading).path();
+      assert.equal(JSON.parse(readFileSync(file, "utf8")).done, "3 days in Oslo");
+    }));
+
+  it("a value of 5 MB in part, and its reasoning folded", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.open(`threads/${await asked("large")}?raw=1`);
+      await page.locator(".leaf", { hasText: "more characters" }).waitFor();
+      const shown = await page.evaluate(() => document.querySelector("main")?.textContent?.length ?? 0);
+      assert.ok(shown < 20_000, `${shown} characters`);
+      await visit.button("Raw JSON").click();
+      await visit.shows("hello", "Kept 1");
+
+      await visit.newThread("thinker");
+      await visit.say("rain?");
+      await visit.status("idle");
+      const reasoning = page.locator("details.reasoning");
+      assert.equal(await reasoning.getByText("Rain is likely").isVisible(), false);
+      await reasoning.locator("summary").click();
+      await reasoning.getByText("Rain is likely").waitFor();
+    }));
+
+  it("files with a message: an image, a text and another", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await visit.newThread("looker");
+      const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=";
+      const choosing = page.waitForEvent("filechooser");
+      await visit.button("Attach files").click();
+      await (await choosing).setFiles([
+        { name: "pixel.png", mimeType: "image/png", buffer: Buffer.from(pixel, "base64") },
+        { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("a note") },
+        { name: "book.pdf", mimeType: "application/pdf", buffer: Buffer.from("%PDF") },
+        { name: "other.pdf", mimeType: "application/pdf", buffer: Buffer.from("%PDF") },
+      ]);
+      await visit.button("Remove other.pdf").click();
+      await visit.say("look");
+      await page.getByText("Saw: text, image_url, text, file").waitFor();
+      await page.locator(".attachments img").waitFor();
+      await page.locator(".attachments", { hasText: "book.pdf" }).waitFor();
+    }));
+
+  it("2,000 messages in a window, and more of them on demand", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      const { thread_id } = await host.service.threads.create({ metadata: { graph_id: "chat" } });
+      const messages = Array.from({ length: 2000 }, (_, at) => ({
+        role: at % 2 ? "assistant" : "user",
+        content: `m${at}`,
+        id: `m${at}`,
+      }));
+      await host.service.threads.updateState(thread_id, { values: { messages }, as_node: "model" });
+      await visit.open(`threads/${thread_id}`);
+      await page.getByText("m1999", { exact: true }).waitFor();
+      assert.equal(await page.locator(".message").count(), 60);
+      await visit.button("1,940 earlier messages").click();
+      await page.waitForFunction(() => document.querySelectorAll(".message").length === 180);
+    }));
+});
