@@ -101,7 +101,14 @@ export function projections({ it, bench }: Suite): void {
       at.gates.open("Found it 1", "Found it 2");
       const thread = at.stream(graph);
       // On a WebSocket, a subscription of the SDK takes what others on the socket get before its own replay.
-      const reading = follow(at.stream(graph, thread.threadId), ["values", "checkpoints", "messages", "tools", "tasks", "updates"]);
+      const reading = follow(at.stream(graph, thread.threadId), [
+        "values",
+        "checkpoints",
+        "messages",
+        "tools",
+        "tasks",
+        "updates",
+      ]);
       await thread.run.start({ input: human("go") });
       const events = await reading;
       const failed = graph.startsWith("fail");
