@@ -45,6 +45,8 @@ export class ThreadLog {
   readonly #thread_id: string;
   readonly #options: ThreadLogOptions;
   #size = 0;
+  /** Published, and not in `events` before the store was read. */
+  readonly #early = new Map<number, LoggedEvent>();
   #waiting: (() => void)[] = [];
   #reading: Promise<void> | undefined;
   #readAgain = false;
@@ -69,7 +71,11 @@ export class ThreadLog {
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
   publish(before: number, events: readonly LoggedEvent[]): void {
-    if (this.last < before || this.last === 0) return void this.read();
+    if (this.last < before || this.last === 0) {
+      // The store has others before them, but perhaps not their large values.
+      for (const event of events) this.#early.set(event.sent.seq, event);
+      return void this.read();
+    }
     for (const event of events) this.#append(event);
     this.wake();
   }
@@ -94,7 +100,8 @@ export class ThreadLog {
         while (after !== null) {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
           for (const event of page.events) {
-            const logged = event.seq > this.last ? await toSent(this.#thread_id, event) : null;
+            if (event.seq <= this.last) continue;
+            const logged = this.#early.get(event.seq) ?? (await toSent(this.#thread_id, event));
             if (logged) this.#append(logged);
           }
           after = page.read_to;
@@ -105,6 +112,7 @@ export class ThreadLog {
       const message = "reading the events of a thread failed";
       environment.log({ level: "warn", message, thread_id: this.#thread_id, error });
     }
+    this.#early.clear();
     this.wake();
   }
 

@@ -101,7 +101,7 @@ export const hasOldEvents: (args: { deployment: string; before: number }) => Sta
 
 /**
  * Statements for runs that end outside an attempt: their events, if they are deleted, and one event that says that they are
- * over. A run that was never claimed takes a turn of its thread for it. They go before the statement that changes the runs.
+ * over. It has a turn of its own, behind everything that readers may have. They go before the statement that changes the runs.
  */
 export function stoppedEvents<Of extends { deployment: string; now: number }>(
   which: Which<Of>,
@@ -117,9 +117,9 @@ export function stoppedEvents<Of extends { deployment: string; now: number }>(
   const takeTurn = prepared<Of>(
     (p) =>
       sql`update threads set turn = turn + 1 where deployment = ${p.deployment}
-      and thread_id in (select r.thread_id ${shown(p)} and r.claims = 0)`,
+      and thread_id in (select r.thread_id ${shown(p)})`,
   );
-  const seq = sql`case when r.claims > 0 then r.turn * 4294967296 + 4294967295 else t.turn * 4294967296 + r.seq % 65536 end`;
+  const seq = sql`t.turn * 4294967296 + r.seq % 65536`;
   const end = prepared<Of>(
     (p) =>
       sql`insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
