@@ -47,7 +47,7 @@ export function createEventDeriver(all: boolean): EventDeriver {
 
   function states(values: Json, checkpoint: JsonObject | null, interrupts: readonly Interrupt[]): YieldedEvent[] {
     const { messages: list } = isObject(values) ? values : {};
-    const settled = blocks && Array.isArray(list) ? messages(blocks.finish(list)) : [];
+    const finished = blocks && Array.isArray(list) ? messages(blocks.finish(list)) : [];
     const id = checkpoint && typeof checkpoint.id === "string" ? checkpoint.id : undefined;
     const requested = interrupts.map(
       ({ id: interrupt_id, value }): YieldedEvent => ({
@@ -57,7 +57,7 @@ export function createEventDeriver(all: boolean): EventDeriver {
       }),
     );
     return [
-      ...settled,
+      ...finished,
       ...(checkpoint ? [{ method: "checkpoints", namespace: [], data: checkpoint } as const] : []),
       { method: "values", namespace: [], data: values, ...(id === undefined ? {} : { checkpoint_id: id }) },
       ...requested,
