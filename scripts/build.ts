@@ -58,6 +58,8 @@ function bundleWebSockets(): void {
 }
 
 rmSync("dist", { recursive: true, force: true });
+const page = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });
+if (page.status !== 0) process.exit(page.status ?? 1);
 const tsc = join("node_modules", "typescript", "bin", "tsc");
 const { status } = spawnSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { stdio: "inherit" });
 if (status === 0) {

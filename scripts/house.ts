@@ -38,13 +38,27 @@ export interface Source {
 
 /** Every TypeScript file of `lib`, `adapters` and `server.ts`, parsed. */
 export function sourcesOf(root: string): Source[] {
-  return globSync(["lib/**/*.ts", "adapters/**/*.ts", "server.ts"], { cwd: root })
-    .map((path) => path.replaceAll("\\", "/"))
-    .sort()
-    .map((path) => {
-      const text = readFileSync(join(root, path), "utf8");
-      return { path, text, tree: ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true) };
-    });
+  return (
+    globSync(["lib/**/*.ts", "adapters/**/*.{ts,tsx}", "server.ts"], { cwd: root })
+      // Generated.
+      .filter((path) => !path.endsWith("assets.ts"))
+      .map((path) => path.replaceAll("\\", "/"))
+      .sort()
+      .map((path) => {
+        const text = readFileSync(join(root, path), "utf8");
+        return {
+          path,
+          text,
+          tree: ts.createSourceFile(
+            path,
+            text,
+            ts.ScriptTarget.Latest,
+            true,
+            path.endsWith("x") ? ts.ScriptKind.TSX : undefined,
+          ),
+        };
+      })
+  );
 }
 
 /** Calls `visit` with a node and everything below it. */

@@ -46,9 +46,21 @@ function install(cwd, npm, more = []) {
   process.exit(status ?? 1);
 }
 
-/** The dependencies of the package, LangGraph for the demo, and Bun for machines that have only Node. */
+/** What the studio page is built with, and esbuild, which builds it. */
+const STUDIO = [
+  "@dagrejs/dagre",
+  "@langchain/langgraph-sdk",
+  "@preact/signals",
+  "dompurify",
+  "esbuild",
+  "marked",
+  "preact",
+  "uplot",
+];
+
+/** The dependencies of the package, LangGraph and the studio for the demo, and Bun for machines that have only Node. */
 function servingPackages() {
-  const extra = ["@langchain/core", "@langchain/langgraph", ...(bun ? [] : ["bun"])];
+  const extra = ["@langchain/core", "@langchain/langgraph", ...STUDIO, ...(bun ? [] : ["bun"])];
   return {
     ...manifest.dependencies,
     ...Object.fromEntries(extra.map((name) => [name, manifest.devDependencies[name]])),
@@ -127,3 +139,7 @@ if (process.argv[2] === "serving") {
     else installServing(packages, lock);
   }
 } else installEverything();
+
+// The page is no part of the sources, and everything that serves or type-checks needs it: half a second.
+const { status } = spawnSync(process.execPath, ["scripts/studio.mjs", "--quiet"], { stdio: "inherit" });
+if (status !== 0) process.exit(status ?? 1);

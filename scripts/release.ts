@@ -146,6 +146,7 @@ if (tag === undefined) {
   step("npm", [...toNpm, "--dry-run", "--ignore-scripts"]);
   step("deno", ["publish", "--dry-run", "--allow-dirty", "--quiet"]);
 } else {
+  process.env.GREENROOM_TEST_ALL = "1";
   step("npm", ["run", "check"]);
   if (dry) {
     step("npm", [...toNpm, "--dry-run"]);

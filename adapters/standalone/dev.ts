@@ -52,7 +52,7 @@ export async function develop(options: CommandOptions): Promise<void> {
   console.log(
     `Watching ${files.length} ${files.length === 1 ? "file" : "files"} of ${shown(dirname(file)) || "this folder"}`,
   );
-  if (options.open && process.stdout.isTTY) openBrowser(`${server.url}/`);
+  if (options.open && process.stdout.isTTY) openBrowser(`${server.url}/studio/`);
   for (;;) {
     const changed = await watch.changed();
     const began = performance.now();

@@ -6,12 +6,12 @@ import type { IdentityStore, Storage } from "../../lib/storage/types.ts";
 import { isLibsql, isPostgres, openDatabase, sqliteDriver } from "../database.ts";
 import { docsPage } from "../docs-page.ts";
 import { type Fetch, type Listener, serve as listen, PortTaken } from "../node/mod.ts";
+import { studio } from "../studio/mod.ts";
 import { guard, ownKeys } from "./access.ts";
 import { type CommandOptions, type Given, shownDatabase } from "./command-options.ts";
 import type { FileConfig } from "./config.ts";
 import { type LocalApi, localApi } from "./local.ts";
 import { createLog, type Log, type Output } from "./log.ts";
-import { page } from "./page.ts";
 import { loadProject, type Project, type ProjectPlace } from "./project.ts";
 import { installLogger } from "./sdk-logger.ts";
 
@@ -58,7 +58,7 @@ export async function serve(options: CommandOptions, load: typeof loadProject = 
   if (executes && !(await storage.becomeWorker(Date.now()))) console.log(standby(database));
   // The services of a changed project follow each other on one database, which may be in memory.
   const kept: Storage = dev ? { ...storage, close: async () => {} } : storage;
-  const surroundings: Surroundings = { options, storage: kept, identity, local, url: () => url };
+  const surroundings: Surroundings = { options, storage: kept, identity, local };
   const first = await deploy(project, mode, surroundings);
   current = Promise.resolve(first);
   if (before) logCreated(first.service.deployment, project.settings.deployment ?? {}, before, log);
@@ -130,15 +130,14 @@ interface Surroundings {
   readonly storage: Storage;
   readonly identity: IdentityStore;
   readonly local: LocalApi;
-  readonly url: () => string;
 }
 
 async function deploy(
   project: Project,
   mode: AuthMode,
-  { options, storage, identity, local, url }: Surroundings,
+  { options, storage, identity, local }: Surroundings,
 ): Promise<Deployment> {
-  const { settings, app, graph_ids } = project;
+  const { settings, app } = project;
   const auth = { ...settings.auth, mode };
   const executor = options.dev ? impatient(settings.executor) : settings.executor;
   const service = await createService({ ...settings, executor, storage, identity, auth });
@@ -146,8 +145,8 @@ async function deploy(
   const named = typeof public_base_url === "string" ? [new URL(public_base_url).host] : [];
   const hosts = ["localhost", "127.0.0.1", "[::1]", urlHost(options.host.value), ...named];
   const handler = createHandler(service, {
-    // What stands at the mount itself is the application's to say.
-    ...(app ? { app } : { page: () => page(url(), graph_ids, mode) }),
+    ...(app ? { app } : {}),
+    studio: studio(),
     open_metrics: options.loopback,
     langsmith_studio: options.studio,
     docs: docsPage,
@@ -179,6 +178,7 @@ function printStart({ project, mode, service }: Deployment, options: CommandOpti
   const { organization_id, workspace_id, project_id } = service.deployment;
   if (!options.dev) console.log(`Organization ${organization_id}, workspace ${workspace_id}, project ${project_id}`);
   console.log(`API: ${url}/docs`);
+  console.log(`Studio: ${url}/studio/`);
   if (options.studio) console.log(`LangSmith Studio: https://smith.langchain.com/studio?baseUrl=${url}`);
   console.log(`Greenroom listening on ${url}`);
 }

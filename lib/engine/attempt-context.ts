@@ -18,7 +18,7 @@ import { createEventMapper, type EventMapper } from "./event-mapper.ts";
 import { createEventRecorder, type EventRecorder } from "./event-recorder.ts";
 import { type Heartbeat, startHeartbeat } from "./heartbeat.ts";
 import { describeJob } from "./job.ts";
-import { createProgressWriter, type ProgressWriter } from "./progress.ts";
+import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress.ts";
 import { readState } from "./reached-state.ts";
 import type { OnRunFinished } from "./run-finished.ts";
 
@@ -151,20 +151,10 @@ export function createContext(
     } else if (state.phase !== "executing") {
       return false;
     }
-    if (!reason) abandonLater();
+    if (!reason) abandonLater(environment, abandon_ms, state, checkpoints);
     state.reason = why;
     state.abort.abort(why);
     return true;
-  }
-
-  /** An executor that ignores its signal must not hold its slot for ever. */
-  function abandonLater(): void {
-    const cancel = environment.timer(abandon_ms, () => {
-      state.abandoned = true;
-      checkpoints.lose();
-      state.abandonWait?.();
-    });
-    void state.done.promise.then(cancel);
   }
 
   const checkpoints = jobCheckpoints({
@@ -185,14 +175,7 @@ export function createContext(
     claimed,
     counters: slot.counters,
     runEvents,
-    // Readers of other processes are not known here.
-    hasEventReaders: () => options.events.isWatched(thread_id) || (events === "all" && storage.multi_process === true),
-    publishEvents: (before, events) =>
-      options.events.publish(
-        thread_id,
-        before,
-        events.map((event) => ({ ...event, run_id })),
-      ),
+    ...eventReaders(options, claimed, events),
     checkpoints,
     onlyAtEnd: request.durability === "exit",
     retry,
@@ -221,9 +204,7 @@ export function createContext(
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     show: progress.show,
     recorder,
-    flush: async () => {
-      if (progress.isFull()) await progress.flush();
-    },
+    flush: () => makeRoom(progress),
     hold: progress.hold,
     release: progress.release,
     isStopped: () => state.reason !== null,
@@ -257,6 +238,38 @@ export function createContext(
   };
   return context;
 }
+
+/** An executor that ignores its signal must not hold its slot for ever. */
+function abandonLater(
+  environment: Environment,
+  after_ms: number,
+  state: AttemptState,
+  checkpoints: JobCheckpoints,
+): void {
+  const cancel = environment.timer(after_ms, () => {
+    state.abandoned = true;
+    checkpoints.lose();
+    state.abandonWait?.();
+  });
+  void state.done.promise.then(cancel);
+}
+
+async function makeRoom(progress: ProgressWriter): Promise<void> {
+  if (progress.isFull()) await progress.flush();
+}
+
+/** Who reads the events of the thread. Readers of other processes are not known here. */
+const eventReaders = (
+  { events, storage }: AttemptOptions,
+  { run: { run_id, thread_id } }: ClaimedRun,
+  recorded: NonNullable<Job["events"]>,
+): Pick<ProgressOptions, "hasEventReaders" | "publishEvents"> => ({
+  hasEventReaders: () => events.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
+  publishEvents(before, list) {
+    const published = list.map((event) => ({ ...event, run_id }));
+    events.publish(thread_id, before, published);
+  },
+});
 
 const initialState = (): AttemptState => ({
   reason: null,

@@ -12,7 +12,7 @@ import type {
   ThreadEvent,
 } from "../storage/mod.ts";
 import { seqOf } from "../storage/mod.ts";
-import { createEventDeriver } from "./event-deriver.ts";
+import { createEventDeriver, type YieldedEvent } from "./event-deriver.ts";
 
 export interface EventRecorderOptions {
   readonly storage: Storage;
@@ -46,9 +46,6 @@ export interface EventRecorder {
   /** Records the end of the run: the last event. */
   end(end: RecordedEnd): Promise<void>;
 }
-
-/** An event as executors yield it. */
-export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
 
 /** How many turns back the events of earlier attempts are read. */
 const TURNS = 100;

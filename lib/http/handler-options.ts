@@ -4,6 +4,9 @@ import { callable, flag, rule, type Schema, type Section, section, text, texts }
 import type { OpenApi } from "./context.ts";
 import type { App } from "./custom-routes.ts";
 
+/** Answers requests for a page and its assets. `path` is the one below the mount: `/`, `/studio` or `/studio/…`. */
+export type Studio = (request: Request, path: string) => Response | Promise<Response>;
+
 /** How a service is mounted. */
 export interface HandlerOptions {
   /** The path under which the handler is mounted, such as `/agents`. Other paths get 404. Default: the root. */
@@ -25,8 +28,8 @@ export interface HandlerOptions {
   readonly langsmith_studio?: boolean;
   /** The page at `/docs`, such as `docsPage` of `greenroom/docs`. Default: none, which answers 501. */
   readonly docs?: (document: OpenApi) => Response;
-  /** The HTML page at the mount itself. Default: none, which answers 404. */
-  readonly page?: () => string;
+  /** Serves a page below `/studio`, such as `studio()` of `greenroom/studio`. Without `app`, `/` leads there. Default: none. */
+  readonly studio?: Studio;
   /**
    * The host's own routes: called with the unchanged request for paths below the mount that are not the API's. They check
    * authentication themselves, unless `http.enable_custom_route_auth` is set. The middleware of a Hono application also runs around
@@ -47,7 +50,7 @@ export const handlerSchema: Section = section({
   open_metrics: flag,
   langsmith_studio: flag,
   docs: callable,
-  page: callable,
+  studio: callable,
   app: rule(
     (app) => typeof app === "function" || typeof (app as { fetch?: unknown } | null)?.fetch === "function",
     "must be a function, or an object with fetch",

@@ -173,6 +173,11 @@ const rules: readonly { readonly files: RegExp; readonly may: RegExp }[] = [
     files: /^adapters\/langgraph\//,
     may: /^adapters\/langgraph\/|^lib\/executor\/(?:contract|checkpoint-ids|kwargs|answers|content-blocks)\.ts$|^lib\/(?:environment|errors|json)\.ts$|^@langchain\/|^node:module$/,
   },
+  {
+    files: /^adapters\/studio\/page\//,
+    may: /^adapters\/studio\/page\/|^(?:preact|uplot|marked|dompurify)$|^@(?:preact\/signals|dagrejs\/dagre)$|^@langchain\/langgraph-sdk(?:\/client)?$/,
+  },
+  { files: /^adapters\/studio\//, may: /^adapters\/studio\/|^lib\/http\/handler\.ts$/ },
   { files: /^adapters\/standalone\/loader\.ts$/, may: /^node:|^jiti$/ },
   {
     files: /^adapters\/standalone\//,

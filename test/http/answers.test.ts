@@ -197,12 +197,16 @@ describe("answers", () => {
     assert.match(await (await service.send("GET", "/metrics?format=prometheus")).text(), /^greenroom_open_streams 0$/m);
   });
 
-  it("show the page at the mount where there is one", async () => {
-    const page = (): string => "<p>hello</p>";
-    const there = await fake({ page }).send("GET", "/");
-    assert.deepEqual([there.headers.get("content-type"), await there.text()], ["text/html; charset=utf-8", page()]);
-    assert.equal((await fake({ page, prefix: "/agents" }).send("GET", "/agents")).status, 200);
-    assert.equal((await fake().send("GET", "/")).status, 404);
+  it("leave the mount and what is below /studio to the studio, with the path below the mount", async () => {
+    const studio = (_: Request, path: string): Response => new Response(path);
+    for (const prefix of ["", "/agents"]) {
+      const { send } = fake({ studio, prefix });
+      for (const path of ["/", "/studio", "/studio/", "/studio/threads/1", "/studio/app.js"])
+        assert.equal(await (await send("GET", `${prefix}${path}`)).text(), path);
+      assert.equal((await send("GET", `${prefix}/studios`)).status, 404);
+      assert.equal((await send("POST", `${prefix}/studio/x`)).status, 405);
+    }
+    assert.equal((await fake().send("GET", "/studio/")).status, 404);
   });
 
   it("carry a request id: a well-formed one that was sent, or a new one", async () => {

@@ -217,14 +217,14 @@ export function fake(options: FakeOptions = {}): Fake {
     metrics: async () => METRICS,
     stop: async () => {},
   } as unknown as ServiceInternals;
-  const { prefix, hosts, open_metrics, langsmith_studio, docs, page, app, acts_for } = options;
+  const { prefix, hosts, open_metrics, langsmith_studio, docs, studio, app, acts_for } = options;
   const handler = createHandler(withInternals(service, service), {
     prefix,
     hosts,
     open_metrics,
     langsmith_studio,
     docs,
-    page,
+    studio,
     app,
     acts_for,
   } as HandlerOptions);

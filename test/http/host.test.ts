@@ -146,10 +146,10 @@ describe("custom routes", () => {
       asked.push(request.url);
       return new Response("app");
     };
-    const { send } = fake({ app: watching, page: () => "page" });
+    const { send } = fake({ app: watching, studio: () => new Response("page") });
     for (const [method, path, status] of [
       ["GET", "/ok", 200],
-      ["GET", "/", 200],
+      ["GET", "/studio/", 200],
       ["PUT", "/threads", 405],
       ["GET", "/threads/x", 422],
       ["GET", "/docs", 501],

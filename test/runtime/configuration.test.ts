@@ -7,7 +7,6 @@ import { readConfig } from "../../adapters/standalone/config.ts";
 import { loadGraphs } from "../../adapters/standalone/graphs.ts";
 import { textLine } from "../../adapters/standalone/log.ts";
 import { loadModules } from "../../adapters/standalone/modules.ts";
-import { page } from "../../adapters/standalone/page.ts";
 import { type Program, root, start, temporaryFolder, urlOf } from "./programs.ts";
 
 const FILES = {
@@ -467,16 +466,6 @@ describe("the log of the stand-alone server", () => {
       textLine({ level: "error", message: "failed", thread_id: "a\r\nb", error }, now),
       "03:04:05.678 error failed thread_id=a\\x0d\\x0ab\n  Error: no\\x1b[2J\n      at x",
     );
-  });
-});
-
-describe("the page at the mount", () => {
-  it("says whether a key is needed", () => {
-    const at = (mode: "none" | "api_key" | "custom"): string => page("http://x", ["g"], mode);
-    assert.match(at("none"), /no authentication/);
-    assert.match(at("api_key"), /need an API key.*X-API-Key/s);
-    assert.match(at("custom"), /custom authentication/);
-    assert.doesNotMatch(at("custom"), /X-API-Key|apiKey/);
   });
 });
 

@@ -72,9 +72,9 @@ describe("the stand-alone server", () => {
         (await (await fetch(`${url}/info`)).json()).version,
         JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version,
       );
-      const page = await (await fetch(`${url}/`)).text();
-      assert.match(page, /<code>writer<\/code>/);
-      assert.ok(page.includes(`${url}/runs/stream`));
+      const page = await fetch(`${url}/`);
+      assert.equal(page.url, `${url}/studio/`);
+      assert.match(await page.text(), /<title>Greenroom Studio<\/title>/);
 
       const client = new Client({ apiUrl: url });
       const created = await client.assistants.create({ graphId: "plain", context: { greeting: "One" } });

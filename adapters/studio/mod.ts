@@ -1,0 +1,99 @@
+/** The studio: a page for developers and operators, with its assets, that `createHandler` serves below `/studio`. */
+import type { Studio } from "../../lib/http/handler.ts";
+
+export type { Studio } from "../../lib/http/handler.ts";
+
+/** The page talks to its own server only, and no inline script or style runs. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data: blob:",
+  "font-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const SAFE: Readonly<Record<string, string>> = {
+  "content-security-policy": POLICY,
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+};
+
+/** The entry document. `root` leads from its address to the folder of the assets, so that it works under every prefix. */
+const html = (root: string, script: string, style: string): string => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Greenroom Studio</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="${root}${style}">
+<script type="module" src="${root}${script}"></script>
+</head>
+<body><div id="app"></div><noscript>The studio needs JavaScript.</noscript></body>
+</html>
+`;
+
+const isGzipAccepted = (request: Request): boolean => /\bgzip\b/.test(request.headers.get("accept-encoding") ?? "");
+
+function unpacked(body: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(body), (char) => char.charCodeAt(0));
+}
+
+/** Where the studio is, relative to an address at the mount that may lack its last slash. */
+function leadTo(request: Request): Response {
+  const { pathname } = new URL(request.url);
+  const last = pathname.split("/").at(-1) ?? "";
+  const location = last === "studio" ? "studio/" : last === "" ? "studio/" : `${last}/studio/`;
+  return new Response("The studio is at /studio/\n", { status: 302, headers: { ...SAFE, location } });
+}
+
+/**
+ * The studio page for `createHandler`.
+ *
+ * @example
+ * ```ts
+ * import { createHandler } from "greenroom/server";
+ * import { studio } from "greenroom/studio";
+ *
+ * const handler = createHandler(service, { prefix: "/agents", studio: studio() });
+ * ```
+ */
+export function studio(): Studio {
+  const bytes = new Map<string, Uint8Array<ArrayBuffer>>();
+  return async (request, path) => {
+    const below = /^\/studio(\/.*)$/.exec(path)?.[1];
+    if (below === undefined) return leadTo(request);
+    // Loaded with the first request: a program that never shows the page does not hold it in memory.
+    const { assets, page } = await import("./assets.ts");
+    const name = below.slice(1);
+    const asset = Object.hasOwn(assets, name) ? assets[name] : undefined;
+    if (!asset) {
+      // An address of the page. A file name that is gone belongs to an earlier build.
+      if (/\.(?:js|css|map)$/.test(name)) return new Response("Not found", { status: 404, headers: SAFE });
+      const depth = below.split("/").length - 2;
+      const etag = `"${page.etag}-${depth}"`;
+      const headers = { ...SAFE, "content-type": "text/html; charset=utf-8", "cache-control": "no-cache", etag };
+      if (request.headers.get("if-none-match") === etag) return new Response(null, { status: 304, headers });
+      return new Response(html("../".repeat(depth) || "./", page.script, page.style), { headers });
+    }
+    const packed = bytes.get(name) ?? unpacked(asset.body);
+    bytes.set(name, packed);
+    const etag = `"${name}"`;
+    const headers: Record<string, string> = {
+      ...SAFE,
+      "content-type": asset.type,
+      "cache-control": "public, max-age=31536000, immutable",
+      vary: "accept-encoding",
+      etag,
+    };
+    if (request.headers.get("if-none-match") === etag) return new Response(null, { status: 304, headers });
+    if (isGzipAccepted(request)) return new Response(packed, { headers: { ...headers, "content-encoding": "gzip" } });
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip")), { headers });
+  };
+}

@@ -1,0 +1,117 @@
+/** The one client of the API: the official SDK for its resources, and `call` for the routes that it does not have. */
+import { Client } from "@langchain/langgraph-sdk/client";
+import { signal } from "@preact/signals";
+import { Failure, messageOf } from "./failure.ts";
+import { anotherCredential, credential } from "./key.ts";
+
+/** The folder of this page's files: bundles lie directly in it. */
+export const STUDIO = new URL("./", import.meta.url).pathname;
+/** The mount of the API, whatever the prefix. */
+export const API = new URL("../", import.meta.url).href.replace(/\/$/, "");
+
+export const isAway = signal(false);
+/** Milliseconds that the server's clock is ahead of this one. Differences below 2 s are the resolution of the header. */
+export const skew = signal(0);
+
+const back: Set<() => void> = new Set();
+/** Calls `listener` whenever the server answers again after it was away. */
+export function onReturn(listener: () => void): () => void {
+  back.add(listener);
+  return () => back.delete(listener);
+}
+
+function learnClock(response: Response): void {
+  const sent = Date.parse(response.headers.get("date") ?? "");
+  if (Number.isNaN(sent)) return;
+  const difference = sent - Date.now();
+  skew.value = Math.abs(difference) > 2000 ? difference : 0;
+}
+
+let probing = false;
+async function probe(): Promise<void> {
+  if (probing) return;
+  probing = true;
+  isAway.value = true;
+  for (let wait = 1000; ; wait = Math.min(wait * 1.5, 8000)) {
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    try {
+      await fetch(`${API}/ok`, { cache: "no-store" });
+      break;
+    } catch {
+      // Still away.
+    }
+  }
+  probing = false;
+  isAway.value = false;
+  for (const listener of back) listener();
+}
+
+/** `fetch` with the key. Asks for a key when the server refuses, and then goes on; throws `Failure` for every other error. */
+export async function request(input: string | URL | Request, init: RequestInit = {}): Promise<Response> {
+  for (;;) {
+    const used = credential.value;
+    const headers = new Headers(init.headers);
+    if (used) headers.set(used.scheme, used.scheme === "authorization" ? `Bearer ${used.value}` : used.value);
+    let response: Response;
+    try {
+      response = await fetch(input, { ...init, headers });
+    } catch (error) {
+      if (init.signal?.aborted || (error as Error).name === "AbortError") throw error;
+      void probe();
+      throw new Failure(0, "The server does not answer");
+    }
+    learnClock(response);
+    if (response.status === 401) {
+      await anotherCredential(used);
+      continue;
+    }
+    if (!response.ok) throw new Failure(response.status, messageOf(response.status, await response.text()));
+    return response;
+  }
+}
+
+export const client: Client = new Client({
+  apiUrl: API,
+  apiKey: null as unknown as string,
+  callerOptions: { fetch: request as typeof fetch, maxRetries: 0, maxConcurrency: 16 },
+});
+
+type QueryValue = string | number | boolean | null | undefined | readonly string[];
+
+export interface CallOptions {
+  readonly query?: Readonly<Record<string, QueryValue>>;
+  readonly body?: unknown;
+  readonly signal?: AbortSignal;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+function addressOf(path: string, query: CallOptions["query"] = {}): URL {
+  const url = new URL(`${API}${path}`);
+  for (const [name, value] of Object.entries(query)) {
+    if (value === undefined || value === null || value === "") continue;
+    for (const one of Array.isArray(value) ? (value as readonly string[]) : [value]) {
+      url.searchParams.append(name, String(one));
+    }
+  }
+  return url;
+}
+
+/** The raw answer of a route. */
+export async function answer(method: string, path: string, options: CallOptions = {}): Promise<Response> {
+  const { query, body, signal: abort, headers } = options;
+  return await request(addressOf(path, query), {
+    method,
+    // A deletion goes through although the page closes.
+    keepalive: method === "DELETE",
+    ...(abort ? { signal: abort } : {}),
+    headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+}
+
+/** The JSON answer of a route; undefined where it has no body. */
+export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
+  const response = await answer(method, path, options);
+  if (response.status === 204 || response.status === 202) return undefined as T;
+  return (await response.json()) as T;
+}

@@ -1,0 +1,86 @@
+/** The thread event protocol: commands to a thread, and its events as they come. */
+import { answer, call } from "./client.ts";
+import { Failure } from "./failure.ts";
+
+export interface ThreadEvent {
+  readonly event_id: string;
+  readonly seq: number;
+  readonly method: string;
+  readonly params: {
+    /** Empty for the graph itself, else `<node>:<task id>` of each level. */
+    readonly namespace: readonly string[];
+    /** Milliseconds since 1970, by the server's clock. */
+    readonly timestamp: number;
+    readonly data: unknown;
+  };
+}
+
+interface CommandAnswer {
+  readonly type: "success" | "error";
+  readonly error?: string;
+  readonly message?: string;
+  readonly result?: { readonly run_id: string };
+  readonly meta?: { readonly applied_through_seq?: number };
+}
+
+export interface Begun {
+  readonly run_id: string;
+  /** The `seq` of the last event before the run. */
+  readonly since: number;
+}
+
+const place = (thread_id: string): string => `/threads/${encodeURIComponent(thread_id)}`;
+let sent = 0;
+
+/** Sends a command that begins a run. Throws `Failure` if none began. */
+export async function command(thread_id: string, method: string, params: unknown): Promise<Begun> {
+  const body = { id: ++sent, method, params };
+  const { type, error, message, result, meta } = await call<CommandAnswer>("POST", `${place(thread_id)}/commands`, {
+    body,
+  });
+  if (type === "error" || !result) throw new Failure(error === "no_such_interrupt" ? 409 : 422, message ?? "Refused");
+  return { run_id: result.run_id, since: meta?.applied_through_seq ?? 0 };
+}
+
+/** Answers interrupts, all of them in one run. */
+export const respond = (thread_id: string, answers: Readonly<Record<string, unknown>>): Promise<Begun> =>
+  command(thread_id, "input.respond", {
+    responses: Object.entries(answers).map(([interrupt_id, response]) => ({ interrupt_id, response })),
+  });
+
+/** Lines of a body. A line that grows is searched once: a value may be large. */
+async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
+  let parts: string[] = [];
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const [head = "", ...rest] = value.split("\n");
+      parts.push(head);
+      for (const next of rest) {
+        yield parts.join("");
+        parts = [next];
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** The events of a thread after `since`: kept ones, then live ones. Ends when the server closes the stream. */
+export async function* threadEvents(
+  thread_id: string,
+  filter: { readonly channels: readonly string[]; readonly since: number },
+  signal: AbortSignal,
+): AsyncGenerator<ThreadEvent> {
+  const response = await answer("POST", `${place(thread_id)}/stream/events`, {
+    body: filter,
+    signal,
+    headers: { accept: "text/event-stream" },
+  });
+  if (!response.body) return;
+  for await (const line of linesOf(response.body)) {
+    if (line.startsWith("data:")) yield JSON.parse(line.slice(5)) as ThreadEvent;
+  }
+}

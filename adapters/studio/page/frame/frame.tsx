@@ -1,0 +1,203 @@
+/** The frame around the views: navigation, key prompt, the bar of a server that is away, help. */
+import type { ComponentType, VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { call, isAway } from "../api/client.ts";
+import { refusal, type Scheme, takeCredential } from "../api/key.ts";
+import type { InboxItem } from "../api/types.ts";
+import { Sheet } from "../parts/sheet.tsx";
+import { useResource } from "../store/resource.ts";
+import { bindings, useKey } from "./keyboard.ts";
+import { Notices } from "./notices.tsx";
+import { go, hrefOf, place, view } from "./router.ts";
+import { VIEWS, type View } from "./views.ts";
+
+interface InboxAnswer {
+  readonly items: readonly InboxItem[];
+  readonly total: number;
+}
+
+function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly close: () => void }): VNode {
+  const inbox = useResource(
+    "inbox/count",
+    (signal) => call<InboxAnswer>("GET", "/greenroom/inbox", { query: { limit: 1 }, signal }),
+    10_000,
+  );
+  const total = inbox.data?.total ?? 0;
+  return (
+    <nav class={`navigation ${isOpen ? "open" : ""}`} aria-label="Views">
+      <a class="brand" href={hrefOf(["threads"])} onClick={close}>
+        <span aria-hidden="true">●</span> <span class="long">Greenroom</span>
+      </a>
+      {VIEWS.map(({ name, label, key, sign }) => (
+        <a
+          key={name}
+          href={hrefOf([name])}
+          title={`${label} (g ${key})`}
+          aria-current={view.value === name ? "page" : undefined}
+          onClick={close}
+        >
+          <span class="sign" aria-hidden="true">
+            {sign}
+          </span>
+          <span class="long">{label}</span>
+          {name === "inbox" && total > 0 ? (
+            <span class="badge" title={`${total} threads wait for an answer`}>
+              {total}
+            </span>
+          ) : null}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+function KeyPrompt(): VNode | null {
+  const [scheme, setScheme] = useState<Scheme>("x-api-key");
+  const asked = refusal.value;
+  if (!asked) return null;
+  return (
+    <Sheet
+      title="This server needs a key"
+      close={() => {
+        refusal.value = null;
+      }}
+    >
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const value = String(new FormData(event.currentTarget).get("value") ?? "").trim();
+          if (value) takeCredential({ scheme, value });
+        }}
+      >
+        {asked.wrong ? (
+          <p class="field-problem" role="alert">
+            The server did not accept the key. It may have expired.
+          </p>
+        ) : null}
+        <div class="field">
+          <label for="credential">{scheme === "x-api-key" ? "API key" : "Bearer token"}</label>
+          <input id="credential" name="value" type="password" autocomplete="off" spellcheck={false} required />
+          <p class="field-hint">It stays in this tab and is sent to this server only.</p>
+        </div>
+        <div class="buttons">
+          <button type="submit" class="primary">
+            Continue
+          </button>
+          <button
+            type="button"
+            class="quiet"
+            onClick={() => setScheme(scheme === "x-api-key" ? "authorization" : "x-api-key")}
+          >
+            {scheme === "x-api-key" ? "Use a bearer token" : "Use an API key"}
+          </button>
+        </div>
+      </form>
+    </Sheet>
+  );
+}
+
+function Help({ close }: { readonly close: () => void }): VNode {
+  const shown = new Map(bindings.value.map(({ keys, label }) => [keys, label]));
+  return (
+    <Sheet title="Keyboard" close={close}>
+      <dl class="keys">
+        {[...shown].map(([keys, label]) => (
+          <div key={keys}>
+            <dt>
+              {keys.split(" ").map((key) => (
+                <kbd key={key}>{key.replace("mod+", navigator.platform.startsWith("Mac") ? "⌘ " : "Ctrl ")}</kbd>
+              ))}
+            </dt>
+            <dd>{label}</dd>
+          </div>
+        ))}
+      </dl>
+    </Sheet>
+  );
+}
+
+const loaded = new Map<string, ComponentType>();
+
+/** The chosen view; the old one stays until the new one is there. */
+function Current(): VNode {
+  const name = view.value;
+  const [shown, setShown] = useState<View | null>(null);
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    const wanted = VIEWS.find((one) => one.name === name);
+    setProblem(wanted ? "" : "There is no such view");
+    if (!wanted) return;
+    document.title = `${wanted.label} · Greenroom`;
+    if (loaded.has(name)) return setShown(wanted);
+    wanted
+      .load()
+      .then(({ default: component }) => {
+        loaded.set(name, component);
+        if (place.value.view === name) setShown(wanted);
+      })
+      .catch(() => setProblem("This part could not be loaded. The server may run a newer version."));
+  }, [name]);
+  if (problem) {
+    return (
+      <div class="problem" role="alert">
+        <p>{problem}</p>
+        <button type="button" onClick={() => location.reload()}>
+          Reload the page
+        </button>
+      </div>
+    );
+  }
+  const View = shown ? loaded.get(shown.name) : undefined;
+  return View ? <View key={shown?.name} /> : <div />;
+}
+
+function GoKey({
+  name,
+  letter,
+  label,
+}: {
+  readonly name: string;
+  readonly letter: string;
+  readonly label: string;
+}): null {
+  useKey(`g ${letter}`, label, () => go(hrefOf([name])));
+  return null;
+}
+
+export function Frame(): VNode {
+  const [isMenuOpen, setMenuOpen] = useState(false);
+  const [isHelpOpen, setHelpOpen] = useState(false);
+  useKey("?", "Keyboard shortcuts", () => setHelpOpen(true));
+  const current = VIEWS.find(({ name }) => name === view.value);
+  return (
+    <div class="frame">
+      {VIEWS.map(({ name, key, label }) => (
+        <GoKey key={name} name={name} letter={key} label={label} />
+      ))}
+      <header class="top-bar">
+        <button
+          type="button"
+          class="quiet"
+          aria-expanded={isMenuOpen}
+          aria-label="Views"
+          onClick={() => setMenuOpen(!isMenuOpen)}
+        >
+          ☰
+        </button>
+        <h1>{current?.label ?? "Greenroom"}</h1>
+      </header>
+      <Navigation isOpen={isMenuOpen} close={() => setMenuOpen(false)} />
+      <main>
+        {isAway.value ? (
+          <div class="away" role="alert">
+            The server does not answer. The page tries again; what you typed stays.
+          </div>
+        ) : null}
+        <Current />
+      </main>
+      <Notices />
+      <KeyPrompt />
+      {isHelpOpen ? <Help close={() => setHelpOpen(false)} /> : null}
+    </div>
+  );
+}

@@ -1,0 +1,64 @@
+/** Keyboard shortcuts. The newest binding of a key wins, so that a dialog takes `Escape` before the view below it. */
+import { signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+
+export interface Binding {
+  /** Such as `j`, `g t`, `mod+Enter` or `Escape`. */
+  readonly keys: string;
+  readonly label: string;
+  /** Also while the person types. */
+  readonly inFields: boolean;
+  run(event: KeyboardEvent): void;
+}
+
+export const bindings = signal<readonly Binding[]>([]);
+
+const isField = (target: EventTarget | null): boolean =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable || /^(?:INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) &&
+  !/^(?:checkbox|radio|button)$/.test((target as HTMLInputElement).type);
+
+let first = "";
+let firstAt = 0;
+/** The second key of a sequence comes within this time. */
+const SEQUENCE_MS = 1200;
+
+function nameOf(event: KeyboardEvent): string {
+  return event.metaKey || event.ctrlKey ? `mod+${event.key}` : event.key;
+}
+
+addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.isComposing || event.altKey) return;
+  const name = nameOf(event);
+  const typing = isField(event.target);
+  const sequence = first && Date.now() - firstAt < SEQUENCE_MS ? `${first} ${name}` : "";
+  const found =
+    (!typing && sequence && bindings.value.findLast(({ keys }) => keys === sequence)) ||
+    bindings.value.findLast(({ keys, inFields }) => keys === name && (inFields || !typing));
+  first = typing ? "" : name;
+  firstAt = Date.now();
+  // Enter on a link or button is a click.
+  if (!found || (name === "Enter" && (event.target as Element).closest?.("a, button, summary"))) return;
+  first = "";
+  event.preventDefault();
+  found.run(event);
+});
+
+/** Binds a key while the component is shown. */
+export function useKey(
+  keys: string,
+  label: string,
+  run: (event: KeyboardEvent) => void,
+  { inFields = false, when = true }: { readonly inFields?: boolean; readonly when?: boolean } = {},
+): void {
+  const latest = useRef(run);
+  latest.current = run;
+  useEffect(() => {
+    if (!when) return;
+    const binding: Binding = { keys, label, inFields, run: (event) => latest.current(event) };
+    bindings.value = [...bindings.value, binding];
+    return () => {
+      bindings.value = bindings.value.filter((one) => one !== binding);
+    };
+  }, [keys, label, inFields, when]);
+}

@@ -1,0 +1,59 @@
+/** The address of the page: view, id and query. Every state that is worth sending to a colleague is in it. */
+import { computed, type ReadonlySignal, signal } from "@preact/signals";
+import { STUDIO } from "../api/client.ts";
+
+export interface Place {
+  readonly view: string;
+  /** What stands behind the view: ids, decoded. */
+  readonly ids: readonly string[];
+  readonly query: URLSearchParams;
+}
+
+function read(): Place {
+  const [view = "", ...ids] = location.pathname.slice(STUDIO.length).split("/").filter(Boolean).map(decodeURIComponent);
+  return { view: view || "threads", ids, query: new URLSearchParams(location.search) };
+}
+
+export const place = signal<Place>(read());
+export const view: ReadonlySignal<string> = computed(() => place.value.view);
+
+type QueryValues = Readonly<Record<string, string | number | null | undefined>>;
+
+/** The address of a place. */
+export function hrefOf(path: readonly string[], query: QueryValues = {}): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
+  }
+  const text = search.toString();
+  return `${STUDIO}${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+
+export function go(href: string, { replace = false }: { readonly replace?: boolean } = {}): void {
+  if (href === location.pathname + location.search) return;
+  history[replace ? "replaceState" : "pushState"](null, "", href);
+  place.value = read();
+}
+
+/** The address here with some query values changed; null removes one. */
+export function hereWith(changes: QueryValues): string {
+  const { view: name, ids, query } = place.value;
+  return hrefOf([name, ...ids], { ...Object.fromEntries(query), ...changes });
+}
+
+export const setQuery = (changes: QueryValues, options: { readonly replace?: boolean } = {}): void =>
+  go(hereWith(changes), { replace: true, ...options });
+
+addEventListener("popstate", () => {
+  place.value = read();
+});
+
+/** Links within the page change the address without loading it again. */
+addEventListener("click", (event) => {
+  const link = (event.target as Element | null)?.closest?.("a[href]") as HTMLAnchorElement | null;
+  if (!link || event.defaultPrevented || event.button !== 0 || link.target || link.hasAttribute("download")) return;
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (link.origin !== location.origin || !link.pathname.startsWith(STUDIO)) return;
+  event.preventDefault();
+  go(link.pathname + link.search);
+});

@@ -1,0 +1,32 @@
+/** Light or dark: the system's choice, or the person's. */
+import { effect, signal } from "@preact/signals";
+
+export type Theme = "system" | "light" | "dark";
+const PLACE = "greenroom.theme";
+
+function stored(): Theme {
+  const value = localStorage.getItem(PLACE);
+  return value === "light" || value === "dark" ? value : "system";
+}
+
+export const theme = signal<Theme>(stored());
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+export const isDark = signal(false);
+
+export function followTheme(): void {
+  effect(() => {
+    if (theme.value === "system") {
+      localStorage.removeItem(PLACE);
+      delete document.documentElement.dataset["theme"];
+    } else {
+      localStorage.setItem(PLACE, theme.value);
+      document.documentElement.dataset["theme"] = theme.value;
+    }
+  });
+  const update = (): void => {
+    isDark.value = theme.value === "dark" || (theme.value === "system" && system.matches);
+  };
+  effect(update);
+  system.addEventListener("change", update);
+}

@@ -1,0 +1,194 @@
+/** Small pieces that every view uses: ids, times, statuses, empty and error states. */
+
+import { signal } from "@preact/signals";
+import type { ComponentChildren, VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { skew } from "../api/client.ts";
+import { Failure, textOf } from "../api/failure.ts";
+import { notify } from "../frame/notices.tsx";
+
+export async function copy(text: string, what = "Copied"): Promise<void> {
+  await navigator.clipboard.writeText(text).then(
+    () => notify(what, "done", 1500),
+    () => notify("The browser did not allow the page to copy", "failed"),
+  );
+}
+
+/** A shortened id: a click copies it, the tooltip shows all of it. */
+export function Id({ value, label = "id" }: { readonly value: string; readonly label?: string }): VNode {
+  const short = value.length > 10 ? `${value.slice(0, 8)}…` : value;
+  return (
+    <button
+      type="button"
+      class="id"
+      title={`${value} (click to copy)`}
+      aria-label={`Copy ${label} ${value}`}
+      onClick={(event) => {
+        event.preventDefault();
+        event.stopPropagation();
+        void copy(value, `Copied ${label}`);
+      }}
+    >
+      {short}
+    </button>
+  );
+}
+
+/** Ticks slowly: relative times need no more. */
+const now = signal(Date.now());
+setInterval(() => {
+  if (!document.hidden) now.value = Date.now();
+}, 5000);
+
+const UNITS = [
+  [31_536_000, "y"],
+  [2_592_000, "mo"],
+  [86_400, "d"],
+  [3600, "h"],
+  [60, "m"],
+] as const;
+
+export function relative(at: number, from: number): string {
+  const seconds = Math.round((from - at) / 1000);
+  const size = Math.abs(seconds);
+  const unit = UNITS.find(([length]) => size >= length);
+  if (!unit) return seconds < 10 ? (seconds < -10 ? `in ${size}s` : "now") : `${size}s`;
+  const text = `${Math.floor(size / unit[0])}${unit[1]}`;
+  return seconds < 0 ? `in ${text}` : text;
+}
+
+export const exact = (at: string | number): string =>
+  new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+/** A relative time by the server's clock, with the exact one in the tooltip. */
+export function Time({ at }: { readonly at: string | null | undefined }): VNode {
+  if (!at) return <span class="faint">–</span>;
+  return (
+    <time dateTime={at} title={exact(at)}>
+      {relative(Date.parse(at), now.value + skew.value)}
+    </time>
+  );
+}
+
+export function duration(ms: number | null | undefined): string {
+  if (ms === null || ms === undefined) return "–";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  const minutes = Math.floor(ms / 60_000);
+  if (minutes < 60) return `${minutes} min ${Math.round((ms % 60_000) / 1000)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+export const count = (value: number): string => value.toLocaleString();
+export const money = (value: number): string =>
+  value === 0 ? "$0" : `$${value.toFixed(value < 0.01 ? 5 : value < 1 ? 3 : 2)}`;
+
+/** Status → sign and words. Colour never says it alone. */
+const STATUSES: Readonly<Record<string, readonly [sign: string, text: string]>> = {
+  running: ["●", "running"],
+  busy: ["●", "running"],
+  waiting: ["◐", "needs an answer"],
+  interrupted: ["‖", "interrupted"],
+  success: ["✓", "success"],
+  delivered: ["✓", "delivered"],
+  idle: ["○", "idle"],
+  error: ["✕", "error"],
+  failed: ["✕", "failed"],
+  timeout: ["✕", "timeout"],
+  pending: ["◌", "pending"],
+  paused: ["‖", "paused"],
+  active: ["✓", "active"],
+  ok: ["✓", "ok"],
+};
+
+export function Status({ value, short = false }: { readonly value: string; readonly short?: boolean }): VNode {
+  const [sign, text] = STATUSES[value] ?? ["○", value];
+  return (
+    <span class={`status ${value}`} title={text}>
+      <span class="sign" aria-hidden="true">
+        {sign}
+      </span>
+      <span class={short ? "hidden" : ""}>{text}</span>
+    </span>
+  );
+}
+
+/** Nothing is here: why, and what to do. */
+export function Empty({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): VNode {
+  return (
+    <div class="empty">
+      <p class="title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+/** Something failed: what, and a way on. */
+export function Problem({ error, retry }: { readonly error: unknown; readonly retry?: () => unknown }): VNode {
+  const isForbidden = error instanceof Failure && error.status === 403;
+  const isGone = error instanceof Failure && error.status === 404;
+  return (
+    <div class="problem" role="alert">
+      <p>{isForbidden ? `Not allowed: ${textOf(error)}` : isGone ? `Not found: ${textOf(error)}` : textOf(error)}</p>
+      {retry ? (
+        <button type="button" onClick={() => void retry()}>
+          Try again
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+/** Grey bars, only for what takes longer than a blink. */
+export function Skeleton({ rows = 6 }: { readonly rows?: number }): VNode | null {
+  const [isLate, setLate] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), 150);
+    return () => clearTimeout(timer);
+  }, []);
+  if (!isLate) return null;
+  return (
+    <div class="skeleton" role="status" aria-label="Loading">
+      {Array.from({ length: rows }, (_, row) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: bars are all the same
+        <div key={row} />
+      ))}
+    </div>
+  );
+}
+
+/** What was read, its error or its skeleton. */
+export function Ready<T>(props: {
+  readonly of: { readonly data: T | undefined; readonly error: unknown; reload?(): unknown };
+  readonly rows?: number;
+  readonly children: (data: T) => ComponentChildren;
+}): VNode {
+  const { data, error, reload } = props.of;
+  if (data !== undefined) return <>{props.children(data)}</>;
+  if (error) return <Problem error={error} {...(reload ? { retry: reload } : {})} />;
+  return <Skeleton rows={props.rows ?? 6} />;
+}
+
+/** Labels and values in two columns. */
+export function Facts({ items }: { readonly items: readonly (readonly [string, ComponentChildren])[] }): VNode {
+  return (
+    <dl class="facts">
+      {items.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** A table that scrolls sideways where it has to. */
+export function TableBox({ label, children }: { readonly label: string; readonly children: ComponentChildren }): VNode {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard
+    <section class="table-box" aria-label={label} tabIndex={0}>
+      {children}
+    </section>
+  );
+}

@@ -1,0 +1,148 @@
+/** A chart over time: lines or stacked bars, in the colours of the theme. */
+import type { VNode } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import { isDark } from "../frame/theme.ts";
+
+export interface Series {
+  readonly label: string;
+  readonly values: readonly (number | null)[];
+}
+
+interface ChartProps {
+  readonly label: string;
+  /** Milliseconds. */
+  readonly times: readonly number[];
+  readonly lines: readonly Series[];
+  readonly kind?: "lines" | "bars";
+  readonly height?: number;
+  /** The ends of the time axis; those of the data by default. */
+  readonly range?: readonly [from: number, to: number];
+  readonly format?: (value: number) => string;
+}
+
+const COLOURS = [
+  ["#15693f", "#5fc991"],
+  ["#1a5fb4", "#7db4f5"],
+  ["#8a5200", "#f2b861"],
+  ["#b3261e", "#ff8a80"],
+  ["#6d3bb0", "#c3a5f7"],
+  ["#0b6b74", "#6cced9"],
+] as const;
+
+/** Each lines on top of those before it, the highest first, so that all are seen. */
+function stacked(lines: readonly Series[]): Series[] {
+  const sums: number[] = [];
+  return lines
+    .map(({ label, values }) => ({
+      label,
+      values: values.map((value, at) => {
+        sums[at] = (sums[at] ?? 0) + (value ?? 0);
+        return sums[at] as number;
+      }),
+    }))
+    .reverse();
+}
+
+/** The indexes of points without a neighbour. */
+const lonely = (values: ArrayLike<number | null | undefined>): number[] =>
+  Array.from({ length: values.length }, (_, at) => at).filter(
+    (at) => values[at] != null && values[at - 1] == null && values[at + 1] == null,
+  );
+
+/** Short texts for the time axis: the time of day within two days, else the date. */
+function timesOf(splits: readonly number[]): string[] {
+  const isShort = (splits.at(-1) ?? 0) - (splits[0] ?? 0) < 2 * 86_400;
+  return splits.map((at) =>
+    isShort
+      ? new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })
+      : new Date(at * 1000).toLocaleDateString(undefined, { month: "short", day: "numeric" }),
+  );
+}
+
+export function Chart({ label, times, lines, kind = "lines", height = 160, format, range }: ChartProps): VNode {
+  const box = useRef<HTMLDivElement>(null);
+  const dark = isDark.value;
+  useEffect(() => {
+    const { current } = box;
+    if (!current || times.length === 0) return;
+    const style = getComputedStyle(current);
+    const colour = (name: string): string => {
+      const probe = document.createElement("span");
+      probe.style.color = `var(${name})`;
+      current.append(probe);
+      const found = getComputedStyle(probe).color;
+      probe.remove();
+      return found;
+    };
+    const shown = kind === "bars" ? stacked(lines) : lines;
+    const axis = {
+      stroke: colour("--faint"),
+      grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line"), width: 1 },
+      font: `12px ${style.fontFamily}`,
+    };
+    const bars = kind === "bars" ? (uPlot.paths.bars?.({ size: [0.7, 48] }) ?? null) : null;
+    const plot = new uPlot(
+      {
+        width: Math.max(200, current.clientWidth),
+        height,
+        legend: { show: false },
+        cursor: { y: false },
+        scales: {
+          x: { time: true, ...(range ? { range: [range[0] / 1000, range[1] / 1000] } : {}) },
+          // Times below 10 ms would get ticks that read the same.
+          y: { range: (_, __, high) => [0, Math.max(format ? 10 : 1, (high ?? 0) * 1.1)] },
+        },
+        axes: [
+          { ...axis, space: 80, values: (_, splits) => timesOf(splits) },
+          { ...axis, size: 64, ...(format ? { values: (_, ticks) => ticks.map(format) } : {}) },
+        ],
+        series: [
+          {},
+          ...shown.map((one) => {
+            const at = lines.findIndex((known) => known.label === one.label);
+            const [light = "", night = ""] = COLOURS[at % COLOURS.length] ?? [];
+            const stroke = dark ? night : light;
+            return {
+              label: one.label,
+              stroke,
+              width: kind === "bars" ? 0 : 1.5,
+              ...(kind === "bars" ? { fill: stroke, paths: bars as uPlot.Series.PathBuilder } : {}),
+              // A line of one point would not be seen.
+              points: {
+                show: kind === "lines",
+                size: 5,
+                fill: stroke,
+                filter: (chart: uPlot, at: number) => lonely(chart.data[at] ?? []),
+              },
+            };
+          }),
+        ],
+      },
+      [times.map((time) => time / 1000), ...shown.map(({ values }) => [...values])] as uPlot.AlignedData,
+      current,
+    );
+    const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(200, current.clientWidth), height }));
+    observer.observe(current);
+    return () => {
+      observer.disconnect();
+      plot.destroy();
+    };
+  }, [times, lines, dark, kind, height]);
+  return (
+    <figure class="chart">
+      <figcaption>
+        {label}
+        {lines.length > 1
+          ? lines.map((one, at) => (
+              <span key={one.label} class={`key key-${at % COLOURS.length}`}>
+                ■ {one.label}
+              </span>
+            ))
+          : null}
+      </figcaption>
+      <div ref={box} role="img" aria-label={`${label}. The table below has the numbers.`} />
+    </figure>
+  );
+}

@@ -1,0 +1,237 @@
+/** A form made from a JSON Schema, beside the raw JSON, which can always say what the form cannot. */
+import type { VNode } from "preact";
+import { useId, useState } from "preact/hooks";
+
+export interface Schema {
+  readonly type?: string | readonly string[];
+  readonly title?: string;
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly default?: unknown;
+  readonly examples?: readonly unknown[];
+  readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
+  readonly format?: string;
+  readonly $ref?: string;
+  readonly $defs?: Readonly<Record<string, Schema>>;
+  readonly definitions?: Readonly<Record<string, Schema>>;
+  readonly minimum?: number;
+  readonly maximum?: number;
+}
+
+/** The schema behind a reference, and the one of `T | null`. */
+function resolved(schema: Schema, root: Schema): Schema {
+  const name = /^#\/(?:\$defs|definitions)\/(.+)$/.exec(schema.$ref ?? "")?.[1];
+  if (name) return resolved((root.$defs ?? root.definitions)?.[name] ?? {}, root);
+  const real = schema.anyOf?.filter(({ type }) => type !== "null") ?? [];
+  return real.length === 1 ? { ...schema, ...resolved(real[0] as Schema, root) } : schema;
+}
+
+const typeOf = ({ type, properties }: Schema): string =>
+  (Array.isArray(type) ? type.find((one) => one !== "null") : (type as string | undefined)) ??
+  (properties ? "object" : "any");
+
+/** A first value that fits a schema: its default, its example, or something empty. */
+export function exampleOf(schema: Schema | null | undefined, root: Schema = schema ?? {}, depth = 0): unknown {
+  if (!schema || depth > 5) return null;
+  const known = resolved(schema, root);
+  if (known.default !== undefined) return known.default;
+  if (known.examples?.[0] !== undefined) return known.examples[0];
+  if (known.const !== undefined) return known.const;
+  if (known.enum?.[0] !== undefined) return known.enum[0];
+  switch (typeOf(known)) {
+    case "object": {
+      const names = Object.entries(known.properties ?? {});
+      return Object.fromEntries(names.map(([name, inner]) => [name, exampleOf(inner, root, depth + 1)]));
+    }
+    case "array":
+      return [];
+    case "string":
+      return "";
+    case "boolean":
+      return false;
+    case "number":
+    case "integer":
+      return known.minimum ?? 0;
+    default:
+      return null;
+  }
+}
+
+interface JsonFieldProps {
+  readonly id?: string;
+  readonly label: string;
+  readonly value: unknown;
+  readonly change: (value: unknown) => void;
+  readonly rows?: number;
+}
+
+/** Text that must be JSON. What does not parse stays as it was typed, and is not handed on. */
+export function JsonField({ id, label, value, change, rows = 8 }: JsonFieldProps): VNode {
+  const [text, setText] = useState(() => JSON.stringify(value, null, 2) ?? "");
+  const [problem, setProblem] = useState("");
+  const problemId = useId();
+  return (
+    <div class="json-field">
+      <textarea
+        id={id}
+        class="mono"
+        aria-label={id ? undefined : label}
+        aria-invalid={problem !== ""}
+        aria-describedby={problem ? problemId : undefined}
+        spellcheck={false}
+        rows={rows}
+        value={text}
+        onInput={(event) => {
+          const typed = event.currentTarget.value;
+          setText(typed);
+          try {
+            change(typed.trim() === "" ? undefined : JSON.parse(typed));
+            setProblem("");
+          } catch (error) {
+            setProblem((error as Error).message);
+          }
+        }}
+      />
+      {problem ? (
+        <p class="field-problem" id={problemId} role="alert">
+          Not JSON: {problem}
+        </p>
+      ) : null}
+    </div>
+  );
+}
+
+interface FieldProps {
+  readonly name: string;
+  readonly schema: Schema;
+  readonly root: Schema;
+  readonly required: boolean;
+  readonly value: unknown;
+  readonly change: (value: unknown) => void;
+}
+
+function Control({ id, schema, value, change, name, root }: FieldProps & { readonly id: string }): VNode {
+  const type = typeOf(schema);
+  if (schema.enum) {
+    return (
+      <select
+        id={id}
+        value={JSON.stringify(value ?? null)}
+        onChange={(event) => change(JSON.parse(event.currentTarget.value))}
+      >
+        {value === undefined || value === null ? <option value="null">–</option> : null}
+        {schema.enum.map((one) => (
+          <option key={JSON.stringify(one)} value={JSON.stringify(one)}>
+            {String(one)}
+          </option>
+        ))}
+      </select>
+    );
+  }
+  if (type === "boolean") {
+    return <input id={id} type="checkbox" checked={value === true} onChange={(e) => change(e.currentTarget.checked)} />;
+  }
+  if (type === "number" || type === "integer") {
+    return (
+      <input
+        id={id}
+        type="number"
+        step={type === "integer" ? 1 : "any"}
+        min={schema.minimum}
+        max={schema.maximum}
+        value={typeof value === "number" ? value : ""}
+        onInput={(event) => change(event.currentTarget.value === "" ? undefined : event.currentTarget.valueAsNumber)}
+      />
+    );
+  }
+  if (type === "string") {
+    const text = typeof value === "string" ? value : "";
+    const isLong = text.length > 60 || text.includes("\n");
+    return isLong ? (
+      <textarea id={id} rows={4} value={text} onInput={(event) => change(event.currentTarget.value)} />
+    ) : (
+      <input id={id} type="text" value={text} onInput={(event) => change(event.currentTarget.value)} />
+    );
+  }
+  if (type === "object" && schema.properties) {
+    return <SchemaForm schema={schema} root={root} value={value} change={change} />;
+  }
+  return <JsonField id={id} label={name} value={value} change={change} rows={4} />;
+}
+
+function Field(props: FieldProps): VNode {
+  const id = useId();
+  const schema = resolved(props.schema, props.root);
+  const isGroup = typeOf(schema) === "object" && schema.properties !== undefined && !schema.enum;
+  const label = `${schema.title ?? props.name}${props.required ? " *" : ""}`;
+  return (
+    <div class={isGroup ? "field group" : "field"}>
+      {isGroup ? <p class="label">{label}</p> : <label for={id}>{label}</label>}
+      <Control {...props} schema={schema} id={id} />
+      {schema.description ? <p class="field-hint">{schema.description}</p> : null}
+    </div>
+  );
+}
+
+interface SchemaFormProps {
+  readonly schema: Schema;
+  readonly root?: Schema;
+  readonly value: unknown;
+  readonly change: (value: unknown) => void;
+}
+
+export function SchemaForm({ schema, root = schema, value, change }: SchemaFormProps): VNode {
+  const known = resolved(schema, root);
+  const members = typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  return (
+    <div class="schema-form">
+      {Object.entries(known.properties ?? {}).map(([name, inner]) => (
+        <Field
+          key={name}
+          name={name}
+          schema={inner}
+          root={root}
+          required={known.required?.includes(name) ?? false}
+          value={members[name]}
+          change={(next) => change({ ...members, [name]: next })}
+        />
+      ))}
+    </div>
+  );
+}
+
+interface EditorProps {
+  readonly schema: Schema | null | undefined;
+  readonly label: string;
+  readonly value: unknown;
+  readonly change: (value: unknown) => void;
+}
+
+/** The form where there is a schema with properties, and a switch to raw JSON. */
+export function Editor({ schema, label, value, change }: EditorProps): VNode {
+  const hasForm = Object.keys(schema?.properties ?? {}).length > 0;
+  const [isRaw, setRaw] = useState(!hasForm);
+  return (
+    <div class="editor">
+      {hasForm ? (
+        <div class="segments" role="group" aria-label="How to edit">
+          <button type="button" aria-pressed={!isRaw} onClick={() => setRaw(false)}>
+            Form
+          </button>
+          <button type="button" aria-pressed={isRaw} onClick={() => setRaw(true)}>
+            JSON
+          </button>
+        </div>
+      ) : null}
+      {isRaw || !schema ? (
+        <JsonField label={label} value={value} change={change} rows={10} />
+      ) : (
+        <SchemaForm schema={schema} value={value} change={change} />
+      )}
+    </div>
+  );
+}

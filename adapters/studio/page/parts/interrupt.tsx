@@ -1,0 +1,304 @@
+/** An interrupt that waits for a person, with the answers that fit it. */
+import type { VNode } from "preact";
+import { useState } from "preact/hooks";
+import type { WaitingInterrupt } from "../api/types.ts";
+import { attempt } from "../frame/notices.tsx";
+import { Editor, exampleOf, JsonField, type Schema } from "./form.tsx";
+import { Json } from "./json.tsx";
+import { Markdown } from "./markdown.tsx";
+
+interface ActionRequest {
+  readonly name: string;
+  readonly args: unknown;
+  readonly description?: string;
+}
+
+/** What LangChain's human-in-the-loop middleware sends. */
+interface HumanRequest {
+  readonly action_requests: readonly ActionRequest[];
+  readonly review_configs?: readonly {
+    readonly action_name?: string;
+    readonly allowed_decisions?: readonly string[];
+    readonly args_schema?: Schema;
+  }[];
+}
+
+type Decision =
+  | { readonly type: "approve" }
+  | { readonly type: "edit"; readonly edited_action: { readonly name: string; readonly args: unknown } }
+  | { readonly type: "reject"; readonly message?: string }
+  | { readonly type: "respond"; readonly message: string };
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const humanRequest = (value: unknown): HumanRequest | null =>
+  isObject(value) && Array.isArray(value["action_requests"]) ? (value as unknown as HumanRequest) : null;
+
+interface AnswerProps {
+  readonly interrupt: WaitingInterrupt;
+  readonly answer: (value: unknown) => void;
+  readonly busy: boolean;
+}
+
+interface ActionProps {
+  readonly request: ActionRequest;
+  readonly allowed: readonly string[];
+  readonly schema: Schema | undefined;
+  readonly busy: boolean;
+  readonly decide: (decision: Decision) => void;
+}
+
+/** One action of a request: its arguments, and a button for each decision that is allowed. */
+function ActionCard({ request, allowed, schema, busy, decide }: ActionProps): VNode {
+  const [mode, setMode] = useState<"" | "edit" | "reject" | "respond">("");
+  const [args, setArgs] = useState(request.args);
+  const [text, setText] = useState("");
+  const isOpen = (type: string): boolean => allowed.includes(type);
+  return (
+    <div class="action-card">
+      <p>
+        <strong>{request.name}</strong>
+      </p>
+      {request.description ? <Markdown text={request.description} /> : null}
+      {mode === "edit" ? (
+        <Editor schema={schema} label={`Arguments of ${request.name}`} value={args} change={setArgs} />
+      ) : (
+        <Json value={request.args} open={3} />
+      )}
+      {mode === "reject" || mode === "respond" ? (
+        <textarea
+          rows={3}
+          aria-label={mode === "reject" ? "Reason" : "Response"}
+          placeholder={
+            mode === "reject" ? "Why not? The agent reads it." : "What the agent gets in place of the result"
+          }
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+      ) : null}
+      <div class="buttons">
+        {mode === "" ? (
+          <>
+            {isOpen("approve") ? (
+              <button type="button" class="primary" disabled={busy} onClick={() => decide({ type: "approve" })}>
+                Approve
+              </button>
+            ) : null}
+            {isOpen("edit") ? (
+              <button type="button" disabled={busy} onClick={() => setMode("edit")}>
+                Edit
+              </button>
+            ) : null}
+            {isOpen("reject") ? (
+              <button type="button" disabled={busy} onClick={() => setMode("reject")}>
+                Reject
+              </button>
+            ) : null}
+            {isOpen("respond") ? (
+              <button type="button" disabled={busy} onClick={() => setMode("respond")}>
+                Respond
+              </button>
+            ) : null}
+          </>
+        ) : (
+          <>
+            <button
+              type="button"
+              class="primary"
+              disabled={busy}
+              onClick={() => {
+                if (mode === "edit") decide({ type: "edit", edited_action: { name: request.name, args } });
+                else if (mode === "respond") decide({ type: "respond", message: text });
+                else decide({ type: "reject", ...(text ? { message: text } : {}) });
+              }}
+            >
+              {mode === "edit" ? "Run with these arguments" : mode === "reject" ? "Reject" : "Respond"}
+            </button>
+            <button type="button" onClick={() => setMode("")}>
+              Back
+            </button>
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** All actions of a request are decided before the answer goes. */
+function HumanAnswer({ request, answer, busy }: AnswerProps & { readonly request: HumanRequest }): VNode {
+  const [decisions, setDecisions] = useState<readonly Decision[]>([]);
+  const action = request.action_requests[decisions.length];
+  const total = request.action_requests.length;
+  if (!action) return <p class="faint">Sent.</p>;
+  const named = request.review_configs?.find(({ action_name }) => action_name === action.name);
+  const config = named ?? request.review_configs?.[decisions.length];
+  return (
+    <>
+      {total > 1 ? (
+        <p class="faint">
+          Action {decisions.length + 1} of {total}
+        </p>
+      ) : null}
+      <ActionCard
+        key={decisions.length}
+        request={action}
+        allowed={config?.allowed_decisions ?? ["approve", "edit", "reject"]}
+        schema={config?.args_schema}
+        busy={busy}
+        decide={(decision) => {
+          const all = [...decisions, decision];
+          setDecisions(all);
+          if (all.length === total) answer({ decisions: all });
+        }}
+      />
+    </>
+  );
+}
+
+/** Texts that an interrupt offers as answers. */
+function choicesOf(value: unknown): readonly string[] {
+  if (!isObject(value)) return [];
+  const list = value["answers"] ?? value["options"] ?? value["choices"];
+  return Array.isArray(list) && list.every((one) => typeof one === "string") ? list : [];
+}
+
+function FreeAnswer({ interrupt, answer, busy }: AnswerProps): VNode {
+  const { value } = interrupt;
+  const schema = isObject(value) && isObject(value["response_schema"]) ? (value["response_schema"] as Schema) : null;
+  const choices = choicesOf(value);
+  const [text, setText] = useState("");
+  const [json, setJson] = useState<unknown>(() => (schema ? exampleOf(schema) : undefined));
+  const [isJson, setIsJson] = useState(false);
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (schema || isJson) answer(json ?? null);
+        else if (text.trim()) answer(text);
+      }}
+    >
+      {choices.length > 0 ? (
+        <div class="buttons">
+          {choices.map((choice, index) => (
+            <button
+              key={choice}
+              type="button"
+              class={index === 0 ? "primary" : ""}
+              disabled={busy}
+              onClick={() => answer(choice)}
+            >
+              {choice}
+            </button>
+          ))}
+        </div>
+      ) : null}
+      {schema ? (
+        <Editor schema={schema} label="Answer" value={json} change={setJson} />
+      ) : isJson ? (
+        <JsonField label="Answer as JSON" value={json ?? null} change={setJson} rows={4} />
+      ) : (
+        <textarea
+          rows={2}
+          aria-label="Answer"
+          placeholder="Answer…"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+      )}
+      <div class="buttons">
+        <button type="submit" class={choices.length > 0 ? "" : "primary"} disabled={busy}>
+          Answer
+        </button>
+        {schema ? null : (
+          <button type="button" class="quiet" aria-pressed={isJson} onClick={() => setIsJson(!isJson)}>
+            {isJson ? "Text" : "JSON"}
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+/** The question of an interrupt, where it has one in words. */
+export function questionOf(value: unknown): string | null {
+  if (typeof value === "string") return value;
+  if (!isObject(value)) return null;
+  const request = humanRequest(value);
+  if (request) return request.action_requests.map(({ name }) => name).join(", ");
+  const text = value["question"] ?? value["message"] ?? value["prompt"] ?? value["text"];
+  return typeof text === "string" ? text : null;
+}
+
+function InterruptCard(props: AnswerProps): VNode {
+  const { interrupt } = props;
+  const request = humanRequest(interrupt.value);
+  const prompt = request ? null : questionOf(interrupt.value);
+  const isOnlyQuestion =
+    typeof interrupt.value === "string" ||
+    (isObject(interrupt.value) &&
+      Object.keys(interrupt.value).every((key) => ["question", "answers", "options", "choices"].includes(key)));
+  return (
+    <section class="interrupt" aria-label="Interrupt">
+      <p class="kind">
+        <span aria-hidden="true">◐</span> {interrupt.node ? `${interrupt.node} waits` : "waits for an answer"}
+      </p>
+      {prompt ? <Markdown text={prompt} /> : null}
+      {request || isOnlyQuestion ? null : <Json value={interrupt.value} open={2} />}
+      {request ? <HumanAnswer {...props} request={request} /> : <FreeAnswer {...props} />}
+    </section>
+  );
+}
+
+interface InterruptsProps {
+  readonly interrupts: readonly WaitingInterrupt[];
+  readonly busy: boolean;
+  /** Called once, with the answers to all of them. */
+  readonly answer: (answers: Readonly<Record<string, unknown>>) => Promise<unknown>;
+}
+
+/** All interrupts of a thread. Their answers go together, since one run takes them all. */
+export function Interrupts({ interrupts, busy, answer }: InterruptsProps): VNode {
+  const [answers, setAnswers] = useState<Readonly<Record<string, unknown>>>({});
+  const [isSending, setSending] = useState(false);
+  // Cards that were refused begin anew.
+  const [tries, setTries] = useState(0);
+  const open = interrupts.filter(({ interrupt_id }) => !Object.hasOwn(answers, interrupt_id));
+  const give = (interrupt_id: string, value: unknown): void => {
+    const all = { ...answers, [interrupt_id]: value };
+    setAnswers(all);
+    if (interrupts.some((one) => !Object.hasOwn(all, one.interrupt_id))) return;
+    setSending(true);
+    attempt("Answer", async () => {
+      try {
+        await answer(Object.fromEntries(interrupts.map((one) => [one.interrupt_id, all[one.interrupt_id]])));
+      } catch (error) {
+        setAnswers({});
+        setTries(tries + 1);
+        throw error;
+      } finally {
+        setSending(false);
+      }
+    });
+  };
+  return (
+    <>
+      {open.map((interrupt) => (
+        <InterruptCard
+          key={`${interrupt.interrupt_id} ${tries}`}
+          interrupt={interrupt}
+          busy={busy || isSending}
+          answer={(value) => give(interrupt.interrupt_id, value)}
+        />
+      ))}
+      {open.length > 0 && open.length < interrupts.length ? (
+        <p class="faint">
+          {open.length} more of this thread, then the run goes on.{" "}
+          <button type="button" class="quiet" onClick={() => setAnswers({})}>
+            Answer again
+          </button>
+        </p>
+      ) : null}
+    </>
+  );
+}

@@ -1,0 +1,86 @@
+/** Markdown of models: sanitized, with code that can be copied. Blocks that do not change while tokens stream are not rendered again. */
+import DOMPurify from "dompurify";
+import { marked, type Token } from "marked";
+import type { VNode } from "preact";
+import { memo } from "preact/compat";
+import { useMemo } from "preact/hooks";
+import { copy } from "./basics.tsx";
+
+const ALLOWED = {
+  ALLOWED_TAGS: [
+    ...["p", "br", "hr", "em", "strong", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "img"],
+    ...["h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "sup", "sub", "span"],
+  ],
+  ALLOWED_ATTR: ["href", "src", "alt", "title", "align", "start"],
+  ALLOWED_URI_REGEXP:
+    /^(?:https?:|mailto:|data:image\/(?:png|jpeg|gif|webp);|blob:|[^a-z]|[a-z+.-]+(?:[^a-z+.\-:]|$))/i,
+};
+
+const isOwnImage = (source: string): boolean =>
+  /^(?:data:image\/(?:png|jpeg|gif|webp);|blob:)/.test(source) ||
+  new URL(source, location.href).origin === location.origin;
+
+DOMPurify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.tagName === "A") {
+    node.setAttribute("target", "_blank");
+    node.setAttribute("rel", "noopener noreferrer");
+  }
+  const source = node.tagName === "IMG" ? (node.getAttribute("src") ?? "") : null;
+  // A picture of another host would tell that host who reads.
+  if (source !== null && !isOwnImage(source)) {
+    const link = node.ownerDocument.createElement("span");
+    link.textContent = `[image: ${node.getAttribute("alt") || source}]`;
+    node.replaceWith(link);
+  }
+});
+
+export const sanitized = (html: string): string => DOMPurify.sanitize(html, ALLOWED);
+
+interface BlockProps {
+  readonly raw: string;
+  readonly token: Token;
+}
+
+function Html({ raw, token }: BlockProps): VNode {
+  const html = useMemo(() => sanitized(marked.parser([token])), [raw]);
+  // biome-ignore lint/security/noDangerouslySetInnerHtml: sanitized above
+  return <div dangerouslySetInnerHTML={{ __html: html }} />;
+}
+
+const Block = memo(
+  function Block({ raw, token }: { readonly raw: string; readonly token: Token }): VNode {
+    if (token.type === "code") {
+      const { lang, text } = token as { readonly lang?: string; readonly text: string } & Token;
+      return (
+        <div class="code">
+          <div class="code-head">
+            <span>{lang ?? ""}</span>
+            <button type="button" class="quiet" onClick={() => void copy(text, "Copied code")}>
+              Copy
+            </button>
+          </div>
+          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard */}
+          <pre tabIndex={0}>
+            <code>{text}</code>
+          </pre>
+        </div>
+      );
+    }
+    return <Html raw={raw} token={token} />;
+  },
+  (before, after) => before.raw === after.raw,
+);
+
+export const Markdown = memo(function Markdown({ text }: { readonly text: string }): VNode {
+  const tokens = useMemo(() => marked.lexer(text, { gfm: true, breaks: true }), [text]);
+  return (
+    <div class="markdown">
+      {tokens
+        .filter(({ type }) => type !== "space")
+        .map((token, index) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: blocks have no names and stay in order
+          <Block key={index} raw={token.raw} token={token} />
+        ))}
+    </div>
+  );
+});

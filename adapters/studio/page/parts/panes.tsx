@@ -1,0 +1,78 @@
+/** The two panes beside the navigation: a list and its detail. On narrow screens one of them, with a way back. */
+import type { ComponentChildren, VNode } from "preact";
+import { useKey } from "../frame/keyboard.ts";
+import { go, hrefOf } from "../frame/router.ts";
+
+interface PanesProps {
+  readonly name: string;
+  readonly list: ComponentChildren;
+  /** Null: nothing is chosen. */
+  readonly detail: ComponentChildren | null;
+  /** Wide: a table that takes all the room until something is chosen. */
+  readonly wide?: boolean;
+  /** Shown in the place of the detail while nothing is chosen. */
+  readonly hint?: ComponentChildren;
+}
+
+export function Panes({ name, list, detail, wide = false, hint }: PanesProps): VNode {
+  return (
+    <div class={`panes ${wide ? "wide" : ""} ${detail ? "open" : ""} view-${name}`}>
+      <section class="pane list-pane" aria-label="List">
+        {list}
+      </section>
+      {detail || !wide ? (
+        <section class="pane detail-pane" aria-label="Detail">
+          {detail ?? <div class="hint">{hint}</div>}
+        </section>
+      ) : null}
+    </div>
+  );
+}
+
+/** The head of a list: what it is, and what can be done. */
+export function Head({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): VNode {
+  return (
+    <header class="head">
+      <h1>{title}</h1>
+      <div class="actions">{children}</div>
+    </header>
+  );
+}
+
+interface DetailHeadProps {
+  readonly back: string;
+  readonly title: ComponentChildren;
+  readonly children?: ComponentChildren;
+}
+
+/** The head of a detail. The arrow leads to the list where only one pane fits; Escape does it everywhere. */
+export function DetailHead({ back, title, children }: DetailHeadProps): VNode {
+  useKey("Escape", "Close", () => go(hrefOf([back])));
+  return (
+    <header class="head">
+      <a class="back" href={hrefOf([back])} aria-label="Back to the list">
+        ←
+      </a>
+      <h2>{title}</h2>
+      <div class="actions">{children}</div>
+    </header>
+  );
+}
+
+interface TabsProps {
+  readonly items: readonly (readonly [id: string, label: string])[];
+  readonly current: string;
+  readonly hrefOf: (id: string) => string;
+}
+
+export function Tabs({ items, current, hrefOf: address }: TabsProps): VNode {
+  return (
+    <nav class="tabs" aria-label="Parts">
+      {items.map(([id, label]) => (
+        <a key={id} href={address(id)} aria-current={id === current ? "page" : undefined}>
+          {label}
+        </a>
+      ))}
+    </nav>
+  );
+}

@@ -1,0 +1,130 @@
+/** The graph of an assistant, drawn; nodes that run at the moment are lit. */
+import { Graph as Layout, layout } from "@dagrejs/dagre";
+import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
+import { call, client } from "../../api/client.ts";
+import type { Listed, RunRow } from "../../api/types.ts";
+import { Ready } from "../../parts/basics.tsx";
+import { useResource } from "../../store/resource.ts";
+
+interface GraphAnswer {
+  readonly nodes: readonly { readonly id: string; readonly type?: string; readonly data?: unknown }[];
+  readonly edges: readonly {
+    readonly source: string;
+    readonly target: string;
+    readonly data?: string;
+    readonly conditional?: boolean;
+  }[];
+}
+
+interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+const HEIGHT = 32;
+const nameOf = (id: string): string => ({ __start__: "start", __end__: "end" })[id] ?? id;
+const widthOf = (id: string): number => Math.max(56, nameOf(id).length * 7.6 + 24);
+
+function laidOut({ nodes, edges }: GraphAnswer) {
+  const graph = new Layout({ multigraph: true });
+  graph.setGraph({ rankdir: "TB", nodesep: 32, ranksep: 40, marginx: 8, marginy: 8 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const { id } of nodes) graph.setNode(id, { width: widthOf(id), height: HEIGHT });
+  for (const [at, { source, target }] of edges.entries()) graph.setEdge(source, target, {}, String(at));
+  layout(graph);
+  const { width = 0, height = 0 } = graph.graph() as { readonly width?: number; readonly height?: number };
+  const points = (at: number): readonly Point[] => {
+    const { source, target } = edges[at] as GraphAnswer["edges"][number];
+    return (graph.edge(source, target, String(at)) as unknown as { readonly points: readonly Point[] }).points;
+  };
+  return { width, height, at: (id: string) => graph.node(id) as unknown as Point, points };
+}
+
+function Drawing({ graph, lit }: { readonly graph: GraphAnswer; readonly lit: ReadonlySet<string> }): VNode {
+  const { width, height, at, points } = useMemo(() => laidOut(graph), [graph]);
+  return (
+    <svg
+      class="graph"
+      viewBox={`0 0 ${width} ${height}`}
+      width={width}
+      height={height}
+      role="img"
+      aria-label={`Graph of ${graph.nodes.length} nodes; the list below names its edges`}
+    >
+      <defs>
+        <marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+          <path d="M0 0 8 4 0 8z" class="tip" />
+        </marker>
+      </defs>
+      {graph.edges.map((edge, index) => (
+        <path
+          // biome-ignore lint/suspicious/noArrayIndexKey: a graph may have an edge twice
+          key={`${edge.source}>${edge.target}>${index}`}
+          class={edge.conditional ? "edge conditional" : "edge"}
+          d={`M${points(index)
+            .map(({ x, y }) => `${x} ${y}`)
+            .join(" L")}`}
+          marker-end="url(#tip)"
+        />
+      ))}
+      {graph.nodes.map(({ id }) => {
+        const { x, y } = at(id);
+        const wide = widthOf(id);
+        return (
+          <g key={id} class={`node ${lit.has(id) ? "lit" : ""} ${id.startsWith("__") ? "edge-node" : ""}`}>
+            <rect x={x - wide / 2} y={y - HEIGHT / 2} width={wide} height={HEIGHT} rx={id.startsWith("__") ? 16 : 6} />
+            <text x={x} y={y + 4}>
+              {nameOf(id)}
+            </text>
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+/** The nodes of running runs: what comes next after their newest checkpoint. */
+async function running(assistant_id: string, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  const { items } = await call<Listed<RunRow>>("GET", "/greenroom/runs", {
+    query: { status: "running", assistant_id, limit: 20 },
+    signal,
+  });
+  const states = await Promise.all(
+    items
+      .filter(({ temporary }) => !temporary)
+      .map(({ thread_id }) => client.threads.getState(thread_id, undefined, { select: ["next"] as never, signal })),
+  );
+  return new Set(states.flatMap(({ next }) => next));
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+export function GraphTab({ assistant_id }: { readonly assistant_id: string }): VNode {
+  const graph = useResource<GraphAnswer>(`assistants/graph/${assistant_id}`, (signal) =>
+    call("GET", `/assistants/${assistant_id}/graph`, { signal }),
+  );
+  const lit = useResource(`assistants/lit/${assistant_id}`, (signal) => running(assistant_id, signal), 1500);
+  return (
+    <Ready of={graph}>
+      {(loaded) => (
+        <>
+          <div class="graph-box">
+            <Drawing graph={loaded} lit={lit.data ?? NONE} />
+          </div>
+          <details>
+            <summary class="faint">Edges as a list</summary>
+            <ul class="mono">
+              {loaded.edges.map(({ source, target, conditional }) => (
+                <li key={`${source}>${target}`}>
+                  {nameOf(source)} → {nameOf(target)}
+                  {conditional ? " (conditional)" : ""}
+                </li>
+              ))}
+            </ul>
+          </details>
+        </>
+      )}
+    </Ready>
+  );
+}

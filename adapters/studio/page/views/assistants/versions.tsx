@@ -1,0 +1,102 @@
+/** The versions of an assistant and what changed between any two. */
+import type { Assistant } from "@langchain/langgraph-sdk";
+import type { VNode } from "preact";
+import { client } from "../../api/client.ts";
+import { attempt, notify } from "../../frame/notices.tsx";
+import { place, setQuery } from "../../frame/router.ts";
+import { Ready, TableBox, Time } from "../../parts/basics.tsx";
+import { Diff } from "../../parts/diff.tsx";
+import { refresh, useResource } from "../../store/resource.ts";
+
+type Version = Assistant & { readonly version: number; readonly description?: string };
+
+const compared = ({ name, description, config, context, metadata, graph_id }: Version): object => ({
+  ...{ name, description, graph_id, config, context, metadata },
+});
+
+const authorOf = ({ metadata }: Version): string =>
+  String((metadata as Record<string, unknown> | undefined)?.["created_by"] ?? "–");
+
+export function VersionsTab({ assistant }: { readonly assistant: Version }): VNode {
+  const { assistant_id, version: latest } = assistant;
+  const versions = useResource<Version[]>(
+    `assistants/versions/${assistant_id}/${latest}`,
+    () => client.assistants.getVersions(assistant_id, { limit: 100 }) as unknown as Promise<Version[]>,
+  );
+  const { query } = place.value;
+  const setLatest = (version: number): void =>
+    attempt("Set latest", async () => {
+      await client.assistants.setLatest(assistant_id, version);
+      notify(`Version ${version} is active`);
+      refresh("assistants/");
+    });
+  return (
+    <Ready of={versions}>
+      {(loaded) => {
+        const to = Number(query.get("to") ?? loaded[0]?.version ?? 1);
+        const from = Number(query.get("from") ?? loaded.find(({ version }) => version < to)?.version ?? to);
+        const at = (version: number): Version | undefined => loaded.find((one) => one.version === version);
+        const [before, after] = [at(from), at(to)];
+        return (
+          <>
+            <TableBox label="Versions">
+              <table>
+                <thead>
+                  <tr>
+                    <th class="number">version</th>
+                    <th>created</th>
+                    <th>by</th>
+                    <th>name</th>
+                    <th>
+                      <span class="hidden">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {loaded.map((one) => (
+                    <tr key={one.version}>
+                      <td class="number">{one.version}</td>
+                      <td>
+                        <Time at={one.created_at} />
+                      </td>
+                      <td>{authorOf(one)}</td>
+                      <td>{one.name}</td>
+                      <td>
+                        {one.version === latest ? (
+                          <span class="status success">✓ active</span>
+                        ) : (
+                          <button type="button" onClick={() => setLatest(one.version)}>
+                            Set latest
+                          </button>
+                        )}
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </TableBox>
+            <div class="buttons">
+              <label>
+                From{" "}
+                <select value={from} onChange={(event) => setQuery({ from: event.currentTarget.value })}>
+                  {loaded.map(({ version }) => (
+                    <option key={version}>{version}</option>
+                  ))}
+                </select>
+              </label>
+              <label>
+                to{" "}
+                <select value={to} onChange={(event) => setQuery({ to: event.currentTarget.value })}>
+                  {loaded.map(({ version }) => (
+                    <option key={version}>{version}</option>
+                  ))}
+                </select>
+              </label>
+            </div>
+            {before && after ? <Diff before={compared(before)} after={compared(after)} /> : null}
+          </>
+        );
+      }}
+    </Ready>
+  );
+}

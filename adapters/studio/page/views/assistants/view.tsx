@@ -1,0 +1,229 @@
+/** Assistants: their settings, versions, graph and schemas. */
+import type { Assistant } from "@langchain/langgraph-sdk";
+import type { VNode } from "preact";
+import { useState } from "preact/hooks";
+import { client } from "../../api/client.ts";
+import { attempt, notify, withUndo } from "../../frame/notices.tsx";
+import { go, hereWith, hrefOf, place } from "../../frame/router.ts";
+import { Empty, Id, Problem, Ready, Skeleton, Time } from "../../parts/basics.tsx";
+import { Editor, JsonField, type Schema } from "../../parts/form.tsx";
+import { Json } from "../../parts/json.tsx";
+import { List } from "../../parts/list.tsx";
+import { DetailHead, Head, Panes, Tabs } from "../../parts/panes.tsx";
+import { useAssistants, useSchemas } from "../../store/assistants.ts";
+import { refresh, useResource } from "../../store/resource.ts";
+import { SearchBox } from "../threads/list.tsx";
+import { GraphTab } from "./graph.tsx";
+import { VersionsTab } from "./versions.tsx";
+
+type Shown = Assistant & { readonly version: number; readonly description?: string; readonly context?: unknown };
+
+interface Draft {
+  readonly name: string;
+  readonly description: string;
+  readonly context: unknown;
+  readonly config: unknown;
+  readonly metadata: unknown;
+}
+
+function Settings({ assistant }: { readonly assistant: Shown }): VNode {
+  const { assistant_id } = assistant;
+  const schemas = useSchemas(assistant_id);
+  const first: Draft = {
+    name: assistant.name ?? "",
+    description: assistant.description ?? "",
+    context: assistant.context ?? {},
+    config: assistant.config ?? {},
+    metadata: assistant.metadata ?? {},
+  };
+  const [draft, setDraft] = useState(first);
+  const set = (change: Partial<Draft>): void => setDraft((before) => ({ ...before, ...change }));
+  const save = (): void =>
+    attempt("Save", async () => {
+      const { version } = (await client.assistants.update(assistant_id, draft as never)) as Shown;
+      notify(`Saved as version ${version}`);
+      refresh("assistants/");
+    });
+  const schema = schemas.data as unknown as { readonly context_schema?: Schema | null } | undefined;
+  return (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        save();
+      }}
+    >
+      <div class="field">
+        <label for="name">Name</label>
+        <input id="name" value={draft.name} onInput={(event) => set({ name: event.currentTarget.value })} />
+      </div>
+      <div class="field">
+        <label for="description">Description</label>
+        <input
+          id="description"
+          value={draft.description}
+          onInput={(event) => set({ description: event.currentTarget.value })}
+        />
+      </div>
+      <h3>Context</h3>
+      {schemas.data || schemas.error ? (
+        <Editor
+          schema={schema?.context_schema ?? null}
+          label="Context"
+          value={draft.context}
+          change={(context) => set({ context: context ?? {} })}
+        />
+      ) : (
+        <Skeleton rows={2} />
+      )}
+      <details>
+        <summary>Config and metadata</summary>
+        <h3>Config</h3>
+        <JsonField label="Config" value={draft.config} change={(config) => set({ config: config ?? {} })} rows={5} />
+        <h3>Metadata</h3>
+        <JsonField
+          label="Metadata"
+          value={draft.metadata}
+          change={(metadata) => set({ metadata: metadata ?? {} })}
+          rows={5}
+        />
+      </details>
+      <div class="buttons">
+        <button type="submit" class="primary">
+          Save a new version
+        </button>
+      </div>
+    </form>
+  );
+}
+
+const TABS = [
+  ["settings", "Settings"],
+  ["versions", "Versions"],
+  ["graph", "Graph"],
+  ["schemas", "Schemas"],
+] as const;
+
+function Schemas({ assistant_id }: { readonly assistant_id: string }): VNode {
+  const schemas = useSchemas(assistant_id);
+  return <Ready of={schemas}>{(loaded) => <Json value={loaded} name={`schemas-${assistant_id}`} open={3} />}</Ready>;
+}
+
+function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
+  const assistant = useResource<Shown>(
+    `assistants/one/${assistant_id}`,
+    (signal) => client.assistants.get(assistant_id, { signal }) as Promise<Shown>,
+  );
+  const tab = place.value.query.get("tab") ?? "settings";
+  const duplicate = (from: Shown): void =>
+    attempt("Copy", async () => {
+      const made = await client.assistants.create({
+        graphId: from.graph_id,
+        name: `${from.name} copy`,
+        config: from.config,
+        context: from.context,
+        metadata: { ...from.metadata, created_by: undefined } as never,
+      });
+      refresh("assistants/");
+      go(hrefOf(["assistants", made.assistant_id]));
+    });
+  const remove = (): void => {
+    go(hrefOf(["assistants"]));
+    withUndo(
+      "Assistant deleted",
+      async () => {
+        await client.assistants.delete(assistant_id);
+        refresh("assistants/");
+      },
+      () => go(hrefOf(["assistants", assistant_id])),
+    );
+  };
+  return (
+    <>
+      <DetailHead back="assistants" title={assistant.data?.name ?? "Assistant"}>
+        <Id value={assistant_id} label="assistant id" />
+        {assistant.data ? (
+          <>
+            <span class="faint">v{assistant.data.version}</span>
+            <a class="button primary" href={hrefOf(["threads", "new"], { with: assistant_id })}>
+              Try
+            </a>
+            <button type="button" onClick={() => duplicate(assistant.data as Shown)}>
+              Copy
+            </button>
+            {(assistant.data.metadata as Record<string, unknown> | undefined)?.["created_by"] === "system" ? null : (
+              <button type="button" class="danger" onClick={remove}>
+                Delete
+              </button>
+            )}
+          </>
+        ) : null}
+      </DetailHead>
+      <Tabs items={TABS} current={tab} hrefOf={(id) => hereWith({ tab: id === "settings" ? null : id })} />
+      <div class="scroll form">
+        <Ready of={assistant}>
+          {(loaded) =>
+            tab === "versions" ? (
+              <VersionsTab assistant={loaded} />
+            ) : tab === "graph" ? (
+              <GraphTab assistant_id={assistant_id} />
+            ) : tab === "schemas" ? (
+              <Schemas assistant_id={assistant_id} />
+            ) : (
+              <Settings key={loaded.version} assistant={loaded} />
+            )
+          }
+        </Ready>
+      </div>
+    </>
+  );
+}
+
+export default function Assistants(): VNode {
+  const assistants = useAssistants();
+  const [text, setText] = useState("");
+  const [assistant_id] = place.value.ids;
+  const items = (assistants.data ?? []).filter(({ name, graph_id }) =>
+    `${name} ${graph_id}`.toLowerCase().includes(text.toLowerCase()),
+  );
+  return (
+    <Panes
+      name="assistants"
+      list={
+        <>
+          <Head title="Assistants" />
+          <div class="filters">
+            <SearchBox label="Search names" value={text} change={setText} />
+          </div>
+          {assistants.error && !assistants.data ? <Problem error={assistants.error} retry={assistants.reload} /> : null}
+          {!assistants.data && !assistants.error ? <Skeleton /> : null}
+          {assistants.data && items.length === 0 ? (
+            <Empty title={text ? "No assistant matches" : "No assistants"} />
+          ) : (
+            <List
+              label="Assistants"
+              items={items}
+              rowHeight={56}
+              keyOf={(one) => one.assistant_id}
+              hrefOf={(one) => hrefOf(["assistants", one.assistant_id])}
+              current={assistant_id}
+              row={(one) => (
+                <>
+                  <span class="text">
+                    <span>{one.name || one.graph_id}</span>
+                    <span class="faint">
+                      {one.graph_id} · v{one.version}
+                    </span>
+                  </span>
+                  <Time at={one.updated_at} />
+                </>
+              )}
+            />
+          )}
+        </>
+      }
+      detail={assistant_id === undefined ? null : <Detail key={assistant_id} assistant_id={assistant_id} />}
+      hint={<Empty title="Choose an assistant" />}
+    />
+  );
+}

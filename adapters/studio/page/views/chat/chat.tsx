@@ -1,0 +1,296 @@
+/** The conversation of a thread. */
+import type { VNode } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { RunRow } from "../../api/types.ts";
+import { useKey } from "../../frame/keyboard.ts";
+import { attempt } from "../../frame/notices.tsx";
+import { go, hrefOf, place } from "../../frame/router.ts";
+import { Empty, Skeleton, Status } from "../../parts/basics.tsx";
+import type { Schema } from "../../parts/form.tsx";
+import { Interrupts } from "../../parts/interrupt.tsx";
+import { Json } from "../../parts/json.tsx";
+import { Composer, messageInput } from "./composer.tsx";
+import {
+  type Checkpoint,
+  type Fork,
+  firstSeen,
+  forksOf,
+  type History,
+  newestBelow,
+  pathTo,
+  useHistory,
+} from "./history.ts";
+import { Bubble, type MessageActions } from "./message.tsx";
+import type { Message } from "./messages.ts";
+import type { ChatSource, ChatState, Nested } from "./source.ts";
+import { runsByMessage, type TurnRuns, useRuns } from "./turns.ts";
+
+interface ChatProps {
+  readonly thread_id: string;
+  readonly source: ChatSource;
+  readonly assistant_id: string | null;
+  readonly schema: Schema | null;
+  readonly context: Readonly<Record<string, unknown>>;
+}
+
+/** Messages that exist in the page at first; more come when the reader scrolls up. */
+const WINDOW = 60;
+
+/** An agent takes messages if its schema has them, or if it has none. */
+const takesMessages = (schema: Schema | null): boolean => !schema?.properties || "messages" in schema.properties;
+
+function Subagent({ nested }: { readonly nested: Nested }): VNode {
+  return (
+    <details class="subagent">
+      <summary>
+        <Status value={nested.isOver ? "success" : "running"} short />
+        <code>{nested.name}</code>{" "}
+        <span class="faint">
+          {nested.messages.length} {nested.messages.length === 1 ? "message" : "messages"}
+        </span>
+      </summary>
+      {nested.messages.map((message, index) => (
+        <Bubble
+          key={message.id ?? index}
+          message={message}
+          results={new Map()}
+          times={new Map()}
+          fork={undefined}
+          turn={undefined}
+          running={!nested.isOver}
+          canChange={false}
+          editing={false}
+          setEditing={() => {}}
+          actions={null}
+        />
+      ))}
+    </details>
+  );
+}
+
+/** The box of the conversation: it follows its end while the reader is there. */
+function useFollowing(changes: readonly unknown[]) {
+  const box = useRef<HTMLDivElement>(null);
+  const isAtEnd = useRef(true);
+  useLayoutEffect(() => {
+    if (isAtEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, changes);
+  const onScroll = (): void => {
+    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
+    isAtEnd.current = scrollHeight - scrollTop - clientHeight < 40;
+  };
+  return { box, isAtEnd, onScroll };
+}
+
+/** Versions of the shown messages, read when the conversation rests. */
+function useForks(thread_id: string, version: number, checkpoint_id: string | null, resting: boolean) {
+  const history = useHistory(thread_id, version);
+  const [forks, setForks] = useState<ReadonlyMap<string, Fork>>(new Map());
+  useEffect(() => {
+    if (!history.data || !resting) return;
+    let isOver = false;
+    forksOf(thread_id, history.data, pathTo(history.data, checkpoint_id))
+      .then((found) => {
+        if (!isOver) setForks(found);
+      })
+      .catch(() => {});
+    return () => {
+      isOver = true;
+    };
+  }, [history.data, checkpoint_id, resting, thread_id]);
+  return { history: history.data, forks };
+}
+
+interface Turns {
+  send(input: unknown, from?: string | null, before?: Message): Promise<void>;
+  readonly actions: MessageActions;
+}
+
+/** What can be said and done in a conversation. `begin` is called before each turn. */
+function useTurns(props: ChatProps, history: History | undefined, begin: () => void): Turns {
+  const { thread_id, source, assistant_id, context } = props;
+  const { checkpoint_id } = source.state.value;
+  return useMemo(() => {
+    const send: Turns["send"] = async (input, from, before) => {
+      if (!assistant_id) return;
+      begin();
+      const messages = source.state.value.messages ?? [];
+      const at = before ? messages.findIndex(({ id }) => id === before.id) : -1;
+      await source.send({
+        ...{ assistant_id, input, context },
+        ...(from === undefined ? {} : { checkpoint_id: from }),
+        ...(at < 0 ? {} : { after: messages.slice(0, at) }),
+      });
+    };
+    const seen = async (message: Message): Promise<Checkpoint | undefined> =>
+      history && (await firstSeen(thread_id, pathTo(history, checkpoint_id), message.id ?? ""));
+    const before = async (message: Message): Promise<string | null> => {
+      const found = await seen(message);
+      return found?.parent_id ?? found?.checkpoint_id ?? null;
+    };
+    return {
+      send,
+      actions: {
+        edit: (message, text) => attempt("Edit", async () => send(messageInput(text), await before(message), message)),
+        regenerate: (message) => attempt("Regenerate", async () => send(null, await before(message), message)),
+        branch(id) {
+          if (!history) return;
+          const newest = newestBelow(history, id);
+          const isHead = history.all[0]?.checkpoint_id === newest;
+          attempt("Switch", () => source.show(isHead ? null : newest));
+        },
+        locate: (message) =>
+          attempt("State", async () => {
+            const checkpoint = (await seen(message))?.checkpoint_id;
+            go(hrefOf(["threads", thread_id], { tab: "state", checkpoint }));
+          }),
+      },
+    };
+  }, [history, checkpoint_id, assistant_id, source, context]);
+}
+
+interface MessagesProps {
+  readonly state: ChatState;
+  readonly forks: ReadonlyMap<string, Fork>;
+  readonly turns: ReadonlyMap<string, TurnRuns>;
+  readonly canChange: boolean;
+  readonly editing: string | null;
+  readonly setEditing: (id: string | null) => void;
+  readonly actions: MessageActions;
+}
+
+/** The newest messages; earlier ones on demand. Results of tools are part of the message that called them. */
+function Messages({ state, forks, turns, canChange, editing, setEditing, actions }: MessagesProps): VNode {
+  const running = state.phase === "running";
+  const messages = state.messages ?? [];
+  const [shown, setShown] = useState(WINDOW);
+  const results = useMemo(
+    () => new Map(messages.filter(({ type }) => type === "tool").map((one) => [one.tool_call_id ?? "", one])),
+    [state.messages],
+  );
+  const called = useMemo(
+    () => new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id = "" }) => id))),
+    [state.messages],
+  );
+  const visible = messages.filter(({ type, tool_call_id }) => type !== "tool" || !called.has(tool_call_id ?? ""));
+  return (
+    <>
+      {visible.length > shown ? (
+        <button type="button" class="earlier" onClick={() => setShown(shown + 2 * WINDOW)}>
+          {visible.length - shown} earlier messages
+        </button>
+      ) : null}
+      {visible.slice(-shown).map((message, index) => (
+        <Bubble
+          key={message.id ?? index}
+          message={message}
+          results={results}
+          times={state.times}
+          fork={forks.get(message.id ?? "")}
+          turn={running ? undefined : turns.get(message.id ?? "")}
+          running={running}
+          canChange={canChange}
+          editing={editing !== null && editing === message.id}
+          setEditing={setEditing}
+          actions={actions}
+        />
+      ))}
+    </>
+  );
+}
+
+export function Chat(props: ChatProps): VNode {
+  const { thread_id, source, assistant_id, schema } = props;
+  const state = source.state.value;
+  const { phase, messages, interrupts, values, error, nested, version, checkpoint_id } = state;
+  const running = phase === "running";
+  const hasMessages = messages !== null || takesMessages(schema);
+  const [editing, setEditing] = useState<string | null>(null);
+  const { history, forks } = useForks(thread_id, version, checkpoint_id, !running);
+  const runs = useRuns(thread_id, version).data?.items ?? NO_RUNS;
+  const [newest] = runs;
+  const turns = useMemo(
+    () => (history ? runsByMessage(history, pathTo(history, checkpoint_id), messages ?? [], runs) : new Map()),
+    [history, checkpoint_id, running ? null : messages, runs],
+  );
+  const { box, isAtEnd, onScroll } = useFollowing([messages, interrupts, nested, error]);
+  const { send, actions } = useTurns(props, history, () => {
+    isAtEnd.current = true;
+    setEditing(null);
+  });
+  const lastHuman = messages?.findLast(({ type }) => type === "human");
+  const stop = (): void => attempt("Stop", () => source.stop());
+  useKey("e", "Edit the last message", () => setEditing(lastHuman?.id ?? null), { when: !!lastHuman && !running });
+  useKey("Escape", "Stop the run", stop, { when: running, inFields: true });
+  const isEmpty = phase === "idle" && !messages?.length && !hasValues(values);
+
+  return (
+    <div class="chat">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard */}
+      <div class="conversation" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Conversation">
+        {phase === "loading" ? <Skeleton /> : null}
+        {place.value.query.has("raw") || (messages === null && hasValues(values)) ? (
+          <Json value={values} name={`thread-${thread_id}`} />
+        ) : (
+          <Messages
+            state={state}
+            forks={forks}
+            turns={turns}
+            canChange={!running && history !== undefined}
+            editing={editing}
+            setEditing={setEditing}
+            actions={actions}
+          />
+        )}
+        {isEmpty ? (
+          <Empty title="Nothing here yet">
+            <p class="faint">{hasMessages ? "Send a message to start a run." : "Fill in the input and run."}</p>
+          </Empty>
+        ) : null}
+        {[...nested].map(([scope, one]) => (
+          <Subagent key={scope} nested={one} />
+        ))}
+        {running ? <p class="working">Working…</p> : null}
+        {error ? (
+          <div class="problem" role="alert">
+            <p>{error}</p>
+            {running || !assistant_id ? null : (
+              <button type="button" onClick={() => attempt("Retry", () => send(null))}>
+                Retry
+              </button>
+            )}
+            {!running && newest ? (
+              <a class="button quiet" href={hrefOf(["runs", newest.run_id])}>
+                Run
+              </a>
+            ) : null}
+          </div>
+        ) : null}
+        {running ? null : (
+          <Interrupts
+            key={interrupts.map(({ interrupt_id }) => interrupt_id).join()}
+            interrupts={interrupts}
+            busy={checkpoint_id !== null}
+            answer={(answers) => source.answer(answers)}
+          />
+        )}
+      </div>
+      <Composer
+        key={thread_id}
+        place={thread_id}
+        assistant_id={assistant_id}
+        schema={schema}
+        hasMessages={hasMessages}
+        running={running}
+        disabled={!assistant_id || phase === "loading"}
+        send={send}
+        stop={stop}
+      />
+    </div>
+  );
+}
+
+const NO_RUNS: readonly RunRow[] = [];
+
+const hasValues = (values: unknown): boolean =>
+  typeof values === "object" && values !== null && Object.keys(values).length > 0;

@@ -1,0 +1,228 @@
+/** Where the next turn is written: a message with attachments, a form of the input schema, or raw JSON. */
+import type { VNode } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { useKey } from "../../frame/keyboard.ts";
+import { attempt, notify } from "../../frame/notices.tsx";
+import { Editor, exampleOf, JsonField, type Schema } from "../../parts/form.tsx";
+import type { Block } from "./messages.ts";
+
+export type InputMode = "message" | "form" | "json";
+
+interface ComposerProps {
+  /** Names the draft: what was typed stays in this tab. */
+  readonly place: string;
+  readonly assistant_id: string | null;
+  readonly schema: Schema | null;
+  /** False: the agent's input has no messages. */
+  readonly hasMessages: boolean;
+  readonly running: boolean;
+  readonly disabled: boolean;
+  /** Rejects when no run began: the draft comes back. */
+  readonly send: (input: unknown) => Promise<void>;
+  readonly stop: () => void;
+}
+
+interface Attachment {
+  readonly name: string;
+  readonly block: Block;
+}
+
+const MOST_BYTES = 10 * 1024 * 1024;
+
+function read(file: File, as: "text" | "data"): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    if (as === "text") reader.readAsText(file);
+    else reader.readAsDataURL(file);
+  });
+}
+
+/** A file as a content block: an image, text, or a file by its bytes. */
+async function blockOf(file: File): Promise<Block> {
+  if (/^text\/|json$|xml$|yaml$/.test(file.type)) {
+    return { type: "text", text: `${file.name}:\n\n${await read(file, "text")}` };
+  }
+  const url = await read(file, "data");
+  if (file.type.startsWith("image/")) return { type: "image_url", image_url: { url } };
+  const data = url.slice(url.indexOf(",") + 1);
+  return { type: "file", source_type: "base64", mime_type: file.type, data, metadata: { filename: file.name } };
+}
+
+const draftPlace = (place: string): string => `greenroom.draft.${place}`;
+
+/** An id for a message that the page makes: also on pages without a secure context, which lack randomUUID. */
+export function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = ((bytes[6] as number) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+export function messageInput(text: string, blocks: readonly Block[] = []): unknown {
+  const content = blocks.length === 0 ? text : [...(text ? [{ type: "text", text }] : []), ...blocks];
+  return { messages: [{ type: "human", content, id: newId() }] };
+}
+
+function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VNode {
+  const [text, setText] = useState(() => sessionStorage.getItem(draftPlace(place)) ?? "");
+  const [files, setFiles] = useState<readonly Attachment[]>([]);
+  const box = useRef<HTMLTextAreaElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (text) sessionStorage.setItem(draftPlace(place), text);
+    else sessionStorage.removeItem(draftPlace(place));
+    const { current } = box;
+    if (!current) return;
+    current.style.height = "auto";
+    current.style.height = `${Math.min(current.scrollHeight, 240)}px`;
+  }, [text, place]);
+  const add = async (list: Iterable<File>): Promise<void> => {
+    for (const file of list) {
+      if (file.size > MOST_BYTES) notify(`${file.name} is larger than 10 MB`, "failed");
+      else setFiles((before) => [...before, { name: file.name, block: { type: "text" } }]);
+      if (file.size > MOST_BYTES) continue;
+      const block = await blockOf(file);
+      setFiles((before) => before.map((one) => (one.name === file.name ? { ...one, block } : one)));
+    }
+  };
+  const go = (): void => {
+    if (disabled || (!text.trim() && files.length === 0)) return;
+    const blocks = files.map(({ block }) => block);
+    attempt("Send", () =>
+      send(messageInput(text, blocks)).catch((error: unknown) => {
+        setText((typed) => typed || text);
+        setFiles((added) => (added.length > 0 ? added : files));
+        throw error;
+      }),
+    );
+    setText("");
+    setFiles([]);
+  };
+  useKey("mod+Enter", "Send", go, { inFields: true });
+  return (
+    <>
+      {files.length > 0 ? (
+        <ul class="files">
+          {files.map(({ name }) => (
+            <li key={name}>
+              📎 {name}
+              <button
+                type="button"
+                class="quiet"
+                aria-label={`Remove ${name}`}
+                onClick={() => setFiles(files.filter((one) => one.name !== name))}
+              >
+                ✕
+              </button>
+            </li>
+          ))}
+        </ul>
+      ) : null}
+      <div class="message-box">
+        <textarea
+          ref={box}
+          rows={1}
+          aria-label="Message"
+          placeholder="Message…"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+          onPaste={(event) => {
+            const pasted = event.clipboardData?.files;
+            if (!pasted?.length) return;
+            event.preventDefault();
+            void add(pasted);
+          }}
+          onKeyDown={(event) => {
+            if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.ctrlKey || event.metaKey) return;
+            event.preventDefault();
+            go();
+          }}
+        />
+        <input
+          ref={picker}
+          type="file"
+          multiple
+          hidden
+          onChange={(event) => {
+            void add(event.currentTarget.files ?? []);
+            event.currentTarget.value = "";
+          }}
+        />
+        <button
+          type="button"
+          class="quiet"
+          aria-label="Attach files"
+          title="Attach files"
+          onClick={() => picker.current?.click()}
+        >
+          +
+        </button>
+        {running ? (
+          <button type="button" class="stop" onClick={stop}>
+            Stop
+          </button>
+        ) : null}
+        <button type="button" class="primary" disabled={disabled || (!text.trim() && files.length === 0)} onClick={go}>
+          Send
+        </button>
+      </div>
+    </>
+  );
+}
+
+export function Composer(props: ComposerProps): VNode {
+  const { assistant_id, schema, hasMessages, running, disabled, send, stop } = props;
+  const [mode, setMode] = useState<InputMode | null>(null);
+  const current = mode ?? (hasMessages ? "message" : schema ? "form" : "json");
+  // Another assistant takes another input.
+  const [typed, setTyped] = useState<{ readonly of: string | null; readonly value: unknown } | null>(null);
+  const input = typed && typed.of === assistant_id ? typed.value : exampleOf(schema);
+  const setValue = (value: unknown): void => setTyped({ of: assistant_id, value });
+  const modes: readonly InputMode[] = [
+    ...(hasMessages ? (["message"] as const) : []),
+    ...(Object.keys(schema?.properties ?? {}).length > 0 ? (["form"] as const) : []),
+    "json",
+  ];
+  return (
+    <div class="composer">
+      {current === "message" ? (
+        <MessageBox {...props} />
+      ) : (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            attempt("Run", () => send(input));
+          }}
+        >
+          {current === "form" ? (
+            <Editor key={assistant_id} schema={schema} label="Input" value={input} change={setValue} />
+          ) : (
+            <JsonField key={assistant_id} label="Input as JSON" value={input} change={setValue} rows={6} />
+          )}
+          <div class="buttons">
+            <button type="submit" class="primary" disabled={disabled}>
+              Run
+            </button>
+            {running ? (
+              <button type="button" class="stop" onClick={stop}>
+                Stop
+              </button>
+            ) : null}
+          </div>
+        </form>
+      )}
+      {modes.length > 1 ? (
+        <div class="modes" role="group" aria-label="Input">
+          {modes.map((one) => (
+            <button key={one} type="button" class="quiet" aria-pressed={one === current} onClick={() => setMode(one)}>
+              {{ message: "Message", form: "Form", json: "JSON" }[one]}
+            </button>
+          ))}
+        </div>
+      ) : null}
+    </div>
+  );
+}

@@ -1,0 +1,317 @@
+/** A chat over the thread event protocol: commands, and one stream of events while the thread is busy. */
+import { type Signal, signal } from "@preact/signals";
+import { call, client, isAway, onReturn } from "../../api/client.ts";
+import { type Begun, command, respond, threadEvents } from "../../api/events.ts";
+import { Failure, isMissing, textOf } from "../../api/failure.ts";
+import type { RunDetail, WaitingInterrupt } from "../../api/types.ts";
+import { refresh } from "../../store/resource.ts";
+import { Conversation, isEnd } from "./conversation.ts";
+import { messagesOf } from "./messages.ts";
+import type { ChatSource, ChatState, Turn } from "./source.ts";
+
+interface StateAnswer {
+  readonly values: unknown;
+  readonly checkpoint: { readonly checkpoint_id: string } | null;
+  readonly tasks: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly interrupts: readonly { readonly id?: string; readonly value: unknown }[];
+  }[];
+}
+
+const START: ChatState = {
+  phase: "loading",
+  messages: null,
+  values: null,
+  interrupts: [],
+  nested: new Map(),
+  times: new Map(),
+  run_id: null,
+  error: null,
+  metadata: {},
+  checkpoint_id: null,
+  version: 0,
+};
+
+const CHANNELS = ["lifecycle", "values", "messages", "tools"];
+/** An idle thread has no stream: its newest run is looked at this often. */
+const WATCH_MS = 2000;
+/** The first `seq` of a thread's nth turn is n * 2^32. */
+const TURN = 2 ** 32;
+
+const interruptsOf = ({ tasks }: StateAnswer): WaitingInterrupt[] =>
+  tasks.flatMap(({ id, name, interrupts }) =>
+    interrupts.map((one) => ({ interrupt_id: one.id ?? id, task_id: id, node: name, value: one.value })),
+  );
+
+/** Calls `flush` once before the next picture, however often it is asked. */
+function perFrame(flush: () => void): () => void {
+  let isDue = false;
+  return () => {
+    if (isDue) return;
+    isDue = true;
+    const run = (): void => {
+      isDue = false;
+      flush();
+    };
+    // A hidden page has no pictures.
+    if (document.hidden) setTimeout(run, 250);
+    else requestAnimationFrame(run);
+  };
+}
+
+const later = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The server answers again. */
+const returned = (): Promise<void> =>
+  new Promise((resolve) => {
+    if (!isAway.value) return resolve();
+    const leave = onReturn(() => {
+      leave();
+      resolve();
+    });
+  });
+
+class EventsSource implements ChatSource {
+  readonly state: Signal<ChatState>;
+  readonly #thread_id: string;
+  readonly #leave: () => void;
+  readonly #conversation = new Conversation();
+  readonly #flush: () => void;
+  #stream: AbortController | null = null;
+  #since = 0;
+  /** Counts readings and turns: a reading that another one has overtaken is dropped. */
+  #reading = 0;
+  /** The newest run and its status, as of the last reading. */
+  #newest = "";
+  #head: string | null = null;
+  #watching: ReturnType<typeof setTimeout> | undefined;
+  #isClosed = false;
+
+  constructor(thread_id: string, isNew: boolean) {
+    this.#thread_id = thread_id;
+    this.state = signal<ChatState>(isNew ? { ...START, phase: "idle" } : START);
+    this.#flush = perFrame(() => {
+      if (!this.#isClosed && this.#stream) this.#set(this.#shown());
+    });
+    this.#leave = onReturn(() => void this.reload());
+    if (isNew) return;
+    void this.reload();
+    this.#watch();
+  }
+
+  #set(change: Partial<ChatState>): void {
+    this.state.value = { ...this.state.value, ...change };
+  }
+
+  #shown(): Partial<ChatState> {
+    const { values, messages, nested, times, run_id, error } = this.#conversation;
+    return { values, messages, nested, times: new Map(times), run_id, error };
+  }
+
+  /** Reads the thread. Follows its events while it is busy. */
+  async reload(): Promise<void> {
+    const reading = ++this.#reading;
+    const { checkpoint_id } = this.state.value;
+    try {
+      // Before the state: what begins meanwhile is noticed later.
+      const newest = await this.#newestRun();
+      const [thread, answer] = await Promise.all([
+        client.threads.get(this.#thread_id),
+        client.threads.getState(this.#thread_id, checkpoint_id ?? undefined) as unknown as Promise<StateAnswer>,
+      ]);
+      if (this.#isClosed || reading !== this.#reading) return;
+      this.#newest = newest;
+      const metadata = (thread.metadata ?? {}) as Record<string, unknown>;
+      if (thread.status === "busy") {
+        if (!this.#stream) this.#conversation.settle(answer.values);
+        this.#set({ ...this.#shown(), metadata, interrupts: [] });
+        if (!this.#stream) void this.#join(reading);
+        return;
+      }
+      this.#end();
+      this.#conversation.settle(answer.values);
+      const { error } = thread as unknown as { readonly error?: { message?: string; error?: string } };
+      const problem = error?.message ?? error?.error ?? this.#conversation.error ?? "The last run failed";
+      this.#conversation.error = thread.status === "error" && checkpoint_id === null ? problem : null;
+      if (checkpoint_id === null) this.#head = answer.checkpoint?.checkpoint_id ?? null;
+      this.#set({ ...this.#shown(), metadata, interrupts: interruptsOf(answer), phase: "idle" });
+    } catch (error) {
+      if (this.#isClosed || reading !== this.#reading || (error as Error).name === "AbortError") return;
+      if (isMissing(error)) {
+        this.#end();
+        this.#set({ phase: "missing" });
+      } else if (!this.#stream) this.#set({ phase: "idle", error: textOf(error) });
+    }
+  }
+
+  /** A run has ended, or began and ended elsewhere. */
+  async #changed(): Promise<void> {
+    await this.reload();
+    this.#set({ version: this.state.value.version + 1 });
+    for (const list of ["threads/", "inbox", "runs/"]) refresh(list);
+  }
+
+  /** Follows the run under way from its first event. */
+  async #join(reading: number): Promise<void> {
+    this.#set({ phase: "running" });
+    const select = ["run_id", "status"] as never;
+    const running = await client.runs.list(this.#thread_id, { status: "running", limit: 1, select }).catch(() => []);
+    const run_id = running[0]?.run_id;
+    const turn = run_id
+      ? await call<RunDetail>("GET", `/greenroom/runs/${run_id}`).then(
+          (run) => run.turn,
+          () => 0,
+        )
+      : 0;
+    if (!this.#isClosed && reading === this.#reading && !this.#stream) void this.#follow(turn * TURN - 1);
+  }
+
+  #end(): void {
+    this.#stream?.abort();
+    this.#stream = null;
+  }
+
+  /** Reads events until the thread is at rest, also over restarts of the server. */
+  async #follow(since: number): Promise<void> {
+    if (this.#stream) return;
+    const own = new AbortController();
+    this.#stream = own;
+    this.#since = Math.max(0, this.#since, since);
+    this.#set({ phase: "running" });
+    while (!own.signal.aborted) {
+      try {
+        const filter = { channels: CHANNELS, since: this.#since };
+        for await (const event of threadEvents(this.#thread_id, filter, own.signal)) {
+          this.#since = event.seq;
+          this.#conversation.take(event);
+          this.#flush();
+          if (isEnd(event)) void this.#changed();
+        }
+      } catch (error) {
+        if (own.signal.aborted) return;
+        if (error instanceof Failure && error.status >= 400 && error.status < 500) {
+          this.#end();
+          this.#set({ phase: "idle", error: textOf(error) });
+          return;
+        }
+      }
+      // The server stops, or the thread was deleted: the next reading says which.
+      await later(300);
+      await returned();
+      if (!own.signal.aborted) await this.reload();
+    }
+  }
+
+  /** Looks for runs that began elsewhere, and for answers that were given there. */
+  #watch(): void {
+    clearTimeout(this.#watching);
+    if (this.#isClosed) return;
+    this.#watching = setTimeout(() => {
+      this.#look().finally(() => this.#watch());
+    }, WATCH_MS);
+  }
+
+  async #look(): Promise<void> {
+    const { phase, checkpoint_id } = this.state.value;
+    if (document.hidden || isAway.value || this.#stream || phase !== "idle" || checkpoint_id !== null) return;
+    const reading = this.#reading;
+    try {
+      const newest = await this.#newestRun();
+      if (reading === this.#reading && newest !== this.#newest) await this.#changed();
+    } catch (error) {
+      if (isMissing(error)) await this.reload();
+    }
+  }
+
+  async #newestRun(): Promise<string> {
+    const [run] = await client.runs.list(this.#thread_id, { limit: 1, select: ["run_id", "status"] as never });
+    return run ? `${run.run_id} ${run.status}` : "";
+  }
+
+  async send(turn: Turn): Promise<void> {
+    const { value } = this.state;
+    const shown = turn.checkpoint_id === undefined ? value.checkpoint_id : turn.checkpoint_id;
+    // The input of a thread that waits would be taken for the answer. A new turn begins at its head instead.
+    const from = shown ?? (value.interrupts.length > 0 ? this.#head : null);
+    const { input = null, context = {}, assistant_id } = turn;
+    this.#conversation.send(messagesOf(input) ?? [], turn.after);
+    await this.#begin(() =>
+      command(this.#thread_id, "run.start", {
+        ...{ assistant_id, input },
+        ...(Object.keys(context).length > 0 ? { context } : {}),
+        ...(from ? { config: { configurable: { checkpoint_id: from } } } : {}),
+      }),
+    );
+  }
+
+  answer(answers: Readonly<Record<string, unknown>>): Promise<void> {
+    return this.#begin(() => respond(this.#thread_id, answers));
+  }
+
+  /** Sends a command, and follows the run that it begins. */
+  async #begin(start: () => Promise<Begun>): Promise<void> {
+    this.#reading++;
+    this.#set({ ...this.#shown(), phase: "running", error: null, checkpoint_id: null });
+    try {
+      const { since } = await start();
+      this.#reading++;
+      this.#set({ interrupts: [] });
+      if (this.#watching === undefined) this.#watch();
+      refresh("threads/");
+      if (!this.#stream) void this.#follow(since);
+    } catch (error) {
+      // Nothing began: what the person typed is theirs again.
+      this.#conversation.unsend();
+      this.#set({ ...this.#shown(), phase: this.#stream ? "running" : "idle" });
+      if (this.#watching !== undefined && !this.#stream) await this.reload();
+      throw error;
+    }
+  }
+
+  async stop(): Promise<void> {
+    const { run_id } = this.state.value;
+    const find = async (status: "running" | "pending"): Promise<string | undefined> =>
+      (await client.runs.list(this.#thread_id, { status, limit: 1 }))[0]?.run_id;
+    const found = run_id ?? (await find("running")) ?? (await find("pending"));
+    if (found) await client.runs.cancel(this.#thread_id, found, false, "interrupt");
+  }
+
+  async show(checkpoint_id: string | null): Promise<void> {
+    this.#set({ checkpoint_id });
+    await this.reload();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#watching);
+    this.#leave();
+    this.#end();
+  }
+}
+
+const sources = new Map<string, { readonly source: ChatSource; users: number }>();
+
+/** The source of a thread, shared by all that show it, and by a thread that was just made. */
+export function sourceOf(thread_id: string, isNew = false): ChatSource {
+  const known = sources.get(thread_id);
+  if (known) return known.source;
+  const source = new EventsSource(thread_id, isNew);
+  sources.set(thread_id, { source, users: 0 });
+  return source;
+}
+
+export function holdSource(thread_id: string): () => void {
+  const entry = sources.get(thread_id);
+  if (!entry) return () => {};
+  entry.users += 1;
+  return () => {
+    entry.users -= 1;
+    // The next view of the same thread may be about to take it.
+    setTimeout(() => {
+      if (entry.users > 0 || sources.get(thread_id) !== entry) return;
+      sources.delete(thread_id);
+      entry.source.close();
+    }, 1000);
+  };
+}

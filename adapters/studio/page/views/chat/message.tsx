@@ -1,0 +1,273 @@
+/** One message of a conversation, with its tool calls and what can be done with it. */
+import type { VNode } from "preact";
+import { memo } from "preact/compat";
+import { useState } from "preact/hooks";
+import { hrefOf } from "../../frame/router.ts";
+import { copy, count, duration, money } from "../../parts/basics.tsx";
+import { Json } from "../../parts/json.tsx";
+import { Markdown } from "../../parts/markdown.tsx";
+import type { Fork } from "./history.ts";
+import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf } from "./messages.ts";
+import type { TurnRuns } from "./turns.ts";
+
+const ROLES: Readonly<Record<string, string>> = { human: "you", ai: "ai", tool: "tool", system: "system" };
+
+export interface MessageActions {
+  readonly edit: (message: Message, text: string) => void;
+  readonly regenerate: (message: Message) => void;
+  readonly branch: (checkpoint_id: string) => void;
+  readonly locate: (message: Message) => void;
+}
+
+interface ToolCardProps {
+  readonly call: ToolCall;
+  readonly result: Message | undefined;
+  readonly running: boolean;
+  readonly ms: number | undefined;
+}
+
+function ToolCard({ call, result, running, ms }: ToolCardProps): VNode {
+  const failed = result?.status === "error";
+  const state = result ? (failed ? "error" : "success") : running ? "running" : "pending";
+  const sign = { error: "✕", success: "✓", running: "●", pending: "◌" }[state];
+  return (
+    <details class={`tool ${state}`}>
+      <summary>
+        <span class={`status ${state}`}>
+          <span class="sign" role="img" aria-label={state}>
+            {sign}
+          </span>
+        </span>
+        <code>{call.name}</code>
+        <span class="faint args">{JSON.stringify(call.args)}</span>
+        {ms === undefined ? null : <span class="faint">{duration(ms)}</span>}
+      </summary>
+      <p class="label">Arguments</p>
+      <Json value={call.args} />
+      {result ? (
+        <>
+          <p class="label">{failed ? "Error" : "Result"}</p>
+          <ToolResult message={result} />
+        </>
+      ) : null}
+    </details>
+  );
+}
+
+function ToolResult({ message }: { readonly message: Message }): VNode {
+  const text = textOf(message);
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null) return <Json value={value} />;
+  } catch {
+    // Plain text.
+  }
+  return <pre class="result">{text.length > 20_000 ? `${text.slice(0, 20_000)}…` : text}</pre>;
+}
+
+function Attachments({ message }: { readonly message: Message }): VNode | null {
+  const blocks = attachmentsOf(message);
+  if (blocks.length === 0) return null;
+  return (
+    <div class="attachments">
+      {blocks.map((block, index) => {
+        const image = imageOf(block);
+        const { filename, metadata } = block as unknown as {
+          readonly filename?: string;
+          readonly metadata?: { readonly filename?: string; readonly name?: string };
+        };
+        const name = filename ?? metadata?.filename ?? metadata?.name ?? block.type;
+        // biome-ignore lint/suspicious/noArrayIndexKey: blocks have no names and stay in order
+        return image ? <img key={index} src={image} alt={name} /> : <span key={index}>📎 {name}</span>;
+      })}
+    </div>
+  );
+}
+
+function Branches({ fork, branch }: { readonly fork: Fork; readonly branch: (id: string) => void }): VNode {
+  const { at, options } = fork;
+  const step = (to: number): void => {
+    const option = options[to];
+    if (option) branch(option);
+  };
+  return (
+    <span class="branches" role="group" aria-label="Versions">
+      <button type="button" class="quiet" aria-label="Earlier version" disabled={at === 0} onClick={() => step(at - 1)}>
+        ‹
+      </button>
+      <span>
+        {at + 1}/{options.length}
+      </span>
+      <button
+        type="button"
+        class="quiet"
+        aria-label="Later version"
+        disabled={at === options.length - 1}
+        onClick={() => step(at + 1)}
+      >
+        ›
+      </button>
+    </span>
+  );
+}
+
+/** The model of a message and its tokens; behind the last message of a turn, those of the turn, and its run. */
+function About({ message, turn }: { readonly message: Message; readonly turn: TurnRuns | undefined }): VNode | null {
+  const { usage_metadata: usage, response_metadata: response = {} } = message;
+  const model = response["model_name"] ?? response["model"];
+  const [tokens_in, tokens_out] =
+    turn && turn.tokens_in + turn.tokens_out > 0
+      ? [turn.tokens_in, turn.tokens_out]
+      : [usage?.input_tokens ?? 0, usage?.output_tokens ?? 0];
+  const parts = [
+    typeof model === "string" ? model : "",
+    tokens_in + tokens_out > 0 ? `${count(tokens_in)} in, ${count(tokens_out)} out` : "",
+    turn && turn.cost_usd > 0 ? money(turn.cost_usd) : "",
+    turn && turn.duration_ms !== null ? duration(turn.duration_ms) : "",
+  ].filter(Boolean);
+  if (parts.length === 0 && !turn) return null;
+  return (
+    <span class="faint about">
+      {parts.join(" · ")}
+      {turn ? (
+        <>
+          {parts.length > 0 ? " · " : ""}
+          <a href={hrefOf(["runs", turn.run_id])}>Run</a>
+        </>
+      ) : null}
+    </span>
+  );
+}
+
+interface EditBoxProps {
+  readonly text: string;
+  readonly save: (text: string) => void;
+  readonly cancel: () => void;
+}
+
+function EditBox({ text, save, cancel }: EditBoxProps): VNode {
+  const [value, setValue] = useState(text);
+  return (
+    <div class="edit-box">
+      <textarea
+        aria-label="Edit message"
+        rows={Math.min(12, value.split("\n").length + 1)}
+        value={value}
+        ref={(box) => {
+          if (box && document.activeElement !== box) box.focus();
+        }}
+        onInput={(event) => setValue(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Escape") cancel();
+          else if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) save(value);
+          else return;
+          event.preventDefault();
+          event.stopPropagation();
+        }}
+      />
+      <div class="buttons">
+        <button type="button" class="primary" onClick={() => save(value)}>
+          Run from here
+        </button>
+        <button type="button" onClick={cancel}>
+          Cancel
+        </button>
+      </div>
+    </div>
+  );
+}
+
+interface BubbleProps {
+  readonly message: Message;
+  /** Tool messages by the id of their call. */
+  readonly results: ReadonlyMap<string, Message>;
+  readonly times: ReadonlyMap<string, number>;
+  readonly fork: Fork | undefined;
+  /** Of the last message of a turn. */
+  readonly turn: TurnRuns | undefined;
+  readonly running: boolean;
+  readonly canChange: boolean;
+  readonly editing: boolean;
+  readonly setEditing: (id: string | null) => void;
+  readonly actions: MessageActions | null;
+}
+
+function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
+  const calls = after.message.tool_calls ?? [];
+  return (
+    before.message === after.message &&
+    before.fork === after.fork &&
+    before.turn === after.turn &&
+    before.editing === after.editing &&
+    before.canChange === after.canChange &&
+    before.actions === after.actions &&
+    calls.every(
+      ({ id = "" }) => before.results.get(id) === after.results.get(id) && before.times.get(id) === after.times.get(id),
+    ) &&
+    (calls.length === 0 || before.running === after.running)
+  );
+}
+
+export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
+  const { message, results, times, fork, turn, running, canChange, editing, setEditing, actions } = props;
+  const text = textOf(message);
+  const reasoning = reasoningOf(message);
+  const isHuman = message.type === "human";
+  const role = ROLES[message.type] ?? message.type;
+  return (
+    <article class={`message ${message.type}`} aria-label={`Message of ${role}`}>
+      <p class="role">{message.name && message.type === "tool" ? message.name : role}</p>
+      <div class="body">
+        {reasoning ? (
+          <details class="reasoning">
+            <summary>Reasoning</summary>
+            <Markdown text={reasoning} />
+          </details>
+        ) : null}
+        <Attachments message={message} />
+        {editing && actions ? (
+          <EditBox text={text} cancel={() => setEditing(null)} save={(changed) => actions.edit(message, changed)} />
+        ) : message.type === "tool" ? (
+          <ToolResult message={message} />
+        ) : isHuman ? (
+          <p class="plain">{text}</p>
+        ) : text ? (
+          <Markdown text={text} />
+        ) : null}
+        {message.tool_calls?.map((call, index) => (
+          <ToolCard
+            key={call.id ?? index}
+            call={call}
+            result={results.get(call.id ?? "")}
+            running={running}
+            ms={times.get(call.id ?? "")}
+          />
+        ))}
+        <footer>
+          {fork && actions ? <Branches fork={fork} branch={actions.branch} /> : null}
+          {actions ? (
+            <span class="message-actions">
+              <button type="button" class="quiet" onClick={() => void copy(text, "Copied message")}>
+                Copy
+              </button>
+              {isHuman && canChange ? (
+                <button type="button" class="quiet" onClick={() => setEditing(message.id ?? null)}>
+                  Edit
+                </button>
+              ) : null}
+              {message.type === "ai" && canChange ? (
+                <button type="button" class="quiet" onClick={() => actions.regenerate(message)}>
+                  Regenerate
+                </button>
+              ) : null}
+              <button type="button" class="quiet" onClick={() => actions.locate(message)}>
+                State
+              </button>
+            </span>
+          ) : null}
+          <About message={message} turn={turn} />
+        </footer>
+      </div>
+    </article>
+  );
+}, sameBubble);

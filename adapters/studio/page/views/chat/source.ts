@@ -1,0 +1,53 @@
+/** Where a chat gets its conversation from. The views know this interface alone, whatever the protocol below it. */
+import type { ReadonlySignal } from "@preact/signals";
+import type { WaitingInterrupt } from "../../api/types.ts";
+import type { Message } from "./messages.ts";
+
+/** What a subagent says while it runs. */
+export interface Nested {
+  readonly name: string;
+  readonly isOver: boolean;
+  readonly messages: readonly Message[];
+}
+
+export interface ChatState {
+  readonly phase: "loading" | "idle" | "running" | "missing";
+  /** Null: the state has no messages. */
+  readonly messages: readonly Message[] | null;
+  readonly values: unknown;
+  readonly interrupts: readonly WaitingInterrupt[];
+  readonly nested: ReadonlyMap<string, Nested>;
+  /** Milliseconds that calls of tools took, by their ids. */
+  readonly times: ReadonlyMap<string, number>;
+  readonly run_id: string | null;
+  /** Of the last run, or of reading. */
+  readonly error: string | null;
+  readonly metadata: Readonly<Record<string, unknown>>;
+  /** The checkpoint that is shown where it is not the newest. */
+  readonly checkpoint_id: string | null;
+  /** Counts ends of runs: what depends on the history is read again. */
+  readonly version: number;
+}
+
+export interface Turn {
+  readonly assistant_id: string;
+  readonly input?: unknown;
+  /** The checkpoint to go on from; the shown one by default. */
+  readonly checkpoint_id?: string | null;
+  readonly context?: Readonly<Record<string, unknown>>;
+  /** The messages that stay in sight: those before an edited one. */
+  readonly after?: readonly Message[];
+}
+
+export interface ChatSource {
+  readonly state: ReadonlySignal<ChatState>;
+  /** Resolves when the run was accepted. Rejects if none began. */
+  send(turn: Turn): Promise<void>;
+  /** Answers all interrupts that wait, by their ids. Rejects if another answer came first. */
+  answer(answers: Readonly<Record<string, unknown>>): Promise<void>;
+  stop(): Promise<void>;
+  /** Shows the conversation as of a checkpoint; null: the newest. */
+  show(checkpoint_id: string | null): Promise<void>;
+  reload(): Promise<void>;
+  close(): void;
+}

@@ -1,0 +1,77 @@
+/** Which runs made which part of a conversation, and what they used. */
+import { call } from "../../api/client.ts";
+import type { Listed, RunRow } from "../../api/types.ts";
+import { type Resource, useResource } from "../../store/resource.ts";
+import type { Checkpoint, History } from "./history.ts";
+import type { Message } from "./messages.ts";
+
+/** The runs of one turn: the one that took the message, and those that took answers to its interrupts. */
+export interface TurnRuns {
+  readonly run_id: string;
+  readonly tokens_in: number;
+  readonly tokens_out: number;
+  readonly cost_usd: number;
+  readonly duration_ms: number | null;
+}
+
+/** Newest first. Servers that turn operations off have no such list. */
+export const useRuns = (thread_id: string, version: number): Resource<Listed<RunRow>> =>
+  useResource(`turns/${thread_id}/${version}`, (signal) =>
+    call("GET", "/greenroom/runs", { query: { thread_id, limit: 100 }, signal }),
+  );
+
+const runOf = ({ metadata }: Checkpoint): string | null =>
+  typeof metadata["run_id"] === "string" ? metadata["run_id"] : null;
+
+/** The ids of the runs of each turn. A turn begins with the checkpoint of its input. */
+function turnsOf(path: readonly Checkpoint[]): readonly (readonly string[])[] {
+  const turns: { readonly input: string | null; readonly runs: Set<string> }[] = [];
+  for (const one of path) {
+    const run = runOf(one);
+    const isInput = one.metadata["source"] === "input";
+    if (isInput || turns.length === 0) turns.push({ input: run, runs: new Set() });
+    // A regenerated answer has its input from another run.
+    if (!isInput && run) turns.at(-1)?.runs.add(run);
+  }
+  return turns.map(({ input, runs }) => (runs.size > 0 ? [...runs] : input ? [input] : []));
+}
+
+function sumOf(ids: readonly string[], runs: ReadonlyMap<string, RunRow>): TurnRuns | null {
+  const run_id = ids.at(-1);
+  if (!run_id) return null;
+  const known = ids.flatMap((id) => runs.get(id) ?? []);
+  const sum = (value: (run: RunRow) => number | null | undefined): number =>
+    known.reduce((total, run) => total + (value(run) ?? 0), 0);
+  return {
+    run_id,
+    tokens_in: sum(({ usage }) => usage?.tokens_in),
+    tokens_out: sum(({ usage }) => usage?.tokens_out),
+    cost_usd: sum(({ usage }) => usage?.cost_usd),
+    duration_ms: known.length > 0 ? sum(({ duration_ms }) => duration_ms) : null,
+  };
+}
+
+/** The runs of each turn, by the id of its last message. Turns and messages are matched from the end: the history may be cut. */
+export function runsByMessage(
+  history: History,
+  path: readonly Checkpoint[],
+  messages: readonly Message[],
+  list: readonly RunRow[],
+): ReadonlyMap<string, TurnRuns> {
+  const runs = new Map(list.map((run) => [run.run_id, run]));
+  const turns = turnsOf(path);
+  const starts = messages.flatMap(({ type }, at) => (type === "human" ? [at] : []));
+  const found = new Map<string, TurnRuns>();
+  // With another number of inputs, a message has come some other way: only the last turn is sure.
+  const isSure = !history.isWhole || turns.length === starts.length;
+  const most = isSure ? Math.min(turns.length, starts.length) : 1;
+  for (let back = 1; back <= most; back += 1) {
+    const end = back === 1 ? messages.length : (starts.at(1 - back) as number);
+    let at = end - 1;
+    while (messages[at]?.type === "tool") at -= 1;
+    const last = messages[at];
+    const turn = sumOf(turns.at(-back) ?? [], runs);
+    if (last?.id && turn) found.set(last.id, turn);
+  }
+  return found;
+}

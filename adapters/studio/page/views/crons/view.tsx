@@ -1,0 +1,329 @@
+/** Crons: schedules, their next and last times, pause and run now. */
+import type { VNode } from "preact";
+import { useState } from "preact/hooks";
+import { call } from "../../api/client.ts";
+import type { CronDetail } from "../../api/types.ts";
+import { attempt, notify, withUndo } from "../../frame/notices.tsx";
+import { go, hrefOf, place } from "../../frame/router.ts";
+import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, TableBox, Time } from "../../parts/basics.tsx";
+import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
+import { Json } from "../../parts/json.tsx";
+import { List } from "../../parts/list.tsx";
+import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
+import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
+import { refresh, useResource } from "../../store/resource.ts";
+import { messageInput } from "../chat/composer.tsx";
+import { inWords } from "./schedule.ts";
+
+interface Cron {
+  readonly cron_id: string;
+  readonly assistant_id: string;
+  readonly thread_id: string | null;
+  readonly schedule: string;
+  readonly timezone: string | null;
+  readonly end_time: string | null;
+  readonly next_run_date: string | null;
+  readonly enabled: boolean;
+  readonly payload: Readonly<Record<string, unknown>>;
+}
+
+const useCrons = () =>
+  useResource<Cron[]>(
+    "crons/list",
+    (signal) => call("POST", "/runs/crons/search", { body: { limit: 1000 }, signal }),
+    5000,
+  );
+
+function Preview({ schedule, timezone }: { readonly schedule: string; readonly timezone: string }): VNode | null {
+  const preview = useResource<{ readonly next: readonly string[] }>(
+    schedule.trim() ? `cron-preview/${schedule}/${timezone}` : null,
+    (signal) => call("GET", "/greenroom/crons/preview", { query: { schedule, timezone }, signal }),
+  );
+  if (!schedule.trim()) return null;
+  if (preview.error) return <p class="field-problem">{(preview.error as Error).message}</p>;
+  return (
+    <p class="faint">
+      {inWords(schedule)}. Next: {preview.data?.next.slice(0, 3).map(exact).join(" · ") ?? "…"}
+    </p>
+  );
+}
+
+/** The time zones that the browser knows. */
+const zones = (): readonly string[] => Intl.supportedValuesOf?.("timeZone") ?? [];
+
+function NewCron(): VNode {
+  const assistants = useAssistants();
+  const [assistant, setAssistant] = useState("");
+  const assistant_id = assistant || (assistants.data?.[0]?.assistant_id ?? null);
+  const schemas = useSchemas(assistant_id);
+  const [schedule, setSchedule] = useState("0 8 * * 1-5");
+  const [timezone, setTimezone] = useState(Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
+  const [input, setInput] = useState<unknown>(undefined);
+  const schema = (schemas.data?.input_schema ?? null) as Schema | null;
+  const first = schema && !("messages" in (schema.properties ?? {})) ? exampleOf(schema) : messageInput("Hello");
+  const create = (): void =>
+    attempt("Create", async () => {
+      const made = await call<Cron>("POST", "/runs/crons", {
+        body: { assistant_id, schedule, timezone, input: input === undefined ? first : input },
+      });
+      notify("Cron created");
+      refresh("crons/");
+      go(hrefOf(["crons", made.cron_id]));
+    });
+  return (
+    <>
+      <DetailHead back="crons" title="New cron" />
+      <form
+        class="scroll form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          create();
+        }}
+      >
+        <div class="field">
+          <label for="cron-assistant">Assistant</label>
+          <select
+            id="cron-assistant"
+            value={assistant_id ?? ""}
+            onChange={(event) => setAssistant(event.currentTarget.value)}
+          >
+            {assistants.data?.map((one) => (
+              <option key={one.assistant_id} value={one.assistant_id}>
+                {one.name || one.graph_id}
+              </option>
+            ))}
+          </select>
+        </div>
+        <div class="field">
+          <label for="schedule">Schedule</label>
+          <input
+            id="schedule"
+            class="mono"
+            value={schedule}
+            onInput={(event) => setSchedule(event.currentTarget.value)}
+          />
+          <Preview schedule={schedule} timezone={timezone} />
+        </div>
+        <div class="field">
+          <label for="timezone">Time zone</label>
+          <input
+            id="timezone"
+            list="zones"
+            value={timezone}
+            onInput={(event) => setTimezone(event.currentTarget.value)}
+          />
+          <datalist id="zones">
+            {zones().map((zone) => (
+              <option key={zone} value={zone} />
+            ))}
+          </datalist>
+        </div>
+        <h3>Input</h3>
+        {schemas.data || schemas.error ? (
+          <Editor key={assistant_id} schema={schema} label="Input" value={input ?? first} change={setInput} />
+        ) : (
+          <Skeleton rows={2} />
+        )}
+        <div class="buttons">
+          <button type="submit" class="primary" disabled={!assistant_id}>
+            Create
+          </button>
+        </div>
+      </form>
+    </>
+  );
+}
+
+function Firings({ cron }: { readonly cron: CronDetail }): VNode {
+  if (cron.firings.length === 0) return <p class="faint">It has not fired yet.</p>;
+  return (
+    <TableBox label="Last times">
+      <table>
+        <thead>
+          <tr>
+            <th>scheduled</th>
+            <th>result</th>
+            <th>run</th>
+          </tr>
+        </thead>
+        <tbody>
+          {cron.firings.map((one) => (
+            <tr key={`${one.scheduled_at}${one.fired_at}`}>
+              <td>
+                {exact(one.scheduled_at)} {one.manual ? <span class="faint">by hand</span> : null}
+              </td>
+              <td>
+                {one.skipped ? (
+                  <span class="status paused">skipped: {one.skipped.replaceAll("_", " ")}</span>
+                ) : one.run_status ? (
+                  <Status value={one.run_status} />
+                ) : (
+                  <span class="faint">deleted</span>
+                )}
+              </td>
+              <td>{one.run_id ? <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a> : "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </TableBox>
+  );
+}
+
+function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cron | undefined }): VNode {
+  const assistants = useAssistants();
+  const detail = useResource<CronDetail>(
+    `crons/one/${cron_id}`,
+    (signal) => call("GET", `/greenroom/crons/${encodeURIComponent(cron_id)}`, { signal }),
+    5000,
+  );
+  const path = `/runs/crons/${encodeURIComponent(cron_id)}`;
+  const pause = (enabled: boolean): void =>
+    attempt(enabled ? "Resume" : "Pause", async () => {
+      await call("PATCH", path, { body: { enabled } });
+      notify(enabled ? "Resumed" : "Paused");
+      refresh("crons/");
+    });
+  const runNow = (): void =>
+    attempt("Run now", async () => {
+      const run = await call<{ readonly run_id: string }>(
+        "POST",
+        `/greenroom/crons/${encodeURIComponent(cron_id)}/run`,
+      );
+      notify("Started");
+      refresh("crons/");
+      go(hrefOf(["runs", run.run_id]));
+    });
+  const remove = (): void => {
+    go(hrefOf(["crons"]));
+    withUndo(
+      "Cron deleted",
+      async () => {
+        await call("DELETE", path);
+        refresh("crons/");
+      },
+      () => go(hrefOf(["crons", cron_id])),
+    );
+  };
+  return (
+    <>
+      <DetailHead back="crons" title={row ? inWords(row.schedule) : "Cron"}>
+        <Id value={cron_id} label="cron id" />
+      </DetailHead>
+      <div class="scroll form">
+        <Ready of={detail}>
+          {(cron) => (
+            <>
+              <div class="buttons">
+                <button type="button" class="primary" onClick={runNow}>
+                  Run now
+                </button>
+                <button type="button" onClick={() => pause(!cron.enabled)}>
+                  {cron.enabled ? "Pause" : "Resume"}
+                </button>
+                <a class="button" href={hrefOf(["runs"], { cron: cron_id })}>
+                  Runs
+                </a>
+                <button type="button" class="danger" onClick={remove}>
+                  Delete
+                </button>
+              </div>
+              {cron.disabled_reason ? <Problem error={`Paused by the server: ${cron.disabled_reason}`} /> : null}
+              <Facts
+                items={[
+                  ["schedule", <code>{row?.schedule}</code>],
+                  ["time zone", row?.timezone ?? "UTC"],
+                  ["assistant", nameOf(assistants.data, row?.assistant_id ?? null)],
+                  [
+                    "thread",
+                    row?.thread_id ? (
+                      <a href={hrefOf(["threads", row.thread_id])}>{row.thread_id.slice(0, 8)}</a>
+                    ) : (
+                      "a new one each time"
+                    ),
+                  ],
+                  ["state", <Status value={cron.enabled ? "active" : "paused"} />],
+                  ["failures in a row", String(cron.failures)],
+                  ["ends", row?.end_time ? exact(row.end_time) : "never"],
+                ]}
+              />
+              <h3>Next times{cron.enabled ? "" : ", if it were resumed"}</h3>
+              <ol class="plain-list">
+                {cron.next.map((at) => (
+                  <li key={at}>
+                    {exact(at)}{" "}
+                    <span class="faint">
+                      <Time at={at} />
+                    </span>
+                  </li>
+                ))}
+              </ol>
+              <h3>Last times</h3>
+              <Firings cron={cron} />
+              <h3>Input</h3>
+              <Json value={row?.payload ?? {}} name={`cron-${cron_id}`} />
+            </>
+          )}
+        </Ready>
+      </div>
+    </>
+  );
+}
+
+export default function Crons(): VNode {
+  const crons = useCrons();
+  const assistants = useAssistants();
+  const [cron_id] = place.value.ids;
+  return (
+    <Panes
+      name="crons"
+      list={
+        <>
+          <Head title="Crons">
+            <a class="button primary" href={hrefOf(["crons", "new"])}>
+              New
+            </a>
+          </Head>
+          <Ready of={crons}>
+            {(loaded) =>
+              loaded.length === 0 ? (
+                <Empty title="No crons yet">
+                  <p class="faint">A cron starts runs by a schedule.</p>
+                </Empty>
+              ) : (
+                <List
+                  label="Crons"
+                  items={loaded}
+                  rowHeight={56}
+                  keyOf={(one) => one.cron_id}
+                  hrefOf={(one) => hrefOf(["crons", one.cron_id])}
+                  current={cron_id}
+                  row={(one) => (
+                    <>
+                      <Status value={one.enabled ? "active" : "paused"} short />
+                      <span class="text">
+                        <span>{inWords(one.schedule)}</span>
+                        <span class="faint">
+                          {nameOf(assistants.data, one.assistant_id)} · {one.timezone ?? "UTC"}
+                        </span>
+                      </span>
+                      {one.enabled ? <Time at={one.next_run_date} /> : <span class="faint">paused</span>}
+                    </>
+                  )}
+                />
+              )
+            }
+          </Ready>
+        </>
+      }
+      detail={
+        cron_id === undefined ? null : cron_id === "new" ? (
+          <NewCron />
+        ) : (
+          <CronPane key={cron_id} cron_id={cron_id} row={crons.data?.find((one) => one.cron_id === cron_id)} />
+        )
+      }
+      hint={<Empty title="Choose a cron" />}
+    />
+  );
+}

@@ -1,0 +1,125 @@
+/** Feedback links: create, copy, revoke. */
+import type { VNode } from "preact";
+import { useState } from "preact/hooks";
+import { call } from "../../api/client.ts";
+import type { FeedbackLink, Listed } from "../../api/types.ts";
+import { attempt, notify } from "../../frame/notices.tsx";
+import { hrefOf } from "../../frame/router.ts";
+import { copy, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
+import { usePages } from "../../store/pages.ts";
+import { refresh } from "../../store/resource.ts";
+
+function NewLink(): VNode {
+  const [run_id, setRun] = useState("");
+  const [feedback_key, setKey] = useState("user_score");
+  const create = (): void =>
+    attempt("Create", async () => {
+      const link = await call<FeedbackLink>("POST", "/api/v1/feedback/tokens", {
+        body: { run_id: run_id.trim(), feedback_key: feedback_key.trim() },
+      });
+      refresh("feedback/");
+      if (link.url) await copy(link.url, "Link created and copied");
+      else notify("Link created");
+    });
+  return (
+    <form
+      class="buttons"
+      onSubmit={(event) => {
+        event.preventDefault();
+        create();
+      }}
+    >
+      <input
+        aria-label="Run id"
+        placeholder="run id"
+        class="mono"
+        value={run_id}
+        onInput={(event) => setRun(event.currentTarget.value)}
+      />
+      <input
+        aria-label="Feedback key"
+        placeholder="key"
+        value={feedback_key}
+        onInput={(event) => setKey(event.currentTarget.value)}
+      />
+      <button type="submit" disabled={!run_id.trim() || !feedback_key.trim()}>
+        Create a link
+      </button>
+    </form>
+  );
+}
+
+export function Links(): VNode {
+  const links = usePages<FeedbackLink>(
+    "feedback/links",
+    ({ id }) => id,
+    (cursor, signal) =>
+      call<Listed<FeedbackLink>>("GET", "/greenroom/feedback/links", {
+        query: { limit: 100, cursor },
+        ...(signal ? { signal } : {}),
+      }),
+  );
+  const revoke = (id: string): void =>
+    attempt("Revoke", async () => {
+      await call("DELETE", `/greenroom/feedback/links/${encodeURIComponent(id)}`);
+      notify("The link no longer works");
+      refresh("feedback/links");
+    });
+  return (
+    <>
+      <NewLink />
+      <Ready of={links}>
+        {() =>
+          links.items.length === 0 ? (
+            <Empty title="No links" />
+          ) : (
+            <TableBox label="Links">
+              <table>
+                <thead>
+                  <tr>
+                    <th>key</th>
+                    <th>run</th>
+                    <th class="number">submitted</th>
+                    <th>created</th>
+                    <th>expires</th>
+                    <th>
+                      <span class="hidden">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {links.items.map((one) => (
+                    <tr key={one.id}>
+                      <td>{one.feedback_key}</td>
+                      <td>
+                        <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a>
+                      </td>
+                      <td class="number">{one.submissions}</td>
+                      <td>
+                        <Time at={one.created_at} />
+                      </td>
+                      <td>{one.expires_at ? <Time at={one.expires_at} /> : "never"}</td>
+                      <td>
+                        <button type="button" class="quiet" onClick={() => void copy(one.url, "Copied link")}>
+                          Copy
+                        </button>
+                        <button type="button" class="quiet danger" onClick={() => revoke(one.id)}>
+                          Revoke
+                        </button>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+              {links.more ? (
+                <button type="button" onClick={links.more}>
+                  More
+                </button>
+              ) : null}
+            </TableBox>
+          )
+        }
+      </Ready>
+    </>
+  );
+}

@@ -1,0 +1,186 @@
+/** The inbox: every thread that waits for a person, oldest first. */
+import type { VNode } from "preact";
+import { useState } from "preact/hooks";
+import { call, client } from "../../api/client.ts";
+import { respond } from "../../api/events.ts";
+import type { InboxItem, Listed } from "../../api/types.ts";
+import { notify } from "../../frame/notices.tsx";
+import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { Empty, Id, Problem, Skeleton, Time } from "../../parts/basics.tsx";
+import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
+import { List } from "../../parts/list.tsx";
+import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
+import { nameOf, useAssistants } from "../../store/assistants.ts";
+import { usePages } from "../../store/pages.ts";
+import { refresh, useResource } from "../../store/resource.ts";
+import { Bubble } from "../chat/message.tsx";
+import { messagesOf } from "../chat/messages.ts";
+
+/** The end of the conversation, to know what the question is about. */
+function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
+  const state = useResource(`inbox/state/${thread_id}`, (signal) =>
+    client.threads.getState(thread_id, undefined, { select: ["values.messages"] as never, signal }),
+  );
+  const messages = messagesOf(state.data?.values)?.slice(-4) ?? [];
+  if (messages.length === 0) return null;
+  return (
+    <div class="before">
+      {messages.map((message, index) => (
+        <Bubble
+          key={message.id ?? index}
+          message={message}
+          results={new Map()}
+          times={new Map()}
+          fork={undefined}
+          turn={undefined}
+          running={false}
+          canChange={false}
+          editing={false}
+          setEditing={() => {}}
+          actions={null}
+        />
+      ))}
+    </div>
+  );
+}
+
+interface WaitingProps {
+  readonly item: InboxItem;
+  readonly next: string | undefined;
+  readonly answered: (thread_id: string) => void;
+}
+
+function Waiting({ item, next, answered }: WaitingProps): VNode {
+  const { thread_id, interrupts } = item;
+  const answer = async (answers: Readonly<Record<string, unknown>>): Promise<void> => {
+    try {
+      await respond(thread_id, answers);
+    } finally {
+      refresh("inbox");
+    }
+    notify("Answered");
+    answered(thread_id);
+    go(next === undefined ? hrefOf(["inbox"]) : hrefOf(["inbox", next]), { replace: true });
+  };
+  return (
+    <div class="scroll">
+      <p class="faint">
+        Waits since <Time at={item.since} /> · <a href={hrefOf(["threads", thread_id])}>open the thread</a> ·{" "}
+        <Id value={thread_id} label="thread id" />
+      </p>
+      <Before thread_id={thread_id} />
+      <Interrupts interrupts={interrupts} busy={false} answer={answer} />
+    </div>
+  );
+}
+
+export default function Inbox(): VNode {
+  const assistants = useAssistants();
+  const assistant_id = place.value.query.get("assistant") ?? "";
+  const [gone, setGone] = useState<ReadonlySet<string>>(new Set());
+  const inbox = usePages<InboxItem>(
+    `inbox/list/${assistant_id}`,
+    ({ thread_id, since }) => `${thread_id}/${since}`,
+    (cursor, signal) =>
+      call<Listed<InboxItem>>("GET", "/greenroom/inbox", {
+        query: { limit: 50, assistant_id, cursor },
+        ...(signal ? { signal } : {}),
+      }),
+    4000,
+  );
+  const keyOf = ({ thread_id, since }: InboxItem): string => `${thread_id}/${since}`;
+  const items = inbox.items.filter((item) => !gone.has(keyOf(item)));
+  const [thread_id] = place.value.ids;
+  const at = items.findIndex((one) => one.thread_id === thread_id);
+  const item = items[at];
+  const next = items[at + 1] ?? items.find((_, index) => index !== at);
+  return (
+    <Panes
+      name="inbox"
+      list={
+        <>
+          <Head title="Inbox" />
+          <div class="filters">
+            <select
+              aria-label="Assistant"
+              value={assistant_id}
+              onChange={(event) => setQuery({ assistant: event.currentTarget.value })}
+            >
+              <option value="">any assistant</option>
+              {assistants.data?.map((one) => (
+                <option key={one.assistant_id} value={one.assistant_id}>
+                  {one.name || one.graph_id}
+                </option>
+              ))}
+            </select>
+          </div>
+          {inbox.error && !inbox.data ? <Problem error={inbox.error} retry={inbox.reload} /> : null}
+          {!inbox.data && !inbox.error ? <Skeleton /> : null}
+          {inbox.data && items.length === 0 ? (
+            <Empty title="Nothing waits for you">
+              <p class="faint">Interrupts of all threads appear here.</p>
+            </Empty>
+          ) : (
+            <List
+              label="Waiting threads"
+              items={items}
+              rowHeight={56}
+              keyOf={(one) => one.thread_id}
+              hrefOf={(one) => hrefOf(["inbox", one.thread_id], { assistant: assistant_id })}
+              current={thread_id}
+              more={inbox.more}
+              row={(one) => (
+                <>
+                  <span class="status waiting">
+                    <span class="sign" aria-hidden="true">
+                      ◐
+                    </span>
+                  </span>
+                  <span class="text">
+                    <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? one.thread_id.slice(0, 8)}</span>
+                    <span class="faint">
+                      {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
+                      {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
+                    </span>
+                  </span>
+                  <Time at={one.since} />
+                </>
+              )}
+            />
+          )}
+        </>
+      }
+      detail={
+        thread_id === undefined ? null : (
+          <>
+            <DetailHead back="inbox" title={item?.title ?? thread_id.slice(0, 8)} />
+            {item ? (
+              <Waiting
+                key={keyOf(item)}
+                item={item}
+                next={next?.thread_id}
+                answered={() => setGone(new Set([...gone, keyOf(item)]))}
+              />
+            ) : inbox.data ? (
+              <Empty title="It waits no longer">
+                <p class="faint">It was answered or stopped elsewhere.</p>
+                {items[0] ? (
+                  <a class="button primary" href={hrefOf(["inbox", items[0].thread_id])}>
+                    Next
+                  </a>
+                ) : null}
+              </Empty>
+            ) : (
+              <Skeleton />
+            )}
+          </>
+        )
+      }
+      hint={
+        <Empty title={items.length > 0 ? "Choose what to answer" : "All answered"}>
+          <p class="faint">The oldest is at the top.</p>
+        </Empty>
+      }
+    />
+  );
+}

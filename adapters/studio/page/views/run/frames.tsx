@@ -1,0 +1,92 @@
+/** The frames of a run as they were sent. */
+import type { VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { answer } from "../../api/client.ts";
+import { textOf } from "../../api/failure.ts";
+import type { RunDetail } from "../../api/types.ts";
+import { Json } from "../../parts/json.tsx";
+
+interface Frame {
+  readonly id: string;
+  readonly event: string;
+  readonly data: string;
+}
+
+const MOST = 1000;
+
+/** Splits a server-sent event stream; the rest that is no whole frame yet stays. */
+export function framesIn(text: string): { readonly frames: readonly Frame[]; readonly rest: string } {
+  const parts = text.split(/\r?\n\r?\n/);
+  const rest = parts.pop() ?? "";
+  const frames = parts.flatMap((part) => {
+    const fields = { id: "", event: "message", data: "" };
+    for (const line of part.split(/\r?\n/)) {
+      const [, name, value = ""] = /^(id|event|data): ?(.*)$/.exec(line) ?? [];
+      if (name) fields[name as keyof typeof fields] = name === "data" ? fields.data + value : value;
+    }
+    return fields.data || fields.id ? [fields] : [];
+  });
+  return { frames, rest };
+}
+
+function parsed(data: string): unknown {
+  try {
+    return JSON.parse(data);
+  } catch {
+    return data;
+  }
+}
+
+function FrameLine({ frame }: { readonly frame: Frame }): VNode {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <li>
+      <button type="button" class="frame-line" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        <span class="faint">{frame.id}</span> <strong>{frame.event}</strong>
+        <span class="faint">{frame.data.slice(0, 160)}</span>
+      </button>
+      {isOpen ? <Json value={parsed(frame.data)} open={2} /> : null}
+    </li>
+  );
+}
+
+export function Frames({ run }: { readonly run: RunDetail }): VNode {
+  const [frames, setFrames] = useState<readonly Frame[]>([]);
+  const [state, setState] = useState("reading");
+  useEffect(() => {
+    const abort = new AbortController();
+    const read = async (): Promise<void> => {
+      const path = run.temporary ? `/runs/${run.run_id}/stream` : `/threads/${run.thread_id}/runs/${run.run_id}/stream`;
+      const response = await answer("GET", path, {
+        signal: abort.signal,
+        headers: { "last-event-id": "-1", accept: "text/event-stream" },
+      });
+      let rest = "";
+      let total = 0;
+      for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+        const found = framesIn(rest + chunk);
+        rest = found.rest;
+        total += found.frames.length;
+        setFrames((before) => [...before, ...found.frames].slice(0, MOST));
+        if (total >= MOST) break;
+      }
+      setState(total >= MOST ? `the first ${MOST}` : "end");
+    };
+    read().catch((error: unknown) => {
+      if (!abort.signal.aborted) setState(textOf(error));
+    });
+    return () => abort.abort();
+  }, [run.run_id]);
+  return (
+    <div>
+      {run.frames.stored ? null : <p class="faint">The frames of this run are not kept any more.</p>}
+      <ol class="frames">
+        {frames.map((frame, index) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: frames stay in order
+          <FrameLine key={index} frame={frame} />
+        ))}
+      </ol>
+      <p class="faint">{state}</p>
+    </div>
+  );
+}

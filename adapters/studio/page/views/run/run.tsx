@@ -1,0 +1,188 @@
+/** One run: its time line, what went in and came out, its error, and what can be done with it. */
+import type { VNode } from "preact";
+import { API, call, client } from "../../api/client.ts";
+import { credential } from "../../api/key.ts";
+import type { RunDetail } from "../../api/types.ts";
+import { useKey } from "../../frame/keyboard.ts";
+import { attempt, notify } from "../../frame/notices.tsx";
+import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { copy, count, duration, Facts, Id, money, Ready, Status, Time } from "../../parts/basics.tsx";
+import { Json } from "../../parts/json.tsx";
+import { nameOf, useAssistants } from "../../store/assistants.ts";
+import { refresh, useResource } from "../../store/resource.ts";
+import { Frames } from "./frames.tsx";
+import { TimeLine } from "./time-line.tsx";
+
+/** A command that starts the same run. The key is the reader's own, by name. */
+export function curlOf(run: RunDetail): string {
+  const { input, command, context, config } = run.kwargs as Record<string, unknown>;
+  const { configurable: _, ...rest } = (config ?? {}) as Record<string, unknown>;
+  const body = {
+    assistant_id: run.assistant_id,
+    ...(command ? { command } : { input: input ?? null }),
+    ...(context && Object.keys(context).length > 0 ? { context } : {}),
+    ...(Object.keys(rest).length > 0 ? { config: rest } : {}),
+  };
+  const path = run.temporary ? "/runs/stream" : `/threads/${run.thread_id}/runs/stream`;
+  const scheme = credential.value?.scheme;
+  const key = !scheme ? "" : scheme === "x-api-key" ? ` -H "X-API-Key: $KEY"` : ` -H "Authorization: Bearer $TOKEN"`;
+  const data = JSON.stringify(body).replaceAll("'", "'\\''");
+  return `curl -N ${API}${path} -H 'content-type: application/json'${key} -d '${data}'`;
+}
+
+function Actions({ run }: { readonly run: RunDetail }): VNode {
+  const isOpen = run.status === "pending" || run.status === "running";
+  const after = (text: string): void => {
+    notify(text);
+    refresh("run");
+    refresh("threads/");
+  };
+  const stop = (action: "interrupt" | "rollback"): void =>
+    attempt("Cancel", async () => {
+      await client.runs.cancelMany({ threadId: run.thread_id, runIds: [run.run_id], action });
+      after(action === "rollback" ? "Rolled back" : "Cancelled");
+      if (action === "rollback") go(hrefOf(["runs"]));
+    });
+  const again = (): void =>
+    attempt("Run again", async () => {
+      const made = await call<{ readonly run_id: string }>("POST", `/greenroom/runs/${run.run_id}/again`);
+      after("Started again");
+      go(hrefOf(["runs", made.run_id]));
+    });
+  return (
+    <div class="buttons">
+      {isOpen ? (
+        <>
+          <button type="button" class="stop" onClick={() => stop("interrupt")}>
+            Cancel
+          </button>
+          <button type="button" class="danger" onClick={() => stop("rollback")}>
+            Roll back
+          </button>
+        </>
+      ) : null}
+      <button type="button" onClick={again}>
+        Run again
+      </button>
+      <button type="button" onClick={() => void copy(curlOf(run), "Copied curl")}>
+        Copy curl
+      </button>
+      {run.temporary ? null : (
+        <a class="button" href={hrefOf(["threads", run.thread_id])}>
+          Thread
+        </a>
+      )}
+      {run.checkpoint_id && !run.temporary ? (
+        <a class="button" href={hrefOf(["threads", run.thread_id], { tab: "state", checkpoint: run.checkpoint_id })}>
+          Checkpoint
+        </a>
+      ) : null}
+      {run.webhook ? (
+        <a class="button" href={hrefOf(["webhooks", run.run_id])}>
+          Webhook
+        </a>
+      ) : null}
+    </div>
+  );
+}
+
+function Summary({ run }: { readonly run: RunDetail }): VNode {
+  const assistants = useAssistants();
+  const { started_by: by, usage } = run;
+  return (
+    <Facts
+      items={[
+        [
+          "assistant",
+          <a href={hrefOf(["assistants", run.assistant_id])}>{nameOf(assistants.data, run.assistant_id)}</a>,
+        ],
+        ["created", <Time at={run.created_at} />],
+        ["wait", duration(run.wait_ms)],
+        ["duration", duration(run.duration_ms)],
+        ["attempt", `${run.attempt}${run.lease_until ? "" : ""}`],
+        ...(run.lease_until ? ([["lease until", <Time at={run.lease_until} />]] as const) : []),
+        ["tokens", usage ? `${count(usage.tokens_in)} in, ${count(usage.tokens_out)} out` : "–"],
+        ["cost", usage ? money(usage.cost_usd) : "–"],
+        [
+          "started by",
+          by.cron_id ? <a href={hrefOf(["crons", by.cron_id])}>cron</a> : (by.user_id ?? by.api_key ?? "–"),
+        ],
+        ["multitask strategy", run.multitask_strategy],
+        ...(run.cancel_reason ? ([["cancelled", run.cancel_reason]] as const) : []),
+      ]}
+    />
+  );
+}
+
+const PARTS = ["input", "output", "request", "frames"] as const;
+
+function Output({ run }: { readonly run: RunDetail }): VNode {
+  const key = run.checkpoint_id && !run.temporary ? `state/${run.thread_id}/${run.checkpoint_id}` : null;
+  const state = useResource(key, (signal) =>
+    client.threads.getState(run.thread_id, run.checkpoint_id as string, { signal }),
+  );
+  if (key === null)
+    return run.result === null ? <p class="faint">No output.</p> : <Json value={run.result} name={run.run_id} />;
+  return <Ready of={state}>{({ values }) => <Json value={values} name={`run-${run.run_id}`} />}</Ready>;
+}
+
+function Body({ run }: { readonly run: RunDetail }): VNode {
+  const part = place.value.query.get("show") ?? "input";
+  const { input, command } = run.kwargs;
+  return (
+    <div class="scroll run-body">
+      <Actions run={run} />
+      {run.error ? (
+        <div class="problem error-text" role="alert">
+          <p>
+            <strong>{run.error.error}</strong>
+          </p>
+          <pre>{run.error.message}</pre>
+        </div>
+      ) : null}
+      <Summary run={run} />
+      <h3>Time line</h3>
+      <TimeLine run={run} />
+      <div class="segments" role="group" aria-label="What is shown">
+        {PARTS.map((name) => (
+          <button key={name} type="button" aria-pressed={part === name} onClick={() => setQuery({ show: name })}>
+            {name}
+          </button>
+        ))}
+      </div>
+      {part === "input" ? (
+        <Json value={command ? { command } : (input ?? null)} name={`input-${run.run_id}`} open={3} />
+      ) : null}
+      {part === "output" ? <Output run={run} /> : null}
+      {part === "request" ? <Json value={run.kwargs} name={`request-${run.run_id}`} /> : null}
+      {part === "frames" ? <Frames run={run} /> : null}
+    </div>
+  );
+}
+
+export function RunDetailPane({ run_id, back }: { readonly run_id: string; readonly back: string }): VNode {
+  const run = useResource<RunDetail>(
+    `run/${run_id}`,
+    (signal) => call("GET", `/greenroom/runs/${encodeURIComponent(run_id)}`, { signal }),
+    2000,
+  );
+  useKey("Escape", "Close", () => go(back));
+  return (
+    <>
+      <header class="head">
+        <a class="back" href={back} aria-label="Back to the list">
+          ←
+        </a>
+        <h2>Run</h2>
+        <div class="actions">
+          <Id value={run_id} label="run id" />
+          {run.data ? <Status value={run.data.status} /> : null}
+          <a class="button quiet" href={back} aria-label="Close">
+            ✕
+          </a>
+        </div>
+      </header>
+      <Ready of={run}>{(loaded) => <Body run={loaded} />}</Ready>
+    </>
+  );
+}

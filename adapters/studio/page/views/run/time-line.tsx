@@ -1,0 +1,148 @@
+/** One run as a time line: queue, execution, steps, webhook. */
+import type { VNode } from "preact";
+import { client } from "../../api/client.ts";
+import type { RunDetail } from "../../api/types.ts";
+import { hrefOf } from "../../frame/router.ts";
+import { duration, exact, Ready } from "../../parts/basics.tsx";
+import { useResource } from "../../store/resource.ts";
+import type { FullState } from "../state/state.tsx";
+
+export interface Bar {
+  readonly kind: "queue" | "run" | "step" | "tool" | "webhook";
+  readonly label: string;
+  readonly from: number;
+  readonly to: number;
+  readonly failed?: boolean;
+  readonly href?: string;
+  /** Something happened at one moment. */
+  readonly isPoint?: boolean;
+}
+
+type Step = Pick<FullState, "tasks" | "created_at" | "checkpoint" | "parent_checkpoint" | "next" | "metadata">;
+
+const toolsOf = (result: unknown): readonly string[] => {
+  const { messages } = (result ?? {}) as { readonly messages?: unknown };
+  if (!Array.isArray(messages)) return [];
+  return messages.flatMap((message: { readonly tool_calls?: readonly { readonly name: string }[] }) =>
+    (message.tool_calls ?? []).map(({ name }) => name),
+  );
+};
+
+/** A step lies between two checkpoints: the tasks of the earlier one ran until the later one was stored. */
+export function barsOf(run: RunDetail, steps: readonly Step[], now: number): Bar[] {
+  const created = Date.parse(run.created_at);
+  const started = run.started_at ? Date.parse(run.started_at) : null;
+  const end = run.ended_at ? Date.parse(run.ended_at) : now;
+  const bars: Bar[] = [{ kind: "queue", label: "queue", from: created, to: started ?? now }];
+  if (started !== null) {
+    const label = run.attempt > 1 ? `attempt ${run.attempt} of it` : "execution";
+    bars.push({
+      kind: "run",
+      label,
+      from: started,
+      to: end,
+      failed: run.status === "error" || run.status === "timeout",
+    });
+  }
+  const sorted = [...steps].sort((a, b) => a.created_at.localeCompare(b.created_at));
+  for (const [index, step] of sorted.entries()) {
+    const from = Date.parse(step.created_at);
+    const next = sorted
+      .slice(index + 1)
+      .find((one) => one.parent_checkpoint?.checkpoint_id === step.checkpoint.checkpoint_id);
+    const to = next ? Date.parse(next.created_at) : end;
+    const href = hrefOf(["threads", run.thread_id], {
+      tab: "state",
+      checkpoint: (next ?? step).checkpoint.checkpoint_id,
+    });
+    for (const task of step.tasks) {
+      if (task.name === "__start__") continue;
+      const waits = task.interrupts.length > 0 ? " ◐" : "";
+      bars.push({ kind: "step", label: `${task.name}${waits}`, from, to, failed: task.error != null, href });
+      for (const name of toolsOf(task.result)) {
+        bars.push({ kind: "tool", label: `calls ${name}`, from: to, to, isPoint: true, href });
+      }
+    }
+  }
+  for (const attempt of run.delivery?.attempt_list ?? []) {
+    const from = Date.parse(attempt.at);
+    const label = `webhook ${attempt.number}: ${attempt.status ?? attempt.error ?? ""}`;
+    const failed = !(attempt.status !== null && attempt.status < 300);
+    bars.push({ kind: "webhook", label, from, to: from + attempt.duration_ms, failed });
+  }
+  return bars;
+}
+
+function Line({ bar, from, span }: { readonly bar: Bar; readonly from: number; readonly span: number }): VNode {
+  const left = ((bar.from - from) / span) * 100;
+  const width = ((bar.to - bar.from) / span) * 100;
+  const text = bar.isPoint ? "" : duration(bar.to - bar.from);
+  const content = (
+    <>
+      <span class="line-label">
+        {bar.failed ? "✕ " : ""}
+        {bar.label}
+      </span>
+      <span class="track" title={`${exact(bar.from)} – ${exact(bar.to)}`}>
+        <span
+          class={`bar ${bar.kind} ${bar.failed ? "failed" : ""} ${bar.isPoint ? "point" : ""}`}
+          style={{
+            left: `${Math.min(99.5, Math.max(0, left))}%`,
+            width: bar.isPoint ? "" : `${Math.max(0.4, width)}%`,
+          }}
+        />
+      </span>
+      <span class="line-time">{text}</span>
+    </>
+  );
+  return <li>{bar.href ? <a href={bar.href}>{content}</a> : <span>{content}</span>}</li>;
+}
+
+const FIELDS = ["checkpoint", "parent_checkpoint", "created_at", "metadata", "next", "tasks"] as never;
+
+/** The checkpoints of a run, and the one before its first: a run that goes on executes what waited there. */
+async function stepsOf({ thread_id, run_id, started_at }: RunDetail): Promise<readonly Step[]> {
+  const steps = (await client.threads.getHistory(thread_id, {
+    limit: 200,
+    metadata: { run_id },
+    select: FIELDS,
+  })) as unknown as readonly Step[];
+  const first = steps.at(-1);
+  const parent = first?.parent_checkpoint?.checkpoint_id;
+  if (!first || !parent || first.metadata["source"] === "input") return steps;
+  const before = (await client.threads.getState(thread_id, parent, { select: FIELDS })) as unknown as Step;
+  return [...steps, { ...before, created_at: started_at ?? before.created_at }];
+}
+
+export function TimeLine({ run }: { readonly run: RunDetail }): VNode {
+  const steps = useResource<readonly Step[]>(run.temporary ? null : `run-steps/${run.run_id}/${run.status}`, () =>
+    stepsOf(run),
+  );
+  const shown = run.temporary ? { data: [], error: undefined } : steps;
+  return (
+    <Ready of={shown} rows={4}>
+      {(loaded) => {
+        const bars = barsOf(run, loaded, Date.now());
+        const from = Math.min(...bars.map((bar) => bar.from));
+        // A webhook that is tried for a day would press everything else flat.
+        const ends = bars.filter(({ kind }) => kind !== "webhook").map((bar) => bar.to);
+        const span = Math.max(1, Math.max(...ends) - from);
+        return (
+          <>
+            <ol class="time-line" aria-label="Time line">
+              {bars.map((bar, index) => (
+                // biome-ignore lint/suspicious/noArrayIndexKey: bars have no names and stay in order
+                <Line key={index} bar={bar} from={from} span={span} />
+              ))}
+            </ol>
+            {run.attempt > 1 ? (
+              <p class="faint">
+                Attempt {run.attempt}: the times of earlier attempts are not stored. Claims: {run.claims}.
+              </p>
+            ) : null}
+          </>
+        );
+      }}
+    </Ready>
+  );
+}

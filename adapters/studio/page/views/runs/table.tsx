@@ -1,0 +1,95 @@
+/** Runs as a live table: of the whole deployment, or of one thread. */
+import type { VNode } from "preact";
+import { call } from "../../api/client.ts";
+import type { Listed, RunRow } from "../../api/types.ts";
+import { hrefOf } from "../../frame/router.ts";
+import { count, duration, Empty, money, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
+import { List } from "../../parts/list.tsx";
+import { nameOf, useAssistants } from "../../store/assistants.ts";
+import { usePages } from "../../store/pages.ts";
+
+export interface RunFilter {
+  readonly status?: string;
+  readonly assistant_id?: string;
+  readonly thread_id?: string;
+  readonly cron_id?: string;
+  readonly user_id?: string;
+  readonly created_after?: string;
+}
+
+const startedBy = ({ started_by: { user_id, api_key, cron_id } }: RunRow): string =>
+  cron_id ? `cron ${cron_id.slice(0, 8)}` : (user_id ?? api_key ?? "–");
+
+interface RunTableProps {
+  readonly filter: RunFilter;
+  readonly current?: string | undefined;
+  readonly query?: Readonly<Record<string, string | null>>;
+  readonly empty: string;
+}
+
+export function RunTable({ filter, current, query = {}, empty }: RunTableProps): VNode {
+  const assistants = useAssistants();
+  const runs = usePages<RunRow>(
+    `runs/${JSON.stringify(filter)}`,
+    ({ run_id }) => run_id,
+    (cursor, signal) =>
+      call<Listed<RunRow>>("GET", "/greenroom/runs", {
+        query: { ...filter, limit: 100, cursor },
+        ...(signal ? { signal } : {}),
+      }),
+    2000,
+  );
+  if (!runs.data) return runs.error ? <Problem error={runs.error} retry={runs.reload} /> : <Skeleton rows={10} />;
+  if (runs.items.length === 0 && !runs.more) return <Empty title={empty} />;
+  return (
+    <div class="run-table">
+      <div class="table-head" aria-hidden="true">
+        <span>status</span>
+        <span>assistant</span>
+        <span class="thread">thread</span>
+        <span class="number">wait</span>
+        <span class="number">duration</span>
+        <span class="number attempts">attempt</span>
+        <span class="number cost">tokens</span>
+        <span class="number cost">cost</span>
+        <span class="by">started by</span>
+        <span class="number">created</span>
+      </div>
+      <List
+        label="Runs"
+        items={runs.items}
+        rowHeight={32}
+        keyOf={({ run_id }) => run_id}
+        hrefOf={({ run_id }) => hrefOf(["runs", run_id], query)}
+        current={current}
+        more={runs.more}
+        row={(run) => (
+          <>
+            <Status value={run.status} />
+            <span>{nameOf(assistants.data, run.assistant_id)}</span>
+            <span class="thread faint mono">{run.temporary ? "stateless" : run.thread_id.slice(0, 8)}</span>
+            <span class="number" title="wait">
+              {duration(run.wait_ms)}
+            </span>
+            <span class="number" title="duration">
+              {duration(run.duration_ms)}
+            </span>
+            <span class="number attempts">{run.attempt}</span>
+            <span class="number cost">{run.usage ? count(run.usage.tokens_in + run.usage.tokens_out) : "–"}</span>
+            <span class="number cost">{run.usage ? money(run.usage.cost_usd) : "–"}</span>
+            <span class="by faint" title={startedBy(run)}>
+              {startedBy(run)}
+            </span>
+            <span class="number faint">
+              <Time at={run.created_at} />
+            </span>
+          </>
+        )}
+      />
+    </div>
+  );
+}
+
+export function ThreadRuns({ thread_id }: { readonly thread_id: string }): VNode {
+  return <RunTable filter={{ thread_id }} empty="No runs yet" />;
+}

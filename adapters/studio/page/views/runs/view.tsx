@@ -1,0 +1,123 @@
+/** Runs over all threads, as a live queue. */
+import type { VNode } from "preact";
+import { call } from "../../api/client.ts";
+import type { RunStats, RunStatus } from "../../api/types.ts";
+import { hrefOf, place, setQuery } from "../../frame/router.ts";
+import { count, Status } from "../../parts/basics.tsx";
+import { Head, Panes } from "../../parts/panes.tsx";
+import { useAssistants } from "../../store/assistants.ts";
+import { useResource } from "../../store/resource.ts";
+import { RunDetailPane } from "../run/run.tsx";
+import { RunTable } from "./table.tsx";
+
+const STATUSES: readonly RunStatus[] = ["pending", "running", "success", "error", "timeout", "interrupted"];
+const RANGES = [
+  ["", "any time"],
+  ["1", "last hour"],
+  ["24", "last day"],
+  ["168", "last week"],
+] as const;
+
+/** Full minutes, so that the same filter keeps its key. */
+const since = (hours: string | null): string | undefined =>
+  hours ? new Date(Math.floor(Date.now() / 60_000 - Number(hours) * 60) * 60_000).toISOString() : undefined;
+
+function Counts(): VNode {
+  const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
+  const { query } = place.value;
+  const chosen = query.get("status");
+  return (
+    <div class="counts" role="group" aria-label="Runs of the last hour by status">
+      {STATUSES.map((status) => (
+        <button
+          key={status}
+          type="button"
+          class="quiet"
+          aria-pressed={chosen === status}
+          onClick={() => setQuery({ status: chosen === status ? null : status })}
+        >
+          <Status value={status} /> <strong>{stats.data ? count(stats.data.statuses[status]) : "–"}</strong>
+        </button>
+      ))}
+      <span class="faint">last hour</span>
+    </div>
+  );
+}
+
+export default function Runs(): VNode {
+  const { ids, query } = place.value;
+  const [run_id] = ids;
+  const assistants = useAssistants();
+  const at = (name: string): string => query.get(name) ?? "";
+  const kept = {
+    status: at("status"),
+    assistant: at("assistant"),
+    since: at("since"),
+    thread: at("thread"),
+    cron: at("cron"),
+  };
+  const created_after = since(kept.since);
+  const filter = {
+    status: kept.status,
+    assistant_id: kept.assistant,
+    thread_id: kept.thread,
+    cron_id: kept.cron,
+    ...(created_after ? { created_after } : {}),
+  };
+  return (
+    <Panes
+      name="runs"
+      wide
+      list={
+        <>
+          <Head title="Runs" />
+          <Counts />
+          <div class="filters row">
+            <select
+              aria-label="Assistant"
+              value={kept.assistant}
+              onChange={(event) => setQuery({ assistant: event.currentTarget.value })}
+            >
+              <option value="">any assistant</option>
+              {assistants.data?.map((one) => (
+                <option key={one.assistant_id} value={one.assistant_id}>
+                  {one.name || one.graph_id}
+                </option>
+              ))}
+            </select>
+            <select
+              aria-label="Created"
+              value={kept.since}
+              onChange={(event) => setQuery({ since: event.currentTarget.value })}
+            >
+              {RANGES.map(([value, label]) => (
+                <option key={value} value={value}>
+                  {label}
+                </option>
+              ))}
+            </select>
+            {kept.thread ? (
+              <button type="button" onClick={() => setQuery({ thread: null })}>
+                thread {kept.thread.slice(0, 8)} ✕
+              </button>
+            ) : null}
+            {kept.cron ? (
+              <button type="button" onClick={() => setQuery({ cron: null })}>
+                cron {kept.cron.slice(0, 8)} ✕
+              </button>
+            ) : null}
+          </div>
+          <RunTable
+            filter={filter}
+            current={run_id}
+            query={kept}
+            empty={Object.values(kept).some(Boolean) ? "No run matches" : "No runs yet"}
+          />
+        </>
+      }
+      detail={
+        run_id === undefined ? null : <RunDetailPane key={run_id} run_id={run_id} back={hrefOf(["runs"], kept)} />
+      }
+    />
+  );
+}

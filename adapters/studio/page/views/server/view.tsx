@@ -1,0 +1,178 @@
+/** The server: version, health, load over the last hour, configuration without secrets; and the settings of this page. */
+import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
+import { API, call, skew } from "../../api/client.ts";
+import { credential, refusal, takeCredential } from "../../api/key.ts";
+import type { RunStats, ServerInfo } from "../../api/types.ts";
+import { type Theme, theme } from "../../frame/theme.ts";
+import { copy, count, duration, Facts, Ready, Status, TableBox } from "../../parts/basics.tsx";
+import { Chart } from "../../parts/chart.tsx";
+import { Head } from "../../parts/panes.tsx";
+import { useResource } from "../../store/resource.ts";
+
+function Load(): VNode {
+  const stats = useResource<RunStats>("runs-stats", (signal) => call("GET", "/greenroom/runs/stats", { signal }), 5000);
+  const shown = useMemo(() => {
+    const minutes = stats.data?.minutes ?? [];
+    const line = (label: string, value: (one: RunStats["minutes"][number]) => number | null) => ({
+      label,
+      values: minutes.map(value),
+    });
+    return {
+      times: minutes.map(({ minute }) => Date.parse(minute)),
+      queue: [line("queued", (one) => one.queued), line("started", (one) => one.started)],
+      wait: [line("p50", (one) => one.wait_ms?.p50 ?? null), line("p95", (one) => one.wait_ms?.p95 ?? null)],
+      run: [line("p50", (one) => one.duration_ms?.p50 ?? null), line("p95", (one) => one.duration_ms?.p95 ?? null)],
+    };
+  }, [stats.data]);
+  return (
+    <Ready of={stats}>
+      {() => (
+        <div class="charts">
+          <Chart label="Queue, last hour" times={shown.times} lines={shown.queue} />
+          <Chart label="Wait" times={shown.times} lines={shown.wait} format={duration} />
+          <Chart label="Duration" times={shown.times} lines={shown.run} format={duration} />
+        </div>
+      )}
+    </Ready>
+  );
+}
+
+function PageSettings(): VNode {
+  return (
+    <div class="buttons">
+      <div class="segments" role="group" aria-label="Theme">
+        {(["system", "light", "dark"] as const satisfies readonly Theme[]).map((one) => (
+          <button
+            key={one}
+            type="button"
+            aria-pressed={theme.value === one}
+            onClick={() => {
+              theme.value = one;
+            }}
+          >
+            {one}
+          </button>
+        ))}
+      </div>
+      {credential.value ? (
+        <button type="button" onClick={() => takeCredential(null)}>
+          Forget the key
+        </button>
+      ) : (
+        <button
+          type="button"
+          onClick={() => {
+            refusal.value = { wrong: false };
+          }}
+        >
+          Use a key
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Connect(): VNode {
+  const keyed = credential.value?.scheme === "x-api-key";
+  const sdk = `import { Client } from "@langchain/langgraph-sdk";\nconst client = new Client({ apiUrl: "${API}"${keyed ? ", apiKey: KEY" : ""} });`;
+  return (
+    <div class="code">
+      <div class="code-head">
+        <span>Point the SDK here</span>
+        <button type="button" class="quiet" onClick={() => void copy(sdk, "Copied code")}>
+          Copy
+        </button>
+      </div>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls must be reachable by keyboard */}
+      <pre tabIndex={0}>
+        <code>{sdk}</code>
+      </pre>
+    </div>
+  );
+}
+
+const nested = (values: Readonly<Record<string, unknown>>): readonly (readonly [string, string])[] =>
+  Object.entries(values).flatMap(([name, value]) =>
+    typeof value === "object" && value !== null
+      ? Object.entries(value).map(([inner, one]) => [`${name}: ${inner}`, String(one)] as const)
+      : [[name, typeof value === "number" ? count(value) : String(value)] as const],
+  );
+
+function Info({ server }: { readonly server: ServerInfo }): VNode {
+  const { health, database } = server;
+  const state = health.draining ? "draining" : health.standby ? "standby" : health.ready ? "ready" : "not ready";
+  return (
+    <>
+      <Facts
+        items={[
+          ["health", <Status value={health.ok ? "ok" : "error"} />],
+          ["state", health.detail ? `${state}: ${health.detail}` : state],
+          ["version", server.version],
+          ["runtime", server.runtime],
+          ["API version", server.api_version],
+          ["LangGraph.js", server.langgraph_js_version ?? "–"],
+          ["deployment", server.deployment],
+          ["up", duration(server.uptime_seconds * 1000)],
+          [
+            "database",
+            `${database.kind ?? "custom"}${database.shared ? ", shared" : ""}${database.ok ? "" : ": not ok"}`,
+          ],
+          ...(skew.value ? ([["clock", `the server is ${duration(skew.value)} ahead`]] as const) : []),
+        ]}
+      />
+      <h2>Load</h2>
+      <Load />
+      <h2>Counts since the start</h2>
+      <Facts
+        items={[
+          ...nested(server.worker),
+          ...nested(server.queue),
+          ...nested(server.webhooks).map(([name, value]) => [`webhooks ${name}`, value] as const),
+          ["crons fired", count(server.crons.fired)],
+        ]}
+      />
+      <h2>Configuration in effect</h2>
+      <TableBox label="Configuration">
+        <table>
+          <thead>
+            <tr>
+              <th>option</th>
+              <th>value</th>
+            </tr>
+          </thead>
+          <tbody>
+            {Object.entries(server.configuration).map(([name, value]) => (
+              <tr key={name}>
+                <td>
+                  <code>{name}</code>
+                </td>
+                <td>{value === null ? <span class="faint">default</span> : JSON.stringify(value)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </TableBox>
+    </>
+  );
+}
+
+export default function Server(): VNode {
+  const server = useResource<ServerInfo>("server", (signal) => call("GET", "/greenroom/server", { signal }), 5000);
+  return (
+    <div class="page">
+      <Head title="Server">
+        <a class="button quiet" href={`${API}/openapi.json`} target="_blank" rel="noopener noreferrer">
+          OpenAPI
+        </a>
+      </Head>
+      <div class="scroll form">
+        <h2>This page</h2>
+        <PageSettings />
+        <Connect />
+        <h2>Server</h2>
+        <Ready of={server}>{(loaded) => <Info server={loaded} />}</Ready>
+      </div>
+    </div>
+  );
+}

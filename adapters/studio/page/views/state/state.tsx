@@ -1,0 +1,295 @@
+/** The states of a thread: the tree of its checkpoints, the values of one, and what changed. */
+import type { VNode } from "preact";
+import { useState } from "preact/hooks";
+import { call, client } from "../../api/client.ts";
+import { attempt, notify } from "../../frame/notices.tsx";
+import { go, hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { Empty, Id, Ready, Time } from "../../parts/basics.tsx";
+import { Diff } from "../../parts/diff.tsx";
+import { JsonField } from "../../parts/form.tsx";
+import { Json } from "../../parts/json.tsx";
+import { Sheet } from "../../parts/sheet.tsx";
+import { refresh, useResource } from "../../store/resource.ts";
+import { type Checkpoint, type History, useHistory } from "../chat/history.ts";
+import type { ChatSource } from "../chat/source.ts";
+
+interface StateTabProps {
+  readonly thread_id: string;
+  readonly source: ChatSource;
+  readonly assistant_id: string | null;
+}
+
+export interface FullState {
+  readonly values: unknown;
+  readonly next: readonly string[];
+  readonly tasks: readonly {
+    readonly id: string;
+    readonly name: string;
+    readonly error: unknown;
+    readonly interrupts: readonly unknown[];
+    readonly result: unknown;
+  }[];
+  readonly metadata: Readonly<Record<string, unknown>>;
+  readonly created_at: string;
+  readonly checkpoint: { readonly checkpoint_id: string };
+  readonly parent_checkpoint: { readonly checkpoint_id: string } | null;
+}
+
+const useCheckpoint = (thread_id: string, checkpoint_id: string | null) =>
+  useResource<FullState>(
+    checkpoint_id === null ? null : `state/${thread_id}/${checkpoint_id}`,
+    (signal) =>
+      client.threads.getState(thread_id, checkpoint_id as string, { signal }) as unknown as Promise<FullState>,
+  );
+
+interface Row {
+  readonly checkpoint: Checkpoint;
+  readonly depth: number;
+}
+
+/** Newest first; each fork one step to the right, so that a line without forks stays straight. */
+export function rowsOf({ all, children }: History): readonly Row[] {
+  const depths = new Map<string, number>();
+  for (const one of [...all].reverse()) {
+    const siblings = children.get(one.parent_id ?? "") ?? [];
+    const inherited = one.parent_id === null ? 0 : (depths.get(one.parent_id) ?? 0);
+    depths.set(one.checkpoint_id, inherited + siblings.indexOf(one));
+  }
+  return all.map((checkpoint) => ({ checkpoint, depth: depths.get(checkpoint.checkpoint_id) ?? 0 }));
+}
+
+const nodeOf = ({ metadata, next }: Checkpoint): string => {
+  const { source, writes } = metadata as { readonly source?: string; readonly writes?: Record<string, unknown> };
+  const wrote = Object.keys(writes ?? {}).filter((name) => name !== "__start__");
+  if (wrote.length > 0) return wrote.join(", ");
+  if (source === "input" || source === "update" || source === "fork") return source;
+  return next.length > 0 ? `→ ${next.join(", ")}` : "end";
+};
+
+function Tree({ history, current }: { readonly history: History; readonly current: string | null }): VNode {
+  return (
+    <nav class="checkpoints" aria-label="Checkpoints">
+      {rowsOf(history).map(({ checkpoint, depth }) => (
+        <a
+          key={checkpoint.checkpoint_id}
+          href={hereWith({ checkpoint: checkpoint.checkpoint_id })}
+          aria-current={checkpoint.checkpoint_id === current ? "true" : undefined}
+          style={{ paddingLeft: `${8 + 14 * Math.min(depth, 8)}px` }}
+        >
+          <span class="faint step">
+            {depth > 0 ? "⎇" : ""} {String(checkpoint.metadata["step"] ?? "")}
+          </span>
+          <span class="node">{nodeOf(checkpoint)}</span>
+          <Time at={checkpoint.created_at} />
+        </a>
+      ))}
+      {history.isWhole ? null : <p class="faint">Older checkpoints are not shown.</p>}
+    </nav>
+  );
+}
+
+interface EditProps {
+  readonly thread_id: string;
+  readonly state: FullState;
+  readonly nodes: readonly string[];
+  readonly close: () => void;
+  readonly done: () => void;
+}
+
+/** An update as a node would write it: it makes a fork below the chosen checkpoint. */
+function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
+  const [values, setValues] = useState<unknown>({});
+  const [node, setNode] = useState("");
+  return (
+    <Sheet title="Edit the state" side close={close}>
+      <p class="faint">
+        What you give is written as the chosen node would write it: lists of messages grow, other values are replaced.
+      </p>
+      <div class="field">
+        <label for="as-node">As node</label>
+        <select id="as-node" value={node} onChange={(event) => setNode(event.currentTarget.value)}>
+          <option value="">the last one</option>
+          {nodes.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </div>
+      <JsonField label="Values" value={values} change={setValues} rows={12} />
+      <div class="buttons">
+        <button
+          type="button"
+          class="primary"
+          onClick={() =>
+            attempt("Edit", async () => {
+              await client.threads.updateState(thread_id, {
+                values: values as Record<string, unknown>,
+                checkpointId: state.checkpoint.checkpoint_id,
+                ...(node ? { asNode: node } : {}),
+              });
+              close();
+              done();
+            })
+          }
+        >
+          Save as a new checkpoint
+        </button>
+      </div>
+      <h3>Values now</h3>
+      <Json value={state.values} open={1} />
+    </Sheet>
+  );
+}
+
+interface GraphAnswer {
+  readonly nodes: readonly { readonly id: string }[];
+}
+
+interface DetailProps extends StateTabProps {
+  readonly history: History;
+  readonly checkpoint_id: string;
+}
+
+/** The checkpoint that the shown one is compared with: the one before it, or another of the person's choice. */
+function Compare({
+  thread_id,
+  history,
+  state,
+}: {
+  readonly thread_id: string;
+  readonly history: History;
+  readonly state: FullState;
+}): VNode {
+  const parent = state.parent_checkpoint?.checkpoint_id ?? null;
+  const against = place.value.query.get("against") ?? parent;
+  const other = useCheckpoint(thread_id, against);
+  return (
+    <>
+      <div class="field inline">
+        <label for="against">Compared with</label>
+        <select
+          id="against"
+          value={against ?? ""}
+          onChange={(event) => setQuery({ against: event.currentTarget.value })}
+        >
+          <option value="">nothing</option>
+          {history.all.map((one) => (
+            <option key={one.checkpoint_id} value={one.checkpoint_id}>
+              {one.checkpoint_id === parent ? "the one before: " : ""}
+              step {String(one.metadata["step"] ?? "?")} {nodeOf(one)}
+            </option>
+          ))}
+        </select>
+      </div>
+      {against === null ? (
+        <Diff before={{}} after={state.values} />
+      ) : (
+        <Ready of={other} rows={3}>
+          {(before) => <Diff before={before.values} after={state.values} />}
+        </Ready>
+      )}
+    </>
+  );
+}
+
+function Detail({ thread_id, source, assistant_id, history, checkpoint_id }: DetailProps): VNode {
+  const state = useCheckpoint(thread_id, checkpoint_id);
+  const [isEditing, setEditing] = useState(false);
+  const graph = useResource<GraphAnswer>(assistant_id === null ? null : `assistants/graph/${assistant_id}`, () =>
+    call("GET", `/assistants/${assistant_id}/graph`),
+  );
+  const nodes = graph.data?.nodes.map(({ id }) => id).filter((id) => !id.startsWith("__")) ?? [];
+  const part = place.value.query.get("show") ?? "values";
+  const changed = async (): Promise<void> => {
+    setQuery({ checkpoint: null, against: null });
+    await source.show(null);
+    refresh(`history/${thread_id}`);
+    refresh("threads/");
+  };
+  const fork = (): void =>
+    attempt("Fork", async () => {
+      await client.threads.updateState(thread_id, { values: null as never, checkpointId: checkpoint_id });
+      notify("Forked: the thread goes on from here");
+      await changed();
+    });
+  const replay = (): void =>
+    attempt("Replay", async () => {
+      if (!assistant_id) return;
+      go(hrefOf(["threads", thread_id]));
+      await source.send({ assistant_id, input: null, checkpoint_id });
+    });
+  return (
+    <div class="scroll">
+      <Ready of={state}>
+        {(shown) => (
+          <>
+            <div class="buttons">
+              <Id value={checkpoint_id} label="checkpoint id" />
+              <span class="faint">
+                <Time at={shown.created_at} />
+              </span>
+              <button type="button" onClick={fork}>
+                Fork from here
+              </button>
+              <button type="button" onClick={() => setEditing(true)}>
+                Edit values
+              </button>
+              <button type="button" onClick={replay} disabled={!assistant_id}>
+                Replay
+              </button>
+              {typeof shown.metadata["run_id"] === "string" ? (
+                <a class="button" href={hrefOf(["runs", shown.metadata["run_id"]])}>
+                  Run
+                </a>
+              ) : null}
+            </div>
+            <div class="segments" role="group" aria-label="What is shown">
+              {(["values", "changes", "tasks", "metadata"] as const).map((name) => (
+                <button key={name} type="button" aria-pressed={part === name} onClick={() => setQuery({ show: name })}>
+                  {name}
+                </button>
+              ))}
+            </div>
+            {part === "values" ? <Json value={shown.values} name={`state-${checkpoint_id}`} /> : null}
+            {part === "changes" ? <Compare thread_id={thread_id} history={history} state={shown} /> : null}
+            {part === "tasks" ? <Json value={{ next: shown.next, tasks: shown.tasks }} open={3} /> : null}
+            {part === "metadata" ? <Json value={shown.metadata} open={3} /> : null}
+            {isEditing ? (
+              <EditState
+                thread_id={thread_id}
+                state={shown}
+                nodes={nodes}
+                close={() => setEditing(false)}
+                done={() => void changed()}
+              />
+            ) : null}
+          </>
+        )}
+      </Ready>
+    </div>
+  );
+}
+
+export function StateTab(props: StateTabProps): VNode {
+  const { thread_id, source } = props;
+  const history = useHistory(thread_id, source.state.value.version);
+  return (
+    <Ready of={history}>
+      {(loaded) => {
+        const checkpoint_id = place.value.query.get("checkpoint") ?? loaded.all[0]?.checkpoint_id ?? null;
+        if (checkpoint_id === null) {
+          return (
+            <Empty title="No checkpoints yet">
+              <p class="faint">The first run makes some.</p>
+            </Empty>
+          );
+        }
+        return (
+          <div class="states">
+            <Tree history={loaded} current={checkpoint_id} />
+            <Detail key={checkpoint_id} {...props} history={loaded} checkpoint_id={checkpoint_id} />
+          </div>
+        );
+      }}
+    </Ready>
+  );
+}

@@ -1,0 +1,281 @@
+/** The store: namespaces as a tree, their items, search, and editing. */
+import type { VNode } from "preact";
+import { useState } from "preact/hooks";
+import { call } from "../../api/client.ts";
+import { attempt, notify, withUndo } from "../../frame/notices.tsx";
+import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { Empty, Facts, Id, Ready, Time } from "../../parts/basics.tsx";
+import { JsonField } from "../../parts/form.tsx";
+import { Json } from "../../parts/json.tsx";
+import { List } from "../../parts/list.tsx";
+import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
+import { refresh, useResource } from "../../store/resource.ts";
+import { SearchBox } from "../threads/list.tsx";
+
+interface Item {
+  readonly namespace: readonly string[];
+  readonly key: string;
+  readonly value: Readonly<Record<string, unknown>>;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly score?: number | null;
+}
+
+interface Branch {
+  readonly path: readonly string[];
+  readonly children: readonly Branch[];
+}
+
+/** Namespaces by their common beginnings. */
+export function treeOf(namespaces: readonly (readonly string[])[], path: readonly string[] = []): readonly Branch[] {
+  const inside = namespaces.filter((one) => one.length > path.length && path.every((part, at) => one[at] === part));
+  const names = [...new Set(inside.map((one) => one[path.length] as string))].sort();
+  return names.map((name) => ({ path: [...path, name], children: treeOf(inside, [...path, name]) }));
+}
+
+const labelsOf = (text: string | null): readonly string[] => {
+  try {
+    return text ? (JSON.parse(text) as string[]) : [];
+  } catch {
+    return [];
+  }
+};
+
+function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; readonly chosen: string }): VNode {
+  return (
+    <ul class="namespace-tree">
+      {branches.map(({ path, children }) => {
+        const text = JSON.stringify(path);
+        return (
+          <li key={text}>
+            <a href={hrefOf(["store"], { namespace: text })} aria-current={text === chosen ? "true" : undefined}>
+              {path.at(-1)}
+            </a>
+            {children.length > 0 ? <Tree branches={children} chosen={chosen} /> : null}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+interface EditorProps {
+  readonly item: Item | null;
+  readonly namespace: readonly string[];
+}
+
+function ItemEditor({ item, namespace }: EditorProps): VNode {
+  const [labelsText, setPlace] = useState(JSON.stringify(item?.namespace ?? namespace));
+  const [key, setKey] = useState(item?.key ?? "");
+  const [value, setValue] = useState<unknown>(item?.value ?? {});
+  const save = (): void =>
+    attempt("Save", async () => {
+      const labels = labelsOf(labelsText);
+      await call("PUT", "/store/items", { body: { namespace: labels, key, value } });
+      notify("Saved");
+      refresh("store/");
+      go(hrefOf(["store", key], { namespace: JSON.stringify(labels) }));
+    });
+  return (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        save();
+      }}
+    >
+      {item ? null : (
+        <>
+          <div class="field">
+            <label for="namespace">Namespace</label>
+            <input
+              id="namespace"
+              class="mono"
+              value={labelsText}
+              onInput={(event) => setPlace(event.currentTarget.value)}
+            />
+            <p class="field-hint">A JSON list of texts, such as ["users", "ada"].</p>
+          </div>
+          <div class="field">
+            <label for="item-key">Key</label>
+            <input id="item-key" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
+          </div>
+        </>
+      )}
+      <JsonField label="Value" value={value} change={setValue} rows={12} />
+      <div class="buttons">
+        <button type="submit" class="primary" disabled={!key || labelsOf(labelsText).length === 0}>
+          Save
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; readonly name: string }): VNode {
+  const back = { namespace: JSON.stringify(namespace) };
+  const [isEditing, setEditing] = useState(false);
+  const item = useResource<Item | null>(`store/item/${JSON.stringify([namespace, name])}`, (signal) =>
+    call("GET", "/store/items", { query: { namespace: namespace.join("."), key: name }, signal }),
+  );
+  const remove = (): void => {
+    go(hrefOf(["store"], back));
+    withUndo(
+      "Item deleted",
+      async () => {
+        await call("DELETE", "/store/items", { body: { namespace, key: name } });
+        refresh("store/");
+      },
+      () => go(hrefOf(["store", name], back)),
+    );
+  };
+  return (
+    <>
+      <DetailHead back="store" title={name}>
+        <Id value={name} label="key" />
+      </DetailHead>
+      <div class="scroll form">
+        <Ready of={item}>
+          {(loaded) =>
+            loaded === null ? (
+              <Empty title="This item does not exist" />
+            ) : (
+              <>
+                <div class="buttons">
+                  <button type="button" aria-pressed={isEditing} onClick={() => setEditing(!isEditing)}>
+                    {isEditing ? "Show" : "Edit"}
+                  </button>
+                  <button type="button" class="danger" onClick={remove}>
+                    Delete
+                  </button>
+                </div>
+                <Facts
+                  items={[
+                    ["namespace", <code>{loaded.namespace.join(" / ")}</code>],
+                    ["created", <Time at={loaded.created_at} />],
+                    ["updated", <Time at={loaded.updated_at} />],
+                  ]}
+                />
+                {isEditing ? (
+                  <ItemEditor item={loaded} namespace={namespace} />
+                ) : (
+                  <Json value={loaded.value} name={`item-${name}`} open={3} />
+                )}
+              </>
+            )
+          }
+        </Ready>
+      </div>
+    </>
+  );
+}
+
+/** `key = value` as the filter of the API. */
+function filterOf(text: string): Record<string, unknown> | undefined {
+  const [, key, value] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(text) ?? [];
+  if (!key) return undefined;
+  try {
+    return { [key]: JSON.parse(value ?? "") };
+  } catch {
+    return { [key]: value };
+  }
+}
+
+export default function Store(): VNode {
+  const { ids, query } = place.value;
+  const [name] = ids;
+  const chosen = query.get("namespace") ?? "";
+  const namespace = labelsOf(chosen);
+  const text = query.get("text") ?? "";
+  const filter = query.get("filter") ?? "";
+  const namespaces = useResource("store/namespaces", (signal) =>
+    call<string[][] | { readonly namespaces: string[][] }>("POST", "/store/namespaces", {
+      body: { limit: 1000 },
+      signal,
+    }),
+  );
+  const items = useResource(`store/items/${chosen}/${text}/${filter}`, (signal) =>
+    call<{ readonly items: readonly Item[] }>("POST", "/store/items/search", {
+      body: {
+        namespace_prefix: namespace,
+        limit: 1000,
+        ...(text ? { query: text } : {}),
+        ...(filterOf(filter) ? { filter: filterOf(filter) } : {}),
+      },
+      signal,
+    }),
+  );
+  const all = namespaces.data;
+  const list = Array.isArray(all) ? all : (all?.namespaces ?? []);
+  return (
+    <Panes
+      name="store"
+      list={
+        <>
+          <Head title="Store">
+            <a class="button primary" href={hrefOf(["store", "new"], { namespace: chosen })}>
+              Put
+            </a>
+          </Head>
+          <div class="filters">
+            <SearchBox label="Search items" value={text} change={(next) => setQuery({ text: next })} />
+            <SearchBox
+              label="key = value"
+              isMain={false}
+              value={filter}
+              change={(next) => setQuery({ filter: next })}
+            />
+          </div>
+          <nav class="namespaces" aria-label="Namespaces">
+            <a href={hrefOf(["store"])} aria-current={chosen === "" ? "true" : undefined}>
+              all namespaces
+            </a>
+            <Tree branches={treeOf(list)} chosen={chosen} />
+          </nav>
+          <Ready of={items}>
+            {(loaded) =>
+              loaded.items.length === 0 ? (
+                <Empty title={text || filter ? "No item matches" : "No items here"}>
+                  <p class="faint">Agents keep what they remember in the store.</p>
+                </Empty>
+              ) : (
+                <List
+                  label="Items"
+                  items={loaded.items}
+                  rowHeight={48}
+                  keyOf={(one) => JSON.stringify([one.namespace, one.key])}
+                  hrefOf={(one) =>
+                    hrefOf(["store", one.key], { namespace: JSON.stringify(one.namespace), text, filter })
+                  }
+                  current={name === undefined ? undefined : JSON.stringify([namespace, name])}
+                  row={(one) => (
+                    <>
+                      <span class="text">
+                        <span>{one.key}</span>
+                        <span class="faint">{one.namespace.join(" / ")}</span>
+                      </span>
+                      <Time at={one.updated_at} />
+                    </>
+                  )}
+                />
+              )
+            }
+          </Ready>
+        </>
+      }
+      detail={
+        name === undefined ? null : name === "new" ? (
+          <>
+            <DetailHead back="store" title="Put an item" />
+            <div class="scroll">
+              <ItemEditor key={chosen} item={null} namespace={namespace} />
+            </div>
+          </>
+        ) : (
+          <ItemPane key={`${chosen}/${name}`} namespace={namespace} name={name} />
+        )
+      }
+      hint={<Empty title="Choose an item" />}
+    />
+  );
+}

@@ -1,0 +1,169 @@
+/** The list of threads with its filters. */
+import type { VNode } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { call } from "../../api/client.ts";
+import type { Listed, ThreadRow } from "../../api/types.ts";
+import { useKey } from "../../frame/keyboard.ts";
+import { hrefOf, place, setQuery } from "../../frame/router.ts";
+import { Empty, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
+import { List } from "../../parts/list.tsx";
+import { Head } from "../../parts/panes.tsx";
+import { nameOf, useAssistants } from "../../store/assistants.ts";
+import { usePages } from "../../store/pages.ts";
+import { hidden } from "./actions.ts";
+
+/** `key = value` as the filter of the API; values may be JSON. */
+function metadataOf(text: string): string | undefined {
+  const [, key, value] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(text) ?? [];
+  if (!key || value === undefined) return undefined;
+  let parsed: unknown = value;
+  try {
+    parsed = JSON.parse(value);
+  } catch {
+    // A plain text.
+  }
+  return JSON.stringify({ [key]: parsed });
+}
+
+/** An input whose value follows with a short delay, so that typing does not ask the server for every letter. */
+export function SearchBox(props: {
+  readonly label: string;
+  readonly value: string;
+  readonly change: (value: string) => void;
+  readonly isMain?: boolean;
+}): VNode {
+  const { label, value, change, isMain = true } = props;
+  const [text, setText] = useState(value);
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (text === value) return;
+    const timer = setTimeout(() => change(text), 200);
+    return () => clearTimeout(timer);
+  }, [text]);
+  useEffect(() => setText(value), [value]);
+  useKey("/", "Search", () => field.current?.focus(), { when: isMain });
+  return (
+    <input
+      ref={field}
+      type="search"
+      aria-label={label}
+      placeholder={isMain ? `${label}  /` : label}
+      value={text}
+      onInput={(event) => setText(event.currentTarget.value)}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        setText("");
+        event.currentTarget.blur();
+        event.stopPropagation();
+      }}
+    />
+  );
+}
+
+export function ThreadList({ current }: { readonly current: string | undefined }): VNode {
+  const { query } = place.value;
+  const filter = {
+    text: query.get("text") ?? "",
+    status: query.get("status") ?? "",
+    assistant_id: query.get("assistant") ?? "",
+    metadata: metadataOf(query.get("metadata") ?? ""),
+  };
+  const assistants = useAssistants();
+  const threads = usePages<ThreadRow>(
+    `threads/${JSON.stringify(filter)}`,
+    ({ thread_id }) => thread_id,
+    (cursor, signal) =>
+      call<Listed<ThreadRow>>("GET", "/greenroom/threads", {
+        query: { ...filter, limit: 100, cursor },
+        ...(signal ? { signal } : {}),
+      }),
+    4000,
+  );
+  const items = threads.items.filter(({ thread_id }) => !hidden.value.has(thread_id));
+  const isFiltered = Object.values(filter).some(Boolean);
+  const kept = {
+    text: query.get("text"),
+    status: query.get("status"),
+    assistant: query.get("assistant"),
+    metadata: query.get("metadata"),
+  };
+  return (
+    <>
+      <Head title="Threads">
+        <a class="button primary" href={hrefOf(["threads", "new"], { assistant: kept.assistant })}>
+          New
+        </a>
+      </Head>
+      <div class="filters">
+        <SearchBox label="Search titles" value={filter.text} change={(text) => setQuery({ text })} />
+        <select
+          aria-label="Status"
+          value={filter.status}
+          onChange={(event) => setQuery({ status: event.currentTarget.value })}
+        >
+          <option value="">any status</option>
+          <option value="idle">idle</option>
+          <option value="busy">running</option>
+          <option value="interrupted">needs an answer</option>
+          <option value="error">error</option>
+        </select>
+        <select
+          aria-label="Assistant"
+          value={filter.assistant_id}
+          onChange={(event) => setQuery({ assistant: event.currentTarget.value })}
+        >
+          <option value="">any assistant</option>
+          {assistants.data?.map(({ assistant_id, name, graph_id }) => (
+            <option key={assistant_id} value={assistant_id}>
+              {name || graph_id}
+            </option>
+          ))}
+        </select>
+        <SearchBox
+          label="key = value"
+          isMain={false}
+          value={query.get("metadata") ?? ""}
+          change={(metadata) => setQuery({ metadata })}
+        />
+      </div>
+      {threads.error && !threads.data ? <Problem error={threads.error} retry={threads.reload} /> : null}
+      {!threads.data && !threads.error ? <Skeleton rows={8} /> : null}
+      {threads.data && items.length === 0 && !threads.more ? (
+        <Empty title={isFiltered ? "No thread matches" : "No threads yet"}>
+          {isFiltered ? (
+            <button
+              type="button"
+              onClick={() => setQuery({ text: null, status: null, assistant: null, metadata: null })}
+            >
+              Clear the filters
+            </button>
+          ) : (
+            <a class="button primary" href={hrefOf(["threads", "new"])}>
+              Start one
+            </a>
+          )}
+        </Empty>
+      ) : (
+        <List
+          label="Threads"
+          items={items}
+          rowHeight={56}
+          keyOf={({ thread_id }) => thread_id}
+          hrefOf={({ thread_id }) => hrefOf(["threads", thread_id], kept)}
+          current={current}
+          more={threads.more}
+          row={(thread) => (
+            <>
+              <Status value={thread.status === "interrupted" ? "waiting" : thread.status} short />
+              <span class="text">
+                <span class="title">{thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}</span>
+                <span class="faint">{nameOf(assistants.data, thread.assistant_id)}</span>
+              </span>
+              <Time at={thread.updated_at} />
+            </>
+          )}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,324 @@
+/** Threads: the list, and one thread with its chat, states and runs. */
+import type { ComponentType, VNode } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { useKey } from "../../frame/keyboard.ts";
+import { attempt } from "../../frame/notices.tsx";
+import { go, hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { copy, Empty, Id, Status } from "../../parts/basics.tsx";
+import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
+import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
+import { Sheet } from "../../parts/sheet.tsx";
+import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
+import { Chat } from "../chat/chat.tsx";
+import { newId } from "../chat/composer.tsx";
+import { holdSource, sourceOf } from "../chat/events-source.ts";
+import type { ChatSource, ChatState } from "../chat/source.ts";
+import { duplicate, remove, rename } from "./actions.ts";
+import { ThreadList } from "./list.tsx";
+
+/** A part that is loaded when it is opened. */
+function Later<Props extends object>(props: {
+  readonly load: () => Promise<ComponentType<Props>>;
+  readonly with: Props;
+}): VNode | null {
+  const [Part, setPart] = useState<ComponentType<Props> | null>(null);
+  useEffect(() => {
+    attempt("Open", async () => {
+      const loaded = await props.load();
+      setPart(() => loaded);
+    });
+  }, []);
+  return Part ? <Part {...props.with} /> : null;
+}
+
+interface ContextSheetProps {
+  readonly schema: Schema | null;
+  readonly context: Readonly<Record<string, unknown>>;
+  readonly change: (context: Record<string, unknown>) => void;
+  readonly close: () => void;
+}
+
+function ContextSheet({ schema, context, change, close }: ContextSheetProps): VNode {
+  const [value, setValue] = useState<unknown>(Object.keys(context).length > 0 ? context : (exampleOf(schema) ?? {}));
+  return (
+    <Sheet title="Context of the next runs" side close={close}>
+      <p class="faint">It is merged over the assistant's context, in this tab only.</p>
+      <Editor schema={schema} label="Context" value={value} change={setValue} />
+      <div class="buttons">
+        <button
+          type="button"
+          class="primary"
+          onClick={() => {
+            change((value ?? {}) as Record<string, unknown>);
+            close();
+          }}
+        >
+          Use it
+        </button>
+        <button
+          type="button"
+          onClick={() => {
+            change({});
+            close();
+          }}
+        >
+          Clear
+        </button>
+      </div>
+    </Sheet>
+  );
+}
+
+function Title({ thread_id, title }: { readonly thread_id: string; readonly title: string }): VNode {
+  const [isEditing, setEditing] = useState(false);
+  if (!isEditing) {
+    return (
+      <button type="button" class="title-button" title="Rename" onClick={() => setEditing(true)}>
+        {title}
+      </button>
+    );
+  }
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        const text = String(new FormData(event.currentTarget).get("title") ?? "").trim();
+        if (text && text !== title) rename(thread_id, text);
+        setEditing(false);
+      }}
+    >
+      <input
+        name="title"
+        aria-label="Title"
+        defaultValue={title}
+        ref={(field) => {
+          if (field && document.activeElement !== field) field.focus();
+        }}
+        onBlur={(event) => event.currentTarget.form?.requestSubmit()}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape") return;
+          event.stopPropagation();
+          setEditing(false);
+        }}
+      />
+    </form>
+  );
+}
+
+const TABS = [
+  ["chat", "Chat"],
+  ["state", "State"],
+  ["runs", "Runs"],
+] as const;
+
+const statusOf = ({ phase, interrupts, error }: ChatState): string =>
+  phase === "running" ? "running" : interrupts.length > 0 ? "waiting" : error ? "error" : "idle";
+
+/** The first text of a conversation, as the list shows it. */
+function titleOf({ metadata, messages }: ChatState, thread_id: string): string {
+  if (typeof metadata["title"] === "string") return metadata["title"];
+  const content = messages?.[0]?.content;
+  const text = typeof content === "string" ? content : "";
+  return text.slice(0, 120) || thread_id.slice(0, 8);
+}
+
+function useAssistantChoice(state: ChatState | null) {
+  const assistants = useAssistants();
+  const chosen = place.value.query.get("with") ?? place.value.query.get("assistant");
+  const own = (state?.metadata["assistant_id"] ?? state?.metadata["graph_id"]) as string | undefined;
+  const found = assistants.data?.find(({ assistant_id }) => assistant_id === (chosen || own));
+  const assistant_id = found?.assistant_id ?? assistants.data?.[0]?.assistant_id ?? null;
+  const schemas = useSchemas(assistant_id);
+  return { assistants: assistants.data ?? [], assistant_id, schemas: schemas.data };
+}
+
+function AssistantBar(props: {
+  readonly choice: ReturnType<typeof useAssistantChoice>;
+  readonly openContext: () => void;
+  readonly hasContext: boolean;
+}): VNode {
+  const { assistants, assistant_id } = props.choice;
+  const isRaw = place.value.query.has("raw");
+  return (
+    <div class="assistant-bar">
+      <label>
+        <span class="faint">Assistant</span>
+        <select
+          aria-label="Assistant"
+          value={assistant_id ?? ""}
+          onChange={(event) => setQuery({ with: event.currentTarget.value })}
+        >
+          {assistants.map((one) => (
+            <option key={one.assistant_id} value={one.assistant_id}>
+              {nameOf(assistants, one.assistant_id)}
+            </option>
+          ))}
+        </select>
+      </label>
+      <button type="button" class="quiet" onClick={props.openContext}>
+        Context{props.hasContext ? " ●" : ""}
+      </button>
+      <button type="button" class="quiet" aria-pressed={isRaw} onClick={() => setQuery({ raw: isRaw ? null : 1 })}>
+        Raw JSON
+      </button>
+    </div>
+  );
+}
+
+function Thread({ thread_id }: { readonly thread_id: string }): VNode {
+  const source = useMemo(() => sourceOf(thread_id), [thread_id]);
+  useEffect(() => holdSource(thread_id), [thread_id]);
+  const state = source.state.value;
+  const choice = useAssistantChoice(state);
+  const [context, setContext] = useState<Record<string, unknown>>({});
+  const [isContextOpen, setContextOpen] = useState(false);
+  const tab = place.value.query.get("tab") ?? "chat";
+  useKey("D", "Delete the thread", () => remove(thread_id));
+  if (state.phase === "missing") {
+    return (
+      <>
+        <DetailHead back="threads" title={thread_id.slice(0, 8)} />
+        <Empty title="This thread does not exist">
+          <p class="faint">It was deleted, perhaps in another tab, or it belongs to somebody else.</p>
+          <a class="button" href={hrefOf(["threads"])}>
+            All threads
+          </a>
+        </Empty>
+      </>
+    );
+  }
+  return (
+    <>
+      <DetailHead back="threads" title={<Title thread_id={thread_id} title={titleOf(state, thread_id)} />}>
+        <Id value={thread_id} label="thread id" />
+        <Status value={statusOf(state)} />
+        <details class="menu">
+          <summary aria-label="More actions">⋯</summary>
+          <div>
+            <button type="button" onClick={() => void copy(location.href, "Copied link")}>
+              Copy link
+            </button>
+            <button type="button" onClick={() => duplicate(thread_id)}>
+              Copy thread
+            </button>
+            <button type="button" class="danger" onClick={() => remove(thread_id)}>
+              Delete
+            </button>
+          </div>
+        </details>
+      </DetailHead>
+      <Tabs
+        items={TABS}
+        current={tab}
+        hrefOf={(id) => hereWith({ tab: id === "chat" ? null : id, checkpoint: null, against: null })}
+      />
+      {tab === "state" ? (
+        <Later
+          key={thread_id}
+          load={async () => (await import("../state/state.tsx")).StateTab}
+          with={{ thread_id, source, assistant_id: choice.assistant_id }}
+        />
+      ) : tab === "runs" ? (
+        <Later key={thread_id} load={async () => (await import("../runs/table.tsx")).ThreadRuns} with={{ thread_id }} />
+      ) : (
+        <>
+          <AssistantBar
+            choice={choice}
+            hasContext={Object.keys(context).length > 0}
+            openContext={() => setContextOpen(true)}
+          />
+          <Chat
+            key={thread_id}
+            thread_id={thread_id}
+            source={source}
+            assistant_id={choice.assistant_id}
+            schema={(choice.schemas?.input_schema ?? null) as Schema | null}
+            context={context}
+          />
+        </>
+      )}
+      {isContextOpen ? (
+        <ContextSheet
+          schema={(choice.schemas?.context_schema ?? null) as Schema | null}
+          context={context}
+          change={setContext}
+          close={() => setContextOpen(false)}
+        />
+      ) : null}
+    </>
+  );
+}
+
+/** A thread that exists from its first turn on. */
+function NewThread(): VNode {
+  const thread_id = useMemo(newId, []);
+  const choice = useAssistantChoice(null);
+  const [context, setContext] = useState<Record<string, unknown>>({});
+  const [isContextOpen, setContextOpen] = useState(false);
+  const source = useMemo<ChatSource>(() => {
+    const real = sourceOf(thread_id, true);
+    return {
+      state: real.state,
+      stop: () => real.stop(),
+      show: (checkpoint_id) => real.show(checkpoint_id),
+      reload: () => real.reload(),
+      close: () => real.close(),
+      answer: (answers) => real.answer(answers),
+      async send(turn) {
+        await real.send(turn);
+        const { query } = place.value;
+        go(hrefOf(["threads", thread_id], { with: query.get("with") ?? query.get("assistant") }), { replace: true });
+      },
+    };
+  }, [thread_id]);
+  useEffect(() => holdSource(thread_id), [thread_id]);
+  return (
+    <>
+      <DetailHead back="threads" title="New thread" />
+      <AssistantBar
+        choice={choice}
+        hasContext={Object.keys(context).length > 0}
+        openContext={() => setContextOpen(true)}
+      />
+      <Chat
+        thread_id={thread_id}
+        source={source}
+        assistant_id={choice.assistant_id}
+        schema={(choice.schemas?.input_schema ?? null) as Schema | null}
+        context={context}
+      />
+      {isContextOpen ? (
+        <ContextSheet
+          schema={(choice.schemas?.context_schema ?? null) as Schema | null}
+          context={context}
+          change={setContext}
+          close={() => setContextOpen(false)}
+        />
+      ) : null}
+    </>
+  );
+}
+
+export default function Threads(): VNode {
+  const [thread_id] = place.value.ids;
+  return (
+    <Panes
+      name="threads"
+      list={<ThreadList current={thread_id} />}
+      detail={
+        thread_id === undefined ? null : thread_id === "new" ? (
+          <NewThread />
+        ) : (
+          <Thread key={thread_id} thread_id={thread_id} />
+        )
+      }
+      hint={
+        <Empty title="Choose a thread">
+          <p class="faint">
+            Or <a href={hrefOf(["threads", "new"])}>start one</a>.
+          </p>
+        </Empty>
+      }
+    />
+  );
+}

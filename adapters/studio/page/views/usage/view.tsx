@@ -1,0 +1,190 @@
+/** Usage: runs by time and group, tokens and cost, as bars, a table and CSV. */
+import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
+import { answer, call } from "../../api/client.ts";
+import type { Listed, RunRow } from "../../api/types.ts";
+import { attempt } from "../../frame/notices.tsx";
+import { place, setQuery } from "../../frame/router.ts";
+import { count, Empty, money, Ready, TableBox } from "../../parts/basics.tsx";
+import { Chart } from "../../parts/chart.tsx";
+import { download } from "../../parts/json.tsx";
+import { Head } from "../../parts/panes.tsx";
+import { useResource } from "../../store/resource.ts";
+
+interface Bucket {
+  readonly time_bucket: string;
+  readonly dimensions: Readonly<Record<string, string | null>>;
+  readonly traces: number;
+}
+
+interface UsageAnswer {
+  readonly stride: { readonly days: number; readonly hours: number };
+  readonly usage: readonly Bucket[];
+}
+
+const RANGES = [
+  ["1", "last day"],
+  ["7", "last 7 days"],
+  ["30", "last 30 days"],
+  ["90", "last 90 days"],
+  ["365", "last year"],
+] as const;
+const GROUPS = ["workspace", "project", "user", "api_key"] as const;
+const PATH = "/api/v1/orgs/current/billing/granular-usage";
+const DAY = 86_400_000;
+/** Runs whose tokens are summed at most. */
+const MOST_RUNS = 5000;
+
+const groupOf = ({ dimensions }: Bucket): string => {
+  const named = Object.entries(dimensions).find(([key, value]) => /name|email|short_key/.test(key) && value);
+  return named?.[1] ?? Object.values(dimensions).find(Boolean) ?? "–";
+};
+
+/** Every bucket of the range, also those without runs. */
+function tableOf({ stride, usage }: UsageAnswer, from: number, to: number) {
+  const step = stride.days * DAY + stride.hours * 3_600_000 || DAY;
+  const first = usage.length > 0 ? Math.min(...usage.map((one) => Date.parse(one.time_bucket))) : from;
+  let start = first;
+  while (start - step >= from) start -= step;
+  const times: number[] = [];
+  for (let at = start; at < to; at += step) times.push(at);
+  const groups = [...new Set(usage.map(groupOf))].sort();
+  const lines = groups.map((label) => {
+    const values = times.map((time) =>
+      usage
+        .filter((one) => groupOf(one) === label && Date.parse(one.time_bucket) === time)
+        .reduce((sum, { traces }) => sum + traces, 0),
+    );
+    return { label, values, total: values.reduce((sum, value) => sum + value, 0) };
+  });
+  return { times, lines };
+}
+
+async function tokensSince(created_after: string, signal: AbortSignal) {
+  const sum = { tokens_in: 0, tokens_out: 0, cost_usd: 0, runs: 0, isWhole: true };
+  let cursor: string | null = null;
+  do {
+    const page: Listed<RunRow> = await call("GET", "/greenroom/runs", {
+      query: { created_after, limit: 1000, cursor },
+      signal,
+    });
+    for (const { usage } of page.items) {
+      sum.runs += 1;
+      sum.tokens_in += usage?.tokens_in ?? 0;
+      sum.tokens_out += usage?.tokens_out ?? 0;
+      sum.cost_usd += usage?.cost_usd ?? 0;
+    }
+    cursor = page.next;
+  } while (cursor !== null && sum.runs < MOST_RUNS);
+  return { ...sum, isWhole: cursor === null };
+}
+
+function Figures({ since }: { readonly since: string }): VNode {
+  const sums = useResource(`usage/tokens/${since}`, (signal) => tokensSince(since, signal));
+  return (
+    <Ready of={sums} rows={1}>
+      {({ runs, tokens_in, tokens_out, cost_usd, isWhole }) => (
+        <div class="figures">
+          {(
+            [
+              ["runs", count(runs)],
+              ["tokens in", count(tokens_in)],
+              ["tokens out", count(tokens_out)],
+              ["cost", money(cost_usd)],
+            ] as const
+          ).map(([label, value]) => (
+            <div key={label}>
+              <strong>{value}</strong>
+              <span class="faint">{label}</span>
+            </div>
+          ))}
+          {isWhole ? null : <p class="faint">Of the newest {count(runs)} runs.</p>}
+        </div>
+      )}
+    </Ready>
+  );
+}
+
+export default function Usage(): VNode {
+  const { query } = place.value;
+  const days = query.get("days") ?? "30";
+  const group = query.get("group") ?? "project";
+  // Full hours, so that the same range keeps its key.
+  const to = Math.ceil(Date.now() / 3_600_000) * 3_600_000;
+  const from = to - Number(days) * DAY;
+  const [start_time, end_time] = [new Date(from).toISOString(), new Date(to).toISOString()];
+  const workspaces = useResource("usage/workspaces", (signal) =>
+    call<readonly { readonly id: string }[]>("GET", "/api/v1/workspaces", { query: { limit: 1000 }, signal }),
+  );
+  const workspace_ids = workspaces.data?.map(({ id }) => id);
+  const parameters = { start_time, end_time, workspace_ids, group_by: group };
+  const usage = useResource<UsageAnswer>(
+    workspace_ids && workspace_ids.length > 0 ? `usage/${JSON.stringify(parameters)}` : null,
+    (signal) => call("GET", PATH, { query: parameters, signal }),
+  );
+  const table = useMemo(() => (usage.data ? tableOf(usage.data, from, to) : null), [usage.data]);
+  const csv = (): void =>
+    attempt("CSV", async () => {
+      const response = await answer("GET", `${PATH}/export`, { query: parameters });
+      download(`usage-${start_time.slice(0, 10)}-${group}.csv`, await response.text(), "text/csv");
+    });
+  return (
+    <div class="page">
+      <Head title="Usage">
+        <select aria-label="Range" value={days} onChange={(event) => setQuery({ days: event.currentTarget.value })}>
+          {RANGES.map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          ))}
+        </select>
+        <select
+          aria-label="Group by"
+          value={group}
+          onChange={(event) => setQuery({ group: event.currentTarget.value })}
+        >
+          {GROUPS.map((one) => (
+            <option key={one} value={one}>
+              by {one.replace("_", " ")}
+            </option>
+          ))}
+        </select>
+        <button type="button" onClick={csv} disabled={!usage.data}>
+          CSV
+        </button>
+      </Head>
+      <div class="scroll form">
+        <Figures since={start_time} />
+        <Ready<unknown> of={workspaces.error ? workspaces : usage}>
+          {() =>
+            table && table.lines.length > 0 ? (
+              <>
+                <Chart label="Runs" kind="bars" height={220} times={table.times} lines={table.lines} />
+                <TableBox label="Usage">
+                  <table>
+                    <thead>
+                      <tr>
+                        <th>{group.replace("_", " ")}</th>
+                        <th class="number">runs</th>
+                      </tr>
+                    </thead>
+                    <tbody>
+                      {table.lines.map(({ label, total }) => (
+                        <tr key={label}>
+                          <td>{label}</td>
+                          <td class="number">{count(total)}</td>
+                        </tr>
+                      ))}
+                    </tbody>
+                  </table>
+                </TableBox>
+              </>
+            ) : (
+              <Empty title="No runs in this range" />
+            )
+          }
+        </Ready>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,146 @@
+/** A server with the studio and the agents of the tests, and visits to it. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import type { BrowserContext, Locator, Page } from "playwright-core";
+import { serve } from "../../adapters/node/mod.ts";
+import { studio } from "../../adapters/studio/mod.ts";
+import { createHandler } from "../../lib/http/handler.ts";
+import type { Service } from "../../lib/mod.ts";
+import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
+import { type TestServiceOptions, testService } from "../suite/kit.ts";
+
+const AXE = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+
+export interface StudioHost extends AsyncDisposable {
+  readonly service: Service;
+  readonly gates: Gates;
+  readonly origin: string;
+  /** The address of the page, with a slash at its end. */
+  readonly studio: string;
+}
+
+export async function openStudio({
+  prefix = "",
+  ...options
+}: TestServiceOptions & { readonly prefix?: string } = {}): Promise<StudioHost> {
+  const gates = createGates();
+  let origin = "";
+  const greenroom = await testService({
+    executor: testExecutor(gates),
+    public_base_url: () => origin || undefined,
+    ...options,
+  });
+  const handler = createHandler(greenroom.service, { prefix, studio: studio() });
+  const server = await serve(handler, { hostname: "127.0.0.1", port: 0 });
+  origin = `http://127.0.0.1:${server.port}`;
+  return {
+    service: greenroom.service,
+    gates,
+    origin,
+    studio: `${origin}${prefix}/studio/`,
+    async [Symbol.asyncDispose]() {
+      await server.close();
+      await greenroom[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** One page of a browser, with what tests do in it. */
+export class StudioVisit {
+  readonly page: Page;
+  readonly host: StudioHost;
+  readonly problems: string[] = [];
+
+  constructor(page: Page, host: StudioHost) {
+    this.page = page;
+    this.host = host;
+    page.on("pageerror", (error) => this.problems.push(error.message));
+    page.on("console", (message) => {
+      // Refused by the policy, for example. Answers with an error status are part of some tests.
+      if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+        this.problems.push(message.text());
+    });
+    page.on("request", (request) => {
+      const { origin, protocol } = new URL(request.url());
+      if (origin !== host.origin && !/^(?:data|blob):$/.test(protocol)) this.problems.push(`calls ${request.url()}`);
+    });
+  }
+
+  async open(path: string): Promise<void> {
+    await this.page.goto(this.host.studio + path);
+    await this.page.locator("main :is(h1, h2)").first().waitFor({ state: "attached" });
+  }
+
+  button(name: string | RegExp, within: Page | Locator = this.page): Locator {
+    return within.getByRole("button", { name, exact: typeof name === "string" });
+  }
+
+  link(name: string | RegExp, within: Page | Locator = this.page): Locator {
+    return within.getByRole("link", { name, exact: typeof name === "string" });
+  }
+
+  async say(text: string): Promise<void> {
+    await this.page.getByLabel("Message", { exact: true }).fill(text);
+    await this.button("Send").click();
+  }
+
+  /** Waits until the conversation has these messages, in this order, and no others; without spaces around them. */
+  async shows(...texts: string[]): Promise<void> {
+    const trimmed = texts.map((text) => text.trim());
+    const parts = this.page.locator(".message :is(.plain, .markdown)");
+    await this.page
+      .waitForFunction((wanted) => {
+        const found = document.querySelectorAll(".message .plain, .message .markdown");
+        return JSON.stringify(Array.from(found, (part) => part.textContent?.trim())) === wanted;
+      }, JSON.stringify(trimmed))
+      .catch(async () =>
+        assert.deepEqual(
+          (await parts.allTextContents()).map((text) => text.trim()),
+          trimmed,
+        ),
+      );
+  }
+
+  async status(text: string): Promise<void> {
+    await this.page.locator(".detail-pane > .head .status", { hasText: text }).waitFor();
+  }
+
+  /** What axe finds here, in words. */
+  async accessibility(): Promise<string[]> {
+    await this.page.evaluate(AXE);
+    return await this.page.evaluate(async () => {
+      interface Finding {
+        readonly id: string;
+        readonly impact: string;
+        readonly nodes: readonly { readonly html: string }[];
+      }
+      const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: readonly Finding[] }> } };
+      const { violations } = await axe.run();
+      return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes[0]?.html.slice(0, 160)}`);
+    });
+  }
+}
+
+export interface VisitOptions {
+  readonly width?: number;
+  readonly dark?: boolean;
+}
+
+/** Visits a host; nothing may go wrong in the page that the test did not ask for. */
+export async function visitStudio(
+  context: BrowserContext,
+  host: StudioHost,
+  test: (visit: StudioVisit) => Promise<void>,
+  { width = 1400, dark = false }: VisitOptions = {},
+): Promise<void> {
+  const page = await context.newPage();
+  await page.setViewportSize({ width, height: 850 });
+  await page.emulateMedia({ colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+  const visit = new StudioVisit(page, host);
+  try {
+    await test(visit);
+    assert.deepEqual(visit.problems, []);
+  } finally {
+    await page.close();
+  }
+}

@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { testAccounts } from "../suite/kit.ts";
+import { openBrowser, type Principal } from "./browser.ts";
+import { openStudio, type StudioVisit, visitStudio } from "./studio-host.ts";
+
+let principal: Principal | undefined;
+before(async () => {
+  principal = await openBrowser();
+});
+after(() => principal?.[Symbol.asyncDispose]());
+
+/** A fresh service and a fresh page. */
+async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void> {
+  await using host = await openStudio();
+  await visitStudio((principal as Principal).context, host, test);
+}
+
+async function newThread(visit: StudioVisit, assistant: string): Promise<string> {
+  const { page } = visit;
+  await visit.open("threads/new");
+  await page.locator(".assistant-bar select").selectOption({ label: assistant });
+  return assistant;
+}
+
+const threadOf = (visit: StudioVisit): string =>
+  /threads\/([0-9a-f-]{36})/.exec(visit.page.url())?.[1] ?? assert.fail(visit.page.url());
+
+describe("the studio's chat", () => {
+  it("shows tokens as they come, the conversation after a reload, and the thread in the list", () =>
+    visit(async (visit) => {
+      const { gates } = visit.host;
+      await newThread(visit, "gated-chat");
+      await visit.say("hello there");
+      await gates.reached("token 1");
+      await visit.shows("hello there", "You ");
+      await visit.status("running");
+      gates.open("token 1");
+      await gates.reached("token 2");
+      await visit.shows("hello there", "You said: ");
+      gates.open("token 2", "token 3", "token 4");
+      await visit.status("idle");
+      await visit.shows("hello there", "You said: hello there");
+      await visit.page.reload();
+      await visit.shows("hello there", "You said: hello there");
+      await visit.page.locator(".list-pane .rows", { hasText: "hello there" }).waitFor();
+    }));
+
+  it("stops a run, and finds a running one again after a reload", () =>
+    visit(async (visit) => {
+      const { gates, service } = visit.host;
+      await newThread(visit, "gated-chat");
+      await visit.say("hello");
+      await gates.reached("token 1");
+      await visit.shows("hello", "You ");
+      await visit.page.reload();
+      await visit.shows("hello", "You ");
+      await visit.button("Stop").click();
+      assert.equal(await gates.stopped("token 1"), "cancelled");
+      await visit.status("idle");
+      assert.equal((await service.runs.list(threadOf(visit)))[0]?.status, "interrupted");
+      gates.open("token 1", "token 2", "token 3");
+    }));
+
+  it("edits a message, regenerates an answer, and switches among the versions", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await newThread(visit, "chat");
+      await visit.say("one");
+      await visit.status("idle");
+      await visit.say("two");
+      await visit.shows("one", "You said: one", "two", "You said: two");
+      await visit.status("idle");
+      const message = (at: number) => page.locator(".message").nth(at);
+      await message(2).hover();
+      await visit.button("Edit", message(2)).click();
+      await page.getByLabel("Edit message").fill("three");
+      await visit.button("Run from here").click();
+      await visit.shows("one", "You said: one", "three", "You said: three");
+      await visit.status("idle");
+      await page.getByText("2/2").waitFor();
+      await visit.button("Earlier version").click();
+      await visit.shows("one", "You said: one", "two", "You said: two");
+      await visit.button("Later version").click();
+      await visit.shows("one", "You said: one", "three", "You said: three");
+      await message(3).hover();
+      await visit.button("Regenerate", message(3)).click();
+      await message(3).getByText("2/2").waitFor();
+      await visit.shows("one", "You said: one", "three", "You said: three");
+    }));
+
+  it("shows the question of an interrupt and its tool call, and goes on with the answer", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await newThread(visit, "approval");
+      await visit.say("book a seat");
+      await page.locator(".interrupt", { hasText: "Book seat 7A?" }).waitFor();
+      await visit.status("needs an answer");
+      await page.getByLabel("Answer", { exact: true }).fill("yes");
+      await visit.button("Answer").click();
+      await visit.status("idle");
+      assert.equal(await page.locator(".interrupt").count(), 0);
+      await page.locator(".tool.success", { hasText: "book" }).locator("summary").click();
+      await page.locator(".tool", { hasText: "seat 7A is booked" }).waitFor();
+    }));
+
+  it("renders no script, no javascript: link and no picture of another host", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      await newThread(visit, "tokens");
+      await visit.say(
+        "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) **bold**",
+      );
+      const answer = page.locator(".message.ai .markdown");
+      await answer.locator("strong", { hasText: "bold" }).waitFor();
+      await visit.status("idle");
+      assert.equal(await answer.locator("script, [onerror], a[href^='javascript']").count(), 0);
+      assert.match((await answer.textContent()) ?? "", /\[image: pixel\]/);
+    }));
+
+  it("says why a run failed, and that a thread is gone", () =>
+    visit(async (visit) => {
+      await newThread(visit, "failing");
+      await visit.say("hi");
+      await visit.page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
+      await visit.host.service.threads.delete(threadOf(visit));
+      await visit.page.reload();
+      await visit.page.getByText("This thread does not exist").waitFor();
+    }));
+
+  it("keeps what was typed, also over a reload", () =>
+    visit(async (visit) => {
+      const { thread_id } = await visit.host.service.threads.create();
+      await visit.open(`threads/${thread_id}`);
+      await visit.page.locator(".assistant-bar select").selectOption({ label: "chat" });
+      await visit.page.getByLabel("Message", { exact: true }).fill("half a thou");
+      await visit.page.reload();
+      assert.equal(await visit.page.getByLabel("Message", { exact: true }).inputValue(), "half a thou");
+    }));
+});
+
+describe("the studio's key prompt", () => {
+  it("asks for a key, says when it is wrong, goes on where it was, and keeps it in this tab", async () => {
+    const { identity, keys } = testAccounts({ keys: { ann: {} } });
+    await using host = await openStudio({ identity, auth: { mode: "api_key" } });
+    await visitStudio((principal as Principal).context, host, async (visit) => {
+      const { page } = visit;
+      await visit.open("threads");
+      const field = page.getByLabel("API key");
+      await field.fill("gr_wrong");
+      await visit.button("Continue").click();
+      await page.getByText("did not accept the key").waitFor();
+      await field.fill(keys["ann"] ?? "");
+      await visit.button("Continue").click();
+      await page.getByText("No threads yet").waitFor();
+      await page.reload();
+      await page.getByText("No threads yet").waitFor();
+      assert.equal(await page.evaluate(() => JSON.stringify(localStorage)), "{}");
+    });
+  });
+});
