@@ -40,9 +40,14 @@ describe("the studio's chat as a client of the event protocol", () => {
       page.on("request", (request) => {
         if (request.url().endsWith("/stream/events")) streams.push(request.url());
       });
-      const thread_id = await asked("chat", "one");
-      await visit.open(`threads/${thread_id}`);
+      await visit.newThread("chat");
+      await visit.say("one");
+      await visit.status("idle");
+      const { thread_id } = visit;
+      streams.length = 0;
+      await page.reload();
       await visit.shows("one", "You said: one");
+      await visit.status("idle");
       assert.deepEqual(streams, []);
       await service.runs.create(thread_id, { assistant_id: "gated-chat", input: said("two") });
       await gates.reached("token 1");
@@ -179,7 +184,7 @@ describe("the studio's answers to interrupts", () => {
       await visit.button("Respond", card).click();
       await card.getByLabel("Response").fill("It is closed");
       await visit.button("Respond", card).click();
-      await page.getByText("Answered").waitFor();
+      await page.getByText("Answered", { exact: true }).waitFor();
       await visit.open(`threads/${thread_id}`);
       await visit.status("idle");
       const decisions = [

@@ -5,7 +5,7 @@ import type { RunRow } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
-import { Empty, Skeleton, Status } from "../../parts/basics.tsx";
+import { count, Empty, Skeleton, Status } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
@@ -177,7 +177,7 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
     <>
       {visible.length > shown ? (
         <button type="button" class="earlier" onClick={() => setShown(shown + 2 * WINDOW)}>
-          {visible.length - shown} earlier messages
+          {count(visible.length - shown)} earlier messages
         </button>
       ) : null}
       {visible.slice(-shown).map((message, index) => (

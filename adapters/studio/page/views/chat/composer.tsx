@@ -193,7 +193,13 @@ export function Composer(props: ComposerProps): VNode {
             attempt("Run", () => send(input));
           }}
         >
-          <Editor key={assistant_id} schema={schema} label="Input" value={input} change={setValue} />
+          <Editor
+            key={`${assistant_id} ${schema !== null}`}
+            schema={schema}
+            label="Input"
+            value={input}
+            change={setValue}
+          />
           <div class="buttons">
             <button type="submit" class="primary" disabled={disabled}>
               Run
