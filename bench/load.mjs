@@ -115,6 +115,60 @@ export function connect(base) {
     };
   }
 
+  /** One token stream of the event protocol, or a resumable one of the run routes: when it began and ended, and its tokens. */
+  function threadStream(protocol) {
+    const thread = `/threads/${crypto.randomUUID()}`;
+    const input = run("tokens").input;
+    const body = protocol
+      ? { channels: ["messages", "lifecycle"] }
+      : { ...run("tokens"), stream_mode: ["messages-tuple"], stream_resumable: true, if_not_exists: "create" };
+    const path = protocol ? `${thread}/stream/events` : `${thread}/runs/stream`;
+    const payload = Buffer.from(JSON.stringify(body));
+    const headers = { "content-type": "application/json", "content-length": payload.length };
+    return new Promise((resolve, reject) => {
+      let tokens = 0;
+      let rest = "";
+      let last = "";
+      const call = http.request({ hostname, port, method: "POST", path, agent, headers }, (response) => {
+        if (response.statusCode >= 400) reject(new Error(`${path}: ${response.statusCode}`));
+        if (protocol) {
+          const params = { assistant_id: "tokens", input };
+          request("POST", `${thread}/commands`, { id: 1, method: "run.start", params }).catch(reject);
+        }
+        response.on("error", () => {});
+        response.on("data", (chunk) => {
+          const lines = (rest + chunk.toString("latin1")).split("\n");
+          rest = lines.pop();
+          for (const line of lines) {
+            if (line.startsWith("event: ")) last = line.slice(7);
+            else if (!line.startsWith("data: ")) continue;
+            else if (protocol ? line.includes('"content-block-delta"') : last.startsWith("messages")) tokens += 1;
+            else if (
+              last === "end" ||
+              (last === "lifecycle" && line.includes('"event":"completed"') && line.includes('"namespace":[]'))
+            ) {
+              resolve(tokens);
+              if (protocol) call.destroy();
+            }
+          }
+        });
+      });
+      call.setTimeout(TIMEOUT_MS, () => call.destroy(new Error(`${path}: no answer`)));
+      call.on("error", reject);
+      call.end(payload);
+    });
+  }
+
+  async function threadStreams(count, protocol) {
+    const start = now();
+    const all = await Promise.all(Array.from({ length: count }, () => threadStream(protocol)));
+    return {
+      n: count,
+      tokens: all.reduce((sum, one) => sum + one, 0),
+      per_s: all.reduce((sum, one) => sum + one, 0) / ((now() - start) / 1000),
+    };
+  }
+
   /** When the first event of a stream comes, one stream at a time. */
   async function oneStream(count) {
     const all = [];
@@ -139,5 +193,15 @@ export function connect(base) {
     return { start: quantiles(starts), join: quantiles(joins) };
   }
 
-  return { wait, fresh, closedLoop, streams, oneStream, background, request, close: () => agent.destroy() };
+  return {
+    wait,
+    fresh,
+    closedLoop,
+    streams,
+    oneStream,
+    background,
+    request,
+    threadStreams,
+    close: () => agent.destroy(),
+  };
 }

@@ -83,7 +83,7 @@ export const RETIRED_NAMES: readonly Retired[] = [
   { name: "tally", use: "pendingCounter" },
   { name: "Tally", use: "PendingCounter" },
   { name: "rest", use: "restingStatus", only: ["adapters/sql/runs"] },
-  { name: "series", use: "retrySeries" },
+  { name: "series", use: "retrySeries", except: ["adapters/studio/page"] },
   { name: "charged", use: "countsAsAttempt" },
   { name: "alone", use: "single_process", only: ["adapters", "lib/storage"] },
   { name: "exclusive", use: "acquireWorkerLock" },

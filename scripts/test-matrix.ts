@@ -28,7 +28,7 @@ export const RULES: readonly Rule[] = [
   { files: /^test\/adapters\/exclusive\./, on: ["bun", "node"] },
   { files: /^test\/adapters\/langgraph(?:-streams|-stops)?\.test/, on: RUNTIMES },
   { files: /^test\/adapters\//, on: ["node"] },
-  { files: /^test\/clients\/sdk\./, on: RUNTIMES },
+  { files: /^test\/clients\/(?:sdk|thread-streams)\./, on: RUNTIMES },
   { files: /^test\/simulation\//, on: RUNTIMES },
 
   // Streams and their readers; timers; keys and signatures; bodies; processes.

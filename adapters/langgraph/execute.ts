@@ -128,10 +128,10 @@ export async function* execute(
   } catch (error) {
     const cause = saver.failure ?? error;
     if (!signal.aborted) yield* frames.fail(cause);
-    const growing = frames.growingMessages || (protocol?.growingMessages ?? false);
-    const kept = growing && !either.aborted ? await storedState(graph, saver, job).catch(() => null) : null;
+    const needed = frames.growingMessages || (protocol?.needsState ?? false);
+    const kept = needed && !either.aborted ? await storedState(graph, saver, job).catch(() => null) : null;
     if (!either.aborted) yield* frames.settle(kept?.values ?? null);
-    if (protocol && !signal.aborted) yield* protocol.fail(cause, kept?.values ?? null);
+    if (protocol && !signal.aborted) yield* protocol.fail(cause, kept);
     throw cause;
   } finally {
     if (!ended) {

@@ -1,6 +1,6 @@
 /** Makes the events of the thread event protocol from what LangGraph streams. */
 import { createContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
-import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
+import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { type Chunk, type Chunks, isInterrupt } from "./chunks.ts";
 import { written } from "./frames.ts";
@@ -37,6 +37,8 @@ export class ProtocolEvents {
   /** Checkpoints whose states come next, by namespace. Null: those of this run are not all stored. */
   private readonly checkpoints: Map<string, string> | null;
   private readonly asked = new Set<string>();
+  /** The checkpoint of the root that was shown without its values. */
+  private bare: string | null = null;
 
   constructor(job: Job, graph: Graph, chunks: Chunks, wire: (chunk: Chunk) => Json | undefined) {
     this.chunks = chunks;
@@ -51,9 +53,9 @@ export class ProtocolEvents {
     return this.lifecycle ? [this.lifecycle.handler, this.agents.handler] : [];
   }
 
-  /** Messages have started that have not ended. */
-  get growingMessages(): boolean {
-    return this.blocks.open;
+  /** Messages have started that have not ended, or a checkpoint was shown without its values. */
+  get needsState(): boolean {
+    return this.blocks.open || this.bare !== null;
   }
 
   take(chunk: Chunk): ProtocolEvent[] {
@@ -84,13 +86,15 @@ export class ProtocolEvents {
     return [...messages, ...made, ...(this.lifecycle?.end(outcome) ?? []).map((data) => this.lifecycleEvent(data))];
   }
 
-  /** The execution has failed. `values`: the state that it has left. */
-  fail(error: unknown, values: Json): ProtocolEvent[] {
+  /** The execution has failed. `state`: what it has left. LangGraph drops what was not read before the failure. */
+  fail(error: unknown, state: StateEvent | null): ProtocolEvent[] {
     this.transformers?.fail(error);
+    const { values = null, checkpoint } = state ?? {};
+    const dropped = this.bare !== null && checkpoint?.checkpoint_id === this.bare ? [this.values([], values)] : [];
     const kept = isObject(values) ? values.messages : undefined;
     const text = error instanceof Error ? error.message : String(error);
     const messages = [...this.blocks.finish(kept), ...this.blocks.close([], text)].map(messageEvent);
-    return [...messages, ...(this.lifecycle?.fail(error) ?? []).map((data) => this.lifecycleEvent(data))];
+    return [...dropped, ...messages, ...(this.lifecycle?.fail(error) ?? []).map((data) => this.lifecycleEvent(data))];
   }
 
   /** Messages and tools are named by their task, everything else by its graph. */
@@ -133,6 +137,7 @@ export class ProtocolEvents {
 
   private checkpoint(namespace: Namespace, note: CheckpointNote): ProtocolEvent {
     this.checkpoints?.set(namespace.join("|"), note.id);
+    if (namespace.length === 0) this.bare = note.id;
     return event("checkpoints", namespace, { ...note });
   }
 
@@ -140,6 +145,7 @@ export class ProtocolEvents {
     const name = namespace.join("|");
     const checkpoint_id = this.checkpoints?.get(name);
     this.checkpoints?.delete(name);
+    if (namespace.length === 0) this.bare = null;
     const shown = event("values", namespace, data);
     return checkpoint_id === undefined ? shown : { ...shown, checkpoint_id };
   }

@@ -199,10 +199,6 @@ const getTrace = prepared<{ trace_id: string }>((p) =>
   db.selectFrom("traces").selectAll().where("trace_id", "=", p.trace_id),
 );
 
-const firstCounted = prepared<Record<never, never>>(
-  () => sql`select min(started_at) as first from traces where counted = 1`,
-);
-
 /** The verbs on traces and usage counts. */
 export function usageVerbs(driver: Pipe): UsageStorage {
   const read = async (trace_id: string): Promise<SqlRow | undefined> => (await driver.read(getTrace({ trace_id })))[0];
@@ -263,10 +259,6 @@ export function usageVerbs(driver: Pipe): UsageStorage {
       const until = row?.next == null ? last : Math.min(last, floor(Number(row.next), HOUR) + DAY);
       await driver.batch([sumHours({ sealed, until }), moveSeal({ sealed, until })]);
       return until < last;
-    },
-    async firstCounted() {
-      const [row] = await driver.read(firstCounted({}));
-      return row?.first == null ? null : Number(row.first);
     },
   };
 }

@@ -89,7 +89,7 @@ function nameOf(folder: string, given: string | undefined, problems: string[]): 
 function write(template: string, folder: string, name: string): void {
   // Beside lib in a checkout, beside dist in the package.
   const [templates] = ["../../templates", "../../../templates"]
-    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .map((path) => fileURLToPath(new URL(path, import.meta.url).href))
     .filter((path) => existsSync(path));
   if (!templates) throw new Error("The templates of this package are missing: install it again");
   for (const source of ["common", template]) {

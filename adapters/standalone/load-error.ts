@@ -43,7 +43,7 @@ function placeOf(error: unknown, message: string): SourcePlace | undefined {
 }
 
 const isOfProject = (file: string): boolean =>
-  !/[\\/]node_modules[\\/]/.test(file) && !file.startsWith(fileURLToPath(new URL(".", import.meta.url)));
+  !/[\\/]node_modules[\\/]/.test(file) && !file.startsWith(fileURLToPath(new URL(".", import.meta.url).href));
 
 function lineOf({ file, line }: SourcePlace): string | undefined {
   try {

@@ -59,7 +59,7 @@ export function forgetFiles(more: readonly string[] = []): void {
 
 const require: NodeJS.Require = createRequire(import.meta.url);
 /** Bun lists this program's own files too. */
-const OWN = fileURLToPath(new URL("../..", import.meta.url));
+const OWN = fileURLToPath(new URL("../..", import.meta.url).href);
 const isProjectFile = (file: string): boolean =>
   !/[\\/]node_modules[\\/]/.test(file) && !["lib", "adapters"].some((folder) => file.startsWith(`${OWN}${folder}`));
 

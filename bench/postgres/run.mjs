@@ -2,7 +2,7 @@
 /**
  * What several processes on one Postgres cost and how far behind their readers are. Ends with 1 when a figure misses its limit.
  *
- *   node bench/postgres/run.mjs [--quick] [--only throughput,claims,connections,frames]
+ *   node bench/postgres/run.mjs [--quick] [--only throughput,claims,connections,frames,events]
  *
  * Needs Linux. `connections` needs 5,000 open files and some more in two processes: `ulimit -Hn` of 6,000 or more.
  */
@@ -17,7 +17,7 @@ import pg from "pg";
 import { startPostgres } from "../../test/adapters/postgres-server.ts";
 import { connect, quantiles } from "../load.mjs";
 
-const PARTS = ["throughput", "claims", "connections", "frames"];
+const PARTS = ["throughput", "claims", "connections", "frames", "events"];
 const { values } = parseArgs({
   options: { quick: { type: "boolean", default: false }, only: { type: "string", default: PARTS.join() } },
 });
@@ -165,11 +165,13 @@ async function claims() {
 
 const epoch = () => performance.timeOrigin + performance.now();
 
-/** Opens a stream; `onData` gets the data of its custom frames. The result closes it. */
-function open(base, path, onData) {
+/** Opens a stream; `onData` gets the data of its custom frames. The result closes it. With a filter: the events of a thread. */
+function open(base, path, onData, filter) {
   const { hostname, port } = new URL(base);
+  const headers = filter ? { "content-type": "application/json" } : { "last-event-id": "-1" };
+  const options = { hostname, port, path, method: filter ? "POST" : "GET", agent: false, headers };
   return new Promise((resolve, reject) => {
-    const call = http.get({ hostname, port, path, agent: false, headers: { "last-event-id": "-1" } }, (response) => {
+    const call = http.request(options, (response) => {
       if (response.statusCode !== 200) return reject(new Error(`${path}: ${response.statusCode}`));
       let rest = "";
       let event = "";
@@ -186,6 +188,7 @@ function open(base, path, onData) {
       resolve(() => call.destroy());
     });
     call.on("error", reject);
+    call.end(filter && JSON.stringify(filter));
   });
 }
 
@@ -259,9 +262,36 @@ async function frames() {
   }
 }
 
+/** Readers of thread events in one process, runs in another. */
+async function events() {
+  const url = await database("events");
+  const executing = await start(url, "on", 100);
+  const reader = await start(url, "on", 0);
+  const late = [];
+  const count = SIZE.frame_seconds * 5;
+  const closes = await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      const thread = `/threads/${crypto.randomUUID()}`;
+      const take = ({ params: { data } }) => data.payload.n >= 5 && late.push(epoch() - data.payload.at);
+      const close = await open(reader.url, `${thread}/stream/events`, take, { channels: ["custom"] });
+      const params = { assistant_id: "ticks", input: {}, metadata: { count, every_ms: 200 } };
+      await executing.client.request("POST", `${thread}/commands`, { id: 1, method: "run.start", params });
+      return close;
+    }),
+  );
+  await new Promise((resolve) => setTimeout(resolve, SIZE.frame_seconds * 1_000 + 2_000));
+  for (const close of closes) close();
+  await reader.stop();
+  await executing.stop();
+  const { n, p50, p99 } = quantiles(late);
+  note("thread events", n, "", 20 * (count - 5) * 0.8, true);
+  note("thread event to a reader in another process, p50", p50, "ms");
+  note("the same, p99", p99, "ms", 100);
+}
+
 console.log(`Load average ${loadavg()[0].toFixed(1)}`);
 try {
-  for (const [name, part] of Object.entries({ throughput, claims, connections, frames })) {
+  for (const [name, part] of Object.entries({ throughput, claims, connections, frames, events })) {
     if (!parts.includes(name)) continue;
     await part().catch((error) => {
       console.error(`${name}: ${error.stack}`);

@@ -18,7 +18,7 @@ import { createEventMapper, type EventMapper } from "./event-mapper.ts";
 import { createEventRecorder, type EventRecorder } from "./event-recorder.ts";
 import { type Heartbeat, startHeartbeat } from "./heartbeat.ts";
 import { describeJob } from "./job.ts";
-import { createProgressWriter, type ProgressWriter } from "./progress.ts";
+import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress.ts";
 import { readState } from "./reached-state.ts";
 import type { OnRunFinished } from "./run-finished.ts";
 
@@ -133,6 +133,7 @@ export function createContext(
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
+  const events = temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {
@@ -150,20 +151,10 @@ export function createContext(
     } else if (state.phase !== "executing") {
       return false;
     }
-    if (!reason) abandonLater();
+    if (!reason) abandonLater(environment, abandon_ms, state, checkpoints);
     state.reason = why;
     state.abort.abort(why);
     return true;
-  }
-
-  /** An executor that ignores its signal must not hold its slot for ever. */
-  function abandonLater(): void {
-    const cancel = environment.timer(abandon_ms, () => {
-      state.abandoned = true;
-      checkpoints.lose();
-      state.abandonWait?.();
-    });
-    void state.done.promise.then(cancel);
   }
 
   const checkpoints = jobCheckpoints({
@@ -184,13 +175,7 @@ export function createContext(
     claimed,
     counters: slot.counters,
     runEvents,
-    hasEventReaders: () => options.events.isWatched(thread_id) || (thread.all_events && storage.multi_process === true),
-    publishEvents: (before, events) =>
-      options.events.publish(
-        thread_id,
-        before,
-        events.map((event) => ({ ...event, run_id })),
-      ),
+    ...eventReaders(options, claimed, events),
     checkpoints,
     onlyAtEnd: request.durability === "exit",
     retry,
@@ -203,12 +188,12 @@ export function createContext(
     request,
     requested,
     recorded,
-    events: temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state",
+    events,
     protocol_events: graph.protocol_events ?? false,
     checkpoints,
     store: options.store,
   });
-  const recorder = createEventRecorder({ ...options, graph, claimed, job, record: progress.record });
+  const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     environment,
@@ -219,9 +204,7 @@ export function createContext(
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     show: progress.show,
     recorder,
-    flush: async () => {
-      if (progress.isFull()) await progress.flush();
-    },
+    flush: () => makeRoom(progress),
     hold: progress.hold,
     release: progress.release,
     isStopped: () => state.reason !== null,
@@ -255,6 +238,38 @@ export function createContext(
   };
   return context;
 }
+
+/** An executor that ignores its signal must not hold its slot for ever. */
+function abandonLater(
+  environment: Environment,
+  after_ms: number,
+  state: AttemptState,
+  checkpoints: JobCheckpoints,
+): void {
+  const cancel = environment.timer(after_ms, () => {
+    state.abandoned = true;
+    checkpoints.lose();
+    state.abandonWait?.();
+  });
+  void state.done.promise.then(cancel);
+}
+
+async function makeRoom(progress: ProgressWriter): Promise<void> {
+  if (progress.isFull()) await progress.flush();
+}
+
+/** Who reads the events of the thread. Readers of other processes are not known here. */
+const eventReaders = (
+  { events, storage }: AttemptOptions,
+  { run: { run_id, thread_id } }: ClaimedRun,
+  recorded: NonNullable<Job["events"]>,
+): Pick<ProgressOptions, "hasEventReaders" | "publishEvents"> => ({
+  hasEventReaders: () => events.isWatched(thread_id) || (recorded === "all" && storage.multi_process === true),
+  publishEvents(before, list) {
+    const published = list.map((event) => ({ ...event, run_id }));
+    events.publish(thread_id, before, published);
+  },
+});
 
 const initialState = (): AttemptState => ({
   reason: null,

@@ -2,7 +2,9 @@
 import { createContentBlocks } from "../executor/content-blocks.ts";
 import type { ExecutorEvent, Interrupt, StateEvent } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { YieldedEvent } from "./event-recorder.ts";
+
+/** An event as executors yield it. */
+export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
 
 export interface EventDeriver {
   take(event: ExecutorEvent): YieldedEvent[];
@@ -47,7 +49,7 @@ export function createEventDeriver(all: boolean): EventDeriver {
 
   function states(values: Json, checkpoint: JsonObject | null, interrupts: readonly Interrupt[]): YieldedEvent[] {
     const { messages: list } = isObject(values) ? values : {};
-    const settled = blocks && Array.isArray(list) ? messages(blocks.finish(list)) : [];
+    const completed = blocks && Array.isArray(list) ? messages(blocks.finish(list)) : [];
     const id = checkpoint && typeof checkpoint.id === "string" ? checkpoint.id : undefined;
     const requested = interrupts.map(
       ({ id: interrupt_id, value }): YieldedEvent => ({
@@ -57,7 +59,7 @@ export function createEventDeriver(all: boolean): EventDeriver {
       }),
     );
     return [
-      ...settled,
+      ...completed,
       ...(checkpoint ? [{ method: "checkpoints", namespace: [], data: checkpoint } as const] : []),
       { method: "values", namespace: [], data: values, ...(id === undefined ? {} : { checkpoint_id: id }) },
       ...requested,

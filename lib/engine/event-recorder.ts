@@ -2,9 +2,17 @@
 import type { Environment } from "../environment.ts";
 import { type ExecutorEvent, type GraphInfo, type Interrupt, type Job, ResumeRefused } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { ClaimedRun, EventMethod, Scope, Storage, TerminalStatus, ThreadEvent } from "../storage/mod.ts";
+import type {
+  ClaimedRun,
+  EventMethod,
+  EventPage,
+  Scope,
+  Storage,
+  TerminalStatus,
+  ThreadEvent,
+} from "../storage/mod.ts";
 import { seqOf } from "../storage/mod.ts";
-import { createEventDeriver } from "./event-deriver.ts";
+import { createEventDeriver, type YieldedEvent } from "./event-deriver.ts";
 
 export interface EventRecorderOptions {
   readonly storage: Storage;
@@ -14,6 +22,8 @@ export interface EventRecorderOptions {
   readonly claimed: ClaimedRun;
   readonly job: Job;
   record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
+  /** Repeats a call of the store while it fails, for a limited time. */
+  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
 }
 
 /** How a run ends. */
@@ -34,17 +44,14 @@ export interface EventRecorder {
   /** Records a state that the worker has stored; `shown` as in stream mode `checkpoints`. */
   takeState(values: Json, shown: JsonObject, interrupts: readonly Interrupt[]): void;
   /** Records the end of the run: the last event. */
-  end(end: RecordedEnd): void;
+  end(end: RecordedEnd): Promise<void>;
 }
-
-/** An event as executors yield it. */
-export type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
 
 /** How many turns back the events of earlier attempts are read. */
 const TURNS = 100;
 const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "input.requested"]);
 
-const NOTHING: EventRecorder = { begin: async () => {}, take() {}, takeState() {}, end() {} };
+const NOTHING: EventRecorder = { begin: async () => {}, take() {}, takeState() {}, end: async () => {} };
 
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
   const { environment, graph, claimed, job } = options;
@@ -56,6 +63,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   const open = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
   const requested = new Set<Json>();
   let running = false;
+  let read = false;
 
   function record(
     method: EventMethod,
@@ -96,9 +104,12 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   /** Reads what earlier attempts of this run have recorded. */
   async function readEarlier(): Promise<void> {
     const { storage, scope } = options;
+    read = true;
+    if (run.claims === 1) return;
     let after: number | null = Math.max(0, seqOf(run.turn - TURNS, 0));
     while (after !== null) {
-      const page = await storage.readEvents(scope, run.thread_id, { after, methods: EARLIER });
+      const query: { readonly after: number; readonly methods: typeof EARLIER } = { after, methods: EARLIER };
+      const page: EventPage = await options.retry(() => storage.readEvents(scope, run.thread_id, query));
       for (const { run_id, method, namespace, data } of page.events) {
         if (run_id !== run.run_id) continue;
         const parsed = JSON.parse(data ?? "null") as Json;
@@ -106,7 +117,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
         else if (isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
         running ||= namespace.length === 0;
       }
-      after = page.read_to;
+      after = page.more ? page.read_to : null;
     }
   }
 
@@ -120,7 +131,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
 
   return {
     async begin() {
-      if (run.claims > 1) await readEarlier();
+      await readEarlier();
       closeOpen({ event: "interrupted" });
       if (!running) record("lifecycle", { event: "running", graph_name: run.graph_id });
       const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
@@ -133,7 +144,9 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     takeState(values, shown, interrupts) {
       for (const derived of deriver?.takeState(values, shown, interrupts) ?? []) takeYielded(derived);
     },
-    end({ status, error, waits, failure }) {
+    async end({ status, error, waits, failure }) {
+      // The run was stopped before this attempt began.
+      if (!read) await readEarlier();
       const event = error ? "failed" : status === "interrupted" || waits ? "interrupted" : "completed";
       closeOpen({ event });
       const message = typeof error?.message === "string" ? error.message : undefined;

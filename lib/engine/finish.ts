@@ -61,7 +61,7 @@ export async function finishRun(context: AttemptContext, failure: unknown): Prom
   const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
   const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
   const discard = temporary && (progress.hasSaved() || resumed);
-  context.recorder.end({ status, error, waits: next.length > 0, failure });
+  await context.recorder.end({ status, error, waits: next.length > 0, failure });
   const { progress: unsaved, shown } = progress.rest();
   const tail: Tail = { feedback: options.feedbackUrls(run), error };
   const usage = mapper.usage();

@@ -4,62 +4,31 @@
  */
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
-import type { Json } from "../json.ts";
-import {
-  type ClaimedRun,
-  END_FRAME,
-  FIRST_FRAME,
-  type NewFrame,
-  type Progress,
-  type Scope,
-  type Storage,
-  seqOf,
-  type ThreadEvent,
-} from "../storage/mod.ts";
-import type { RunEvents } from "../streams/hub.ts";
-import { firstFrameId } from "../streams/terminal.ts";
+import type { Progress, Scope, Storage, ThreadEvent } from "../storage/mod.ts";
+import { createUnstored, type Unstored, type UnstoredOptions } from "./unstored.ts";
 
-export interface ProgressOptions {
+export interface ProgressOptions extends Omit<UnstoredOptions, "onAdded"> {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  readonly claimed: ClaimedRun;
-  readonly runEvents: RunEvents;
   readonly checkpoints: JobCheckpoints;
   /** Durability `exit`: checkpoints wait for the end of the run, or for `save`. */
   readonly onlyAtEnd: boolean;
-  readonly counters: { frames_shown: number; frames_stored: number };
   /** Repeats a call of the store while it fails, for a limited time. */
   retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
-  /** The events of the thread have readers that wait for them. */
-  hasEventReaders(): boolean;
-  /** Shows stored events. `before`: the `seq` before the first one. */
-  publishEvents(before: number, events: readonly ThreadEvent[]): void;
   /** The lease is lost: nothing may be written. */
   isLost(): boolean;
   /** A save failed: the lease is lost, or the store does not recover. */
   onLost(): void;
 }
 
-export interface ProgressWriter {
-  /** The id of the next frame. */
-  nextId(): number;
+export interface ProgressWriter extends Omit<Unstored, "isDirty" | "isAwaited" | "take" | "shown"> {
   /** Some checkpoints or writes were saved. */
   hasSaved(): boolean;
-  show(event: string, data: Json): void;
-  /** Numbers and keeps an event of the thread; `end`: the last one of the run. */
-  record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
-  /** Frames and events shown from now on are held until `release`. */
-  hold(): void;
-  hasHeldFrames(): boolean;
-  /** Shows the held frames, or drops them. */
-  release(what?: "shown" | "dropped"): void;
   /** Saves in a few milliseconds, together with what arrives until then. */
   saveSoon(): void;
   /** Saves everything; resolves when it is committed, or when that failed. */
   save(): Promise<void>;
-  /** Back-pressure: too many frames are not stored yet, so the executor must wait. */
-  isFull(): boolean;
   /** Like `save`, but without the checkpoints that wait for the end of the run. */
   flush(): Promise<void>;
   /** Something that subscribers may have seen is not stored yet. */
@@ -73,26 +42,21 @@ export interface ProgressWriter {
 const SAVE_MS = 50;
 /** Shorter for stored frames, because subscribers wait for them. */
 const SAVE_FRAMES_MS = 10;
-/** The limit of frames that are not stored, in characters. They are shown in one go, so the rings must be able to hold them. */
-const BACKLOG = 512 * 1024;
-const FRAME_OVERHEAD = 64;
 /** Larger values, in characters, are not stored a second time with their event: it names their checkpoint. */
 const LARGE_VALUES = 16 * 1024;
-/** The limit of held frames: more than these are shown without their state. */
-const MOST_HELD = 256;
 
 export function createProgressWriter(options: ProgressOptions): ProgressWriter {
-  const { storage, scope, environment, claimed, runEvents, checkpoints, onlyAtEnd, counters, isLost } = options;
-  const { framed } = claimed.run;
-  let nextId = continueLog(claimed, runEvents);
-  let frames: NewFrame[] = [];
-  let events: ThreadEvent[] = [];
-  let nextSeq = seqOf(claimed.run.turn, FIRST_FRAME);
-  let publishedSeq = seqOf(claimed.run.turn, 0) - 1;
-  let withheld: (NewFrame | ThreadEvent)[] | null = null;
-  let withheldFrames = 0;
-  // The size of the frames that are not stored, with those of a save under way.
-  let unstored = 0;
+  const { storage, scope, environment, claimed, checkpoints, onlyAtEnd, isLost } = options;
+  const {
+    take: takeUnstored,
+    shown,
+    isDirty: isUnstored,
+    isAwaited,
+    ...unstored
+  } = createUnstored({
+    ...options,
+    onAdded: saveSoon,
+  });
   let saved = false;
   let saving: Promise<void> | null = null;
   let cancelTimer: (() => void) | null = null;
@@ -103,65 +67,14 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   function take(all: boolean): Progress {
     const progress = all || !onlyAtEnd ? checkpoints.take() : { checkpoints: [], writes: [] };
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
-    const list = frames;
-    frames = [];
-    const first_id = nextId - withheldFrames - list.length;
-    const taken = events;
-    events = [];
-    return {
-      ...progress,
-      ...(list.length > 0 ? { frames: { first_id, list } } : {}),
-      ...(taken.length > 0 ? { events: taken } : {}),
-    };
+    return { ...progress, ...takeUnstored() };
   }
 
-  function pass(frame: NewFrame | ThreadEvent): void {
-    if ("seq" in frame) {
-      events.push(frame);
-      unstored += (frame.data?.length ?? 0) + FRAME_OVERHEAD;
-      if (options.hasEventReaders()) saveSoon();
-    } else if (framed) {
-      frames.push(frame);
-      unstored += frame.data.length + FRAME_OVERHEAD;
-      saveSoon();
-    } else {
-      counters.frames_shown++;
-      runEvents.publish(frame.event, frame.data);
-    }
-  }
-
-  function release(what: "shown" | "dropped" = "shown"): void {
-    const list = withheld ?? [];
-    withheld = null;
-    if (what === "dropped") nextId -= withheldFrames;
-    withheldFrames = 0;
-    if (what === "shown") for (const frame of list) pass(frame);
-  }
-
-  function shown({ frames: stored, events: recorded = [] }: Progress): void {
-    const newest = recorded.at(-1);
-    if (newest) {
-      for (const { data } of recorded) unstored -= (data?.length ?? 0) + FRAME_OVERHEAD;
-      options.publishEvents(publishedSeq, recorded);
-      publishedSeq = newest.seq;
-    }
-    for (const { event, data } of stored?.list ?? []) {
-      unstored -= data.length + FRAME_OVERHEAD;
-      counters.frames_stored++;
-      counters.frames_shown++;
-      runEvents.publish(event, data);
-    }
-  }
-
-  const isDirty = (all: boolean): boolean =>
-    frames.length > 0 ||
-    (events.length > 0 && (all || unstored > BACKLOG || options.hasEventReaders())) ||
-    ((all || !onlyAtEnd) && checkpoints.isDirty());
+  const isDirty = (all: boolean): boolean => isUnstored(all) || ((all || !onlyAtEnd) && checkpoints.isDirty());
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
-    const soon = framed || (events.length > 0 && options.hasEventReaders());
-    cancelTimer = environment.timer(soon ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
+    cancelTimer = environment.timer(isAwaited() ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
   function stopTimer(): void {
@@ -196,29 +109,10 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   }
 
   return {
-    nextId: () => nextId,
+    ...unstored,
     hasSaved: () => saved,
-    show(event, data) {
-      const frame = { event, data: JSON.stringify(data) ?? "null" };
-      nextId++;
-      if (!withheld) return pass(frame);
-      withheld.push(frame);
-      withheldFrames++;
-      if (withheld.length > MOST_HELD) release();
-    },
-    record(event, end = false) {
-      const seq = end ? seqOf(claimed.run.turn, END_FRAME) : nextSeq++;
-      if (withheld) withheld.push({ ...event, seq });
-      else pass({ ...event, seq });
-    },
-    hold() {
-      withheld ??= [];
-    },
-    hasHeldFrames: () => withheld !== null && withheld.length > 0,
-    release,
     saveSoon,
     save: () => save(true),
-    isFull: () => unstored > BACKLOG,
     flush: () => save(false),
     isBehind: () => !onlyAtEnd && (saving !== null || checkpoints.isDirty()),
     async close() {
@@ -231,17 +125,6 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
       return { progress: withoutLarge(progress), shown: () => shown(progress) };
     },
   };
-}
-
-/** Continues the log behind the earlier attempts. Returns the id of the first frame. */
-function continueLog({ run, last_frame }: ClaimedRun, runEvents: RunEvents): number {
-  const { framed } = run;
-  const nextId = framed ? last_frame + 1 : firstFrameId(run.claims - 1);
-  runEvents.stored = framed;
-  runEvents.attempt = run.attempt;
-  if (framed) runEvents.skipTo(last_frame);
-  else runEvents.startAt(nextId);
-  return nextId;
 }
 
 /** The size above which a batch would block other writers for too long, in characters or bytes. */

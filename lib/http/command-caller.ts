@@ -4,21 +4,32 @@ import type { RequestContext } from "./context.ts";
 import * as parse from "./parse/mod.ts";
 import { authorizeNewRun, callerOrigin } from "./run-authorization.ts";
 
-/** `mayRun`: called before a run is created. */
-export const commandCaller = (context: RequestContext, mayRun = async (): Promise<void> => {}): CommandCaller => ({
+/** `contextOfRuns`: gives the context of a run that is created. */
+export const commandCaller = (
+  context: RequestContext,
+  contextOfRuns = async (): Promise<RequestContext> => context,
+): CommandCaller => ({
   async read(thread_id) {
     return (await context.authorize({ thread_id }, "threads:read")).visibility;
   },
   async run(thread_id, sent) {
-    await mayRun();
-    const [request, authorized] = await authorizeNewRun(context, thread_id, parse.readFields(sent, parse.runCreate));
-    return { request, origin: { ...callerOrigin(context), ...authorized } };
+    const running = await contextOfRuns();
+    const [request, authorized] = await authorizeNewRun(running, thread_id, parse.readFields(sent, parse.runCreate));
+    return { request, origin: { ...callerOrigin(running), ...authorized } };
   },
 });
 
-/** The check of a WebSocket, which was opened with the permission to read. The user of custom authentication has no other. */
-export const mayRun =
-  ({ service, request, principal }: RequestContext): (() => Promise<void>) =>
-  async () => {
-    if (!principal.user) await service.access.principal(request, "run");
+/**
+ * For a WebSocket, which was opened with the permission to read: its caller may run less, and on fewer threads. The user of custom
+ * authentication has no other permission.
+ */
+export const runsOfSocket = (context: RequestContext) => async (): Promise<RequestContext> => {
+  const { access } = context.service;
+  if (context.principal.user) return context;
+  const principal = await access.principal(context.request, "run");
+  return {
+    ...context,
+    principal,
+    authorize: (value, event = "threads:create_run") => access.authorize(principal, event, value),
   };
+};

@@ -1,7 +1,7 @@
 /** The HTTP entry: `createHandler` serves a service by the route table. */
 import { IttyRouter } from "itty-router";
 import { AuthRefusal, type AuthUser } from "../auth/custom.ts";
-import { nextTurn } from "../environment.ts";
+import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { type Service, type ServiceInternals, serviceInternals } from "../service.ts";
 import { problemsIn } from "../validation.ts";
@@ -66,34 +66,6 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
     environment.log({ level: "warn", message, path });
   });
 
-  /** The response, or the answer to its error; to HEAD without the body. */
-  async function settle(
-    request: Request,
-    request_id: string,
-    answer: Promise<Response>,
-    route?: Route,
-  ): Promise<Response> {
-    const response = await answer.catch((error: unknown) => {
-      if (!(error instanceof ServiceError)) {
-        environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
-      }
-      // The host's own authentication chose the status, text and headers.
-      const with_message = route?.error_message === true;
-      if (error instanceof AuthRefusal) {
-        const { message } = error;
-        return json({ detail: message, ...(with_message ? { message } : {}) }, error.headers, error.status);
-      }
-      return failureResponse(error, request, {
-        keyed: route?.idempotency_key === true,
-        with_message,
-        headers: route?.public_headers?.all ?? {},
-      });
-    });
-    if (request.method !== "HEAD" || response.status === 101) return response;
-    await response.body?.cancel();
-    return new Response(null, { status: response.status, headers: response.headers });
-  }
-
   /** The caller of a request. Throws nothing: the credential is checked later. */
   function callerOf(request: Request, route: Route | undefined, user: AuthUser | null): Authentication {
     const { pathname } = new URL(request.url);
@@ -120,7 +92,7 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
       return await handle(createContext(request, { request_id, host }, found, principal, auth));
     }
 
-    return await settle(request, request_id, respond(), route);
+    return await settle(environment, request, request_id, respond(), route);
   }
 
   /** The host's own answer at a path without a route. */
@@ -153,13 +125,42 @@ export function createHandler(given: Service, options: HandlerOptions = {}): Han
   return async (request, host = {}) => {
     const sent = request.headers.get("x-request-id");
     const request_id = sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : environment.uuid();
-    const response = await settle(request, request_id, answer(request, request_id, host));
+    const response = await settle(environment, request, request_id, answer(request, request_id, host));
     // The connection is not HTTP any more.
     if (response.status === 101) return response;
     response.headers.set("x-request-id", request_id);
     cors.expose(request, response.headers);
     return response;
   };
+}
+
+/** The response, or the answer to its error; to HEAD without the body. */
+async function settle(
+  environment: Environment,
+  request: Request,
+  request_id: string,
+  answer: Promise<Response>,
+  route?: Route,
+): Promise<Response> {
+  const response = await answer.catch((error: unknown) => {
+    if (!(error instanceof ServiceError)) {
+      environment.log({ level: "error", message: "A request failed", method: request.method, request_id, error });
+    }
+    // The host's own authentication chose the status, text and headers.
+    const with_message = route?.error_message === true;
+    if (error instanceof AuthRefusal) {
+      const { message } = error;
+      return json({ detail: message, ...(with_message ? { message } : {}) }, error.headers, error.status);
+    }
+    return failureResponse(error, request, {
+      keyed: route?.idempotency_key === true,
+      with_message,
+      headers: route?.public_headers?.all ?? {},
+    });
+  });
+  if (request.method !== "HEAD" || response.status === 101) return response;
+  await response.body?.cancel();
+  return new Response(null, { status: response.status, headers: response.headers });
 }
 
 /** What belongs to a request, whichever Request object middleware makes of it. */

@@ -9,6 +9,7 @@ import type { DeploymentRow } from "../storage/identity.ts";
 import type {
   ListedRun,
   MultitaskStrategy,
+  RunFilter,
   RunRow,
   RunSearch,
   RunStatus,
@@ -21,22 +22,8 @@ import { type Cursor, cursorOf, isoOrNull, isoTime, type Listing, placeOf, timeO
 import { type RunStats, statsOf } from "./stats.ts";
 import { type DeliveryDetail, deliveryDetail } from "./webhooks.ts";
 
-/** Filters and page of a search over all runs. Times are RFC 3339: `after` includes them, `before` does not. */
-export interface RunListQuery extends Cursor {
-  readonly status?: readonly RunStatus[];
-  /** A UUID, or a graph id for its default assistant. */
-  readonly assistant_id?: string;
-  readonly graph_id?: string;
-  readonly thread_id?: string;
-  readonly cron_id?: string;
-  readonly user_id?: string;
-  /** Members of the run's metadata: texts, numbers, booleans. */
-  readonly metadata?: JsonObject;
-  readonly created_after?: string;
-  readonly created_before?: string;
-  readonly started_after?: string;
-  readonly started_before?: string;
-}
+/** Filters and page of a search over all runs. Times are RFC 3339. */
+export interface RunListQuery extends Cursor, RunFilter<string> {}
 
 /** A run in a list over all threads; times are ISO 8601, UTC. */
 export interface RunSummary {

@@ -1,8 +1,11 @@
 /** The server as an operator sees it: versions, health, work, and its configuration without secrets. */
+import type { CronCounters } from "../crons/mod.ts";
+import type { WorkerCounters } from "../engine/worker.ts";
 import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { type Caller, requireOfOrganization } from "../storage/identity.ts";
-import type { Storage, TerminalStatus } from "../storage/mod.ts";
+import type { Storage } from "../storage/mod.ts";
 import { withDefaults } from "../validation.ts";
+import type { DeliveryCounters } from "../webhooks/deliver.ts";
 
 /** What the service knows about itself. */
 export interface ServerFacts {
@@ -18,22 +21,9 @@ export interface ServerFacts {
     readonly standby: boolean;
     readonly runs: { readonly pending: number; readonly scheduled: number; readonly running: number };
     readonly oldest_pending_seconds: number;
-    readonly worker: {
-      readonly executing: number;
-      readonly claims: number;
-      readonly started: number;
-      readonly retried: number;
-      readonly leases_lost: number;
-      readonly ended: Readonly<Record<TerminalStatus, number>>;
-    };
-    readonly webhooks: {
-      readonly sending: number;
-      readonly attempts: number;
-      readonly delivered: number;
-      readonly retried: number;
-      readonly failed: number;
-    };
-    readonly crons: { readonly fired: number; readonly skipped: Readonly<Record<string, number>> };
+    readonly worker: Omit<WorkerCounters, "frames_shown" | "frames_stored">;
+    readonly webhooks: DeliveryCounters;
+    readonly crons: CronCounters;
   };
 }
 
@@ -98,7 +88,7 @@ export function serverOperations({ storage, options, runtime, facts }: ServerOpe
   };
 }
 
-/** Every name is written here: an option that is added later is not shown before somebody looked at it. */
+/** Every name is written here: an option that is added later is not shown before it was reviewed. */
 function configurationOf(options: ServiceOptions): ServerReport["configuration"] {
   const worker = withDefaults(DEFAULTS.worker, options.worker);
   const limits = withDefaults(DEFAULTS.limits, options.limits);

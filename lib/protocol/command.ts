@@ -1,7 +1,10 @@
 /** Commands of the thread event protocol, and their answers. */
+import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { RunCreate, RunOrigin } from "../runs/mod.ts";
+import type { ThreadRow } from "../storage/mod.ts";
 import type { Visibility } from "../storage/visibility.ts";
+import type { ThreadDirectory } from "../threads/mod.ts";
 
 /** Why a command failed. */
 export type CommandErrorCode =
@@ -75,4 +78,29 @@ export function readCommand(value: unknown): Command | null {
 export function errorAnswer(id: number | null, error: unknown, meta?: AnswerMeta): CommandAnswer | undefined {
   if (!(error instanceof CommandError)) return undefined;
   return { type: "error", id, error: error.code, message: error.message, ...(meta ? { meta } : {}) };
+}
+
+/** The result of a command, and the `seq` of the last event before a run that it created. */
+export interface CommandResult extends Pick<AnswerMeta, "applied_through_seq"> {
+  readonly result: JsonObject;
+}
+
+/** Errors: CommandError, and those of the caller and the storage. */
+export type CommandCall = (thread_id: string, params: JsonObject, caller: CommandCaller) => Promise<CommandResult>;
+
+export const noRun = (thread_id: string): CommandError =>
+  new CommandError("no_such_run", `Thread ${thread_id} has no run yet.`);
+
+/** The thread; null if there is none that is visible. */
+export async function findThread(
+  threads: Pick<ThreadDirectory, "visible">,
+  thread_id: string,
+  visibility?: Visibility,
+): Promise<ThreadRow | null> {
+  try {
+    return await threads.visible(thread_id, visibility);
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "not_found") return null;
+    throw error;
+  }
 }

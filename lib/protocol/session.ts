@@ -14,7 +14,7 @@ import {
   readCommand,
 } from "./command.ts";
 import { type Protocol, problemOfChannels } from "./mod.ts";
-import { createSubscriptions } from "./subscriptions.ts";
+import { createSubscriptions, type Subscriptions } from "./subscriptions.ts";
 
 /** What a session needs of a socket. */
 export interface SessionSocket {
@@ -76,27 +76,61 @@ const MAX_WAITING = 100;
 
 const NO_JSON = "Protocol commands must be valid JSON.";
 const NO_COMMAND = "Protocol commands must include an integer id and string method.";
+const NOT_VALID = "The credential is not valid any more";
 
 const sizeOf = (text: string): number => new TextEncoder().encode(text).length;
 
 export function createSession(options: SessionOptions): Session {
-  const { environment, protocol, socket, thread_id, caller, visibility, max_bytes } = options;
-  let closed = false;
-  let waiting = 0;
-  let waiting_bytes = 0;
-  let last = Promise.resolve();
+  const { environment, protocol, socket, thread_id, visibility } = options;
   let sent = 0;
-  let stalled = 0;
-  let cancelBeat = (): void => {};
+  const connection = createConnection(options, () => {
+    stopHeartbeat();
+    subscriptions.close();
+  });
+  const subscriptions = createSubscriptions({
+    subscribe: (filter) => protocol.subscribe(thread_id, filter, visibility),
+    kept: (filter) => protocol.kept(thread_id, filter, visibility),
+    async send(text) {
+      while (!connection.closed && isStalled(socket)) await pause(environment, ROOM_POLL_MS);
+      connection.send(text);
+      if (++sent % EVENTS_PER_TURN === 0) await nextTurn(environment);
+      return !connection.closed;
+    },
+  });
+  const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
+  const stopHeartbeat = startHeartbeat(options, connection);
+  subscriptions.run().then(
+    () => connection.close(CLOSE.going_away, "The events have ended. Connect again"),
+    (error: unknown) => connection.fail("Reading a stream failed", error, "Internal server error"),
+  );
+  return { onMessage, onClose: connection.end };
+}
+
+const isStalled = (socket: SessionSocket): boolean => socket.bufferedAmount > BUFFERED_BYTES;
+
+/** A socket until one side closes it. */
+interface Connection {
+  readonly closed: boolean;
+  log(message: string, error: unknown): void;
+  send(text: string): void;
+  close(code: number, reason: string): void;
+  /** Closes after an error of the server. */
+  fail(message: string, error: unknown, reason: string): void;
+  /** The socket has closed. */
+  end(): void;
+}
+
+function createConnection(options: SessionOptions, onEnd: () => void): Connection {
+  const { environment, socket, thread_id, ids } = options;
+  let closed = false;
 
   function log(message: string, error: unknown): void {
-    environment.log({ level: "error", message, thread_id, ...options.ids, error });
+    environment.log({ level: "error", message, thread_id, ...ids, error });
   }
 
   function end(): void {
     closed = true;
-    cancelBeat();
-    subscriptions.close();
+    onEnd();
   }
 
   function close(code: number, reason: string): void {
@@ -109,28 +143,93 @@ export function createSession(options: SessionOptions): Session {
     }
   }
 
-  function send(text: string): void {
-    if (closed) return;
-    try {
-      socket.send(text);
-    } catch (error) {
-      log("Sending to a WebSocket failed", error);
-      close(CLOSE.internal, "Sending failed");
-    }
+  function fail(message: string, error: unknown, reason: string): void {
+    log(message, error);
+    close(CLOSE.internal, reason);
   }
 
-  const answer = (value: CommandAnswer): void => send(JSON.stringify(value));
-
-  const subscriptions = createSubscriptions({
-    subscribe: (filter) => protocol.subscribe(thread_id, filter, visibility),
-    kept: (filter) => protocol.kept(thread_id, filter, visibility),
-    async send(text) {
-      while (!closed && socket.bufferedAmount > BUFFERED_BYTES) await pause(environment, ROOM_POLL_MS);
-      send(text);
-      if (++sent % EVENTS_PER_TURN === 0) await nextTurn(environment);
-      return !closed;
+  return {
+    get closed() {
+      return closed;
     },
-  });
+    log,
+    send(text) {
+      if (closed) return;
+      try {
+        socket.send(text);
+      } catch (error) {
+        fail("Sending to a WebSocket failed", error, "Sending failed");
+      }
+    },
+    close,
+    fail,
+    end,
+  };
+}
+
+/** Closes the socket of a client that does not read, or whose credential is not valid any more. The result stops it. */
+function startHeartbeat(options: SessionOptions, connection: Connection): () => void {
+  const { environment, socket } = options;
+  let stalled = 0;
+  let cancel = (): void => {};
+
+  function beat(): void {
+    cancel = environment.timer(BEAT_MS, () => {
+      stalled = isStalled(socket) ? stalled + 1 : 0;
+      if (stalled === STALLED_BEATS) return connection.close(CLOSE.too_slow, "The client does not read");
+      beat();
+      options.isStillValid().then(
+        (valid) => {
+          if (!valid) connection.close(CLOSE.unauthenticated, NOT_VALID);
+        },
+        // A storage failure says nothing about the credential.
+        () => {},
+      );
+    });
+  }
+
+  beat();
+  return () => cancel();
+}
+
+/** Handles messages one after the other. Bounds how many wait. */
+function createMessageQueue(
+  { max_bytes }: SessionOptions,
+  connection: Connection,
+  handle: (text: string) => Promise<void>,
+): Session["onMessage"] {
+  let waiting = 0;
+  let waiting_bytes = 0;
+  let last = Promise.resolve();
+
+  return (data) => {
+    if (connection.closed) return;
+    if (typeof data !== "string") return connection.close(CLOSE.unsupported_data, "Commands are text");
+    const bytes = data.length > max_bytes ? data.length : sizeOf(data);
+    if (bytes > max_bytes) return connection.close(CLOSE.too_large, `A message has at most ${max_bytes} bytes`);
+    waiting++;
+    waiting_bytes += bytes;
+    if (waiting > MAX_WAITING || waiting_bytes > 2 * max_bytes) {
+      return connection.close(CLOSE.too_many, "Too many commands at once");
+    }
+    last = last
+      .then(() => (connection.closed ? undefined : handle(data)))
+      .catch((error: unknown) => connection.fail("A command failed", error, "Internal server error"))
+      .then(() => {
+        waiting--;
+        waiting_bytes -= bytes;
+      });
+  };
+}
+
+/** Executes the command in a message, and sends its answer. */
+function createCommandHandler(
+  options: SessionOptions,
+  connection: Connection,
+  subscriptions: Subscriptions,
+): (text: string) => Promise<void> {
+  const { environment, protocol, thread_id, caller } = options;
+  const answer = (value: CommandAnswer): void => connection.send(JSON.stringify(value));
 
   /** Answers before the first event: clients drop what comes earlier. */
   function subscribe(id: number, params: JsonObject): void {
@@ -166,7 +265,7 @@ export function createSession(options: SessionOptions): Session {
     const known = errorAnswer(id, error, { thread_id });
     if (known) return known;
     const code = error instanceof ServiceError ? error.code : "internal";
-    if (!(error instanceof ServiceError)) log("A command failed", error);
+    if (!(error instanceof ServiceError)) connection.log("A command failed", error);
     const message = error instanceof ServiceError ? error.message : "Internal server error";
     const errors = { forbidden: "permission_denied", not_found: "no_such_run", invalid: "invalid_argument" } as const;
     const error_code = Object.hasOwn(errors, code) ? errors[code as keyof typeof errors] : "unknown_error";
@@ -188,58 +287,11 @@ export function createSession(options: SessionOptions): Session {
       await execute(command);
     } catch (error) {
       if (error instanceof ServiceError && error.code === "unauthenticated") {
-        return close(CLOSE.unauthenticated, "The credential is not valid any more");
+        return connection.close(CLOSE.unauthenticated, NOT_VALID);
       }
       answer(failure(command.id, error));
     }
   }
 
-  function beat(): void {
-    cancelBeat = environment.timer(BEAT_MS, () => {
-      stalled = socket.bufferedAmount > BUFFERED_BYTES ? stalled + 1 : 0;
-      if (stalled === STALLED_BEATS) return close(CLOSE.too_slow, "The client does not read");
-      beat();
-      options.isStillValid().then(
-        (valid) => {
-          if (!valid) close(CLOSE.unauthenticated, "The credential is not valid any more");
-        },
-        // A storage failure says nothing about the credential.
-        () => {},
-      );
-    });
-  }
-
-  beat();
-  subscriptions.run().then(
-    () => close(CLOSE.going_away, "The events have ended. Connect again"),
-    (error: unknown) => {
-      log("Reading a stream failed", error);
-      close(CLOSE.internal, "Internal server error");
-    },
-  );
-
-  return {
-    onMessage(data) {
-      if (closed) return;
-      if (typeof data !== "string") return close(CLOSE.unsupported_data, "Commands are text");
-      const bytes = data.length > max_bytes ? data.length : sizeOf(data);
-      if (bytes > max_bytes) return close(CLOSE.too_large, `A message has at most ${max_bytes} bytes`);
-      waiting++;
-      waiting_bytes += bytes;
-      if (waiting > MAX_WAITING || waiting_bytes > 2 * max_bytes) {
-        return close(CLOSE.too_many, "Too many commands at once");
-      }
-      last = last
-        .then(() => (closed ? undefined : handle(data)))
-        .catch((error: unknown) => {
-          log("A command failed", error);
-          close(CLOSE.internal, "Internal server error");
-        })
-        .then(() => {
-          waiting--;
-          waiting_bytes -= bytes;
-        });
-    },
-    onClose: end,
-  };
+  return handle;
 }

@@ -63,17 +63,8 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     typeof options.public_base_url === "function" ? options.public_base_url() : options.public_base_url;
   const feedback = createFeedback({ storage, identity, scope, environment, base_url: baseUrl, ...feedbackSettings });
   const usage = createUsage({ storage, identity, environment, ...usageSettings });
-  warnOfExposedHeaders(options, webhooks, environment);
   const transport = webhooks.transport ?? (await systemTransport());
-  const deliveries = createDeliveries({
-    storage,
-    scope,
-    environment,
-    settings: webhooks,
-    transport,
-    loopback: webhooks.loopback,
-    user_agent: given.user_agent,
-  });
+  const deliveries = createWebhookDeliveries(given, transport);
   const notifications = createNotifications({
     environment,
     baseUrl,
@@ -174,6 +165,13 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   });
   const protocol = createProtocol({ runs, threads, events, scope, environment });
   return { assistants, threads, runs, crons, store, feedback, usage, deliveries, worker, hub, events, protocol };
+}
+
+function createWebhookDeliveries(given: NounOptions, transport: WebhookSettings["transport"]): Deliveries {
+  const { storage, scope, environment, user_agent, webhooks: settings } = given;
+  warnOfExposedHeaders(given.options, settings, environment);
+  const { loopback } = settings;
+  return createDeliveries({ storage, scope, environment, settings, transport, loopback, user_agent });
 }
 
 function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {

@@ -9,21 +9,26 @@ export interface Place {
   readonly id: string;
 }
 
-/** Which runs are listed. Times are milliseconds since 1970: `after` includes them, `before` does not. */
-export interface RunSearch {
-  readonly run_id?: string;
+/** Which runs are listed. Of the times, `after` includes them, `before` does not. */
+export interface RunFilter<Time> {
   readonly status?: readonly RunStatus[];
+  /** A UUID; of a client, a graph id too: its default assistant. */
   readonly assistant_id?: string;
   readonly graph_id?: string;
   readonly thread_id?: string;
   readonly cron_id?: string;
   readonly user_id?: string;
-  /** Members of the run's metadata: scalars. */
+  /** Members of the run's metadata: texts, numbers, booleans. */
   readonly metadata?: JsonObject;
-  readonly created_after?: number;
-  readonly created_before?: number;
-  readonly started_after?: number;
-  readonly started_before?: number;
+  readonly created_after?: Time;
+  readonly created_before?: Time;
+  readonly started_after?: Time;
+  readonly started_before?: Time;
+}
+
+/** A search over all runs. Times are milliseconds since 1970. */
+export interface RunSearch extends RunFilter<number> {
+  readonly run_id?: string;
   /** Only runs that come after this one in the list. */
   readonly after?: Place;
   readonly limit: number;

@@ -1,6 +1,6 @@
 /** The data that storage keeps: rows as callers see them, and what the verbs of several nouns share. Times are milliseconds since 1970. */
 import type { Json, JsonObject } from "../json.ts";
-import type { ThreadEvent } from "./events.ts";
+import type { ThreadEvent } from "./event-rows.ts";
 import type { Visibility } from "./visibility.ts";
 
 /**

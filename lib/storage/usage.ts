@@ -52,6 +52,4 @@ export interface UsageStorage {
   countUsage(query: UsageQuery): Promise<readonly UsageRow[]>;
   /** Sums closed hours that start before `before`, at most one day per call. False when none are left. */
   sealUsage(before: number): Promise<boolean>;
-  /** Reads when the first counted trace started. Null when there is none. */
-  firstCounted(): Promise<number | null>;
 }

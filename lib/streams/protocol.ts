@@ -2,7 +2,7 @@
 import type { Json } from "../json.ts";
 import type { EventMethod, Scope } from "../storage/mod.ts";
 
-export { EVENT_METHODS as METHODS } from "../storage/events.ts";
+export { EVENT_METHODS as METHODS } from "../storage/event-rows.ts";
 
 /** The method of an event. Channel `input` has both `input.…` methods. */
 export type ProtocolMethod = EventMethod;

@@ -60,7 +60,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     let open = logs.get(thread_id);
     if (!open || open.log.closed) {
       const log = new ThreadLog(thread_id, { ...options, toSent });
-      open = { log, unsubscribe: options.onRun(thread_id, () => void log.read()) };
+      open = { log, unsubscribe: options.onRun(thread_id, () => void log.read(true)) };
       logs.set(thread_id, open);
     }
     open.log.readers++;
@@ -95,7 +95,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
           const logged = passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
           if (logged) yield logged.sent;
         }
-        after = page.read_to;
+        after = page.more ? page.read_to : null;
       }
     },
 

@@ -45,9 +45,12 @@ export class ThreadLog {
   readonly #thread_id: string;
   readonly #options: ThreadLogOptions;
   #size = 0;
+  /** Published, and not in `events` before the store was read. */
+  readonly #early = new Map<number, LoggedEvent>();
   #waiting: (() => void)[] = [];
   #reading: Promise<void> | undefined;
   #readAgain = false;
+  #checkThread = false;
   #cancelPoll = (): void => {};
 
   constructor(thread_id: string, options: ThreadLogOptions) {
@@ -69,13 +72,18 @@ export class ThreadLog {
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
   publish(before: number, events: readonly LoggedEvent[]): void {
-    if (this.last < before || this.last === 0) return void this.read();
+    if (this.last < before || this.last === 0) {
+      // The store has others before them, but perhaps not their large values.
+      for (const event of events) this.#early.set(event.sent.seq, event);
+      return void this.read();
+    }
     for (const event of events) this.#append(event);
     this.wake();
   }
 
-  /** Reads what other processes have stored. */
-  read(): Promise<void> {
+  /** Reads what other processes have stored. `deletable`: also whether the thread was deleted. */
+  read(deletable = false): Promise<void> {
+    this.#checkThread ||= deletable;
     this.#readAgain = true;
     this.#reading ??= this.#readAll().finally(() => {
       this.#reading = undefined;
@@ -89,22 +97,26 @@ export class ThreadLog {
       await this.ready;
       while (this.#readAgain && !this.closed) {
         this.#readAgain = false;
-        if (this.exists && !(await storage.getThread(scope, this.#thread_id))) this.close();
+        const check = this.#checkThread && this.exists;
+        this.#checkThread = false;
+        if (check && !(await storage.getThread(scope, this.#thread_id))) this.close();
         let after: number | null = this.last;
         while (after !== null) {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
           for (const event of page.events) {
-            const logged = event.seq > this.last ? await toSent(this.#thread_id, event) : null;
+            if (event.seq <= this.last) continue;
+            const logged = this.#early.get(event.seq) ?? (await toSent(this.#thread_id, event));
             if (logged) this.#append(logged);
           }
-          after = page.read_to;
-          if (page.events.length > 0) await nextTurn(environment);
+          after = page.more ? page.read_to : null;
+          if (after !== null) await nextTurn(environment);
         }
       }
     } catch (error) {
       const message = "reading the events of a thread failed";
       environment.log({ level: "warn", message, thread_id: this.#thread_id, error });
     }
+    this.#early.clear();
     this.wake();
   }
 
@@ -130,7 +142,9 @@ export class ThreadLog {
     const before = this.last;
     this.#cancelPoll = this.#options.environment.timer(ms, () => {
       if (this.readers === 0) return;
-      void this.read().then(() => this.#poll(this.last === before ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS));
+      void this.read(true).then(() =>
+        this.#poll(this.last === before ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS),
+      );
     });
   }
 

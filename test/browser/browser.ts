@@ -1,13 +1,14 @@
 /** A host application with a page, and a browser that visits it. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { build, type Plugin } from "esbuild";
 import { type BrowserContext, chromium } from "playwright-core";
 import { serve } from "../../adapters/node/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
-import type { Service } from "../../lib/mod.ts";
+import type { Executor, Service } from "../../lib/mod.ts";
 import { createGates, type Gates, testExecutor } from "../clients/graphs.ts";
 import { testService } from "../suite/kit.ts";
 
@@ -64,31 +65,69 @@ export function bundlePage(): string {
   });
 }
 
+const PASSED_ON = "optimistic: asBag.optimistic";
+
+/** Bundles an SDK other than the one that @langchain/react 1.1.0 pins. It does not pass the option `queue` on yet. */
+const otherSdk = (sdk: string): Plugin => ({
+  name: "sdk",
+  setup({ onResolve, onLoad, resolve }) {
+    onResolve({ filter: /^@langchain\/langgraph-sdk(\/|$)/ }, ({ path, kind }) =>
+      resolve(path.replace("@langchain/langgraph-sdk", sdk), { kind, resolveDir: import.meta.dirname }),
+    );
+    onLoad({ filter: /react\/dist\/use-stream\.js$/ }, ({ path }) => {
+      const contents = readFileSync(path, "utf8");
+      if (!contents.includes(PASSED_ON)) throw new Error(`${path} does not contain: ${PASSED_ON}`);
+      return { contents: contents.replace(PASSED_ON, `${PASSED_ON}, queue: asBag.queue`) };
+    });
+  },
+});
+
+/** A page, by its path from this folder, as one file. `sdk`: a package instead of @langchain/langgraph-sdk. */
+export async function bundleWithSdk(page: string, sdk?: string): Promise<string> {
+  const { outputFiles } = await build({
+    entryPoints: [page],
+    absWorkingDir: import.meta.dirname,
+    bundle: true,
+    write: false,
+    format: "esm",
+    jsx: "automatic",
+    define: { "process.env.NODE_ENV": '"production"' },
+    plugins: sdk === undefined ? [] : [otherSdk(sdk)],
+    logLevel: "error",
+  });
+  return outputFiles[0]?.text ?? "";
+}
+
 export interface Host extends AsyncDisposable {
   readonly service: Service;
   readonly gates: Gates;
-  /** Serves the page at `/` and the API below `/agents`. */
+  /** Serves the page at `/` and the API below the prefix. */
   readonly origin: string;
   /** Serves the page alone. */
   readonly elsewhere: string;
 }
 
-export async function openHost(script: string): Promise<Host> {
+/** `executor`: the agents, instead of those of the client tests. `prefix`: the path of the API. */
+export async function openHost(
+  script: string,
+  executor: (gates: Gates) => Executor = testExecutor,
+  prefix: `/${string}` = "/agents",
+): Promise<Host> {
   const gates = createGates();
-  const greenroom = await testService({ executor: testExecutor(gates) });
-  const api = createHandler(greenroom.service, { prefix: "/agents" });
+  const greenroom = await testService({ executor: executor(gates) });
+  const api = createHandler(greenroom.service, { prefix });
   const page = (request: Request): Response => {
     const { pathname } = new URL(request.url);
     if (pathname === "/page.js") return new Response(script, { headers: { "content-type": "text/javascript" } });
     const html =
-      '<!doctype html><meta charset="utf-8"><title>Chat</title><script type="module" src="/page.js"></script>';
+      '<!doctype html><meta charset="utf-8"><title>Chat</title><div id="root"></div><script type="module" src="/page.js"></script>';
     return new Response(pathname === "/" ? html : null, {
       status: pathname === "/" ? 200 : 404,
       headers: { "content-type": "text/html; charset=utf-8" },
     });
   };
-  const app = (request: Request): Response | Promise<Response> =>
-    new URL(request.url).pathname.startsWith("/agents/") ? api(request) : page(request);
+  const app = (request: Request, socket?: Parameters<typeof api>[1]): Response | Promise<Response> =>
+    new URL(request.url).pathname.startsWith(`${prefix}/`) ? api(request, socket) : page(request);
   const address = { hostname: "127.0.0.1", port: 0 };
   const [main, other] = [await serve(app, address), await serve(page, address)];
   return {

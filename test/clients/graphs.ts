@@ -126,6 +126,39 @@ function booking(messages: readonly BaseMessage[]): Reply {
     : { text: "One moment.", call: { name: "book", args: { seat: "7A" }, id: "call-1" } };
 }
 
+/** A team whose researcher has a writer: graphs in graphs, whose model speaks word by word. */
+function team(gates: Gates): Parameters<typeof langgraph>[0] {
+  const model = new FakeChatModel(
+    () => ({ text: "Deep thought here" }),
+    (token, signal) => gates.pass(`deep ${token}`, signal),
+  );
+  const writer = new StateGraph(MessagesAnnotation)
+    .addNode("draft", async ({ messages }) => ({ messages: [await model.invoke(messages)] }))
+    .addEdge(START, "draft")
+    .addEdge("draft", END)
+    .compile();
+  const research = new StateGraph(MessagesAnnotation)
+    .addNode("writer", writer)
+    .addNode("check", () => ({ messages: [new AIMessage("Checked")] }))
+    .addEdge(START, "writer")
+    .addEdge("writer", "check")
+    .addEdge("check", END)
+    .compile();
+  const report = async (_: unknown, { signal }: LangGraphRunnableConfig): Promise<object> => {
+    await gates.pass("report", signal);
+    return { messages: [new AIMessage("Reported")] };
+  };
+  return {
+    team: new StateGraph(MessagesAnnotation)
+      .addNode("research", research)
+      .addNode("report", report)
+      .addEdge(START, "research")
+      .addEdge("research", "report")
+      .addEdge("report", END)
+      .compile(),
+  };
+}
+
 function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
   const state = Annotation.Root({ ...MessagesAnnotation.spec, note: Annotation<string> });
   type State = typeof state.State;
@@ -285,5 +318,5 @@ function functions(gates: Gates): Readonly<Record<string, AgentFunction>> {
 
 /** All agents of the tests: `agent`, `tokens`, `ask`, `wait`, `half`, `fail`, `tell` are functions, the others LangGraph graphs. */
 export function testExecutor(gates: Gates): Executor {
-  return combine(fromFunctions(functions(gates)), langgraph(graphs(gates)));
+  return combine(fromFunctions(functions(gates)), langgraph({ ...graphs(gates), ...team(gates) }));
 }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
+import type { Client as Client1 } from "langgraph-sdk-1-15";
 import type { Client } from "langgraph-sdk-2";
 import { testService } from "../suite/kit.ts";
 import { createGates, type Gates, testExecutor } from "./graphs.ts";
@@ -11,12 +12,14 @@ import { inProcess, SDKS } from "./sdk/reach.ts";
 /** What the calls are made with. */
 interface World {
   readonly client: Client;
+  readonly fetch: typeof fetch;
   readonly gates: Gates;
   /** A thread with a state, and an assistant. */
   readonly thread: string;
   readonly assistant: string;
 }
 
+type ThreadsClient = Client1["threads"];
 type Call = (world: World) => Promise<unknown>;
 
 const input = { messages: [{ role: "user", content: "hi" }] };
@@ -25,8 +28,8 @@ const space = ["users", "ann"];
 const beyond = (group: unknown): Record<string, (...args: unknown[]) => Promise<unknown>> =>
   group as Record<string, (...args: unknown[]) => Promise<unknown>>;
 
-/** A call of each method; null for what answers 501. */
-const CALLS: Readonly<Record<string, Call | null>> = {
+/** A call of each method. */
+const CALLS: Readonly<Record<string, Call>> = {
   "assistants.get": ({ client, assistant }) => client.assistants.get(assistant),
   "assistants.getGraph": ({ client }) => client.assistants.getGraph("family", { xray: true }),
   "assistants.getSchemas": ({ client }) => client.assistants.getSchemas("chat"),
@@ -67,7 +70,12 @@ const CALLS: Readonly<Record<string, Call | null>> = {
     left.abort();
     await collect(frames).catch(() => {});
   },
-  "threads.stream": null,
+  async "threads.stream"({ client, fetch }) {
+    const thread = (client.threads as unknown as ThreadsClient).stream({ assistantId: "agent", fetch });
+    await thread.run.start({ input });
+    await thread.output;
+    await thread.close();
+  },
 
   "runs.stream": ({ client, thread }) => collect(client.runs.stream(thread, "family", { input: {} })),
   "runs.create": ({ client, thread }) => client.runs.create(thread, "family", { input: {} }),
@@ -168,7 +176,7 @@ async function called(Sdk: typeof Client, call: Call): Promise<readonly number[]
     await client.runs.wait(thread, "family", { input: {} });
     const { assistant_id: assistant } = await client.assistants.create({ graphId: "agent" });
     statuses.length = 0;
-    await call({ client, gates, thread, assistant });
+    await call({ client, fetch: counted as typeof globalThis.fetch, gates, thread, assistant });
     return statuses;
   } finally {
     await close();

@@ -160,6 +160,16 @@ describe("commands", () => {
     });
   });
 
+  it("run.start takes a serialized Command as a command", async () => {
+    await world(async ({ service, jobs, run }) => {
+      const thread_id = newThread();
+      await run(thread_id);
+      await run(thread_id, { input: { lg_name: "Command", resume: "yes", goto: [] } });
+      assert.equal((jobs.at(-1)?.command as JsonObject | undefined)?.resume, "yes");
+      assert.deepEqual(((await service.threads.state(thread_id)).values as JsonObject).answer, "yes");
+    });
+  });
+
   it("run.start with reject says why while a run is active", async () => {
     await world(async ({ service, send }) => {
       const thread_id = newThread();

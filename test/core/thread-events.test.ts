@@ -1,74 +1,299 @@
+/** Live events of a thread and their replays: what readers get, in which order, and what they cost the run. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type AgentFunction, fromFunctions, type Service } from "../../lib/mod.ts";
+import { type AgentFunction, type Executor, fromFunctions, type RunCreate, type Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
-import { EVERYTHING } from "../../lib/storage/visibility.ts";
-import type { EventFilter, ProtocolEvent, SentEvent } from "../../lib/streams/protocol.ts";
 import { testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
-
-const ALL: EventFilter = {
-  channels: ["lifecycle", "values", "checkpoints", "input", "updates", "messages", "tools", "tasks", "custom"],
-};
-
-const parse = ({ text, seq, event_id, method }: SentEvent): ProtocolEvent => {
-  const event = JSON.parse(text) as ProtocolEvent;
-  assert.deepEqual([event.seq, event.event_id, event.method], [seq, event_id, method]);
-  return event;
-};
-
-/** Reads live events of a thread. */
-function reading(service: Service, thread_id: string, filter: EventFilter = ALL) {
-  const reader = serviceInternals(service).protocol.subscribe(thread_id, filter, EVERYTHING);
-  const iterator = reader[Symbol.asyncIterator]();
-  const events: ProtocolEvent[] = [];
-  const done = (async () => {
-    for (let step = await iterator.next(); !step.done; step = await iterator.next()) events.push(parse(step.value));
-  })();
-  return {
-    events,
-    ends: (count = 1) => until(() => events.filter(isRootEnd).length >= count, `end of ${count} runs`),
-    async close() {
-      await iterator.return?.();
-      await done;
-    },
-  };
-}
-
-const isRootEnd = ({ method, params }: ProtocolEvent): boolean =>
-  method === "lifecycle" && params.namespace.length === 0 && (params.data as { event: string }).event !== "running";
-
-async function keptOf(service: Service, thread_id: string, filter: EventFilter = ALL): Promise<ProtocolEvent[]> {
-  const events: ProtocolEvent[] = [];
-  for await (const event of serviceInternals(service).protocol.kept(thread_id, filter, EVERYTHING))
-    events.push(parse(event));
-  return events;
-}
+import {
+  ALL,
+  assertRising,
+  finalState,
+  isRootEnd,
+  keptOf,
+  outline,
+  reading,
+  seqsOf,
+  subscribe,
+  token,
+  tokensOf,
+} from "./event-reading.ts";
+import { faulty } from "./faulty.ts";
 
 const talker: AgentFunction = async function* () {
   yield "Hel";
   yield "lo";
 };
+const big: AgentFunction = async function* ({ input }) {
+  yield { text: "x".repeat(Number((input as { size: number }).size)) };
+};
 
-/** Reads from a new thread, once the readers' flag is on it. */
+const ask = (assistant_id: string, more: Partial<RunCreate> = {}): RunCreate => ({
+  assistant_id,
+  input: { messages: [{ role: "user", content: "Hi" }] },
+  ...more,
+});
+
+async function finished(service: Service, thread_id: string, request: RunCreate): Promise<void> {
+  await (await service.runs.wait(thread_id, request)).result;
+}
+
+/** An executor of its own events; the test says when it goes on. */
+function teller(count: number, padding: number, gate?: (n: number) => Promise<void> | undefined): Executor {
+  return {
+    graphs: () => [{ graph_id: "teller", checkpoints: "worker", protocol_events: true }],
+    async *execute(job) {
+      for (let n = 1; n <= count && job.events === "all"; n++) {
+        await gate?.(n);
+        yield token(n, padding);
+      }
+      yield finalState;
+    },
+  };
+}
+
+/** A thread whose runs record all methods, and a first reader of it. */
 async function opened(service: Service) {
   const { thread_id } = await service.threads.create();
   const live = reading(service, thread_id);
+  await recorded(service, thread_id);
   return { thread_id, live };
 }
 
+const recorded = (service: Service, thread_id: string): Promise<void> =>
+  until(async () => {
+    const { storage } = serviceInternals(service).options;
+    return (await storage.getThread({ deployment: service.deployment.name }, thread_id))?.all_events === true;
+  });
+
 describe("the events of a thread", () => {
-  it("are live and the same when replayed", async () => {
+  it("are live, and the same when they are replayed, from every place", async () => {
     await using kit = await testService({ executor: fromFunctions({ talker }) });
     const { service } = kit;
     const { thread_id, live } = await opened(service);
-    await service.runs.wait(thread_id, {
-      assistant_id: "talker",
-      input: { messages: [{ role: "user", content: "Hi" }] },
-    });
-    await live.ends();
-    console.log(live.events.map((e) => `${e.seq} ${e.method} ${JSON.stringify(e.params)}`).join("\n"));
-    assert.deepEqual(await keptOf(service, thread_id), live.events);
+    await finished(service, thread_id, ask("talker"));
+    await finished(service, thread_id, ask("talker"));
+    await live.ends(2);
+    const { events } = live;
+    assertRising(events);
+    assert.deepEqual(outline(events), ["running", "completed", "running", "completed"]);
+    const methods = events.map(({ method }) => method);
+    assert.equal(methods.filter((method) => method === "messages").length, 12, methods.join());
+    assert.ok(
+      methods.every((method, at) => method !== "values" || methods[at - 1] === "checkpoints"),
+      methods.join(),
+    );
+    assert.deepEqual(await keptOf(service, thread_id), events);
+    for (const since of [0, ...seqsOf(events)]) {
+      const rest = events.filter(({ seq }) => seq > since);
+      assert.deepEqual(await keptOf(service, thread_id, { ...ALL, since }), rest);
+      const reader = reading(service, thread_id, { ...ALL, since });
+      await until(() => reader.events.length >= rest.length);
+      await reader.close();
+      assert.deepEqual(reader.events, rest);
+    }
     await live.close();
+  });
+
+  it("pass a reader's filter alone, live and in replays", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    const filter = { channels: ["messages", "lifecycle"], namespaces: [[]], depth: 0 };
+    const some = reading(service, thread_id, filter);
+    await finished(service, thread_id, ask("talker"));
+    await Promise.all([live.ends(), some.ends()]);
+    const wanted = live.events.filter(
+      ({ method, params }) => filter.channels.includes(method) && params.namespace.length === 0,
+    );
+    assert.deepEqual(some.events, wanted);
+    assert.deepEqual(await keptOf(service, thread_id, filter), wanted);
+    await some.close();
+    await live.close();
+  });
+
+  it("reach a reader that falls behind the log in memory, without gap, double or disorder", async () => {
+    const COUNT = 400;
+    await using kit = await testService({ executor: teller(COUNT, 10_000) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    // Reads one event, and then nothing until the run is over: 4 MB pass meanwhile.
+    const slow = subscribe(service, thread_id, ALL)[Symbol.asyncIterator]();
+    const first = slow.next();
+    await finished(service, thread_id, { assistant_id: "teller", input: {} });
+    await live.ends();
+    const seqs = [(await first).value?.seq];
+    while (seqs.length < live.events.length) {
+      const { value, done } = await slow.next();
+      if (done) break;
+      seqs.push(value.seq);
+    }
+    assert.deepEqual(seqs, seqsOf(live.events));
+    assert.deepEqual(
+      tokensOf(live.events),
+      Array.from({ length: COUNT }, (_, n) => n + 1),
+    );
+    await slow.return?.();
+    await live.close();
+  });
+
+  it("reach readers that come and go while the run goes on, each once and in order", async () => {
+    const COUNT = 300;
+    await using kit = await testService({
+      executor: teller(COUNT, 8_000, (n) =>
+        n % 10 === 0 ? new Promise((resolve) => setTimeout(resolve, 1)) : undefined,
+      ),
+    });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    const done = finished(service, thread_id, { assistant_id: "teller", input: {} });
+    const readers: { readonly since: number; readonly seqs: number[]; readonly all: Promise<void> }[] = [];
+    let at = 0;
+    while (!live.events.some(isRootEnd)) {
+      const since = at++ % 2 === 0 ? 0 : (live.events.at(-1)?.seq ?? 0);
+      const seqs: number[] = [];
+      const all = (async () => {
+        const iterator = subscribe(service, thread_id, { ...ALL, since })[Symbol.asyncIterator]();
+        for (let step = await iterator.next(); !step.done; step = await iterator.next()) {
+          seqs.push(step.value.seq);
+          if (step.value.method === "lifecycle" && step.value.seq % 2 ** 32 === 2 ** 32 - 1) break;
+          // Some take their time.
+          if (at % 3 === 0 && seqs.length % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+        }
+        await iterator.return?.();
+      })();
+      readers.push({ since, seqs, all });
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    await done;
+    await live.ends();
+    await Promise.all(readers.map(({ all }) => all));
+    assert.ok(readers.length > 2);
+    for (const { since, seqs } of readers) {
+      assert.deepEqual(
+        seqs,
+        seqsOf(live.events).filter((seq) => seq > since),
+      );
+    }
+    await live.close();
+  });
+
+  it("never wait for a reader: the run ends while nobody takes anything", async () => {
+    await using kit = await testService({ executor: teller(300, 10_000) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    await live.close();
+    const idle = subscribe(service, thread_id, ALL)[Symbol.asyncIterator]();
+    const first = idle.next();
+    await finished(service, thread_id, { assistant_id: "teller", input: {} });
+    const [run] = await service.runs.list(thread_id);
+    assert.equal(run?.status, "success");
+    assert.equal((await first).done, false);
+    await idle.return?.();
+  });
+
+  for (const durability of ["async", "exit"] as const) {
+    it(`show large values live, and in a replay from their checkpoint (durability ${durability})`, async () => {
+      await using kit = await testService({ executor: fromFunctions({ big }) });
+      const { service } = kit;
+      const { thread_id, live } = await opened(service);
+      await finished(service, thread_id, { assistant_id: "big", input: { size: 40_000 }, durability });
+      await live.ends();
+      const lengths = (events: typeof live.events): number[] =>
+        events.filter(({ method }) => method === "values").map(({ params }) => JSON.stringify(params.data).length);
+      assert.ok(Math.max(...lengths(live.events)) > 40_000);
+      assert.deepEqual(await keptOf(service, thread_id), live.events);
+      await live.close();
+    });
+  }
+
+  it("leave large values out of a replay once no checkpoint holds them", async () => {
+    const asks: AgentFunction = async function* () {
+      yield { text: "a".repeat(20_000) };
+      yield { text: "b".repeat(20_000) };
+    };
+    await using kit = await testService({ executor: fromFunctions({ asks }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    await finished(service, thread_id, { ...ask("asks"), durability: "exit" });
+    await live.ends();
+    const texts = (events: typeof live.events): string[] =>
+      events
+        .filter(({ method }) => method === "values")
+        .map(({ params }) => String((params.data as { text?: string }).text ?? "").slice(0, 1));
+    assert.deepEqual(texts(live.events), ["", "a", "b"]);
+    const kept = await keptOf(service, thread_id);
+    assert.deepEqual(texts(kept), ["", "b"]);
+    assert.deepEqual(
+      kept,
+      live.events.filter((event) => kept.some(({ seq }) => seq === event.seq)),
+    );
+    await live.close();
+  });
+
+  it("begin when the thread is created, for readers that came before it", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const { service } = kit;
+    const thread_id = crypto.randomUUID();
+    const early = reading(service, thread_id);
+    const answer = await service.threads.command(thread_id, {
+      id: 1,
+      method: "run.start",
+      params: { assistant_id: "talker", input: { messages: [{ role: "user", content: "Hi" }] } },
+    });
+    assert.equal(answer.type, "success");
+    await early.ends();
+    assert.deepEqual(outline(early.events), ["running", "completed"]);
+    assert.ok(early.events.some(({ method }) => method === "messages"));
+    assert.deepEqual(await keptOf(service, thread_id), early.events);
+    await early.close();
+  });
+
+  it("end with their thread, and with the service", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const { service } = kit;
+    const { thread_id, live } = await opened(service);
+    const other = await opened(service);
+    await finished(service, thread_id, ask("talker"));
+    await live.ends();
+    await service.threads.delete(thread_id);
+    await until(live.ended, "the reader of the deleted thread ends");
+    assert.equal(other.live.ended(), false);
+    assert.deepEqual(await keptOf(service, thread_id), []);
+    await service.stop(0);
+    await until(other.live.ended, "the other reader ends with the service");
+  });
+
+  it("are for readers that may see the thread", async () => {
+    await using kit = await testService({ executor: fromFunctions({ talker }) });
+    const { service } = kit;
+    const thread_id = crypto.randomUUID();
+    const [ann, bob] = ["ann", "bob"].map((equals) => ({ filter: [{ key: "owner", equals }] }));
+    const mine = reading(service, thread_id, ALL, ann);
+    const foreign = reading(service, thread_id, ALL, bob);
+    await service.threads.create({ thread_id, metadata: { owner: "ann" } });
+    await finished(service, thread_id, ask("talker"));
+    await mine.ends();
+    await finished(service, thread_id, ask("talker"));
+    await mine.ends(2);
+    assert.deepEqual(foreign.events, []);
+    assert.deepEqual(await keptOf(service, thread_id, ALL, bob), []);
+    assert.deepEqual(await keptOf(service, thread_id, ALL, ann), mine.events);
+    await Promise.all([mine.close(), foreign.close()]);
+  });
+
+  it("of a stateless run or a hidden thread are not recorded", async () => {
+    const { storage, faults } = faulty();
+    const recordedEvents: unknown[] = [];
+    for (const verb of ["saveProgress", "finishRun"] as const) {
+      faults[verb] = (call, [, , progress]) => {
+        const { events, progress: inner } = progress as { events?: unknown[]; progress?: { events?: unknown[] } };
+        recordedEvents.push(...(events ?? inner?.events ?? []));
+        return call();
+      };
+    }
+    await using kit = await testService({ storage, executor: fromFunctions({ talker }) });
+    await (await kit.service.runs.wait(null, ask("talker"))).result;
+    assert.deepEqual(recordedEvents, []);
   });
 });

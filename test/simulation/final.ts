@@ -8,6 +8,7 @@ import { checkDeliveries, checkTokens, checkTraces } from "./platform/final.ts";
 import { passHours } from "./platform/hours.ts";
 import { Dice } from "./random.ts";
 import { pump, Reader } from "./stream.ts";
+import { checkThreadEvents } from "./thread-events.ts";
 import { ThreadReader } from "./thread-reader.ts";
 import type { World } from "./world.ts";
 
@@ -18,6 +19,7 @@ export async function finalChecks(world: World): Promise<void> {
   // A rollback leaves hidden threads to the sweeper.
   if (!(await pass(SWEEP_MS))) return;
   checkRows(world);
+  checkThreadEvents(world);
   checkClients(world);
   const dice = new Dice(world.plan.seed, "final");
   let done = false;

@@ -66,6 +66,18 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "",
   },
   {
+    name: "thread events are stored without a lease",
+    file: "adapters/sql/runs/events.ts",
+    find: "${p.events} where ${whileLeased(p)}",
+    replace: "${p.events} where ${p.token} is not null",
+  },
+  {
+    name: "a retried run begins again in the events of its thread",
+    file: "lib/engine/event-recorder.ts",
+    find: "if (!running) record(",
+    replace: "record(",
+  },
+  {
     name: "an end is told twice",
     file: "lib/streams/terminal.ts",
     find: 'runEvents.publish("end", JSON.stringify({ run_id, status }));',
@@ -73,19 +85,19 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "frames are shown before they are stored",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/unstored.ts",
     find: "      frames.push(frame);\n",
     replace: "      frames.push(frame);\n      runEvents.publish(frame.event, frame.data);\n",
   },
   {
     name: "frame ids start again in a later attempt",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/unstored.ts",
     find: "framed ? last_frame + 1 :",
     replace: "framed ? 1 :",
   },
   {
     name: "frame ids of a later attempt leave a gap",
-    file: "lib/engine/progress.ts",
+    file: "lib/engine/unstored.ts",
     find: "framed ? last_frame + 1 :",
     replace: "framed ? last_frame + 2 :",
   },
@@ -198,7 +210,7 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "an executor that ignores its signal is never given up",
     file: "lib/engine/attempt-context.ts",
-    find: "      state.abandonWait?.();\n",
+    find: "    state.abandonWait?.();\n",
     replace: "",
   },
   {

@@ -4,6 +4,7 @@ import { connect } from "./client.ts";
 import { inspect } from "./database.ts";
 import { disturbedBetween } from "./disturbances.ts";
 import { followExecutions, type Line } from "./executions.ts";
+import { watchEvents } from "./kill/event-streams.ts";
 import { Facts } from "./kill/facts.ts";
 import { Faults, type Restart } from "./kill/faults.ts";
 import { checkInvariants } from "./kill/invariants.ts";
@@ -82,6 +83,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   const faults = await Faults.start({ site, port, executions, between, most_between_ms: options.most_between_ms });
   const client = connect(faults.url);
   const load = await startLoad({ client, facts, webhook: receivers.url, ...options });
+  const events = watchEvents(client, () => [...facts.threads.keys()], options.followers);
   const acknowledged = (): number => facts.creates.filter(({ run_id }) => run_id !== undefined).length;
   const from = Date.now();
   const enough = (share: number): boolean =>
@@ -100,6 +102,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   await faults.calm(CALM_MS);
   const quiet_from = Date.now();
   await load.finish();
+  await events.finish();
   const active = (): number =>
     Number(database.rows("select count(*) as n from runs where status in ('pending', 'running')")[0]?.n);
   while (active() > 0 && Date.now() < quiet_from + QUIET_MS) await sleep(50);
@@ -116,7 +119,7 @@ export async function kill(report: Report, options: KillOptions): Promise<void> 
   report.note("last client to the end of the last run", `${(quiet_ms / 1000).toFixed(1)} s`);
   report.note("end of the last run to the last webhook", `${(told_ms / 1000).toFixed(1)} s`);
   const lines = executions.lines();
-  await checkInvariants(report, { facts, lines, client, database, receivers, deaths: faults.deaths });
+  await checkInvariants(report, { facts, lines, client, database, receivers, deaths: faults.deaths, events });
   report.atMost("I13 longest wait of a run that could start", longest, options.most_wait_ms, "ms");
   const starts = restartTimes(lines, faults);
   report.note("runs executed again after a kill", starts.length);

@@ -101,7 +101,7 @@ export const hasOldEvents: (args: { deployment: string; before: number }) => Sta
 
 /**
  * Statements for runs that end outside an attempt: their events, if they are deleted, and one event that says that they are
- * over. A run that was never claimed takes a turn of its thread for it. They go before the statement that changes the runs.
+ * over. It has a turn of its own, behind everything that readers may have. They go before the statement that changes the runs.
  */
 export function stoppedEvents<Of extends { deployment: string; now: number }>(
   which: Which<Of>,
@@ -117,9 +117,9 @@ export function stoppedEvents<Of extends { deployment: string; now: number }>(
   const takeTurn = prepared<Of>(
     (p) =>
       sql`update threads set turn = turn + 1 where deployment = ${p.deployment}
-      and thread_id in (select r.thread_id ${shown(p)} and r.claims = 0)`,
+      and thread_id in (select r.thread_id ${shown(p)})`,
   );
-  const seq = sql`case when r.claims > 0 then r.turn * 4294967296 + 4294967295 else t.turn * 4294967296 + r.seq % 65536 end`;
+  const seq = sql`t.turn * 4294967296 + r.seq % 65536`;
   const end = prepared<Of>(
     (p) =>
       sql`insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
@@ -146,15 +146,18 @@ const from = (p: After): RawBuilder<unknown> => {
     and first_seq < ${openTurn(p)} and methods & ${constant(p.methods)} <> 0`;
 };
 
-// At most 64 rows at once, and none after a million characters.
+/** The most rows of one page. None comes after so many characters. */
+const PAGE_ROWS = 64;
+const PAGE_SIZE = 1_000_000;
+
 const chunksAfter = scoped<After>(
   (p, bound) =>
     sql`select first_seq, last_seq, run_id, events from thread_events where ${from(p)}
       and first_seq <= (select max(first_seq) from (
         select first_seq, sum(size) over (order by first_seq) - size as before from (
-          select first_seq, size from thread_events where ${from(p)} order by first_seq limit 64
+          select first_seq, size from thread_events where ${from(p)} order by first_seq limit ${sql.lit(PAGE_ROWS)}
         ) as sizes
-      ) as sums where before < 1000000)
+      ) as sums where before < ${sql.lit(PAGE_SIZE)})
       ${andOfPermitted("thread_events", bound)}
     order by first_seq`,
 );
@@ -200,7 +203,10 @@ export function eventVerbs(driver: Pipe): EventStorage {
       const events = chunks
         .flatMap(toEvents)
         .filter(({ seq, method }) => seq > after && methods?.has(method) !== false);
-      return { events, read_to: chunks.at(-1)?.last_seq ?? null };
+      // A stored text is longer than the size of its row.
+      const size = chunks.reduce((sum, chunk) => sum + chunk.events.length, 0);
+      const more = chunks.length === PAGE_ROWS || size >= PAGE_SIZE;
+      return { events, read_to: chunks.at(-1)?.last_seq ?? null, more };
     },
 
     async lastEvent({ deployment, filter }, thread_id) {

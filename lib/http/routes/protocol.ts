@@ -3,7 +3,7 @@ import { ServiceError } from "../../errors.ts";
 import type { EventReader } from "../../protocol/mod.ts";
 import type { FrameReader } from "../../runs/mod.ts";
 import type { SentEvent } from "../../streams/protocol.ts";
-import { commandCaller, mayRun } from "../command-caller.ts";
+import { commandCaller, runsOfSocket } from "../command-caller.ts";
 import { threadId } from "../context.ts";
 import * as parse from "../parse/mod.ts";
 import { errorResponse, json } from "../respond.ts";
@@ -77,7 +77,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       }
       context.handler.checkUpgrade(context.request);
       const { visibility } = await context.authorize({ thread_id }, "threads:read");
-      return openSocket(context, thread_id, commandCaller(context, mayRun(context)), visibility);
+      return openSocket(context, thread_id, commandCaller(context, runsOfSocket(context)), visibility);
     },
   }),
 ];

@@ -1,5 +1,6 @@
 /** What each batch has changed, in order, also where several share a commit: temporary triggers note it. */
 import type { Database } from "../database.ts";
+import { OF_ATTEMPTS } from "../thread-events.ts";
 import { LEFT_BY_RUN, RUN_COLUMNS, THREAD_COLUMNS } from "./notes.ts";
 
 /** One change of a row. `image` is what it became, as JSON; null when it was deleted. */
@@ -23,8 +24,8 @@ export class Changes {
       image text, extra text)`);
     const image = (columns: readonly string[]): string =>
       `json_object(${columns.map((name) => `'${name}', new.${name}`).join(", ")})`;
-    const watch = (table: string, event: string, values: string): void => {
-      database.query(`create temp trigger if not exists ${table}_${event} after ${event} on main.${table}
+    const watch = (table: string, event: string, values: string, when = "true"): void => {
+      database.query(`create temp trigger if not exists ${table}_${event} after ${event} on main.${table} when ${when}
         begin insert into changes (kind, id, image, extra) values (${values}); end`);
     };
     const extra = `(select json_array(new.kwargs, new.graph_id, a.context, a.graph_id, new.multitask_strategy, new.webhook,
@@ -36,6 +37,7 @@ export class Changes {
     for (const event of ["insert", "update"]) {
       watch("threads", event, `'threads', new.thread_id, ${image(THREAD_COLUMNS)}, null`);
       for (const table of LEFT_BY_RUN) watch(table, event, "'writes', new.run_id, null, null");
+      watch("thread_events", event, "'writes', new.run_id, null, null", `new.${OF_ATTEMPTS}`);
     }
     watch("threads", "delete", "'threads', old.thread_id, null, null");
     database.query("delete from temp.changes");

@@ -2,6 +2,7 @@
 import type { JsonObject } from "../../../lib/json.ts";
 import { MAX_ATTEMPTS, scriptOf } from "../agent.ts";
 import type { Process } from "../node.ts";
+import { OF_ATTEMPTS } from "../thread-events.ts";
 import type { World } from "../world.ts";
 import { Executions } from "./executions.ts";
 import {
@@ -177,6 +178,10 @@ export class RunRules {
         this.#world.violation("I3", `${run.tag} is ${run.fate}, and ${row?.count} rows of ${table} are left`);
       }
     }
+    const [left] = database.query(`select count(*) as count from thread_events where run_id = ? and ${OF_ATTEMPTS}`, [
+      run.run_id,
+    ]);
+    if (Number(left?.count) > 0) this.#world.violation("I3", `${run.tag} is ${run.fate}, and events of it are left`);
     if (run.fate === "swept" || run.tokens.length === 0) return;
     const [row] = database.query("select count(*) as count from feedback_tokens where run_id = ?", [run.run_id]);
     if (Number(row?.count) > 0)

@@ -6,6 +6,7 @@ import { type Line, overlaps } from "../executions.ts";
 import { checkFeedback, checkTraces, checkWebhooks } from "../platform.ts";
 import type { Receivers } from "../receivers.ts";
 import type { Report } from "../report.ts";
+import { checkEvents, type EventWatch } from "./event-streams.ts";
 import type { Create, Facts } from "./facts.ts";
 import { checkStreams, each, type RunSeen } from "./streams.ts";
 
@@ -19,6 +20,8 @@ export interface Evidence {
   readonly deaths: readonly number[];
   /** How long after it was stopped a run may still end in another process, which has to hear of it; pauses do not count. Default 0. */
   readonly heard_ms?: number;
+  /** Readers of thread events. */
+  readonly events?: EventWatch;
 }
 
 interface ThreadSeen {
@@ -62,6 +65,15 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   report.none("I6 frames lost or doubled", streams.frames);
   report.none("I6 streams with a wrong end", streams.ends);
   report.none("I6 readers that differ", streams.differ);
+  if (evidence.events) {
+    const { order, missing, differ, ends, size } = await checkEvents(evidence.events, evidence.client, seen);
+    report.none("I6 thread events doubled or out of order", order);
+    report.none("I6 thread events lost", missing);
+    report.none("I6 thread events that differ", differ);
+    report.none("I6 runs without exactly one end in their thread's events", ends);
+    report.none("errors of readers of thread events that no fault explains", evidence.events.problems);
+    report.note("thread events: histories, connections, events", size);
+  }
   const tried = [1, 2, 3].map((attempt) => lines.filter((line) => line.mark === "begin" && line.attempt === attempt));
   report.note("function runs begun by attempt 1, 2, 3", tried.map(({ length }) => length).join(", "));
   report.none("I12 attempts that no kill explains", attempts(evidence, acknowledged));

@@ -98,9 +98,13 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       assert.equal(await shown(storage), "");
       await storage.saveProgress(here, lease, { ...NOTHING, events }, 1200);
       const filter = [{ key: "owner", equals: "eve" }];
-      assert.deepEqual(await storage.readEvents({ ...here, filter }, "t", { after: 0 }), { events: [], read_to: null });
+      assert.deepEqual(await storage.readEvents({ ...here, filter }, "t", { after: 0 }), {
+        events: [],
+        read_to: null,
+        more: false,
+      });
       assert.equal(await storage.lastEvent({ ...here, filter }, "t"), 0);
-      assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null });
+      assert.deepEqual(await storage.readEvents(there, "t", { after: 0 }), { events: [], read_to: null, more: false });
       assert.equal(await storage.recordAllEvents({ ...here, filter }, "t"), false);
       assert.equal(await storage.recordAllEvents(here, "unknown"), false);
       assert.equal((await storage.getThread(here, "t"))?.all_events, false);
@@ -121,7 +125,7 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
       const lease = await aRunningRun(storage);
       await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
       await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "rollback", 1300);
-      assert.equal(await shown(storage), "1.end r1 lifecycle");
+      assert.equal(await shown(storage), "2.1 r1 lifecycle");
       const { events } = await storage.readEvents(here, "t", { after: 0 });
       assert.deepEqual(
         events.map(({ data, timestamp }) => [data, timestamp]),
@@ -146,6 +150,19 @@ export function eventTests(api: SuiteApi, test: StorageTest): void {
         claim: { token: "token-r4", lease_until: 5000 },
       });
       assert.equal(next?.run.turn, 4, "a claim takes a later turn");
+    });
+
+    test("of a run that is stopped between two attempts end behind what readers may have", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const { lease } = await claimed(storage, assistant, "t", "r1");
+      await aRun(storage, assistant, "t", "r2");
+      await storage.saveProgress(here, lease, { ...NOTHING, events: [event(TURN + 1)] }, 1200);
+      await storage.requeueRun(here, lease, 1300);
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r2"] }, "interrupt", 1400);
+      assert.equal(await shown(storage), "1.1 r1 messages,2.2 r2 lifecycle");
+      await storage.stopRuns(here, { thread_id: "t", run_ids: ["r1"] }, "interrupt", 1500);
+      assert.equal(await shown(storage, 2 * TURN + 2), "3.1 r1 lifecycle");
     });
 
     test("of runs that a new run evicts come before those of the new run", async (storage) => {

@@ -1,0 +1,108 @@
+/** Streams that are opened early or late, that break, and that others read as well. */
+import assert from "node:assert/strict";
+import { contents, dataOf, type Event, follow, human, isEnd, rootEvents, type Suite, until } from "./bench.ts";
+
+const CHANNELS = ["values", "checkpoints", "messages", "input", "tools"];
+
+export function connections({ describe, it, subject, bench }: Suite): void {
+  describe("connections", () => {
+    it("open before the thread exists", async () => {
+      await using at = await bench();
+      const thread = at.stream("chat", crypto.randomUUID());
+      const events = follow(thread, CHANNELS);
+      await thread.run.start({ input: human("hi") });
+      assert.deepEqual(rootEvents(await events), ["running", "completed"]);
+      assert.deepEqual(contents(await thread.output), ["hi", "You said: hi"]);
+    });
+
+    for (const graph of ["half", "halfway"]) {
+      it(`show each reader every event of ${graph} once, before, during and after the run`, async () => {
+        await using at = await bench();
+        const thread = at.stream(graph);
+        const early = follow(at.stream(graph, thread.threadId), CHANNELS);
+        const started = thread.run.start({ input: human("a") });
+        await at.gates.reached("a");
+        await started;
+        const during = follow(at.stream(graph, thread.threadId), CHANNELS);
+        const reader = at.stream(graph, thread.threadId);
+        const values: unknown[] = [];
+        for await (const value of reader.values) {
+          values.push(value);
+          at.gates.open("a");
+        }
+        assert.deepEqual(contents(values.at(-1)), ["a", "began a", "waited for a"]);
+        const late = follow(at.stream(graph, thread.threadId), CHANNELS);
+        const [first, ...others] = await Promise.all([early, during, late]);
+        assert.ok((first?.length ?? 0) > 4);
+        for (const other of others) assert.deepEqual(other, first);
+      });
+    }
+
+    it("continue a thread over several runs", async () => {
+      await using at = await bench();
+      const thread = at.stream("chat");
+      const seen = follow(at.stream("chat", thread.threadId), CHANNELS, 3);
+      for (const text of ["one", "two", "three"]) {
+        const { run_id = "" } = await thread.run.start({ input: human(text) });
+        await at.client.runs.join(thread.threadId, run_id);
+      }
+      const events = await seen;
+      assert.equal(contents(dataOf(events, "values").at(-1)).length, 6);
+      assert.equal(dataOf(events, "messages").filter(({ event }) => event === "message-start").length, 3);
+    });
+
+    it("of a stream that has `since` skip what the reader has seen", async () => {
+      await using at = await bench();
+      const thread = at.stream("chat");
+      const seen = follow(at.stream("chat", thread.threadId), CHANNELS);
+      await thread.run.start({ input: human("one") });
+      const events = await seen;
+      for (const [index, { seq }] of events.entries()) {
+        if (index === events.length - 1) break;
+        const stream = at.stream("chat", thread.threadId);
+        const handle = await stream.subscribe({ channels: ["lifecycle", ...CHANNELS], since: seq } as never);
+        const rest: Event[] = [];
+        for await (const event of handle as unknown as AsyncIterable<Event>) {
+          rest.push(event);
+          if (isEnd(event)) break;
+        }
+        await stream.close();
+        // Releases that do not send `since` over SSE get everything.
+        const expected = rest.length === events.length ? events : events.slice(index + 1);
+        assert.deepEqual(rest, expected);
+      }
+    });
+
+    if (subject.sdk === "1.9.15") return;
+    for (const graph of ["slow", "gated-chat"]) {
+      it(`go on by themselves when they break in the middle of ${graph}`, async () => {
+        await using at = await bench();
+        const gate = graph === "slow" ? "one" : "token 2";
+        const thread = at.stream(graph);
+        at.gates.open("token 1");
+        const { threadId } = thread;
+        let shown = 0;
+        const broken = follow(at.stream(graph, threadId), CHANNELS, 1, () => shown++);
+        const texts: string[] = [];
+        const reading = (async () => {
+          for await (const message of thread.messages) for await (const text of message.text) texts.push(text);
+        })();
+        const { run_id = "" } = await thread.run.start({ input: human("hi there") });
+        await at.gates.reached(gate);
+        // Sockets that break before a subscription is answered end the stream in the SDK.
+        await until(() => texts.length > 0 && shown > 0);
+        at.cut();
+        at.gates.open(gate, "token 3", "token 4");
+        await at.client.runs.join(threadId, run_id);
+        const answer = graph === "slow" ? ["one ", "two"] : ["You ", "said: ", "hi ", "there"];
+        await reading;
+        assert.deepEqual(texts, answer);
+        const whole = await follow(at.stream(graph, threadId), CHANNELS);
+        assert.deepEqual(await broken, whole);
+        const output = contents(await thread.output).at(-1);
+        // A socket that comes back after the end replays the end to the first subscription; the SDK may settle the others then.
+        if (subject.transport !== "WebSocket") assert.equal(output, answer.join(""));
+      });
+    }
+  });
+}

@@ -1,0 +1,113 @@
+/** Agents that ask, and clients that answer. */
+import assert from "node:assert/strict";
+import type { JsonObject } from "../../../lib/json.ts";
+import { contents, dataOf, follow, human, rootEvents, type Suite, until } from "./bench.ts";
+
+const ASKING = [
+  { kind: "function", graph: "ask", input: { topic: "x" }, question: { question: "ok?" } },
+  { kind: "LangGraph", graph: "approval", input: human("book"), question: { question: "Book seat 7A?", tool: "book" } },
+  { kind: "nested", graph: "outer", input: {}, question: "inner?" },
+] as const;
+
+export function interrupts({ describe, it, subject, bench }: Suite): void {
+  describe("interrupts", () => {
+    for (const { kind, graph, input, question } of ASKING) {
+      it(`a ${kind} agent asks, and goes on with the answer`, async () => {
+        await using at = await bench();
+        const thread = at.stream(graph);
+        await thread.run.start({ input });
+        await thread.output;
+        await until(() => thread.interrupted && thread.interrupts.length > 0);
+        const [asked, ...more] = thread.interrupts;
+        assert.deepEqual([asked?.payload, more], [question, []]);
+        const { tasks } = await at.client.threads.getState(thread.threadId);
+        const shown = tasks.flatMap((task) => task.interrupts as { id?: string }[]);
+        assert.deepEqual(
+          shown.map(({ id }) => id),
+          [asked?.interruptId],
+        );
+        const again = at.stream(graph, thread.threadId);
+        const events = follow(again, ["input", "values"], 2);
+        await thread.input.respond({
+          namespace: asked?.namespace ?? [],
+          interrupt_id: asked?.interruptId ?? "",
+          response: "yes",
+        });
+        const seen = await events;
+        assert.deepEqual(rootEvents(seen), ["running", "interrupted", "running", "completed"]);
+        // Older releases do not know the event.
+        const answered = subject.sdk === "1.15.0" ? [{ interrupt_ids: [asked?.interruptId] }] : [];
+        assert.deepEqual(dataOf(seen, "input.answered"), answered);
+        const values = dataOf(seen, "values").at(-1) as JsonObject;
+        const state = await at.client.threads.getState(thread.threadId);
+        assert.deepEqual(values, state.values);
+        if (kind === "function") assert.deepEqual(values, { topic: "x", answer: "yes" });
+        if (kind === "nested") assert.deepEqual(values, { second: "yes" });
+        if (kind === "LangGraph") assert.equal(contents(values).at(-1), "Done: seat 7A is booked");
+        assert.equal(thread.interrupted, false);
+      });
+    }
+
+    it("several questions are answered in one run", async () => {
+      await using at = await bench();
+      const thread = at.stream("questions");
+      await thread.run.start({ input: {} });
+      await thread.output;
+      await until(() => thread.interrupts.length === 2);
+      const responses = thread.interrupts.map(({ interruptId, namespace, payload }) => ({
+        interrupt_id: interruptId,
+        namespace,
+        response: `${payload} yes`,
+      }));
+      const events = follow(at.stream("questions", thread.threadId), ["values"], 2);
+      await thread.input.respond({ responses } as never);
+      const values = dataOf(await events, "values").at(-1);
+      assert.deepEqual(values, { first: "first? yes", second: "second? yes" });
+      assert.equal((await at.client.runs.list(thread.threadId)).length, 2);
+    });
+
+    it("a thread that waits takes the input of a run as the answer", async () => {
+      await using at = await bench();
+      const thread = at.stream("ask");
+      await thread.run.start({ input: { topic: "x" } });
+      await thread.output;
+      const events = follow(at.stream("ask", thread.threadId), ["values"], 2);
+      await thread.run.start({ input: "sure" });
+      assert.deepEqual(dataOf(await events, "values").at(-1), { topic: "x", answer: "sure" });
+    });
+
+    it("of two clients that answer, one is refused and both see the end", async () => {
+      await using at = await bench();
+      const one = at.stream("ask");
+      await one.run.start({ input: {} });
+      await one.output;
+      await until(() => one.interrupts.length === 1);
+      const other = at.stream("ask", one.threadId);
+      const events = follow(other, ["input"], 2);
+      const answer = { namespace: [], interrupt_id: one.interrupts[0]?.interruptId ?? "", response: "yes" };
+      const answers = await Promise.allSettled([one.input.respond(answer), other.input.respond(answer)]);
+      const refused = answers.filter((each) => each.status === "rejected");
+      assert.deepEqual(
+        refused.map(({ reason }) => reason.code),
+        ["no_such_interrupt"],
+      );
+      assert.deepEqual(rootEvents(await events), ["running", "interrupted", "running", "completed"]);
+    });
+
+    it("answers to nothing are refused", async () => {
+      await using at = await bench();
+      const thread = at.stream("ask");
+      const answer = { namespace: [], interrupt_id: "nothing", response: 1 };
+      await assert.rejects(thread.input.respond(answer), { code: "no_such_run" });
+      await thread.run.start({ input: {} });
+      await thread.output;
+      await assert.rejects(thread.input.respond(answer), { code: "no_such_interrupt" });
+      await assert.rejects(thread.input.respond({ responses: [] } as never), { code: "invalid_argument" });
+      if (subject.sdk === "1.15.0") {
+        await assert.rejects(thread.respondInput(answer, { strictResume: true }), { code: "no_such_interrupt" });
+      }
+      assert.equal((await at.client.runs.list(thread.threadId)).length, 1, "nothing was started");
+      assert.equal((await at.client.threads.get(thread.threadId)).status, "interrupted");
+    });
+  });
+}

@@ -1,0 +1,152 @@
+/** What a stream of a thread assembles: values, messages, tool calls, subgraphs and named channels. */
+import assert from "node:assert/strict";
+import { all, contents, dataOf, follow, human, ids, rootEvents, type Suite } from "./bench.ts";
+
+const CHAT = [
+  { kind: "function", graph: "tokens" },
+  { kind: "LangGraph", graph: "chat" },
+] as const;
+
+export function projections({ it, bench }: Suite): void {
+  for (const { kind, graph } of CHAT) {
+    it(`values and messages of a ${kind} run`, async () => {
+      await using at = await bench();
+      const thread = at.stream(graph);
+      const values = all(thread.values);
+      const messages = (async () => {
+        const seen: { id: unknown; deltas: string[]; text: string }[] = [];
+        for await (const message of thread.messages) {
+          const deltas = await all(message.text);
+          seen.push({ id: message.id, deltas, text: await message.text });
+        }
+        return seen;
+      })();
+      const { run_id = "" } = await thread.run.start({ input: human("hello there") });
+      const output = await thread.output;
+      assert.deepEqual(contents(output), ["hello there", "You said: hello there"]);
+      assert.deepEqual(contents((await values).at(-1)), contents(output));
+      const [answer, ...more] = await messages;
+      assert.deepEqual(more, [], "one message is streamed");
+      assert.deepEqual(answer?.deltas, ["You ", "said: ", "hello ", "there"]);
+      assert.equal(answer?.text, "You said: hello there");
+      assert.equal(answer?.id, ids(output)[1]);
+      assert.equal((await at.client.runs.get(thread.threadId, run_id)).status, "success");
+      const state = await at.client.threads.getState(thread.threadId);
+      assert.deepEqual(ids(state.values), ids(output));
+    });
+  }
+
+  it(`tool calls with their input and output`, async () => {
+    await using at = await bench();
+    at.gates.open("Found it 1", "Found it 2");
+    const thread = at.stream("trip");
+    const calls = all(thread.toolCalls);
+    await thread.run.start({ input: human("go") });
+    // Some releases show a call again when it has finished.
+    const [call, ...again] = await calls;
+    assert.deepEqual(
+      [...new Set(again.map(({ callId }) => callId))].filter((id) => id !== call?.callId),
+      [],
+    );
+    assert.deepEqual([call?.name, call?.callId, call?.input], ["search", "call-1", { q: "hotel" }]);
+    assert.match(JSON.stringify(await call?.output), /found.*hotel/);
+  });
+
+  it(`subgraphs with their messages and values`, async () => {
+    await using at = await bench();
+    const thread = at.stream("trip");
+    const found = thread.subgraphs;
+    await thread.run.start({ input: human("go") });
+    await at.gates.reached("Found it 1");
+    for await (const subgraph of found) {
+      if (subgraph.name !== "research") continue;
+      // The SDK ends what is opened before the run has ended.
+      const output = subgraph.output;
+      const texts: string[] = [];
+      for await (const message of subgraph.messages) {
+        at.gates.open("Found it 1", "Found it 2");
+        texts.push(await message.text);
+      }
+      assert.deepEqual(texts, ["Found it"]);
+      assert.equal(contents(await output).at(-1), "Found it");
+      break;
+    }
+    const { tree } = (await thread.agent.getTree()) as {
+      tree: { status: string; children?: { graph_name: string }[] };
+    };
+    assert.equal(tree.status, "completed");
+    assert.ok(tree.children?.some(({ graph_name }) => graph_name === "research"));
+  });
+
+  for (const graph of ["report", "trip"]) {
+    it(`named channels of ${graph}`, async () => {
+      await using at = await bench();
+      at.gates.open("Found it 1", "Found it 2");
+      const thread = at.stream(graph);
+      const { progress, other } = thread.extensions;
+      const items = all(progress as AsyncIterable<unknown>);
+      await thread.run.start({ input: human("go") });
+      assert.deepEqual(await items, [{ done: 1 }, { done: 2 }]);
+      assert.deepEqual(await progress, { done: 2 });
+      assert.equal(await other, "x");
+      // A channel that is opened later shows what is kept.
+      const late = at.stream(graph, thread.threadId);
+      assert.deepEqual(await all(late.extensions.progress as AsyncIterable<unknown>), [{ done: 1 }, { done: 2 }]);
+    });
+  }
+
+  for (const graph of ["tokens", "trip", "fail", "failing"]) {
+    it(`raw events of ${graph} in order`, async () => {
+      await using at = await bench();
+      at.gates.open("Found it 1", "Found it 2");
+      const thread = at.stream(graph);
+      // On a WebSocket, a subscription of the SDK takes what others on the socket get before its own replay.
+      const reading = follow(at.stream(graph, thread.threadId), [
+        "values",
+        "checkpoints",
+        "messages",
+        "tools",
+        "tasks",
+        "updates",
+      ]);
+      await thread.run.start({ input: human("go") });
+      const events = await reading;
+      const failed = graph.startsWith("fail");
+      assert.deepEqual(rootEvents(events), ["running", failed ? "failed" : "completed"]);
+      if (failed) assert.match(String(events.at(-1)?.params.data.error), /boom happened/);
+      assert.deepEqual(
+        events.map(({ seq }) => seq),
+        events.map(({ seq }) => seq).sort((a, b) => a - b),
+      );
+      assert.equal(new Set(events.map(({ event_id }) => event_id)).size, events.length);
+      for (const [index, { method, params }] of events.entries()) {
+        if (method !== "checkpoints") continue;
+        const next = events.slice(index + 1).find((one) => one.params.namespace.join() === params.namespace.join());
+        assert.equal(next?.method, "values", "a checkpoint comes directly before its values");
+      }
+      const open = dataOf(events, "messages").filter(({ event }) => event === "message-start").length;
+      assert.equal(dataOf(events, "messages").filter(({ event }) => event === "message-finish").length, open);
+      // The SDK drops events that are older than the state it has loaded.
+      const { created_at } = await at.client.threads.getState(thread.threadId);
+      const last = events.findLast(({ method, params }) => method === "values" && params.namespace.length === 0);
+      assert.ok(
+        (last?.params.timestamp ?? 0) >= Date.parse(created_at ?? ""),
+        "values are not older than their checkpoint",
+      );
+    });
+  }
+
+  it(`values of the thread by a command`, async () => {
+    await using at = await bench();
+    const thread = at.stream("chat");
+    await thread.run.start({ input: human("hi") });
+    await thread.output;
+    const { values, checkpoint } = (await thread.state.get({ namespace: [] })) as {
+      values: unknown;
+      checkpoint: { id: string };
+    };
+    assert.deepEqual(contents(values), ["hi", "You said: hi"]);
+    assert.equal(checkpoint.id, (await at.client.threads.getState(thread.threadId)).checkpoint.checkpoint_id);
+    await assert.rejects(thread.state.listCheckpoints({} as never), { code: "unknown_command" });
+  });
+}

@@ -1,0 +1,35 @@
+/** Thread events of a run that another process executes. */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ALL, assertRising, keptOf, outline, reading } from "./event-reading.ts";
+import { processes } from "./shared-database.ts";
+
+describe("the events of a run in another process", () => {
+  for (const mode of ["normal", "lost"] as const) {
+    it(`arrive while it executes, each once and in order (signals: ${mode})`, async () => {
+      const p = await processes({ concurrency: [0, 1], mode });
+      const [reads] = p.services as [(typeof p.services)[0]];
+      const thread_id = crypto.randomUUID();
+      const params = { assistant_id: "count", input: {} };
+      // Nothing has opened the thread when the other process claims the run.
+      void reads.threads.command(thread_id, { id: 1, method: "run.start", params });
+      await p.until(() => p.happened.length === 1);
+      const live = reading(reads, thread_id);
+      const shown = (): number => live.events.filter(({ method }) => method === "custom").length;
+      await p.until(() => live.events.length > 0);
+      const late: number[] = [];
+      for (let count = 1; count <= 5; count++) {
+        p.say(1);
+        late.push(await p.until(() => shown() === count));
+      }
+      if (mode === "normal") assert.ok(Math.max(...late) <= 100, `${late.join()} ms on the test's clock`);
+      p.say("end");
+      await p.until(() => outline(live.events).includes("completed"));
+      assertRising(live.events);
+      assert.deepEqual(outline(live.events), ["running", "completed"]);
+      assert.deepEqual(await keptOf(reads, thread_id, ALL), live.events);
+      await live.close();
+      await p.stop();
+    });
+  }
+});

@@ -1,0 +1,39 @@
+/** What must hold of the events of threads when everything has ended. */
+import { FIRST_FRAME } from "../../lib/storage/event-rows.ts";
+import type { World } from "./world.ts";
+
+/** The rows that attempts have stored. Those below say that a run was stopped. */
+export const OF_ATTEMPTS: string = `first_seq % ${2 ** 32} >= ${FIRST_FRAME}`;
+
+type Entry = [offset: number, method: number, namespace: readonly string[], timestamp: number, data: string];
+
+/** I15: events rise along their thread; a run that has ended has one end, behind all of its others, and begins at most once. */
+export function checkThreadEvents(world: World): void {
+  const { database, oracle } = world;
+  const refuse = (text: string): void => world.violation("I15", text);
+  const rows = database.query("select * from thread_events order by thread_id, first_seq");
+  const told = new Map<string, { begins: number; ends: number; more: boolean }>();
+  let before: { thread_id: unknown; last_seq: number } = { thread_id: null, last_seq: 0 };
+  for (const { thread_id, first_seq, last_seq, run_id, events } of rows) {
+    const [first, last] = [Number(first_seq), Number(last_seq)];
+    if (before.thread_id === thread_id && first <= before.last_seq) refuse(`${first} follows ${before.last_seq}`);
+    before = { thread_id, last_seq: last };
+    const run = told.get(String(run_id)) ?? { begins: 0, ends: 0, more: false };
+    told.set(String(run_id), run);
+    for (const [, method, namespace, , data] of JSON.parse(String(events)) as Entry[]) {
+      run.more ||= run.ends > 0;
+      if (method !== 0 || namespace.length > 0) continue;
+      if ((JSON.parse(data) as { event: string }).event === "running") run.begins++;
+      else run.ends++;
+    }
+  }
+  for (const run of oracle.runs.byId.values()) {
+    if (run.temporary || run.thread.deleted || run.thread.state.hidden === 1) continue;
+    const { begins, ends, more } = told.get(run.run_id) ?? { begins: 0, ends: 0, more: false };
+    if (run.fate === "present" && (ends !== 1 || begins > 1 || more)) {
+      refuse(
+        `${run.tag} is ${run.state.status}: ${begins} begins, ${ends} ends${more ? ", and events behind its end" : ""}`,
+      );
+    }
+  }
+}

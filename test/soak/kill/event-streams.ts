@@ -1,0 +1,194 @@
+/** Readers of thread events: what they saw over all their connections, against what a replay shows after the faults. */
+import { Broken, type Client, type Frame } from "../client.ts";
+import { sleep } from "../servers.ts";
+import { each, type RunSeen } from "./streams.ts";
+
+const CHANNELS = ["lifecycle", "values", "checkpoints", "input", "updates", "messages", "tools", "tasks", "custom"];
+const TURN = 2 ** 32;
+const random = (below: number): number => Math.floor(Math.random() * below);
+
+/** What came over one connection, or over several of a reader that goes on with `since`. */
+interface EventHistory {
+  readonly thread_id: string;
+  readonly events: Frame[];
+  connections: number;
+}
+
+export interface EventWatch {
+  readonly histories: readonly EventHistory[];
+  readonly problems: readonly string[];
+  finish(): Promise<void>;
+}
+
+/** Reads threads while the server is killed: half of the readers go on behind their last event, the others begin again. */
+export function watchEvents(client: Client, threads: () => readonly string[], readers: number): EventWatch {
+  const histories: EventHistory[] = [];
+  const problems: string[] = [];
+  let stopping = false;
+
+  async function read(thread_id: string, resumes: boolean): Promise<void> {
+    let history: EventHistory = { thread_id, events: [], connections: 0 };
+    histories.push(history);
+    for (let left = 2 + random(4); left > 0 && !stopping; left--) {
+      const since = Number(JSON.parse(history.events.at(-1)?.data ?? '{"seq":0}').seq);
+      if (!resumes && history.connections > 0) {
+        history = { thread_id, events: [], connections: 0 };
+        histories.push(history);
+      }
+      const { events } = history;
+      const body = { channels: CHANNELS, ...(resumes ? { since } : {}) };
+      try {
+        const status = await client.stream("POST", path(thread_id), body, (frame) => void events.push(frame), {
+          onHead(response) {
+            history.connections++;
+            setTimeout(() => response.destroy(), 20 + random(1_500));
+          },
+        });
+        if (status >= 400) problems.push(`events of thread ${thread_id} were answered ${status}`);
+      } catch (error) {
+        if (!(error instanceof Broken)) throw error;
+        await sleep(20);
+      }
+    }
+  }
+
+  async function loop(resumes: boolean): Promise<void> {
+    while (!stopping) {
+      const all = threads();
+      // The newest threads are those in use.
+      const thread_id = all[Math.max(0, all.length - 1 - random(24))];
+      if (thread_id === undefined) await sleep(20);
+      else await read(thread_id, resumes).catch((error: Error) => void problems.push(error.message));
+    }
+  }
+
+  const loops = Array.from({ length: readers }, (_, at) => loop(at % 2 === 0));
+  return {
+    histories,
+    problems,
+    async finish() {
+      stopping = true;
+      await Promise.all(loops);
+    },
+  };
+}
+
+const path = (thread_id: string): string => `/threads/${thread_id}/stream/events`;
+
+interface Event {
+  readonly seq: number;
+  readonly event_id: string;
+  readonly method: string;
+  readonly params: { readonly namespace: readonly string[]; readonly data: { readonly event?: string } };
+}
+
+export interface EventFaults {
+  readonly order: string[];
+  readonly missing: string[];
+  readonly differ: string[];
+  readonly ends: string[];
+  readonly size: string;
+}
+
+/** `runs`: those that exist. */
+export async function checkEvents(
+  { histories }: EventWatch,
+  client: Client,
+  runs: ReadonlyMap<string, RunSeen>,
+): Promise<EventFaults> {
+  const faults: EventFaults = {
+    ...{ order: [], missing: [], differ: [], ends: [] },
+    size: [histories.length, histories.reduce((sum, one) => sum + one.connections, 0)]
+      .concat(histories.reduce((sum, one) => sum + one.events.length, 0))
+      .join(", "),
+  };
+  const replays = new Map<string, readonly Frame[]>();
+  await each([...new Set(histories.map(({ thread_id }) => thread_id))], async (thread_id) => {
+    const replay = await replayOf(client, thread_id);
+    replays.set(thread_id, replay);
+    checkOrder(`the replay of thread ${thread_id}`, replay, faults);
+    checkEnds(thread_id, replay, runs, faults);
+  });
+  for (const [at, { thread_id, events }] of histories.entries()) {
+    const name = `events ${at} of thread ${thread_id}`;
+    checkOrder(name, events, faults);
+    compare(name, events, replays.get(thread_id) ?? [], faults);
+  }
+  return faults;
+}
+
+const read = ({ data }: Frame): Event => JSON.parse(data) as Event;
+
+/** Everything that is kept: the stream goes on, so a pause is taken for its end. */
+async function replayOf(client: Client, thread_id: string): Promise<readonly Frame[]> {
+  const events: Frame[] = [];
+  let last = Date.now();
+  const take = (frame: Frame): void => {
+    events.push(frame);
+    last = Date.now();
+  };
+  await client
+    .stream("POST", path(thread_id), { channels: CHANNELS }, take, {
+      onHead(response) {
+        last = Date.now();
+        const timer = setInterval(() => {
+          if (Date.now() - last < 500) return;
+          clearInterval(timer);
+          response.destroy();
+        }, 50);
+      },
+    })
+    .catch((error) => {
+      if (!(error instanceof Broken)) throw error;
+    });
+  return events;
+}
+
+function checkOrder(name: string, frames: readonly Frame[], { order }: EventFaults): void {
+  let before = 0;
+  for (const frame of frames) {
+    const { seq, event_id } = read(frame);
+    if (seq <= before) order.push(`${name}: ${seq} after ${before}`);
+    if (event_id !== frame.id) order.push(`${name}: event ${event_id} has id ${frame.id}`);
+    before = seq;
+  }
+}
+
+/** A reader has every event of the replay up to its last one, and no other, except of runs that were rolled back. */
+function compare(name: string, frames: readonly Frame[], replay: readonly Frame[], faults: EventFaults): void {
+  const [first, last] = [frames[0], frames.at(-1)];
+  if (!first || !last) return;
+  const seen = new Map(frames.map((frame) => [read(frame).seq, frame.data]));
+  const [from, to] = [read(first).seq, read(last).seq];
+  const known = new Map(replay.map((frame) => [read(frame).seq, frame.data]));
+  const turns = new Set([...known.keys()].map((seq) => Math.floor(seq / TURN)));
+  for (const [seq, data] of known) {
+    if (seq < from || seq > to) continue;
+    if (!seen.has(seq)) faults.missing.push(`${name}: without ${seq} ${data.slice(0, 120)}`);
+    else if (seen.get(seq) !== data) faults.differ.push(`${name}: ${seen.get(seq)} and later ${data}`);
+  }
+  for (const [seq, data] of seen) {
+    const kept = known.has(seq) || !turns.has(Math.floor(seq / TURN));
+    if (!kept) faults.missing.push(`${name}: the replay is without ${seq} ${data.slice(0, 120)}`);
+  }
+}
+
+/** One `running` at most and one end for each run that has ended. */
+function checkEnds(
+  thread_id: string,
+  replay: readonly Frame[],
+  runs: ReadonlyMap<string, RunSeen>,
+  { ends }: EventFaults,
+): void {
+  const words = new Map<string, string[]>();
+  for (const { event_id, method, params } of replay.map(read)) {
+    if (method !== "lifecycle" || params.namespace.length > 0) continue;
+    const [, run_id = ""] = event_id.split(":");
+    words.set(run_id, [...(words.get(run_id) ?? []), params.data.event ?? ""]);
+  }
+  for (const [run_id, list] of words) {
+    const ended = list.filter((word) => word !== "running").length;
+    if (ended === 1 && list.length <= 2 && list.at(-1) !== "running") continue;
+    ends.push(`run ${run_id} of thread ${thread_id} (${runs.get(run_id)?.status ?? "gone"}): ${list.join()}`);
+  }
+}
