@@ -57,7 +57,7 @@ const functions: Readonly<Record<string, AgentFunction>> = {
     const words = Number(messages.at(-1)?.content);
     const start = performance.now();
     for (let at = 0; at < words; at += 1) {
-      await new Promise((resolve) => setTimeout(resolve, start + (at * 1000) / 60 - performance.now()));
+      await new Promise((resolve) => setTimeout(resolve, Math.max(1, start + (at * 1000) / 60 - performance.now())));
       yield at % 12 === 11 ? `**word ${at}**.\n\n` : `word ${at} `;
     }
   },

@@ -73,6 +73,7 @@ describe("the studio's views", () => {
       await visit.open("inbox");
       await page.locator(".rows li").nth(1).waitFor();
       await page.keyboard.press("j");
+      await page.locator(".rows a.at").waitFor();
       await page.keyboard.press("Enter");
       await page.waitForURL(new RegExp(waiting));
       await page.getByLabel("Answer", { exact: true }).fill("yes");
