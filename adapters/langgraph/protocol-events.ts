@@ -72,11 +72,11 @@ export class ProtocolEvents {
 
   /** A state that no execution has streamed, with its checkpoint. */
   state(values: Json, tuple: CheckpointTuple | undefined): ProtocolEvent[] {
-    if (!tuple) return [this.values([], values)];
+    if (!tuple) return [this.values([], () => values)];
     const { step, source } = tuple.metadata as { readonly step: number; readonly source: string };
     const parent_id = tuple.parentConfig && place(tuple.parentConfig).checkpoint_id;
     const note = { id: tuple.checkpoint.id, ...(parent_id === undefined ? {} : { parent_id }), step, source };
-    return [this.checkpoint([], note), this.values([], values)];
+    return [this.checkpoint([], note), this.values([], () => values)];
   }
 
   /** The execution is over. */
@@ -90,7 +90,8 @@ export class ProtocolEvents {
   fail(error: unknown, state: StateEvent | null): ProtocolEvent[] {
     this.transformers?.fail(error);
     const { values = null, checkpoint } = state ?? {};
-    const dropped = this.bare !== null && checkpoint?.checkpoint_id === this.bare ? [this.values([], values)] : [];
+    const dropped =
+      this.bare !== null && checkpoint?.checkpoint_id === this.bare ? [this.values([], () => values)] : [];
     const kept = isObject(values) ? values.messages : undefined;
     const text = error instanceof Error ? error.message : String(error);
     const messages = [...this.blocks.finish(kept), ...this.blocks.close([], text)].map(messageEvent);
@@ -132,7 +133,9 @@ export class ProtocolEvents {
     const { mode, namespace, payload } = chunk;
     if (mode === "checkpoints") return isNote(payload) ? [this.checkpoint(namespace, payload)] : [];
     if (mode !== "values") return [];
-    return isInterrupt(chunk) ? this.requested(chunk, namespace) : [this.values(namespace, this.wire(chunk) ?? null)];
+    return isInterrupt(chunk)
+      ? this.requested(chunk, namespace)
+      : [this.values(namespace, () => this.wire(chunk) ?? null)];
   }
 
   private checkpoint(namespace: Namespace, note: CheckpointNote): ProtocolEvent {
@@ -141,12 +144,13 @@ export class ProtocolEvents {
     return event("checkpoints", namespace, { ...note });
   }
 
-  private values(namespace: Namespace, data: Json): ProtocolEvent {
+  /** Without all events, the service reads values from their checkpoint if somebody needs them. */
+  private values(namespace: Namespace, read: () => Json): ProtocolEvent {
     const name = namespace.join("|");
     const checkpoint_id = this.checkpoints?.get(name);
     this.checkpoints?.delete(name);
     if (namespace.length === 0) this.bare = null;
-    const shown = event("values", namespace, data);
+    const shown = event("values", namespace, checkpoint_id !== undefined && !this.lifecycle ? null : read());
     return checkpoint_id === undefined ? shown : { ...shown, checkpoint_id };
   }
 

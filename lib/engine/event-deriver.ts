@@ -12,8 +12,8 @@ export interface EventDeriver {
   takeState(values: Json, shown: JsonObject, interrupts: readonly Interrupt[]): YieldedEvent[];
 }
 
-/** `all`: every method. Otherwise only states and interrupts. */
-export function createEventDeriver(all: boolean): EventDeriver {
+/** `all`: every method. Otherwise only states and interrupts. `stored`: the checkpoint of every state is stored, with its values. */
+export function createEventDeriver(all: boolean, stored: boolean): EventDeriver {
   const blocks = all ? createContentBlocks() : null;
 
   const messages = (list: readonly Omit<YieldedEvent, "method">[]): YieldedEvent[] =>
@@ -61,7 +61,12 @@ export function createEventDeriver(all: boolean): EventDeriver {
     return [
       ...completed,
       ...(checkpoint ? [{ method: "checkpoints", namespace: [], data: checkpoint } as const] : []),
-      { method: "values", namespace: [], data: values, ...(id === undefined ? {} : { checkpoint_id: id }) },
+      {
+        method: "values",
+        namespace: [],
+        data: all || !stored || id === undefined ? values : null,
+        ...(id === undefined ? {} : { checkpoint_id: id }),
+      },
       ...requested,
     ];
   }

@@ -58,7 +58,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   const { run, thread } = claimed;
   if ((job.events ?? "none") === "none") return NOTHING;
   const all = job.events === "all";
-  const deriver = graph.protocol_events ? null : createEventDeriver(all);
+  const deriver = graph.protocol_events ? null : createEventDeriver(all, job.durability !== "exit");
   // Namespaces of subgraphs and nodes that have started and not ended, with the names of their graphs.
   const open = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
   const requested = new Set<Json>();
@@ -76,7 +76,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
       method,
       namespace,
       timestamp: environment.now(),
-      data: JSON.stringify(data) ?? "null",
+      data: data === null && checkpoint_id !== undefined ? null : (JSON.stringify(data) ?? "null"),
       ...(node === undefined ? {} : { node }),
       ...(checkpoint_id === undefined ? {} : { checkpoint_id }),
       ...(name === undefined ? {} : { name }),

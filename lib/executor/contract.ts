@@ -90,7 +90,7 @@ export interface Job {
   readonly interrupt_after: "*" | readonly string[];
   readonly durability: "sync" | "async" | "exit";
   /**
-   * Which `event`s of the thread event protocol to yield. `state`: `values`, `checkpoints` and `input.requested` of the root graph.
+   * Which `event`s of the thread event protocol to yield. `state`: `values`, `checkpoints` and `input.requested` of the root graph, with `data` null for `values` that name their checkpoint.
    * `all`: every method, of subgraphs too. Default `none`. Ignored by executors without `GraphInfo.protocol_events`.
    */
   readonly events?: "none" | "state" | "all";

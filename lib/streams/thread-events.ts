@@ -102,10 +102,13 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     lastSeq: (scope, thread_id) => storage.lastEvent(scope, thread_id),
     publish(thread_id, before, events) {
       const log = logs.get(thread_id)?.log;
-      log?.publish(
-        before,
-        events.map((event) => sentOf(event, event.data ?? "null")),
-      );
+      // Values that only their checkpoint has are read from the store.
+      if (events.some(({ data }) => data === null)) void log?.read();
+      else
+        log?.publish(
+          before,
+          events.map((event) => sentOf(event, event.data as string)),
+        );
     },
     isWatched: (thread_id) => logs.has(thread_id),
     attach(thread_id, writer) {

@@ -87,6 +87,7 @@ function about(method: string, data: JsonObject): string {
     case "checkpoints":
       return `step ${data.step} ${data.source}`;
     case "values":
+      if (data === null) return "of the checkpoint";
       return Object.entries(data)
         .map(([key, value]) => `${key} ${Array.isArray(value) ? value.length : JSON.stringify(value)}`)
         .join(" ");
@@ -340,11 +341,11 @@ describe("langgraph: protocol events of a whole run", () => {
     for (const modes of [[], ["messages-tuple"], ["events"], ["checkpoints", "debug"]] as const) {
       const go = host(journey());
       assert.deepEqual(lines((await go({ input: hello, events: "state", modes })).events), [
-        ...[0, 1, 2, 3].flatMap((step) => [`checkpoints [] step ${step} loop`, `values [] messages ${step + 1}`]),
+        ...[0, 1, 2, 3].flatMap((step) => [`checkpoints [] step ${step} loop`, "values [] of the checkpoint"]),
         'input.requested [] {"payload":{"question":"ok?"}}',
       ]);
       assert.deepEqual(lines((await go({ command: { resume: "yes" }, events: "state", modes })).events), [
-        ...[3, 4].flatMap((step) => [`checkpoints [] step ${step} loop`, `values [] messages ${step + 1}`]),
+        ...[3, 4].flatMap((step) => [`checkpoints [] step ${step} loop`, "values [] of the checkpoint"]),
       ]);
     }
     assert.deepEqual((await host(journey())({ input: hello, events: "none" })).events, []);

@@ -14,7 +14,7 @@ const RUNTIMES: Readonly<Record<string, readonly string[]>> = {
 };
 const runtime: "bun" | "deno" | "node" = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
 const folder = fileURLToPath(new URL(".", import.meta.url));
-const PART = 50;
+const PART = 10;
 const all = process.env.GREENROOM_TEST_ALL === "1";
 /** Each runtime has its own seeds, and most run on Bun, which is the fastest. `npm run test:all` runs 2,000. */
 const SEEDS = all ? { bun: 1_400, deno: 300, node: 300 }[runtime] : { bun: 200, deno: 20, node: 20 }[runtime];
