@@ -105,12 +105,12 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     .addEdge(START, "expert")
     .addEdge("expert", END)
     .compile();
-  const team = new StateGraph(MessagesAnnotation)
+  const experts = new StateGraph(MessagesAnnotation)
     .addNode("research", research)
     .addEdge(START, "research")
     .addEdge("research", END)
     .compile();
-  return { report, caller, team };
+  return { report, caller, experts };
 }
 
 export const studioExecutor = (gates: Gates): Executor =>
