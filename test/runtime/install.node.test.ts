@@ -78,6 +78,7 @@ class Checkout {
     this.write("package.json", manifest);
     this.write("package-lock.json", { packages: { "": manifest, ...packages } });
     this.write(".npmrc", "");
+    this.write("scripts/studio.mjs", "");
     const lowest = { dependencies: { "@langchain/core": "0.1.0" } };
     this.write("test/versions/lowest/package.json", lowest);
     const locked = { "": lowest, "node_modules/@langchain/core": { version: "0.1.0" } };

@@ -155,9 +155,9 @@ const chunksAfter = scoped<After>(
     sql`select first_seq, last_seq, run_id, events from thread_events where ${from(p)}
       and first_seq <= (select max(first_seq) from (
         select first_seq, sum(size) over (order by first_seq) - size as before from (
-          select first_seq, size from thread_events where ${from(p)} order by first_seq limit ${sql.lit(PAGE_ROWS)}
+          select first_seq, size from thread_events where ${from(p)} order by first_seq limit ${constant(PAGE_ROWS)}
         ) as sizes
-      ) as sums where before < ${sql.lit(PAGE_SIZE)})
+      ) as sums where before < ${constant(PAGE_SIZE)})
       ${andOfPermitted("thread_events", bound)}
     order by first_seq`,
 );
