@@ -63,7 +63,7 @@ function servingPackages() {
   const extra = ["@langchain/core", "@langchain/langgraph", ...STUDIO, ...(bun ? [] : ["bun"])];
   return {
     ...manifest.dependencies,
-    ...Object.fromEntries(extra.map((name) => [name, manifest.devDependencies[name]])),
+    ...Object.fromEntries(Object.entries(manifest.devDependencies).filter(([name]) => extra.includes(name))),
   };
 }
 
