@@ -4,7 +4,7 @@ import { run } from "node:test";
 import { spec } from "node:test/reporters";
 
 const counts = { passed: 0, failed: 0 };
-const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 1 });
+const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 2 });
 tests.on("test:summary", (summary) => {
   if (summary.file !== undefined) return;
   counts.passed = summary.counts.passed;
