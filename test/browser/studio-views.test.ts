@@ -219,6 +219,7 @@ describe("the studio everywhere", () => {
       await page.keyboard.press("s");
       await page.waitForURL(/studio\/store$/);
       await page.keyboard.press("/");
-      assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("type")), "search");
+      // The view loads when it is opened, and its field after it.
+      await page.waitForFunction(() => document.activeElement?.getAttribute("type") === "search");
     }));
 });

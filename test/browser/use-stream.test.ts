@@ -109,6 +109,7 @@ describe("useStream of SDK 2.0.0 in Chromium", () => {
       await visit.open(`${origin}/?assistant=gated-chat`);
       await visit.say("hello");
       await gates.reached("token 1");
+      await visit.page.waitForFunction(() => document.querySelector("#run")?.textContent);
       const run_id = (await visit.page.locator("#run").textContent()) ?? "";
       const thread_id = new URL(visit.page.url()).searchParams.get("thread") ?? "";
       await visit.page.click("#stop");
