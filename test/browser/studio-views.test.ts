@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import { until } from "../support/until.ts";
 import { openBrowser, type Principal } from "./browser.ts";
 import { openStudio, type StudioHost, type StudioVisit, visitStudio } from "./studio-host.ts";
 
@@ -218,8 +219,11 @@ describe("the studio everywhere", () => {
       await page.keyboard.press("g");
       await page.keyboard.press("s");
       await page.waitForURL(/studio\/store$/);
-      await page.keyboard.press("/");
-      // The view loads when it is opened, and its field after it.
-      await page.waitForFunction(() => document.activeElement?.getAttribute("type") === "search");
+      await page.getByPlaceholder("Search items").waitFor();
+      // A view listens to its keys once it is painted.
+      await until(async () => {
+        await page.keyboard.press("/");
+        return await page.evaluate(() => document.activeElement?.getAttribute("type") === "search");
+      });
     }));
 });
