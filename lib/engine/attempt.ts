@@ -115,6 +115,8 @@ async function begin(context: AttemptContext): Promise<void> {
   if (state.reason) return;
   const resumed_after = progress.nextId() - 1;
   await context.recorder.begin();
+  // It may have read the store, and the process may have stood still meanwhile.
+  await ensureLease(context);
   if (isStopped(state)) return;
   progress.show("metadata", { run_id, attempt, thread_id, ...(claims > 1 ? { resumed_after } : {}) });
   if (!runEvents.watched) return;
