@@ -100,6 +100,15 @@ async function framesOf(url: string, thread_id: string, run_id: string, after = 
     .filter(Boolean);
 }
 
+/** The SDK tries again after the error of Node's fetch, and not after that of Bun's. */
+const fetchRetried: typeof fetch = Object.assign(
+  (...args: Parameters<typeof fetch>) =>
+    fetch(...args).catch((cause: unknown) => {
+      throw new TypeError("fetch failed", { cause });
+    }),
+  { preconnect: () => {} },
+);
+
 describe("a server that is told to stop", () => {
   it("refuses new runs, says that it is not ready, and lets runs and their readers come to the end", async () => {
     using home = project();
@@ -141,7 +150,7 @@ describe("a server that is told to stop", () => {
     const url = await urlOf(first);
     const port = new URL(url).port;
     // On a machine that does much else the next server takes its time: by itself the SDK may try for only a quarter of a minute.
-    const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 6 } });
+    const client = new Client({ apiUrl: url, callerOptions: { maxRetries: 6, fetch: fetchRetried } });
     const { thread_id } = await client.threads.create();
     const { run_id } = await client.runs.create(thread_id, "gated", {
       input,
