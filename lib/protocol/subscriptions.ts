@@ -1,6 +1,6 @@
 /** The subscriptions of one WebSocket, sent as one ordered sequence of events. */
 import { compileFilter, type Passes } from "../streams/event-filter.ts";
-import type { EventFilter, EventReader, ProtocolEvent, SentEvent } from "../streams/protocol.ts";
+import type { EventFilter, EventReader, SentEvent } from "../streams/protocol.ts";
 
 export interface Subscription {
   readonly id: string;
@@ -58,9 +58,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
     const late = all.filter(({ filter }) => event.seq > (filter.since ?? 0));
     // The reader has the filter of a single subscription.
     if (all.length === 1 || late.length === 0) return late.length > 0;
-    const { method, params } = JSON.parse(event.text) as ProtocolEvent;
-    const name = nameOf(params.data);
-    return late.some(({ passes }) => passes(method, params.namespace, name));
+    return late.some(({ passes }) => passes(event.method, event.namespace, event.name));
   }
 
   /** Sends live events until the subscriptions change. Resolves to false when the events have ended. */
@@ -125,11 +123,6 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
     },
   };
 }
-
-const nameOf = (data: ProtocolEvent["params"]["data"]): string | undefined => {
-  const { name } = typeof data === "object" && data !== null ? (data as { readonly name?: unknown }) : {};
-  return typeof name === "string" ? name : undefined;
-};
 
 /** A filter that lets pass what any of them lets pass, and perhaps more. */
 function union(all: readonly Subscription[]): EventFilter {

@@ -47,6 +47,3 @@ export const END_FRAME: number = 2 ** 32 - 1;
 
 /** The `seq` of a frame in a turn. */
 export const seqOf = (turn: number, frame: number): number => turn * 2 ** 32 + frame;
-
-/** The turn that a `seq` belongs to. */
-export const turnOf = (seq: number): number => Math.floor(seq / 2 ** 32);

@@ -286,7 +286,7 @@ class RunEventLog implements RunEvents {
       const ready: Frame[] = [];
       const frames = this.#framesAfter(cursor);
       let room = size;
-      for (let i = indexAfter(frames, cursor); i < frames.length && room >= 0; i++) {
+      for (let i = indexAfter(frames, cursor, idOf); i < frames.length && room >= 0; i++) {
         const frame = frames[i] as StoredFrame;
         ready.push(frame);
         cursor = frame.id;
@@ -378,12 +378,15 @@ class RunEventLog implements RunEvents {
   }
 }
 
-function indexAfter(frames: readonly StoredFrame[], cursor: number): number {
+const idOf = ({ id }: StoredFrame): number => id;
+
+/** The index of the first item whose place is above `cursor`. Places rise. */
+export function indexAfter<Item>(items: readonly Item[], cursor: number, placeOf: (item: Item) => number): number {
   let low = 0;
-  let high = frames.length;
+  let high = items.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((frames[middle] as StoredFrame).id > cursor) high = middle;
+    if (placeOf(items[middle] as Item) > cursor) high = middle;
     else low = middle + 1;
   }
   return low;

@@ -42,6 +42,9 @@ export interface SentEvent {
   readonly seq: number;
   readonly event_id: string;
   readonly method: ProtocolMethod;
+  readonly namespace: readonly string[];
+  /** Of `custom`: the name of its channel. */
+  readonly name?: string;
   /** The envelope (`ProtocolEvent`) as one line of JSON. */
   readonly text: string;
 }

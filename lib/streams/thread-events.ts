@@ -2,8 +2,9 @@
 import type { Json } from "../json.ts";
 import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
+import { indexAfter } from "./hub.ts";
 import type { EventFilter, EventReader, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
-import { type LoggedEvent, ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
+import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
 
 /** The attempt of a thread in this process. */
 export interface EventWriter {
@@ -48,11 +49,23 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   const writers = new Map<string, Set<EventWriter>>();
   let closed = false;
 
-  async function toSent(thread_id: string, event: StoredThreadEvent): Promise<LoggedEvent | null> {
+  async function toSent(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
     if (event.data !== null) return sentOf(event, event.data);
     const { checkpoint_id = "", namespace } = event;
     const values = await options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
     return values === undefined ? null : sentOf(event, JSON.stringify(values));
+  }
+
+  /** The events that pass, as they are sent. */
+  async function* passing(
+    thread_id: string,
+    events: readonly StoredThreadEvent[],
+    passes: Passes,
+  ): AsyncGenerator<SentEvent> {
+    for (const event of events) {
+      const sent = passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
+      if (sent) yield sent;
+    }
   }
 
   /** The log of a thread with one reader more. */
@@ -82,7 +95,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       const log = enter(thread_id);
       if (closed) log.close();
       const onLeave = (): void => leave(thread_id, log);
-      return createReader({ storage, scope, thread_id, filter, log, toSent, onLeave });
+      return new Reader({ storage, scope, thread_id, filter, log, passing, onLeave });
     },
 
     async *kept(scope, thread_id, filter) {
@@ -91,10 +104,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       let after: number | null = filter.since ?? 0;
       while (after !== null && methods.size > 0) {
         const page = await storage.readEvents(scope, thread_id, { after, methods });
-        for (const event of page.events) {
-          const logged = passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
-          if (logged) yield logged.sent;
-        }
+        yield* passing(thread_id, page.events, passes);
         after = page.more ? page.read_to : null;
       }
     },
@@ -130,13 +140,13 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
   };
 }
 
-function sentOf(event: StoredThreadEvent, data: string): LoggedEvent {
+function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   const { seq, run_id, method, namespace, timestamp, node, name } = event;
   const event_id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
   const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
   const text = `{"type":"event","event_id":"${event_id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { namespace, name, sent: { seq, event_id, method, text } };
+  return { seq, event_id, method, namespace, ...(name === undefined ? {} : { name }), text };
 }
 
 interface ReaderOptions {
@@ -145,7 +155,8 @@ interface ReaderOptions {
   readonly thread_id: string;
   readonly filter: EventFilter;
   readonly log: ThreadLog;
-  toSent: ThreadLogOptions["toSent"];
+  /** The events that pass, as they are sent. */
+  passing(thread_id: string, events: readonly StoredThreadEvent[], passes: Passes): AsyncIterable<SentEvent>;
   onLeave(): void;
 }
 
@@ -218,18 +229,18 @@ class Reader implements EventReader {
     const { events, from } = this.#options.log;
     if (!this.#attached || this.#left || this.#ready.length > 0 || this.#cursor < from) return;
     let room = TAKE_SIZE;
-    for (let i = indexAfter(events, this.#cursor); i < events.length && room > 0; i++) {
-      const { namespace, name, sent } = events[i] as LoggedEvent;
-      this.#cursor = sent.seq;
-      if (!this.#passes(sent.method, namespace, name)) continue;
-      this.#ready.push(sent);
-      room -= sent.text.length;
+    for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
+      const event = events[i] as SentEvent;
+      this.#cursor = event.seq;
+      if (!this.#passes(event.method, event.namespace, event.name)) continue;
+      this.#ready.push(event);
+      room -= event.text.length;
     }
   }
 
   /** Reads one page behind the log. */
   async #load(): Promise<void> {
-    const { storage, scope, thread_id, log, toSent } = this.#options;
+    const { storage, scope, thread_id, log, passing } = this.#options;
     const { from } = log;
     if (this.#methods.size === 0) {
       this.#cursor = from;
@@ -237,10 +248,7 @@ class Reader implements EventReader {
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
-    for (const event of events) {
-      const logged = this.#passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
-      if (logged) this.#ready.push(logged.sent);
-    }
+    for await (const event of passing(thread_id, events, this.#passes)) this.#ready.push(event);
     // Nothing below `from` is still to be stored: the log has continued from there.
     this.#cursor = read_to ?? Math.max(this.#cursor, from);
   }
@@ -255,15 +263,4 @@ class Reader implements EventReader {
   }
 }
 
-const createReader = (options: ReaderOptions): EventReader => new Reader(options);
-
-function indexAfter(events: readonly LoggedEvent[], cursor: number): number {
-  let low = 0;
-  let high = events.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((events[middle] as LoggedEvent).sent.seq > cursor) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
+const seqOf = ({ seq }: SentEvent): number => seq;

@@ -6,19 +6,12 @@ import { type Environment, nextTurn } from "../environment.ts";
 import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import type { SentEvent } from "./protocol.ts";
 
-/** An event in a log, with what filters need. */
-export interface LoggedEvent {
-  readonly namespace: readonly string[];
-  readonly name: string | undefined;
-  readonly sent: SentEvent;
-}
-
 export interface ThreadLogOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
   /** The event as it is sent; null if its values can no longer be read. */
-  toSent(thread_id: string, event: StoredThreadEvent): Promise<LoggedEvent | null>;
+  toSent(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null>;
 }
 
 /** The size of a log in memory, in characters. */
@@ -34,7 +27,7 @@ export class ThreadLog {
   /** The highest `seq` so far. */
   last = 0;
   /** Rising by `seq`. */
-  events: LoggedEvent[] = [];
+  events: SentEvent[] = [];
   readers = 0;
   /** A reader has seen the thread: once it is gone, it was deleted. */
   exists = false;
@@ -46,7 +39,7 @@ export class ThreadLog {
   readonly #options: ThreadLogOptions;
   #size = 0;
   /** Published, and not in `events` before the store was read. */
-  readonly #early = new Map<number, LoggedEvent>();
+  readonly #early = new Map<number, SentEvent>();
   #waiting: (() => void)[] = [];
   #reading: Promise<void> | undefined;
   #readAgain = false;
@@ -71,10 +64,10 @@ export class ThreadLog {
   }
 
   /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
-  publish(before: number, events: readonly LoggedEvent[]): void {
+  publish(before: number, events: readonly SentEvent[]): void {
     if (this.last < before || this.last === 0) {
       // The store has others before them, but perhaps not their large values.
-      for (const event of events) this.#early.set(event.sent.seq, event);
+      for (const event of events) this.#early.set(event.seq, event);
       return void this.read();
     }
     for (const event of events) this.#append(event);
@@ -148,8 +141,8 @@ export class ThreadLog {
     });
   }
 
-  #append(event: LoggedEvent): void {
-    const { seq, text } = event.sent;
+  #append(event: SentEvent): void {
+    const { seq, text } = event;
     if (seq <= this.last) return;
     this.events.push(event);
     this.last = seq;
@@ -161,7 +154,7 @@ export class ThreadLog {
   #cut(): void {
     let count = 0;
     while (count < this.events.length - 1 && this.#size > RING_SIZE / 2) {
-      const { seq, text } = (this.events[count++] as LoggedEvent).sent;
+      const { seq, text } = this.events[count++] as SentEvent;
       this.#size -= text.length + EVENT_OVERHEAD;
       this.from = seq;
     }

@@ -17,7 +17,9 @@ export function event(
     method,
     params: { namespace: [], timestamp: 0, data: {}, ...params },
   };
-  return { seq, event_id, method, text: JSON.stringify(envelope) };
+  const { namespace, data } = envelope.params;
+  const { name } = data as { name?: string };
+  return { seq, event_id, method, namespace, ...(name === undefined ? {} : { name }), text: JSON.stringify(envelope) };
 }
 
 /** Events of one thread in memory. */
@@ -92,8 +94,6 @@ export class MemoryEvents implements ThreadEvents {
   }
 
   #passes(sent: SentEvent, filter: EventFilter): boolean {
-    const { method, params } = JSON.parse(sent.text) as ProtocolEvent;
-    const { name } = params.data as { name?: string };
-    return sent.seq > (filter.since ?? 0) && compileFilter(filter)(method, params.namespace, name);
+    return sent.seq > (filter.since ?? 0) && compileFilter(filter)(sent.method, sent.namespace, sent.name);
   }
 }

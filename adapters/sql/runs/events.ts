@@ -31,6 +31,7 @@ const putChunk = prepared<LeaseFence & Chunk>(
 );
 
 const bitOf = (method: EventMethod): number => 1 << EVENT_METHODS.indexOf(method);
+const bitsOf = (methods: Iterable<EventMethod>): number => [...methods].reduce((all, method) => all | bitOf(method), 0);
 
 type Entry = [
   offset: number,
@@ -175,7 +176,7 @@ const recordAll = scoped<{ deployment: string; thread_id: string }>(
     and hidden = 0${andPermitted(sql`threads.metadata`, bound)} returning thread_id`,
 );
 
-const everyMethod = EVENT_METHODS.reduce((all, method) => all | bitOf(method), 0);
+const everyMethod = bitsOf(EVENT_METHODS);
 
 function toEvents({ first_seq, run_id, events }: Tables["thread_events"]): StoredThreadEvent[] {
   return (JSON.parse(events) as Entry[]).map(
@@ -197,7 +198,7 @@ function toEvents({ first_seq, run_id, events }: Tables["thread_events"]): Store
 export function eventVerbs(driver: Pipe): EventStorage {
   return {
     async readEvents({ deployment, filter }, thread_id, { after, methods }): Promise<EventPage> {
-      const bits = methods ? [...methods].reduce((all, method) => all | bitOf(method), 0) : everyMethod;
+      const bits = methods ? bitsOf(methods) : everyMethod;
       const rows = await driver.read(chunksAfter({ deployment, thread_id, after, methods: bits }, filter));
       const chunks = rows as unknown as readonly Tables["thread_events"][];
       const events = chunks
