@@ -113,7 +113,7 @@ export class Transformers {
     return kept.every((one) => one);
   }
 
-  /** What a transformer says by itself. Lifecycles are told without it. */
+  /** An event that a transformer makes itself. */
   private push(namespace: readonly string[], event: GraphEvent): void {
     if (!this.offer(event)) return;
     const { method, params } = event;

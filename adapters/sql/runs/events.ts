@@ -19,7 +19,7 @@ const CHUNK_SIZE = 64 * 1024;
 
 type Chunk = { first_seq: number; last_seq: number; methods: number; size: number; events: string; now: number };
 
-// A repeated save may hold more events than the one before it, whose outcome nobody knew.
+// A repeated save may hold more events than the one before it, whose outcome was unknown.
 const putChunk = prepared<LeaseFence & Chunk>(
   (p) =>
     sql`insert into thread_events (deployment, thread_id, first_seq, last_seq, run_id, methods, size, created_at, events)
@@ -176,8 +176,6 @@ const recordAll = scoped<{ deployment: string; thread_id: string }>(
     and hidden = 0${andPermitted(sql`threads.metadata`, bound)} returning thread_id`,
 );
 
-const everyMethod = bitsOf(EVENT_METHODS);
-
 function toEvents({ first_seq, run_id, events }: Tables["thread_events"]): StoredThreadEvent[] {
   return (JSON.parse(events) as Entry[]).map(
     ([offset, method, namespace, timestamp, data, node, checkpoint_id, name]) => ({
@@ -198,7 +196,7 @@ function toEvents({ first_seq, run_id, events }: Tables["thread_events"]): Store
 export function eventVerbs(driver: Pipe): EventStorage {
   return {
     async readEvents({ deployment, filter }, thread_id, { after, methods }): Promise<EventPage> {
-      const bits = methods ? bitsOf(methods) : everyMethod;
+      const bits = bitsOf(methods ?? EVENT_METHODS);
       const rows = await driver.read(chunksAfter({ deployment, thread_id, after, methods: bits }, filter));
       const chunks = rows as unknown as readonly Tables["thread_events"][];
       const events = chunks

@@ -122,6 +122,8 @@ function titleOf({ metadata, messages }: ChatState, thread_id: string): string {
   return text.slice(0, 120) || thread_id.slice(0, 8);
 }
 
+type AssistantChoice = ReturnType<typeof useAssistantChoice>;
+
 function useAssistantChoice(state: ChatState | null) {
   const assistants = useAssistants();
   const chosen = place.value.query.get("with") ?? place.value.query.get("assistant");
@@ -133,7 +135,7 @@ function useAssistantChoice(state: ChatState | null) {
 }
 
 function AssistantBar(props: {
-  readonly choice: ReturnType<typeof useAssistantChoice>;
+  readonly choice: AssistantChoice;
   readonly openContext: () => void;
   readonly hasContext: boolean;
 }): VNode {
@@ -165,13 +167,57 @@ function AssistantBar(props: {
   );
 }
 
+interface EditedContext {
+  readonly value: Record<string, unknown>;
+  readonly open: () => void;
+  /** The sheet, while it is open. */
+  readonly sheet: VNode | null;
+}
+
+/** The context of the next runs, edited in a side sheet. */
+function useContextSheet(choice: AssistantChoice): EditedContext {
+  const [value, setValue] = useState<Record<string, unknown>>({});
+  const [isOpen, setOpen] = useState(false);
+  const sheet = isOpen ? (
+    <ContextSheet
+      schema={(choice.schemas?.context_schema ?? null) as Schema | null}
+      context={value}
+      change={setValue}
+      close={() => setOpen(false)}
+    />
+  ) : null;
+  return { value, open: () => setOpen(true), sheet };
+}
+
+interface AssistantChatProps {
+  readonly thread_id: string;
+  readonly source: ChatSource;
+  readonly choice: AssistantChoice;
+  readonly context: EditedContext;
+}
+
+function AssistantChat({ thread_id, source, choice, context }: AssistantChatProps): VNode {
+  return (
+    <>
+      <AssistantBar choice={choice} hasContext={Object.keys(context.value).length > 0} openContext={context.open} />
+      <Chat
+        key={thread_id}
+        thread_id={thread_id}
+        source={source}
+        assistant_id={choice.assistant_id}
+        schema={(choice.schemas?.input_schema ?? null) as Schema | null}
+        context={context.value}
+      />
+    </>
+  );
+}
+
 function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   const source = useMemo(() => sourceOf(thread_id), [thread_id]);
   useEffect(() => holdSource(thread_id), [thread_id]);
   const state = source.state.value;
   const choice = useAssistantChoice(state);
-  const [context, setContext] = useState<Record<string, unknown>>({});
-  const [isContextOpen, setContextOpen] = useState(false);
+  const context = useContextSheet(choice);
   const tab = place.value.query.get("tab") ?? "chat";
   useKey("D", "Delete the thread", () => remove(thread_id));
   if (state.phase === "missing") {
@@ -221,30 +267,9 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
       ) : tab === "runs" ? (
         <Later key={thread_id} load={async () => (await import("../runs/table.tsx")).ThreadRuns} with={{ thread_id }} />
       ) : (
-        <>
-          <AssistantBar
-            choice={choice}
-            hasContext={Object.keys(context).length > 0}
-            openContext={() => setContextOpen(true)}
-          />
-          <Chat
-            key={thread_id}
-            thread_id={thread_id}
-            source={source}
-            assistant_id={choice.assistant_id}
-            schema={(choice.schemas?.input_schema ?? null) as Schema | null}
-            context={context}
-          />
-        </>
+        <AssistantChat thread_id={thread_id} source={source} choice={choice} context={context} />
       )}
-      {isContextOpen ? (
-        <ContextSheet
-          schema={(choice.schemas?.context_schema ?? null) as Schema | null}
-          context={context}
-          change={setContext}
-          close={() => setContextOpen(false)}
-        />
-      ) : null}
+      {context.sheet}
     </>
   );
 }
@@ -253,8 +278,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
 function NewThread(): VNode {
   const thread_id = useMemo(newId, []);
   const choice = useAssistantChoice(null);
-  const [context, setContext] = useState<Record<string, unknown>>({});
-  const [isContextOpen, setContextOpen] = useState(false);
+  const context = useContextSheet(choice);
   const source = useMemo<ChatSource>(() => {
     const real = sourceOf(thread_id, true);
     return {
@@ -275,26 +299,8 @@ function NewThread(): VNode {
   return (
     <>
       <DetailHead back="threads" title="New thread" />
-      <AssistantBar
-        choice={choice}
-        hasContext={Object.keys(context).length > 0}
-        openContext={() => setContextOpen(true)}
-      />
-      <Chat
-        thread_id={thread_id}
-        source={source}
-        assistant_id={choice.assistant_id}
-        schema={(choice.schemas?.input_schema ?? null) as Schema | null}
-        context={context}
-      />
-      {isContextOpen ? (
-        <ContextSheet
-          schema={(choice.schemas?.context_schema ?? null) as Schema | null}
-          context={context}
-          change={setContext}
-          close={() => setContextOpen(false)}
-        />
-      ) : null}
+      <AssistantChat thread_id={thread_id} source={source} choice={choice} context={context} />
+      {context.sheet}
     </>
   );
 }
