@@ -1,9 +1,17 @@
-/** The command behind `npm run test:browser`: the tests that need Chromium, on Node. Ends with `N passed, N failed`. */
-import { globSync } from "node:fs";
+/**
+ * The command behind `npm run test:browser`: the tests that need Chromium, on Node. Fails also if they leave a button or link of the
+ * studio unused. Ends with `N passed, N failed`.
+ */
+import { globSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
+import { watchPresses } from "../test/browser/presses.ts";
 
 const counts = { passed: 0, failed: 0 };
+const folder = mkdtempSync(join(tmpdir(), "greenroom-presses-"));
+const presses = watchPresses(join(folder, "presses"));
 const tests = run({ files: globSync("test/browser/**/*.test.ts"), concurrency: 2 });
 tests.on("test:summary", (summary) => {
   if (summary.file !== undefined) return;
@@ -13,7 +21,11 @@ tests.on("test:summary", (summary) => {
 tests
   .compose(new spec())
   .on("end", () => {
+    const { count, missing } = presses();
+    rmSync(folder, { recursive: true });
+    for (const line of missing) console.log(`No test presses ${line}`);
+    console.log(`${count - missing.length} of ${count} buttons and links of the studio are pressed`);
     console.log(`${counts.passed} passed, ${counts.failed} failed`);
-    process.exitCode = counts.failed === 0 && counts.passed > 0 ? 0 : 1;
+    process.exitCode = counts.failed + missing.length === 0 && counts.passed > 0 ? 0 : 1;
   })
   .pipe(process.stdout);

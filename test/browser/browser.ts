@@ -45,6 +45,7 @@ export async function openBrowser(): Promise<Principal> {
     ],
   });
   context.setDefaultTimeout(20_000);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   return {
     context,
     async [Symbol.asyncDispose]() {

@@ -38,6 +38,11 @@ const functions: Readonly<Record<string, AgentFunction>> = {
     if (job.command?.resume === undefined) yield job.interrupt({ question: "Which seat?", response_schema: SURVEY });
     yield says(`Booked: ${JSON.stringify(job.command?.resume)}`);
   },
+  async *drinks(job) {
+    if (job.command?.resume === undefined)
+      yield job.interrupt({ question: "Tea or coffee?", answers: ["tea", "coffee"] });
+    yield says(`Brewed: ${job.command?.resume}`);
+  },
   async *thinker() {
     yield says([
       { type: "reasoning", reasoning: "Rain is likely, so an umbrella helps." },
@@ -67,7 +72,10 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
   const report = new StateGraph(
     z.object({ city: z.string().default("Rome"), days: z.number().int().optional(), done: z.string().optional() }),
   )
-    .addNode("write", ({ city, days }) => ({ done: `${days ?? 1} days in ${city}` }))
+    .addNode("write", async ({ city, days }, { signal }) => {
+      if (city === "Bergen") await gates.pass("Bergen", signal);
+      return { done: `${days ?? 1} days in ${city}` };
+    })
     .addEdge(START, "write")
     .addEdge("write", END)
     .compile();

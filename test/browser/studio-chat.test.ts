@@ -156,8 +156,12 @@ describe("the studio's chat as a client of the event protocol", () => {
       await visit.button("Retry").click();
       await page.waitForFunction(() => document.querySelector(".status.error"));
       await page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
-      await visit.link("Run", page.locator(".problem")).waitFor();
-      await host.service.threads.delete(visit.thread_id);
+      const { thread_id } = visit;
+      await visit.link("Run", page.locator(".problem")).click();
+      await page.locator(".error-text", { hasText: "boom happened" }).waitFor();
+      await page.goBack();
+      await page.getByRole("alert").waitFor();
+      await host.service.threads.delete(thread_id);
       await page.getByText("This thread does not exist").waitFor();
       await visit.link("All threads").click();
       await page.waitForURL(/threads$/);
@@ -216,6 +220,10 @@ describe("the studio's answers to interrupts", () => {
       await page.getByLabel("window").check();
       await visit.button("Answer").click();
       await visit.shows("hello", 'Booked: {"seat":"8B","bags":2,"name":"Ann","window":true}');
+
+      await visit.open(`threads/${await asked("drinks")}`);
+      await visit.button("coffee").click();
+      await visit.shows("hello", "Brewed: coffee");
     }));
 });
 
@@ -234,6 +242,19 @@ describe("what the studio shows and sends", () => {
       await visit.button("Download").click();
       const file = await (await downloading).path();
       assert.equal(JSON.parse(readFileSync(file, "utf8")).done, "3 days in Oslo");
+      await page.getByLabel("city").fill("Bergen");
+      await visit.button("Run").click();
+      await host.gates.reached("Bergen");
+      await visit.button("Stop").click();
+      assert.equal(await host.gates.stopped("Bergen"), "cancelled");
+      await visit.status("idle");
+
+      await visit.newThread("chat");
+      await visit.button("Whole input").click();
+      await visit.button("JSON").click();
+      await page.getByRole("textbox", { name: "Input" }).fill(JSON.stringify(said("as JSON")));
+      await visit.button("Run").click();
+      await visit.shows("as JSON", "You said: as JSON");
     }));
 
   it("a value of 5 MB in part, and its reasoning folded", () =>
@@ -243,6 +264,8 @@ describe("what the studio shows and sends", () => {
       await page.locator(".leaf", { hasText: "more characters" }).waitFor();
       const shown = await page.evaluate(() => document.querySelector("main")?.textContent?.length ?? 0);
       assert.ok(shown < 20_000, `${shown} characters`);
+      await visit.button(/more characters/).click();
+      await page.waitForFunction(() => (document.querySelector("main")?.textContent?.length ?? 0) > 5_000_000);
       await visit.button("Raw JSON").click();
       await visit.shows("hello", "Kept 1");
 
@@ -285,6 +308,10 @@ describe("what the studio shows and sends", () => {
         id: `m${at}`,
       }));
       await host.service.threads.updateState(thread_id, { values: { messages }, as_node: "model" });
+      await visit.open(`threads/${thread_id}?raw=1`);
+      await visit.button("1900 more").click();
+      await visit.button("900 more").click();
+      await page.waitForFunction(() => document.querySelectorAll(".json .branch").length === 2002);
       await visit.open(`threads/${thread_id}`);
       await page.getByText("m1999", { exact: true }).waitFor();
       assert.equal(await page.locator(".message").count(), 60);

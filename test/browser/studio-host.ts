@@ -8,6 +8,8 @@ import { createHandler } from "../../lib/http/handler.ts";
 import type { Service } from "../../lib/mod.ts";
 import { createGates, type Gates } from "../clients/graphs.ts";
 import { type TestServiceOptions, testService } from "../suite/kit.ts";
+import { until } from "../support/until.ts";
+import { notePresses, withMarks } from "./presses.ts";
 import { studioExecutor } from "./studio-agents.ts";
 
 const AXE = readFileSync(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
@@ -39,7 +41,7 @@ export async function openStudio({
     public_base_url: () => origin || undefined,
     ...options,
   });
-  const handler = createHandler(greenroom.service, { prefix, studio: studio() });
+  const handler = createHandler(greenroom.service, { prefix, studio: withMarks(studio()) });
   const server = await serve(handler, { hostname: "127.0.0.1", port });
   origin = `http://127.0.0.1:${server.port}`;
   return {
@@ -86,6 +88,18 @@ export class StudioVisit {
 
   link(name: string | RegExp, within: Page | Locator = this.page): Locator {
     return within.getByRole("link", { name, exact: typeof name === "string" });
+  }
+
+  /** Presses, and gives what is in the clipboard then. */
+  async copied(button: Locator): Promise<string> {
+    await this.page.evaluate(() => navigator.clipboard.writeText(""));
+    await button.click();
+    let text = "";
+    await until(async () => {
+      text = await this.page.evaluate(() => navigator.clipboard.readText());
+      return text !== "";
+    });
+    return text;
   }
 
   async say(text: string): Promise<void> {
@@ -160,6 +174,7 @@ export async function visitStudio(
   const page = await context.newPage();
   await page.setViewportSize({ width, height: 850 });
   await page.emulateMedia({ colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+  await notePresses(page);
   const visit = new StudioVisit(page, host);
   try {
     await test(visit);

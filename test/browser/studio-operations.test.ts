@@ -81,6 +81,8 @@ describe("the studio's webhooks and usage", () => {
       await page.getByText("No delivery matches").waitFor();
       await visit.link("Run", page.locator(".detail-pane")).click();
       await page.waitForURL(/\/runs\//);
+      await visit.link("Webhook").click();
+      await attempts.nth(2).waitFor();
     });
   });
 

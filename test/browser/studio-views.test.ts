@@ -47,10 +47,18 @@ describe("the studio's views", () => {
     visit(async (visit) => {
       const { page, host } = visit;
       const { done } = await seed(host);
-      await visit.open(`threads/${done}?tab=state`);
+      await visit.open(`threads/${done}`);
+      await page.locator(".message.ai").hover();
+      await visit.button("State", page.locator(".message.ai")).click();
+      const checkpoints = page.locator(".checkpoints a");
+      await page.locator(".checkpoints a[aria-current]", { hasText: "model" }).waitFor();
+      const { messages } = JSON.parse(await visit.copied(visit.button("Copy JSON")));
+      assert.equal(messages.length, 2);
+      const list = visit.button(/^messages/);
+      await list.click();
+      assert.equal(await list.getAttribute("aria-expanded"), "false");
       await visit.button("changes").click();
       await page.locator(".diff .added", { hasText: "You said: hello" }).waitFor();
-      const checkpoints = page.locator(".checkpoints a");
       const before = await checkpoints.count();
       await checkpoints.nth(1).click();
       await page.waitForURL(/checkpoint=/);
@@ -62,6 +70,14 @@ describe("the studio's views", () => {
       await page.waitForFunction((n) => document.querySelectorAll(".checkpoints a").length === n + 2, before);
       await visit.button("values").click();
       await page.locator(".json", { hasText: "Copy JSON" }).waitFor();
+      await checkpoints.filter({ hasText: "→ model" }).last().click();
+      await visit.button("Replay").click();
+      await until(async () => (await host.service.runs.list(done)).length === 2);
+      await visit.status("idle");
+      await visit.shows("hello", "You said: hello");
+      await visit.link("State").click();
+      await visit.link("Run", page.locator(".detail-pane")).click();
+      await page.waitForURL(/\/runs\//);
     }));
 
   it("answer what waits, and open the next one", () =>
@@ -80,6 +96,12 @@ describe("the studio's views", () => {
       await page.getByLabel("Answer", { exact: true }).fill("yes");
       await visit.button("Answer").click();
       await page.waitForURL(new RegExp(second.thread_id));
+      await visit.link("open the thread").click();
+      await visit.status("needs an answer");
+      // Answered a moment ago: the thread waits no longer, and another one does.
+      await visit.open(`inbox/${waiting}`);
+      await page.getByText("It waits no longer").waitFor();
+      await visit.link("Next").click();
       await page.getByLabel("Answer", { exact: true }).fill("no");
       await visit.button("Answer").click();
       await page.getByText("Nothing waits for you").waitFor();
@@ -88,25 +110,76 @@ describe("the studio's views", () => {
   it("list runs, show one as a time line, and start it again", () =>
     visit(async (visit) => {
       const { page, host } = visit;
-      const { run } = await seed(host);
-      await visit.open("runs");
-      await page.locator(`a[href$="/runs/${run}"]`).click();
+      const { run, done } = await seed(host);
+      await visit.open(`runs?thread=${done}`);
+      const rows = page.locator(".rows li");
+      assert.equal(await rows.count(), 1);
+      await visit.button(/^thread /).click();
+      await rows.nth(1).waitFor();
+      await visit.button(/^‖? ?interrupted/).click();
+      await page.getByText("No run matches").waitFor();
+      await visit.button(/^‖? ?interrupted/).click();
+      const opened = page.locator(`.rows a[href*="/runs/${run}"]`);
+      await opened.click();
+      await visit.link("Close").click();
+      await page.locator(".detail-pane").waitFor({ state: "detached" });
+      await opened.click();
       await page.locator(".time-line", { hasText: "execution" }).waitFor();
+      assert.equal(await visit.copied(visit.button(/^Copy run id/)), run);
+      const curl = await visit.copied(visit.button("Copy curl"));
+      assert.ok(curl.startsWith(`curl -N ${host.origin}/threads/${done}/runs/stream `), curl);
+      assert.deepEqual(JSON.parse(/ -d '(.*)'$/.exec(curl)?.[1] ?? "").input, said("hello"));
       await visit.button("output").click();
       await page.locator(".run-body .json").waitFor();
       await visit.button("frames").click();
-      await page.locator(".frames li").first().waitFor();
+      await page.locator(".frames button").first().click();
+      await page.locator(".frames .json", { hasText: run }).waitFor();
+      const leads = async (name: string, to: RegExp): Promise<void> => {
+        await visit.link(name, page.locator(".run-body")).click();
+        await page.waitForURL(to);
+        await visit.open(`runs/${run}`);
+      };
+      await leads("Thread", new RegExp(`threads/${done}$`));
+      await leads("Checkpoint", new RegExp(`threads/${done}\\?tab=state&checkpoint=`));
+      await leads("chat", /assistants\//);
+      await page.locator(".time-line a", { hasText: "model" }).click();
+      await page.waitForURL(/checkpoint=/);
+      await visit.open(`runs/${run}`);
       await visit.button("Run again").click();
       await page.waitForURL((url) => /runs\/[0-9a-f-]{36}/.test(url.pathname) && !url.pathname.includes(run));
       await page.locator(".detail-pane > .head .status", { hasText: "success" }).waitFor();
+    }));
+
+  it("cancel a run, and roll one back", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      const { gates, service } = visit.host;
+      const start = async (text: string): Promise<string> => {
+        const { thread_id } = await service.threads.create();
+        const { run_id } = await service.runs.create(thread_id, { assistant_id: "waiting", input: said(text) });
+        await gates.reached(text);
+        await visit.open(`runs/${run_id}`);
+        return thread_id;
+      };
+      const cancelled = await start("cancel");
+      await visit.button("Cancel").click();
+      await page.getByText("Cancelled", { exact: true }).waitFor();
+      await page.locator(".detail-pane > .head .status", { hasText: "interrupted" }).waitFor();
+      assert.equal((await service.runs.list(cancelled))[0]?.status, "interrupted");
+      const undone = await start("roll back");
+      await visit.button("Roll back").click();
+      await page.waitForURL(/runs$/);
+      await until(async () => (await service.runs.list(undone)).length === 0);
     }));
 
   it("edit an assistant, compare its versions, set one active, and draw the graph", () =>
     visit(async (visit) => {
       const { page } = visit;
       await visit.open("assistants");
-      await page.locator(".rows a", { hasText: "chat" }).last().click();
+      await page.locator(".rows a", { hasText: /^chat ?chat/ }).click();
       await page.getByLabel("Description").fill("It repeats");
+      await page.getByText("Config and metadata").click();
+      await page.getByLabel("Metadata", { exact: true }).fill('{"team": "ops"}');
       await visit.button("Save a new version").click();
       await page.locator(".head", { hasText: "v2" }).waitFor();
       await visit.link("Versions").click();
@@ -115,14 +188,31 @@ describe("the studio's views", () => {
       await page.locator(".head", { hasText: "v1" }).waitFor();
       await visit.link("Graph").click();
       await page.locator("svg.graph .node").nth(2).waitFor();
+      await page.getByText("Edges as a list").click();
+      await page.getByText("start → model").waitFor();
       await visit.link("Schemas").click();
       await page.locator(".json", { hasText: "input_schema" }).waitFor();
+      await visit.button("Copy").click();
+      await page.getByRole("heading", { name: "chat copy" }).waitFor();
+      await visit.link("Try").click();
+      await page.waitForURL(/threads\/new\?with=/);
+      await visit.say("hi");
+      await visit.shows("hi", "You said: hi");
+      await page.goBack();
+      await visit.button("Delete").click();
+      await page.locator(".rows", { hasText: "chat copy" }).waitFor();
+      // Leaving the page deletes at once.
+      await page.goto("about:blank");
+      await visit.open("assistants");
+      await page.locator(".rows a", { hasText: "chat" }).first().waitFor();
+      assert.equal(await page.locator(".rows a", { hasText: "chat copy" }).count(), 0);
     }));
 
   it("create a cron, pause it, run it now, and take back its deletion", () =>
     visit(async (visit) => {
       const { page, host } = visit;
-      await visit.open("crons/new");
+      await visit.open("crons");
+      await visit.link("New").click();
       await page.getByLabel("Assistant").selectOption({ label: "chat" });
       await page.getByLabel("Schedule").fill("30 9 * * *");
       await page.getByText("every day at 09:30").waitFor();
@@ -131,9 +221,24 @@ describe("the studio's views", () => {
       await visit.button("Resume").waitFor();
       await visit.button("Run now").click();
       await page.locator(".detail-pane > .head .status", { hasText: "success" }).waitFor();
+      await visit.link("cron", page.locator(".facts")).click();
+      await page.getByText("by hand").waitFor();
+      await page.locator(".table-box").getByRole("link").click();
+      await page.waitForURL(/\/runs\/[0-9a-f-]{36}/);
+      await page.goBack();
+      await visit.link("Runs", page.locator(".detail-pane")).click();
+      await page.locator(".rows li").waitFor();
+      await visit.button(/^cron /).click();
+      await page.waitForURL((url) => !url.searchParams.has("cron"));
+      const { thread_id } = await host.service.threads.create();
+      const nightly = { assistant_id: "chat", schedule: "0 3 * * *", input: said("night") };
+      const { cron_id } = await host.service.crons.create(thread_id, nightly);
+      await visit.open(`crons/${cron_id}`);
+      await page.locator(".facts").getByRole("link").click();
+      await page.waitForURL(new RegExp(thread_id));
+      await host.service.crons.delete(cron_id);
       await visit.open("crons");
       await page.locator(".rows a").first().click();
-      await page.getByText("by hand").waitFor();
       await visit.button("Delete").click();
       await visit.button("Undo").click();
       await visit.button("Resume").waitFor();
@@ -145,7 +250,16 @@ describe("the studio's views", () => {
       const { page, host } = visit;
       await seed(host);
       await visit.open("store");
+      await visit.link("Put").click();
+      await page.getByLabel("Namespace", { exact: true }).fill('["notes"]');
+      await page.getByLabel("Key", { exact: true }).fill("first");
+      await page.getByLabel("Value", { exact: true }).fill('{"text": "hello"}');
+      await visit.button("Save").click();
+      await until(async () => (await host.service.store.get(["notes"], "first")) !== null);
       await visit.link("ada").click();
+      await page.waitForFunction(() => document.querySelectorAll(".rows li").length === 1);
+      await visit.link("all namespaces").click();
+      await page.locator(".rows a", { hasText: "first" }).waitFor();
       await page.locator(".rows a", { hasText: "likes" }).click();
       await visit.button("Edit").click();
       await page.getByLabel("Value", { exact: true }).fill('{"color": "red"}');
@@ -155,24 +269,68 @@ describe("the studio's views", () => {
       assert.deepEqual((await host.service.store.get(["users", "ada"], "likes"))?.value, { color: "red" });
       await visit.button("Delete").click();
       await page.getByText("Item deleted").waitFor();
-      await page.waitForFunction(() => !document.querySelector(".notice"));
-      assert.equal(await host.service.store.get(["users", "ada"], "likes"), null);
+      // Leaving the page deletes at once.
+      await page.goto("about:blank");
+      await until(async () => (await host.service.store.get(["users", "ada"], "likes")) === null);
     }));
 
-  it("chart usage and feedback, and revoke a link", () =>
+  it("create a feedback link, copy, use and revoke it, and show what came", () =>
     visit(async (visit) => {
       const { page, host } = visit;
-      await seed(host);
-      await visit.open("usage");
-      await page.locator(".chart canvas").waitFor();
+      const { run } = await seed(host);
       await visit.open("feedback?tab=links");
-      await visit.button("Revoke").click();
-      await page.getByText("No links").waitFor();
+      await page.getByLabel("Run id").fill(run);
+      await page.getByLabel("Feedback key").fill("stars");
+      await visit.button("Create a link").click();
+      await page.getByText("Link created and copied").waitFor();
+      const row = page.locator("tbody tr", { hasText: "stars" });
+      const url = await visit.copied(visit.button("Copy", row));
+      const given = { method: "POST", headers: { "content-type": "application/json" } };
+      const answer = await fetch(url, { ...given, body: JSON.stringify({ score: 5, comment: "good" }) });
+      assert.equal(answer.status, 200);
+      await visit.button("Revoke", row).click();
+      await row.waitFor({ state: "detached" });
+      assert.equal((await fetch(url, { ...given, body: "{}" })).status, 404);
+      await page.locator("tbody").getByRole("link").click();
+      await page.waitForURL(new RegExp(run));
+      await visit.open("feedback?tab=records");
+      await page.locator("tbody tr", { hasText: "good" }).waitFor();
+      await visit.link("stars").click();
+      await visit.button("stars ✕").click();
+      await page.waitForURL((url) => !url.searchParams.has("key"));
+      await page.locator("tbody a", { hasText: run.slice(0, 8) }).click();
+      await page.waitForURL(new RegExp(run));
+    }));
+
+  it("show more than a page of feedback links", () =>
+    visit(async (visit) => {
+      const { page, host } = visit;
+      const feedback_keys = Array.from({ length: 50 }, (_, at) => `key ${at}`);
+      for (const keys of [feedback_keys, feedback_keys, ["last"]]) {
+        const { thread_id } = await host.service.threads.create();
+        await host.service.runs.create(thread_id, { assistant_id: "chat", input: said("hi"), feedback_keys: keys });
+      }
+      await visit.open("feedback?tab=links");
+      await page.locator("tbody tr").nth(99).waitFor();
+      await visit.button("More").click();
+      await page.locator("tbody tr").nth(100).waitFor();
+    }));
+
+  it("show the server, and switch the theme", () =>
+    visit(async (visit) => {
+      const { page, host } = visit;
       await visit.open("server");
       await page.locator(".charts canvas").nth(2).waitFor();
+      assert.match(await visit.copied(visit.button("Copy")), new RegExp(`apiUrl: "${host.origin}"`));
       await visit.button("dark").click();
       assert.equal(await page.evaluate(() => document.documentElement.dataset["theme"]), "dark");
       await visit.button("system").click();
+      assert.equal(await page.evaluate(() => document.documentElement.dataset["theme"]), undefined);
+      const opening = page.waitForEvent("popup");
+      await visit.link("OpenAPI").click();
+      const opened = await opening;
+      assert.equal(opened.url(), `${host.origin}/openapi.json`);
+      await opened.close();
     }));
 });
 

@@ -63,6 +63,10 @@ describe("the studio's chat", () => {
       await visit.status("idle");
       const message = (at: number) => page.locator(".message").nth(at);
       await message(2).hover();
+      assert.equal(await visit.copied(visit.button("Copy", message(2))), "two");
+      await visit.button("Edit", message(2)).click();
+      await visit.button("Cancel").click();
+      assert.equal(await page.getByLabel("Edit message").count(), 0);
       await visit.button("Edit", message(2)).click();
       await page.getByLabel("Edit message").fill("three");
       await visit.button("Run from here").click();
@@ -99,13 +103,14 @@ describe("the studio's chat", () => {
       const { page } = visit;
       await visit.newThread("tokens");
       await visit.say(
-        "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) **bold**",
+        "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) **bold**\n\n```js\nlet a = 1;\n```",
       );
       const answer = page.locator(".message.ai .markdown");
       await answer.locator("strong", { hasText: "bold" }).waitFor();
       await visit.status("idle");
       assert.equal(await answer.locator("script, [onerror], a[href^='javascript']").count(), 0);
       assert.match((await answer.textContent()) ?? "", /\[image: pixel\]/);
+      assert.equal(await visit.copied(visit.button("Copy", answer)), "let a = 1;");
     }));
 
   it("says why a run failed, and that a thread is gone", () =>

@@ -1,6 +1,6 @@
 /** Where the next turn is written: a message with attachments, a form of the input schema, or raw JSON. */
 import type { VNode } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
@@ -71,7 +71,8 @@ function MessageBox({ place, running, disabled, send, stop }: ComposerProps): VN
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const box = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  useEffect(() => {
+  // Before the next picture: a reload right after the last letter keeps it.
+  useLayoutEffect(() => {
     if (text) sessionStorage.setItem(draftPlace(place), text);
     else sessionStorage.removeItem(draftPlace(place));
     const { current } = box;

@@ -58,9 +58,11 @@ export function rowsOf({ all, children }: History): readonly Row[] {
   return all.map((checkpoint) => ({ checkpoint, depth: depths.get(checkpoint.checkpoint_id) ?? 0 }));
 }
 
-const nodeOf = ({ metadata, next }: Checkpoint): string => {
+/** What made a checkpoint: a node that wrote, or the nodes that came next after the checkpoint before it. */
+const nodeOf = ({ metadata, next, parent_id }: Checkpoint, { byId }: History): string => {
   const { source, writes } = metadata as { readonly source?: string; readonly writes?: Record<string, unknown> };
-  const wrote = Object.keys(writes ?? {}).filter((name) => name !== "__start__");
+  const before = source === "loop" ? byId.get(parent_id ?? "")?.next : undefined;
+  const wrote = (writes ? Object.keys(writes) : (before ?? [])).filter((name) => name !== "__start__");
   if (wrote.length > 0) return wrote.join(", ");
   if (source === "input" || source === "update" || source === "fork") return source;
   return next.length > 0 ? `→ ${next.join(", ")}` : "end";
@@ -79,7 +81,7 @@ function Tree({ history, current }: { readonly history: History; readonly curren
           <span class="faint step">
             {depth > 0 ? "⎇" : ""} {String(checkpoint.metadata["step"] ?? "")}
           </span>
-          <span class="node">{nodeOf(checkpoint)}</span>
+          <span class="node">{nodeOf(checkpoint, history)}</span>
           <Time at={checkpoint.created_at} />
         </a>
       ))}
@@ -175,7 +177,7 @@ function Compare({
           {history.all.map((one) => (
             <option key={one.checkpoint_id} value={one.checkpoint_id}>
               {one.checkpoint_id === parent ? "the one before: " : ""}
-              step {String(one.metadata["step"] ?? "?")} {nodeOf(one)}
+              step {String(one.metadata["step"] ?? "?")} {nodeOf(one, history)}
             </option>
           ))}
         </select>

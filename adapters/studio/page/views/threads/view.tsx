@@ -174,15 +174,21 @@ interface EditedContext {
   readonly sheet: VNode | null;
 }
 
+/** By thread: a new one keeps its context when its first turn makes it. */
+const contexts = new Map<string, Record<string, unknown>>();
+
 /** The context of the next runs, edited in a side sheet. */
-function useContextSheet(choice: AssistantChoice): EditedContext {
-  const [value, setValue] = useState<Record<string, unknown>>({});
+function useContextSheet(thread_id: string, choice: AssistantChoice): EditedContext {
+  const [value, setValue] = useState(contexts.get(thread_id) ?? {});
   const [isOpen, setOpen] = useState(false);
   const sheet = isOpen ? (
     <ContextSheet
       schema={(choice.schemas?.context_schema ?? null) as Schema | null}
       context={value}
-      change={setValue}
+      change={(context) => {
+        contexts.set(thread_id, context);
+        setValue(context);
+      }}
       close={() => setOpen(false)}
     />
   ) : null;
@@ -217,7 +223,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   useEffect(() => holdSource(thread_id), [thread_id]);
   const state = source.state.value;
   const choice = useAssistantChoice(state);
-  const context = useContextSheet(choice);
+  const context = useContextSheet(thread_id, choice);
   const tab = place.value.query.get("tab") ?? "chat";
   useKey("D", "Delete the thread", () => remove(thread_id));
   if (state.phase === "missing") {
@@ -278,7 +284,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
 function NewThread(): VNode {
   const thread_id = useMemo(newId, []);
   const choice = useAssistantChoice(null);
-  const context = useContextSheet(choice);
+  const context = useContextSheet(thread_id, choice);
   const source = useMemo<ChatSource>(() => {
     const real = sourceOf(thread_id, true);
     return {
