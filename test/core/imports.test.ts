@@ -9,7 +9,7 @@ const read = (path: string): string => readFileSync(join(root, path), "utf8");
 const sources = (folder: string): string[] =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
     .map((file) => `${folder}/${file.replaceAll("\\", "/")}`)
-    .filter((file) => file.endsWith(".ts"));
+    .filter((file) => /\.tsx?$/.test(file));
 
 describe("import rules", () => {
   it("hold in the tree", () => {
@@ -45,6 +45,8 @@ describe("import rules", () => {
       ["adapters/sql/runs.ts", 'import { Worker } from "../../lib/engine/worker.ts";'],
       ["adapters/sqlite/bun.ts", 'import "node:sqlite";'],
       ["adapters/langgraph/mod.ts", 'import { createHandler } from "../../lib/http/handler.ts";'],
+      ["adapters/studio/page/api/types.ts", 'import { statsOf } from "../../../../lib/operations/stats.ts";'],
+      ["adapters/studio/page/api/types.ts", 'export * from "../../../../lib/operations/stats.ts";'],
       ["server.ts", 'import { sql } from "kysely";'],
       ["examples/echo.ts", 'import { createService } from "../lib/mod.ts";'],
       ["lib/engine/worker.ts", "const t = Date.now();"],
@@ -75,6 +77,7 @@ describe("import rules", () => {
       ["lib/engine/worker.ts", "const quote = /[\"'`]/g; const s = `a ${list.map((x) => `${x}`)} setTimeout`;"],
       ["lib/environment.ts", "const now = () => Date.now();"],
       ["adapters/sql/runs.ts", 'eb.ref(column).at("last"); rows.at(-1); import("kysely");'],
+      ["adapters/studio/page/api/types.ts", 'export type { RunStats } from "../../../../lib/operations/stats.ts";'],
       [
         "adapters/standalone/bin.ts",
         'import { join } from "node:path";\nimport { createHandler } from "../../lib/http/handler.ts";',
@@ -98,6 +101,7 @@ describe("import rules", () => {
       "const text = 'import h from \"h\"';",
     ].join("\n");
     assert.deepEqual(importsOf(source), ["a", "b", "c", "d", "e", "f"]);
+    assert.deepEqual(importsOf(source, "code"), ["a", "b", "d", "e", "f"]);
     assert.equal(strip("a /* b */ c // d\ne").code, "a  c \ne");
   });
 });

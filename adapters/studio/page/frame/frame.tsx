@@ -3,7 +3,7 @@ import type { ComponentType, VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { call, isAway } from "../api/client.ts";
 import { refusal, type Scheme, takeCredential } from "../api/key.ts";
-import type { InboxItem } from "../api/types.ts";
+import type { Inbox } from "../api/types.ts";
 import { Sheet } from "../parts/sheet.tsx";
 import { useResource } from "../store/resource.ts";
 import { bindings, useKey } from "./keyboard.ts";
@@ -11,15 +11,10 @@ import { Notices } from "./notices.tsx";
 import { go, hrefOf, place, view } from "./router.ts";
 import { VIEWS, type View } from "./views.ts";
 
-interface InboxAnswer {
-  readonly items: readonly InboxItem[];
-  readonly total: number;
-}
-
 function Navigation({ isOpen, close }: { readonly isOpen: boolean; readonly close: () => void }): VNode {
   const inbox = useResource(
     "inbox/count",
-    (signal) => call<InboxAnswer>("GET", "/greenroom/inbox", { query: { limit: 1 }, signal }),
+    (signal) => call<Inbox>("GET", "/greenroom/inbox", { query: { limit: 1 }, signal }),
     10_000,
   );
   const total = inbox.data?.total ?? 0;

@@ -1,20 +1,20 @@
 /** Lists that come page by page: the first page stays fresh, the rest is read when it comes into sight. */
 import { useCallback, useRef, useState } from "preact/hooks";
 import { textOf } from "../api/failure.ts";
-import type { Listed } from "../api/types.ts";
+import type { Listing } from "../api/types.ts";
 import { notify } from "../frame/notices.tsx";
 import { type Resource, useResource } from "./resource.ts";
 
-type LoadPage<T> = (cursor: string | null, signal?: AbortSignal) => Promise<Listed<T>>;
+type LoadPage<T> = (cursor: string | null, signal?: AbortSignal) => Promise<Listing<T>>;
 
-export interface Pages<T> extends Resource<Listed<T>> {
+export interface Pages<T> extends Resource<Listing<T>> {
   readonly items: readonly T[];
   /** Undefined at the end of the list. */
   readonly more: (() => void) | undefined;
 }
 
 /** Pages may be empty although the list goes on. */
-async function readOn<T>(load: LoadPage<T>, from: string | null, signal?: AbortSignal): Promise<Listed<T>> {
+async function readOn<T>(load: LoadPage<T>, from: string | null, signal?: AbortSignal): Promise<Listing<T>> {
   let page = await load(from, signal);
   for (let tries = 0; page.items.length === 0 && page.next !== null && tries < 20; tries += 1) {
     page = await load(page.next, signal);
@@ -24,7 +24,7 @@ async function readOn<T>(load: LoadPage<T>, from: string | null, signal?: AbortS
 
 export function usePages<T>(key: string, idOf: (item: T) => string, load: LoadPage<T>, every = 0): Pages<T> {
   const first = useResource(key, (signal) => readOn(load, null, signal), every);
-  const [rest, setRest] = useState<Listed<T> & { readonly key: string }>({ key, items: [], next: null });
+  const [rest, setRest] = useState<Listing<T> & { readonly key: string }>({ key, items: [], next: null });
   const isReading = useRef(false);
   const known = rest.key === key ? rest : { key, items: [] as readonly T[], next: null };
   const cursor = known.items.length > 0 ? known.next : (first.data?.next ?? null);

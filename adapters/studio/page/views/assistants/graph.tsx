@@ -3,7 +3,7 @@ import { Graph as Layout, layout } from "@dagrejs/dagre";
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
-import type { Listed, RunRow } from "../../api/types.ts";
+import type { Listing, RunSummary } from "../../api/types.ts";
 import { Ready } from "../../parts/basics.tsx";
 import { useResource } from "../../store/resource.ts";
 
@@ -86,7 +86,7 @@ function Drawing({ graph, lit }: { readonly graph: GraphAnswer; readonly lit: Re
 
 /** The nodes of running runs: what comes next after their newest checkpoint. */
 async function running(assistant_id: string, signal: AbortSignal): Promise<ReadonlySet<string>> {
-  const { items } = await call<Listed<RunRow>>("GET", "/greenroom/runs", {
+  const { items } = await call<Listing<RunSummary>>("GET", "/greenroom/runs", {
     query: { status: "running", assistant_id, limit: 20 },
     signal,
   });

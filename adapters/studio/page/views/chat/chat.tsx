@@ -1,7 +1,7 @@
 /** The conversation of a thread. */
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { RunRow } from "../../api/types.ts";
+import type { RunSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
@@ -290,7 +290,7 @@ export function Chat(props: ChatProps): VNode {
   );
 }
 
-const NO_RUNS: readonly RunRow[] = [];
+const NO_RUNS: readonly RunSummary[] = [];
 
 const hasValues = (values: unknown): boolean =>
   typeof values === "object" && values !== null && Object.keys(values).length > 0;

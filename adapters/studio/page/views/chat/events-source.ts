@@ -15,7 +15,7 @@ interface StateAnswer {
   readonly tasks: readonly {
     readonly id: string;
     readonly name: string;
-    readonly interrupts: readonly { readonly id?: string; readonly value: unknown }[];
+    readonly interrupts: readonly { readonly id?: string; readonly value: WaitingInterrupt["value"] }[];
   }[];
 }
 

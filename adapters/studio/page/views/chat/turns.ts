@@ -1,6 +1,6 @@
 /** Which runs made which part of a conversation, and what they used. */
 import { call } from "../../api/client.ts";
-import type { Listed, RunRow } from "../../api/types.ts";
+import type { Listing, RunSummary } from "../../api/types.ts";
 import { type Resource, useResource } from "../../store/resource.ts";
 import type { Checkpoint, History } from "./history.ts";
 import type { Message } from "./messages.ts";
@@ -15,7 +15,7 @@ export interface TurnRuns {
 }
 
 /** Newest first. Servers that turn operations off have no such list. */
-export const useRuns = (thread_id: string, version: number): Resource<Listed<RunRow>> =>
+export const useRuns = (thread_id: string, version: number): Resource<Listing<RunSummary>> =>
   useResource(`turns/${thread_id}/${version}`, (signal) =>
     call("GET", "/greenroom/runs", { query: { thread_id, limit: 100 }, signal }),
   );
@@ -36,11 +36,11 @@ function turnsOf(path: readonly Checkpoint[]): readonly (readonly string[])[] {
   return turns.map(({ input, runs }) => (runs.size > 0 ? [...runs] : input ? [input] : []));
 }
 
-function sumOf(ids: readonly string[], runs: ReadonlyMap<string, RunRow>): TurnRuns | null {
+function sumOf(ids: readonly string[], runs: ReadonlyMap<string, RunSummary>): TurnRuns | null {
   const run_id = ids.at(-1);
   if (!run_id) return null;
   const known = ids.flatMap((id) => runs.get(id) ?? []);
-  const sum = (value: (run: RunRow) => number | null | undefined): number =>
+  const sum = (value: (run: RunSummary) => number | null | undefined): number =>
     known.reduce((total, run) => total + (value(run) ?? 0), 0);
   return {
     run_id,
@@ -56,7 +56,7 @@ export function runsByMessage(
   history: History,
   path: readonly Checkpoint[],
   messages: readonly Message[],
-  list: readonly RunRow[],
+  list: readonly RunSummary[],
 ): ReadonlyMap<string, TurnRuns> {
   const runs = new Map(list.map((run) => [run.run_id, run]));
   const turns = turnsOf(path);

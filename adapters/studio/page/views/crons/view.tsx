@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
-import type { CronDetail } from "../../api/types.ts";
+import type { Cron, CronDetail } from "../../api/types.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
 import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, TableBox, Time } from "../../parts/basics.tsx";
@@ -14,18 +14,6 @@ import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { messageInput } from "../chat/composer.tsx";
 import { inWords } from "./schedule.ts";
-
-interface Cron {
-  readonly cron_id: string;
-  readonly assistant_id: string;
-  readonly thread_id: string | null;
-  readonly schedule: string;
-  readonly timezone: string | null;
-  readonly end_time: string | null;
-  readonly next_run_date: string | null;
-  readonly enabled: boolean;
-  readonly payload: Readonly<Record<string, unknown>>;
-}
 
 const useCrons = () =>
   useResource<Cron[]>(

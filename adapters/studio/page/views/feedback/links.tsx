@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
-import type { FeedbackLink, Listed } from "../../api/types.ts";
+import type { FeedbackLink, Listing } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { hrefOf } from "../../frame/router.ts";
 import { copy, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
@@ -54,7 +54,7 @@ export function Links(): VNode {
     "feedback/links",
     ({ id }) => id,
     (cursor, signal) =>
-      call<Listed<FeedbackLink>>("GET", "/greenroom/feedback/links", {
+      call<Listing<FeedbackLink>>("GET", "/greenroom/feedback/links", {
         query: { limit: 100, cursor },
         ...(signal ? { signal } : {}),
       }),

@@ -2,23 +2,13 @@
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { call } from "../../api/client.ts";
-import type { ScoreSeries } from "../../api/types.ts";
+import type { FeedbackRecord, ScoreSeries } from "../../api/types.ts";
 import { hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
 import { count, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
 import { Chart } from "../../parts/chart.tsx";
 import { Head, Tabs } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
 import { Links } from "./links.tsx";
-
-interface FeedbackRecord {
-  readonly id: string;
-  readonly run_id: string | null;
-  readonly key: string;
-  readonly score: number | boolean | null;
-  readonly value: unknown;
-  readonly comment: string | null;
-  readonly created_at: string;
-}
 
 const TABS = [
   ["scores", "Scores"],

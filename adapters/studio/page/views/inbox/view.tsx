@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, client } from "../../api/client.ts";
 import { respond } from "../../api/events.ts";
-import type { InboxItem, Listed } from "../../api/types.ts";
+import type { InboxThread, Listing } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
 import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
 import { Empty, Id, Problem, Skeleton, Time } from "../../parts/basics.tsx";
@@ -45,7 +45,7 @@ function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
 }
 
 interface WaitingProps {
-  readonly item: InboxItem;
+  readonly item: InboxThread;
   readonly next: string | undefined;
   readonly answered: (thread_id: string) => void;
 }
@@ -69,7 +69,11 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
         <Id value={thread_id} label="thread id" />
       </p>
       <Before thread_id={thread_id} />
-      <Interrupts interrupts={interrupts} busy={false} answer={answer} />
+      <Interrupts
+        interrupts={interrupts.map((one) => ({ ...one, interrupt_id: one.interrupt_id ?? one.task_id }))}
+        busy={false}
+        answer={answer}
+      />
     </div>
   );
 }
@@ -78,17 +82,17 @@ export default function Inbox(): VNode {
   const assistants = useAssistants();
   const assistant_id = place.value.query.get("assistant") ?? "";
   const [gone, setGone] = useState<ReadonlySet<string>>(new Set());
-  const inbox = usePages<InboxItem>(
+  const inbox = usePages<InboxThread>(
     `inbox/list/${assistant_id}`,
     ({ thread_id, since }) => `${thread_id}/${since}`,
     (cursor, signal) =>
-      call<Listed<InboxItem>>("GET", "/greenroom/inbox", {
+      call<Listing<InboxThread>>("GET", "/greenroom/inbox", {
         query: { limit: 50, assistant_id, cursor },
         ...(signal ? { signal } : {}),
       }),
     4000,
   );
-  const keyOf = ({ thread_id, since }: InboxItem): string => `${thread_id}/${since}`;
+  const keyOf = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
   const items = inbox.items.filter((item) => !gone.has(keyOf(item)));
   const [thread_id] = place.value.ids;
   const at = items.findIndex((one) => one.thread_id === thread_id);

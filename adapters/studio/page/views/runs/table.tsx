@@ -1,7 +1,7 @@
 /** Runs as a live table: of the whole deployment, or of one thread. */
 import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
-import type { Listed, RunRow } from "../../api/types.ts";
+import type { Listing, RunSummary } from "../../api/types.ts";
 import { hrefOf } from "../../frame/router.ts";
 import { count, duration, Empty, money, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
@@ -17,7 +17,7 @@ export interface RunFilter {
   readonly created_after?: string;
 }
 
-const startedBy = ({ started_by: { user_id, api_key, cron_id } }: RunRow): string =>
+const startedBy = ({ started_by: { user_id, api_key, cron_id } }: RunSummary): string =>
   cron_id ? `cron ${cron_id.slice(0, 8)}` : (user_id ?? api_key ?? "–");
 
 interface RunTableProps {
@@ -29,11 +29,11 @@ interface RunTableProps {
 
 export function RunTable({ filter, current, query = {}, empty }: RunTableProps): VNode {
   const assistants = useAssistants();
-  const runs = usePages<RunRow>(
+  const runs = usePages<RunSummary>(
     `runs/${JSON.stringify(filter)}`,
     ({ run_id }) => run_id,
     (cursor, signal) =>
-      call<Listed<RunRow>>("GET", "/greenroom/runs", {
+      call<Listing<RunSummary>>("GET", "/greenroom/runs", {
         query: { ...filter, limit: 100, cursor },
         ...(signal ? { signal } : {}),
       }),

@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { API, call, skew } from "../../api/client.ts";
 import { credential, refusal, takeCredential } from "../../api/key.ts";
-import type { RunStats, ServerInfo } from "../../api/types.ts";
+import type { RunStats, ServerReport } from "../../api/types.ts";
 import { type Theme, theme } from "../../frame/theme.ts";
 import { copy, count, duration, Facts, Ready, Status, TableBox } from "../../parts/basics.tsx";
 import { Chart } from "../../parts/chart.tsx";
@@ -92,14 +92,14 @@ function Connect(): VNode {
   );
 }
 
-const nested = (values: Readonly<Record<string, unknown>>): readonly (readonly [string, string])[] =>
+const nested = (values: object): readonly (readonly [string, string])[] =>
   Object.entries(values).flatMap(([name, value]) =>
     typeof value === "object" && value !== null
       ? Object.entries(value).map(([inner, one]) => [`${name}: ${inner}`, String(one)] as const)
       : [[name, typeof value === "number" ? count(value) : String(value)] as const],
   );
 
-function Info({ server }: { readonly server: ServerInfo }): VNode {
+function Info({ server }: { readonly server: ServerReport }): VNode {
   const { health, database } = server;
   const state = health.draining ? "draining" : health.standby ? "standby" : health.ready ? "ready" : "not ready";
   return (
@@ -158,7 +158,7 @@ function Info({ server }: { readonly server: ServerInfo }): VNode {
 }
 
 export default function Server(): VNode {
-  const server = useResource<ServerInfo>("server", (signal) => call("GET", "/greenroom/server", { signal }), 5000);
+  const server = useResource<ServerReport>("server", (signal) => call("GET", "/greenroom/server", { signal }), 5000);
   return (
     <div class="page">
       <Head title="Server">

@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
+import type { StoreItem } from "../../api/types.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
 import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
 import { Empty, Facts, Id, Ready, Time } from "../../parts/basics.tsx";
@@ -11,15 +12,6 @@ import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { refresh, useResource } from "../../store/resource.ts";
 import { SearchBox } from "../threads/list.tsx";
-
-interface Item {
-  readonly namespace: readonly string[];
-  readonly key: string;
-  readonly value: Readonly<Record<string, unknown>>;
-  readonly created_at: string;
-  readonly updated_at: string;
-  readonly score?: number | null;
-}
 
 interface Branch {
   readonly path: readonly string[];
@@ -60,7 +52,7 @@ function Tree({ branches, chosen }: { readonly branches: readonly Branch[]; read
 }
 
 interface EditorProps {
-  readonly item: Item | null;
+  readonly item: StoreItem | null;
   readonly namespace: readonly string[];
 }
 
@@ -115,7 +107,7 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
 function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; readonly name: string }): VNode {
   const back = { namespace: JSON.stringify(namespace) };
   const [isEditing, setEditing] = useState(false);
-  const item = useResource<Item | null>(`store/item/${JSON.stringify([namespace, name])}`, (signal) =>
+  const item = useResource<StoreItem | null>(`store/item/${JSON.stringify([namespace, name])}`, (signal) =>
     call("GET", "/store/items", { query: { namespace: namespace.join("."), key: name }, signal }),
   );
   const remove = (): void => {
@@ -189,13 +181,13 @@ export default function Store(): VNode {
   const text = query.get("text") ?? "";
   const filter = query.get("filter") ?? "";
   const namespaces = useResource("store/namespaces", (signal) =>
-    call<string[][] | { readonly namespaces: string[][] }>("POST", "/store/namespaces", {
+    call<{ readonly namespaces: string[][] }>("POST", "/store/namespaces", {
       body: { limit: 1000 },
       signal,
     }),
   );
   const items = useResource(`store/items/${chosen}/${text}/${filter}`, (signal) =>
-    call<{ readonly items: readonly Item[] }>("POST", "/store/items/search", {
+    call<{ readonly items: readonly StoreItem[] }>("POST", "/store/items/search", {
       body: {
         namespace_prefix: namespace,
         limit: 1000,
@@ -205,8 +197,6 @@ export default function Store(): VNode {
       signal,
     }),
   );
-  const all = namespaces.data;
-  const list = Array.isArray(all) ? all : (all?.namespaces ?? []);
   return (
     <Panes
       name="store"
@@ -230,7 +220,7 @@ export default function Store(): VNode {
             <a href={hrefOf(["store"])} aria-current={chosen === "" ? "true" : undefined}>
               all namespaces
             </a>
-            <Tree branches={treeOf(list)} chosen={chosen} />
+            <Tree branches={treeOf(namespaces.data?.namespaces ?? [])} chosen={chosen} />
           </nav>
           <Ready of={items}>
             {(loaded) =>

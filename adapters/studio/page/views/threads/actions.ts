@@ -1,7 +1,7 @@
 /** What can be done with a thread, wherever it is shown. */
 import { signal } from "@preact/signals";
 import { call, client } from "../../api/client.ts";
-import type { Listed, ThreadRow } from "../../api/types.ts";
+import type { Listing, ThreadSummary } from "../../api/types.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
 import { go, hrefOf } from "../../frame/router.ts";
 import { put, refresh } from "../../store/resource.ts";
@@ -34,7 +34,7 @@ export function remove(thread_id: string): void {
 export function rename(thread_id: string, title: string): void {
   attempt("Rename", async () => {
     await client.threads.update(thread_id, { metadata: { title } });
-    put<Listed<ThreadRow>>("threads/", (page) => page);
+    put<Listing<ThreadSummary>>("threads/", (page) => page);
     refresh("threads/");
   });
 }

@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
-import type { Listed, ThreadRow } from "../../api/types.ts";
+import type { Listing, ThreadSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { hrefOf, place, setQuery } from "../../frame/router.ts";
 import { Empty, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
@@ -69,11 +69,11 @@ export function ThreadList({ current }: { readonly current: string | undefined }
     metadata: metadataOf(query.get("metadata") ?? ""),
   };
   const assistants = useAssistants();
-  const threads = usePages<ThreadRow>(
+  const threads = usePages<ThreadSummary>(
     `threads/${JSON.stringify(filter)}`,
     ({ thread_id }) => thread_id,
     (cursor, signal) =>
-      call<Listed<ThreadRow>>("GET", "/greenroom/threads", {
+      call<Listing<ThreadSummary>>("GET", "/greenroom/threads", {
         query: { ...filter, limit: 100, cursor },
         ...(signal ? { signal } : {}),
       }),

@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { answer, call } from "../../api/client.ts";
-import type { Listed, RunRow } from "../../api/types.ts";
+import type { Listing, RunSummary, UsageRecord, UsageReport } from "../../api/types.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { place, setQuery } from "../../frame/router.ts";
 import { count, Empty, money, Ready, TableBox } from "../../parts/basics.tsx";
@@ -10,17 +10,6 @@ import { Chart } from "../../parts/chart.tsx";
 import { download } from "../../parts/json.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { useResource } from "../../store/resource.ts";
-
-interface Bucket {
-  readonly time_bucket: string;
-  readonly dimensions: Readonly<Record<string, string | null>>;
-  readonly traces: number;
-}
-
-interface UsageAnswer {
-  readonly stride: { readonly days: number; readonly hours: number };
-  readonly usage: readonly Bucket[];
-}
 
 const RANGES = [
   ["1", "last day"],
@@ -35,13 +24,13 @@ const DAY = 86_400_000;
 /** Runs whose tokens are summed at most. */
 const MOST_RUNS = 5000;
 
-const groupOf = ({ dimensions }: Bucket): string => {
+const groupOf = ({ dimensions }: UsageRecord): string => {
   const named = Object.entries(dimensions).find(([key, value]) => /name|email|short_key/.test(key) && value);
   return named?.[1] ?? Object.values(dimensions).find(Boolean) ?? "–";
 };
 
 /** Every bucket of the range, also those without runs. */
-function tableOf({ stride, usage }: UsageAnswer, from: number, to: number) {
+function tableOf({ stride, usage }: UsageReport, from: number, to: number) {
   const step = stride.days * DAY + stride.hours * 3_600_000 || DAY;
   const first = usage.length > 0 ? Math.min(...usage.map((one) => Date.parse(one.time_bucket))) : from;
   let start = first;
@@ -64,7 +53,7 @@ async function tokensSince(created_after: string, signal: AbortSignal) {
   const sum = { tokens_in: 0, tokens_out: 0, cost_usd: 0, runs: 0, isWhole: true };
   let cursor: string | null = null;
   do {
-    const page: Listed<RunRow> = await call("GET", "/greenroom/runs", {
+    const page: Listing<RunSummary> = await call("GET", "/greenroom/runs", {
       query: { created_after, limit: 1000, cursor },
       signal,
     });
@@ -118,7 +107,7 @@ export default function Usage(): VNode {
   );
   const workspace_ids = workspaces.data?.map(({ id }) => id);
   const parameters = { start_time, end_time, workspace_ids, group_by: group };
-  const usage = useResource<UsageAnswer>(
+  const usage = useResource<UsageReport>(
     workspace_ids && workspace_ids.length > 0 ? `usage/${JSON.stringify(parameters)}` : null,
     (signal) => call("GET", PATH, { query: parameters, signal }),
   );

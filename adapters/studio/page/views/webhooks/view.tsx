@@ -1,7 +1,7 @@
 /** Webhooks: deliveries, their attempts and answers, and sending again. */
 import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
-import type { Delivery, DeliveryRow, Listed } from "../../api/types.ts";
+import type { DeliveryDetail, DeliverySummary, Listing } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { hrefOf, place, setQuery } from "../../frame/router.ts";
 import { duration, Empty, exact, Facts, Problem, Ready, Skeleton, Status, Time } from "../../parts/basics.tsx";
@@ -12,7 +12,7 @@ import { refresh, useResource } from "../../store/resource.ts";
 
 const STATES = ["", "pending", "delivered", "failed"] as const;
 
-function Attempts({ delivery }: { readonly delivery: Delivery }): VNode {
+function Attempts({ delivery }: { readonly delivery: DeliveryDetail }): VNode {
   if (delivery.attempt_list.length === 0) return <p class="faint">Not tried yet.</p>;
   return (
     <ol class="attempts">
@@ -34,7 +34,7 @@ function Attempts({ delivery }: { readonly delivery: Delivery }): VNode {
 }
 
 function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
-  const delivery = useResource<Delivery>(
+  const delivery = useResource<DeliveryDetail>(
     `webhooks/one/${run_id}`,
     (signal) => call("GET", `/greenroom/webhooks/${encodeURIComponent(run_id)}`, { signal }),
     3000,
@@ -85,11 +85,11 @@ export default function Webhooks(): VNode {
   const { ids, query } = place.value;
   const [run_id] = ids;
   const state = query.get("state") ?? "";
-  const deliveries = usePages<DeliveryRow>(
+  const deliveries = usePages<DeliverySummary>(
     `webhooks/list/${state}`,
     (one) => one.run_id,
     (cursor, signal) =>
-      call<Listed<DeliveryRow>>("GET", "/greenroom/webhooks", {
+      call<Listing<DeliverySummary>>("GET", "/greenroom/webhooks", {
         query: { state, limit: 100, cursor },
         ...(signal ? { signal } : {}),
       }),
