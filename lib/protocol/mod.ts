@@ -104,7 +104,7 @@ const parsed = (reader: EventReader): AsyncIterable<ProtocolEvent> => ({
     return {
       async next() {
         const { done, value } = await events.next();
-        return done ? { done, value: undefined } : { done: false, value: JSON.parse(value.text) as ProtocolEvent };
+        return done ? { done, value: undefined } : { done: false, value: JSON.parse(value.data) as ProtocolEvent };
       },
       async return() {
         await events.return?.();

@@ -142,11 +142,11 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
 
 function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const event_id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+  const id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
   const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const text = `{"type":"event","event_id":"${event_id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, event_id, method, namespace, ...(name === undefined ? {} : { name }), text };
+  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
+  return { seq, id, event: method, namespace, name, data: envelope };
 }
 
 interface ReaderOptions {
@@ -184,7 +184,9 @@ class Reader implements EventReader {
 
   take(): readonly SentEvent[] {
     this.#pull();
-    return this.#ready.splice(0);
+    const ready = this.#ready;
+    this.#ready = [];
+    return ready;
   }
 
   [Symbol.asyncIterator](): AsyncIterator<SentEvent, undefined> {
@@ -232,9 +234,9 @@ class Reader implements EventReader {
     for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
       this.#cursor = event.seq;
-      if (!this.#passes(event.method, event.namespace, event.name)) continue;
+      if (!this.#passes(event.event, event.namespace, event.name)) continue;
       this.#ready.push(event);
-      room -= event.text.length;
+      room -= event.data.length;
     }
   }
 
