@@ -50,7 +50,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
   async function replay({ id, filter }: Subscription, until: number): Promise<void> {
     if ((filter.since ?? 0) >= until) return;
     for await (const event of options.kept(filter)) {
-      if (event.seq > until || !active.has(id) || !(await options.send(event.text))) break;
+      if (event.seq > until || !active.has(id) || !(await options.send(event.data))) break;
     }
   }
 
@@ -59,7 +59,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
     const late = all.filter(({ filter }) => event.seq > (filter.since ?? 0));
     // The reader has the filter of a single subscription.
     if (all.length === 1 || late.length === 0) return late.length > 0;
-    return late.some(({ passes }) => passes(event.method, event.namespace, event.name));
+    return late.some(({ passes }) => passes(event.event, event.namespace, event.name));
   }
 
   /** Sends live events until the subscriptions change. Resolves to false when the events have ended. */
@@ -73,7 +73,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
           // The position stays: the next reader begins with this event.
           if (version !== since) return true;
           position = Math.max(position ?? 0, event.seq);
-          if (wants(event)) await options.send(event.text);
+          if (wants(event)) await options.send(event.data);
         }
       }
       return true;

@@ -146,11 +146,11 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
 
 function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const event_id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+  const id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
   const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const text = `{"type":"event","event_id":"${event_id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, event_id, method, namespace, ...(name === undefined ? {} : { name }), text };
+  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
+  return { seq, id, event: method, namespace, name, data: envelope };
 }
 
 interface CursorOptions {
@@ -223,9 +223,9 @@ class Cursor {
     for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
       this.#cursor = event.seq;
-      if (!this.#passes(event.method, event.namespace, event.name)) continue;
+      if (!this.#passes(event.event, event.namespace, event.name)) continue;
       ready.push(event);
-      room -= event.text.length;
+      room -= event.data.length;
     }
     return ready;
   }

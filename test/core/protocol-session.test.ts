@@ -107,7 +107,7 @@ describe("a session", () => {
     events.add(event(4, "messages"), event(5, "values"));
     await until(() => seqs().length === 3);
     assert.deepEqual(seqs(), [1, 3, 5]);
-    assert.deepEqual(sent.at(-1), JSON.parse(event(5, "values").text));
+    assert.deepEqual(sent.at(-1), JSON.parse(event(5, "values").data));
     session.onClose();
     await until(() => events.open === 0);
   });
