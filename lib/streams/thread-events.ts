@@ -1,5 +1,6 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import type { Json } from "../json.ts";
+import type { Bus } from "../storage/bus.ts";
 import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
 import type { EventFilter, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
@@ -19,15 +20,12 @@ export interface ThreadEventLogs extends ThreadEvents {
   isWatched(thread_id: string): boolean;
   /** Registers the attempt that records events of the thread. The result unregisters it. */
   attach(thread_id: string, writer: EventWriter): () => void;
-  /** Another process may have stored events; without an id, of any thread. */
-  check(thread_id?: string): void;
   /** Ends all readers. */
   close(): void;
 }
 
 export interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
-  /** Calls `listener` when a run of the thread was created or has ended, or the thread was deleted. The result unsubscribes. */
-  onRun(thread_id: string, listener: () => void): () => void;
+  readonly bus: Bus;
   /** The values at a checkpoint; undefined if it is gone. */
   values(
     thread_id: string,
@@ -44,7 +42,7 @@ interface OpenLog {
 }
 
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
-  const { storage } = options;
+  const { storage, bus } = options;
   const logs = new Map<string, OpenLog>();
   const writers = new Map<string, Set<EventWriter>>();
   let closed = false;
@@ -73,7 +71,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     let open = logs.get(thread_id);
     if (!open || open.log.closed) {
       const log = new ThreadLog(thread_id, { ...options, toSent });
-      open = { log, unsubscribe: options.onRun(thread_id, () => void log.read(true)) };
+      open = { log, unsubscribe: bus.on("thread", thread_id, () => void log.read(true)) };
       logs.set(thread_id, open);
     }
     open.log.readers++;
@@ -89,6 +87,8 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     open.unsubscribe();
     logs.delete(thread_id);
   }
+
+  bus.on("events", null, (thread_id) => void (thread_id !== undefined && logs.get(thread_id)?.log.read()));
 
   return {
     subscribe(scope, thread_id, filter) {
@@ -132,10 +132,6 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
         own.delete(writer);
         if (own.size === 0 && writers.get(thread_id) === own) writers.delete(thread_id);
       };
-    },
-    check(thread_id) {
-      const found = thread_id === undefined ? [...logs.values()] : [logs.get(thread_id)];
-      for (const open of found) void open?.log.read();
     },
     close() {
       closed = true;
