@@ -164,12 +164,14 @@ type Step = IteratorResult<SentEvent, undefined>;
 
 const END: Step = { done: true, value: undefined };
 
-/** A cursor in the log of a thread. Behind the log it reads pages of the store. */
+/** A cursor in the log of a thread. Events from before it opened, and from behind the log, it reads from the store. */
 class Reader implements EventReader {
   readonly #options: ReaderOptions;
   readonly #passes: Passes;
   readonly #methods: ReadonlySet<ProtocolMethod>;
   #cursor: number;
+  /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
+  #opened = 0;
   #ready: SentEvent[] = [];
   #attached = false;
   #left = false;
@@ -202,7 +204,7 @@ class Reader implements EventReader {
       if (log.closed) break;
       const changed = log.changed();
       try {
-        if (this.#attached && this.#cursor < log.from) await this.#load();
+        if (this.#attached && this.#cursor < this.#floor) await this.#load();
         else if (this.#attached || !(await this.#attach())) await changed;
       } catch (error) {
         const expected = this.#left || log.closed;
@@ -222,14 +224,20 @@ class Reader implements EventReader {
     if (!thread || thread.hidden) return false;
     if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
     log.exists = true;
+    this.#opened = log.last;
     this.#attached = true;
     return true;
   }
 
+  /** Up to here it reads from the store. */
+  get #floor(): number {
+    return Math.max(this.#opened, this.#options.log.from);
+  }
+
   /** Takes what the log has for this reader. */
   #pull(): void {
-    const { events, from } = this.#options.log;
-    if (!this.#attached || this.#left || this.#ready.length > 0 || this.#cursor < from) return;
+    const { events } = this.#options.log;
+    if (!this.#attached || this.#left || this.#ready.length > 0 || this.#cursor < this.#floor) return;
     let room = TAKE_SIZE;
     for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
@@ -242,17 +250,17 @@ class Reader implements EventReader {
 
   /** Reads one page behind the log. */
   async #load(): Promise<void> {
-    const { storage, scope, thread_id, log, passing } = this.#options;
-    const { from } = log;
+    const { storage, scope, thread_id, passing } = this.#options;
+    const floor = this.#floor;
     if (this.#methods.size === 0) {
-      this.#cursor = from;
+      this.#cursor = floor;
       return;
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
     for await (const event of passing(thread_id, events, this.#passes)) this.#ready.push(event);
-    // Nothing below `from` is still to be stored: the log has continued from there.
-    this.#cursor = read_to ?? Math.max(this.#cursor, from);
+    // Nothing below it is still to be stored: the log has continued from there.
+    this.#cursor = read_to ?? Math.max(this.#cursor, floor);
   }
 
   #leave(): Step {
