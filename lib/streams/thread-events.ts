@@ -160,12 +160,14 @@ interface CursorOptions {
   onLeave(): void;
 }
 
-/** A reader's position in the log of a thread. Behind the log it reads pages of the store. */
+/** A reader's position. Events from before it opened, and from behind the log of the thread, it reads from the store. */
 class Cursor {
   readonly #options: CursorOptions;
   readonly #passes: Passes;
   readonly #methods: ReadonlySet<ProtocolMethod>;
   #cursor: number;
+  /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
+  #opened = 0;
   #attached = false;
   #left = false;
 
@@ -185,7 +187,7 @@ class Cursor {
       if (log.closed) break;
       const changed = log.change.wait();
       try {
-        if (this.#attached && this.#cursor < log.from) ready = await this.#load();
+        if (this.#attached && this.#cursor < this.#floor) ready = await this.#load();
         else if (this.#attached || !(await this.#attach())) await changed;
       } catch (error) {
         const expected = this.#left || log.closed;
@@ -206,15 +208,21 @@ class Cursor {
     if (!thread || thread.hidden) return false;
     if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
     log.exists = true;
+    this.#opened = log.last;
     this.#attached = true;
     return true;
   }
 
+  /** Up to here it reads from the store. */
+  get #floor(): number {
+    return Math.max(this.#opened, this.#options.log.from);
+  }
+
   /** Takes what the log has for this reader. */
   #pull(): SentEvent[] {
-    const { events, from } = this.#options.log;
+    const { events } = this.#options.log;
     const ready: SentEvent[] = [];
-    if (!this.#attached || this.#cursor < from) return ready;
+    if (!this.#attached || this.#cursor < this.#floor) return ready;
     let room = BATCH_SIZE;
     for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
@@ -228,18 +236,18 @@ class Cursor {
 
   /** Reads one page behind the log. */
   async #load(): Promise<SentEvent[]> {
-    const { storage, scope, thread_id, log, passing } = this.#options;
-    const { from } = log;
+    const { storage, scope, thread_id, passing } = this.#options;
+    const floor = this.#floor;
     const ready: SentEvent[] = [];
     if (this.#methods.size === 0) {
-      this.#cursor = from;
+      this.#cursor = floor;
       return ready;
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
     for await (const event of passing(thread_id, events, this.#passes)) ready.push(event);
-    // Nothing below `from` is still to be stored: the log has continued from there.
-    this.#cursor = read_to ?? Math.max(this.#cursor, from);
+    // Nothing below it is still to be stored: the log has continued from there.
+    this.#cursor = read_to ?? Math.max(this.#cursor, floor);
     return ready;
   }
 
