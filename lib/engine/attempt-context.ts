@@ -3,6 +3,7 @@ import { type Environment, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type { Executor, GraphInfo, Job, StoreHandle, StreamMode } from "../executor/contract.ts";
 import { mirrored, readKwargs } from "../executor/kwargs.ts";
+import type { Bus } from "../storage/bus.ts";
 import type {
   ClaimedRun,
   ClaimRequest,
@@ -27,6 +28,7 @@ export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_d
 
 export interface AttemptOptions {
   readonly storage: Storage;
+  readonly bus: Bus;
   readonly scope: Scope;
   readonly executor: Executor;
   readonly hub: StreamHub;
@@ -38,8 +40,6 @@ export interface AttemptOptions {
   readonly run_timeout_ms: number;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
   readonly feedbackUrls: (run: RunRow) => string | null;
-  /** A run with a webhook has ended. */
-  readonly onRunEnded: () => void;
   /** The end of a run is stored. */
   readonly onFinished?: OnRunFinished;
 }
@@ -51,8 +51,6 @@ export interface WorkerSlot {
   nextClaim(): NextClaim | null;
   /** Runs are known to wait, for a slot or for their threads. */
   hasWaitingRuns(): boolean;
-  /** The thread of this attempt may be free: claim. */
-  wake(): void;
 }
 
 export interface NextClaim {

@@ -37,7 +37,8 @@ export interface EventMapperOptions {
 }
 
 export interface EventMapper {
-  take(event: ExecutorEvent): Promise<void>;
+  /** No promise where there is nothing to wait for: there is one event per token. */
+  take(event: ExecutorEvent): Promise<void> | undefined;
   /** The last state, with its checkpoint. */
   last(): StateEvent | null;
   /** The sum of all usage events; null without any. */
@@ -141,13 +142,12 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   return {
     last: () => last,
     usage: () => usage,
-    // Not async: an event takes one promise, because there is one per token.
     take(event) {
       if (event.type === "stream") return takeStream(event);
       if (event.type === "state") return takeState(event);
       if (event.type === "event") {
         if (!isStopped()) options.recorder.take(event);
-        return Promise.resolve();
+        return undefined;
       }
       if (event.type !== "usage") {
         throw new Error(
@@ -155,7 +155,7 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
         );
       }
       takeUsage(event);
-      return Promise.resolve();
+      return undefined;
     },
   };
 }

@@ -37,7 +37,8 @@ export async function executeJob(context: AttemptContext): Promise<void> {
       const next = await pulled;
       if (!next || next.done) break;
       try {
-        await context.mapper.take(next.value);
+        const taking = context.mapper.take(next.value);
+        if (taking) await taking;
       } catch (error) {
         await stopExecutor(context, iterator, error);
         throw error;

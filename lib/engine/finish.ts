@@ -47,7 +47,7 @@ async function resultOf(context: AttemptContext, failure: unknown): Promise<Atte
 /** `failure`: what the executor threw; undefined if it returned. */
 export async function finishRun(context: AttemptContext, failure: unknown): Promise<void> {
   const { options, slot, claimed, state, checkpoints, progress, mapper, runEvents } = context;
-  const { environment, hub } = options;
+  const { environment, bus, scope } = options;
   const { run, resumed } = claimed;
   const { run_id, thread_id, graph_id, attempt, temporary } = run;
   state.phase = "ending";
@@ -101,8 +101,7 @@ export async function finishRun(context: AttemptContext, failure: unknown): Prom
   }
   shown();
   closeRunEvents(runEvents, run_id, { status, result }, tail, end.end_frame);
-  hub.announce(thread_id);
-  if (run.webhook) options.onRunEnded();
+  if (run.webhook) bus.publish("deliveries", scope.deployment, "here");
   options.onFinished?.(run, { status, ended_at: end.now, error });
 }
 

@@ -110,29 +110,39 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("are forgotten when their run is rolled back, but for its end", async () => {
-    const executor = acting(async function* ({ input }, signal) {
-      yield token(1);
-      if ((input as { wait?: boolean }).wait !== false) await aborted(signal);
-      yield finalState;
+  for (const way of ["a run with multitask_strategy rollback", "cancel with action rollback"]) {
+    it(`are forgotten when their run is rolled back, but for its end: ${way}`, async () => {
+      const executor = acting(async function* ({ input }, signal) {
+        yield token(1);
+        if ((input as { wait?: boolean }).wait !== false) await aborted(signal);
+        yield finalState;
+      });
+      await using kit = await testService({ executor });
+      const { service } = kit;
+      const { thread_id, live } = await opened(kit);
+      await until(() => tokensOf(live.events).length === 1);
+      const [first] = await service.runs.list(thread_id);
+      if (way.startsWith("cancel")) {
+        await service.runs.cancel(thread_id, String(first?.run_id), { action: "rollback", wait: true });
+      }
+      const request = { ...run, input: { wait: false }, multitask_strategy: "rollback" } as const;
+      await (await service.runs.wait(thread_id, request)).result;
+      await live.ends(2);
+      assert.deepEqual(outline(live.events), ["running", "interrupted", "running", "completed"]);
+      assertRising(live.events);
+      const kept = await keptOf(service, thread_id);
+      assert.deepEqual(outline(kept), ["interrupted", "running", "completed"]);
+      assert.deepEqual(
+        kept,
+        live.events.filter(({ seq }) => kept.some((one) => one.seq === seq)),
+      );
+      // It opens while the first reader holds the events in memory.
+      const late = reading(service, thread_id);
+      await late.ends(2);
+      assert.deepEqual(late.events, kept);
+      await Promise.all([live.close(), late.close()]);
     });
-    await using kit = await testService({ executor });
-    const { service } = kit;
-    const { thread_id, live } = await opened(kit);
-    await until(() => tokensOf(live.events).length === 1);
-    const request = { ...run, input: { wait: false }, multitask_strategy: "rollback" } as const;
-    await (await service.runs.wait(thread_id, request)).result;
-    await live.ends(2);
-    assert.deepEqual(outline(live.events), ["running", "interrupted", "running", "completed"]);
-    assertRising(live.events);
-    const kept = await keptOf(service, thread_id);
-    assert.deepEqual(outline(kept), ["interrupted", "running", "completed"]);
-    assert.deepEqual(
-      kept,
-      live.events.filter(({ seq }) => kept.some((one) => one.seq === seq)),
-    );
-    await live.close();
-  });
+  }
 
   it("tell questions and answers, each once", async () => {
     const asker: AgentFunction = async function* ({ interrupt, command }) {

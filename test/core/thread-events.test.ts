@@ -156,7 +156,7 @@ describe("the events of a thread", () => {
         const iterator = subscribe(service, thread_id, { ...ALL, since })[Symbol.asyncIterator]();
         for (let step = await iterator.next(); !step.done; step = await iterator.next()) {
           seqs.push(step.value.seq);
-          if (step.value.method === "lifecycle" && step.value.seq % 2 ** 32 === 2 ** 32 - 1) break;
+          if (step.value.event === "lifecycle" && step.value.seq % 2 ** 32 === 2 ** 32 - 1) break;
           // Some take their time.
           if (at % 3 === 0 && seqs.length % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
         }
