@@ -63,7 +63,6 @@ export function startAttempt(
       flushShown({
         environment: options.environment,
         progress: context.progress,
-        recorded: context.recorded,
         phase: () => (isLost() ? "lost" : state.phase === "executing" ? "executing" : "ending"),
         done,
       }),

@@ -1,6 +1,6 @@
 /** Records the events of a run for the event protocol: its lifecycle, and what its executor does. */
 import type { Environment } from "../environment.ts";
-import { type ExecutorEvent, type GraphInfo, type Interrupt, type Job, ResumeRefused } from "../executor/contract.ts";
+import { type ExecutorEvent, type GraphInfo, type Job, ResumeRefused } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type {
   ClaimedRun,
@@ -41,8 +41,6 @@ export interface EventRecorder {
   begin(): Promise<void>;
   /** Records what an event of the executor shows. */
   take(event: ExecutorEvent): void;
-  /** Records a state that the worker has stored; `shown` as in stream mode `checkpoints`. */
-  takeState(values: Json, shown: JsonObject, interrupts: readonly Interrupt[]): void;
   /** Records the end of the run: the last event. */
   end(end: RecordedEnd): Promise<void>;
 }
@@ -54,7 +52,7 @@ type NewEvent = Omit<YieldedEvent, "method"> & Pick<ThreadEvent, "method">;
 const TURNS = 100;
 const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "input.requested"]);
 
-const NOTHING: EventRecorder = { begin: async () => {}, take() {}, takeState() {}, end: async () => {} };
+const NOTHING: EventRecorder = { begin: async () => {}, take() {}, end: async () => {} };
 
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
   const { environment, graph, claimed, job } = options;
@@ -136,9 +134,6 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     take(event) {
       if (event.type === "event") takeYielded(event);
       else for (const derived of deriver?.take(event) ?? []) takeYielded(derived);
-    },
-    takeState(values, shown, interrupts) {
-      for (const derived of deriver?.takeState(values, shown, interrupts) ?? []) takeYielded(derived);
     },
     async end({ status, error, waits, failure }) {
       // The run was stopped before this attempt began.

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ExecutorEvent, GraphInfo, Job } from "../../lib/executor/contract.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { type AgentFunction, type Executor, fromFunctions } from "../../lib/mod.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
@@ -22,8 +23,8 @@ import { advanceUntil, faulty, kill } from "./faulty.ts";
 type Script = (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>;
 
 const acting = (execute: Script, more: Partial<GraphInfo> = {}): Executor => ({
-  graphs: () => [{ graph_id: "g", checkpoints: "worker", protocol_events: true, ...more }],
-  execute,
+  graphs: () => [{ graph_id: "g", protocol_events: true, ...more }],
+  execute: recordStates(execute),
 });
 
 const aborted = (signal: AbortSignal): Promise<void> =>
@@ -165,16 +166,14 @@ describe("the events of runs that end in other ways", () => {
   });
 
   it("come from graphs with their own checkpoints and without protocol events too", async () => {
-    const executor = acting(
-      async function* (job) {
-        const at = { ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000001" };
-        const rest = { parent_id: null, payload: { type: "json", data: "{}" }, metadata: {}, versions: {}, values: [] };
-        yield { type: "stream", mode: "custom", data: { n: 1 } };
-        await job.checkpoints.put({ ...at, ...rest });
-        yield { ...finalState, checkpoint: at } as ExecutorEvent;
-      },
-      { checkpoints: "own", protocol_events: false },
-    );
+    const script: Script = async function* (job) {
+      const at = { ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000001" };
+      const rest = { parent_id: null, payload: { type: "json", data: "{}" }, metadata: {}, versions: {}, values: [] };
+      yield { type: "stream", mode: "custom", data: { n: 1 } };
+      await job.checkpoints.put({ ...at, ...rest });
+      yield { ...finalState, checkpoint: at } as ExecutorEvent;
+    };
+    const executor = { ...acting(script, { protocol_events: false }), execute: script };
     await using kit = await testService({ executor });
     const { thread_id, live } = await opened(kit);
     await live.ends();
