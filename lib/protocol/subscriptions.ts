@@ -66,7 +66,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
     try {
       while (version === since) {
         const ready = await reader.next();
-        if (ready.length === 0) return closed || version !== since;
+        if (ready.length === 0) return version !== since;
         for (const event of ready) {
           // The position stays: the next reader begins with this event.
           if (version !== since) return true;

@@ -90,7 +90,11 @@ describe("WebSockets", () => {
     await until(() => got.length === 1);
     assert.equal(got[0]?.id, 1);
     at.events.add(event(1, "messages"), event(2, "values", { data: { text: "ä".repeat(100_000) } }));
-    await until(() => got.length === 2);
+    await until(() => {
+      // The wait for other subscriptions.
+      at.fake.elapse(10);
+      return got.length === 2;
+    });
     assert.deepEqual(got[1], JSON.parse(at.events.all[1]?.data ?? ""));
     socket.send('{"id":2,"method":"run.start"}');
     await until(() => got.length === 3);
