@@ -1,6 +1,6 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import type { Json } from "../json.ts";
-import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import { type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
 import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
 import { indexAfter } from "./hub.ts";
 import type { EventFilter, EventReader, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
@@ -37,6 +37,13 @@ export interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
 
 /** The size limit of one `take`, in characters. */
 const TAKE_SIZE = 64 * 1024;
+
+/** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
+const REPLAYED_TURNS = 10;
+
+/** Where a replay from the beginning begins. `last`: the newest event. */
+const beginningOf = (last: number): number =>
+  Math.max(0, seqOf(Math.floor(last / seqOf(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
 
 interface OpenLog {
   readonly log: ThreadLog;
@@ -101,7 +108,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     async *kept(scope, thread_id, filter) {
       const passes = compileFilter(filter);
       const methods = methodsOf(filter);
-      let after: number | null = filter.since ?? 0;
+      let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
       while (after !== null && methods.size > 0) {
         const page = await storage.readEvents(scope, thread_id, { after, methods });
         yield* passing(thread_id, page.events, passes);
@@ -225,6 +232,7 @@ class Reader implements EventReader {
     if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
     log.exists = true;
     this.#opened = log.last;
+    this.#cursor ||= beginningOf(log.last);
     this.#attached = true;
     return true;
   }
@@ -239,7 +247,7 @@ class Reader implements EventReader {
     const { events } = this.#options.log;
     if (!this.#attached || this.#left || this.#ready.length > 0 || this.#cursor < this.#floor) return;
     let room = TAKE_SIZE;
-    for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
+    for (let i = indexAfter(events, this.#cursor, placeOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
       this.#cursor = event.seq;
       if (!this.#passes(event.event, event.namespace, event.name)) continue;
@@ -273,4 +281,4 @@ class Reader implements EventReader {
   }
 }
 
-const seqOf = ({ seq }: SentEvent): number => seq;
+const placeOf = ({ seq }: SentEvent): number => seq;
