@@ -103,6 +103,12 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.waitForURL(/\/runs\/[0-9a-f-]{36}/);
       const [run] = await host.service.runs.list(thread_id);
       assert.ok(page.url().includes(run?.run_id ?? "none"));
+      const calls = page.locator(".time-line li").filter({ has: page.locator(".bar:is(.model, .tool)") });
+      await calls.filter({ hasText: /^weather\d+ m?s$/ }).waitFor();
+      assert.deepEqual(
+        (await calls.allTextContents()).map((text) => text.replace(/[\d.]+ m?s$/, "")),
+        ["model call", "weather", "model call"],
+      );
     }));
 
   it("folds what a subagent says", () =>
@@ -117,6 +123,15 @@ describe("the studio's chat as a client of the event protocol", () => {
       await visit.status("idle");
       await visit.shows("Where is it warm?", "Rome is warm in May.");
       assert.equal(await page.locator(".subagent").count(), 0);
+
+      await visit.newThread("manager");
+      await visit.say("Ask somebody");
+      await visit.status("idle");
+      const card = page.locator(".tool", { hasText: "task" });
+      await card.locator("summary").first().click();
+      await card.locator(".subagent summary", { hasText: "researcher" }).click();
+      await card.locator(".subagent .markdown", { hasText: "Rome is warm in May." }).waitFor();
+      await page.getByText("So it is.").waitFor();
     }));
 
   it("takes a card away that was answered elsewhere, and answers two interrupts in one run", () =>

@@ -15,6 +15,9 @@ export interface ThreadEvent {
   };
 }
 
+/** The first `seq` of a thread's nth turn is n * 2^32. */
+export const TURN: number = 2 ** 32;
+
 interface CommandAnswer {
   readonly type: "success" | "error";
   readonly error?: string;

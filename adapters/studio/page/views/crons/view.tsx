@@ -149,7 +149,13 @@ function Firings({ cron }: { readonly cron: CronDetail }): VNode {
                   <span class="faint">deleted</span>
                 )}
               </td>
-              <td>{one.run_id ? <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a> : "–"}</td>
+              <td>
+                {one.run_id && one.run_status ? (
+                  <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a>
+                ) : (
+                  "–"
+                )}
+              </td>
             </tr>
           ))}
         </tbody>

@@ -26,19 +26,7 @@ function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
   return (
     <div class="before">
       {messages.map((message, index) => (
-        <Bubble
-          key={message.id ?? index}
-          message={message}
-          results={new Map()}
-          times={new Map()}
-          fork={undefined}
-          turn={undefined}
-          running={false}
-          canChange={false}
-          editing={false}
-          setEditing={() => {}}
-          actions={null}
-        />
+        <Bubble key={message.id ?? index} message={message} />
       ))}
     </div>
   );

@@ -99,7 +99,7 @@ function Summary({ run }: { readonly run: RunDetail }): VNode {
         ["created", <Time at={run.created_at} />],
         ["wait", duration(run.wait_ms)],
         ["duration", duration(run.duration_ms)],
-        ["attempt", `${run.attempt}${run.lease_until ? "" : ""}`],
+        ["attempt", String(run.attempt)],
         ...(run.lease_until ? ([["lease until", <Time at={run.lease_until} />]] as const) : []),
         ["tokens", usage ? `${count(usage.tokens_in)} in, ${count(usage.tokens_out)} out` : "–"],
         ["cost", usage ? money(usage.cost_usd) : "–"],

@@ -94,7 +94,10 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
           </div>
         </>
       )}
-      <JsonField label="Value" value={value} change={setValue} rows={12} />
+      <div class="field">
+        <label for="item-value">Value</label>
+        <JsonField id="item-value" label="Value" value={value} change={setValue} rows={12} />
+      </div>
       <div class="buttons">
         <button type="submit" class="primary" disabled={!key || labelsOf(labelsText).length === 0}>
           Save
