@@ -1,6 +1,6 @@
 /**
  * Type-checks every ```ts block of README.md and docs/, and every `@example` of an exported function, as a user's program: against
- * the built package, in strict mode, with two TypeScript versions and two module resolutions. A block may use the names of
+ * the built package, in strict mode, with two TypeScript versions, the newer one with two module resolutions. A block may use the names of
  * test/snippets/globals.d.ts; `ts continued` adds the blocks before it. Exports without an example or a sentence are reported.
  * Run after a build.
  */
@@ -11,11 +11,13 @@ import process from "node:process";
 import { readApiDocs } from "./api-docs.ts";
 import { userFolder } from "./as-user.ts";
 
-const COMPILERS = ["typescript", "typescript-5"];
-const RESOLUTIONS = [
-  { module: "nodenext", moduleResolution: "nodenext" },
-  { module: "esnext", moduleResolution: "bundler" },
-];
+const NODE = { module: "nodenext", moduleResolution: "nodenext" };
+const BUNDLER = { module: "esnext", moduleResolution: "bundler" };
+const COMPILATIONS = [
+  ["typescript", NODE],
+  ["typescript", BUNDLER],
+  ["typescript-5", NODE],
+] as const;
 
 using user = userFolder();
 const folder = user.path;
@@ -39,7 +41,7 @@ function writeBlocks(): number {
   return count;
 }
 
-function compile(compiler: string, resolution: (typeof RESOLUTIONS)[number]): boolean {
+function compile(compiler: string, resolution: typeof NODE): boolean {
   const options = {
     ...resolution,
     target: "es2023",
@@ -64,7 +66,7 @@ const { examples, problems } = readApiDocs();
 mkdirSync(join(folder, "api"));
 for (const { name, code } of examples) writeFileSync(join(folder, "api", `${name}.ts`), `${code}\nexport {};\n`);
 for (const problem of problems) console.log(problem);
-const passed = COMPILERS.flatMap((compiler) => RESOLUTIONS.map((resolution) => compile(compiler, resolution)));
+const passed = COMPILATIONS.map(([compiler, resolution]) => compile(compiler, resolution));
 console.log(
   `${count} snippets and ${examples.length} examples, ${passed.filter(Boolean).length} of ${passed.length} compilations passed`,
 );

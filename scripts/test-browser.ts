@@ -1,6 +1,6 @@
 /**
- * The command behind `npm run test:browser`: the tests that need Chromium, on Node. Fails also if they leave a button or link of the
- * studio unused. Ends with `N passed, N failed`.
+ * The command behind `npm run test:browser`: the tests that need Chromium, on Node; with `--all` those of older packages, too. Fails
+ * also if they leave a button or link of the studio unused. Ends with `N passed, N failed`.
  */
 import { globSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,6 +9,7 @@ import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { watchPresses } from "../test/browser/presses.ts";
 
+if (process.argv.includes("--all")) process.env.GREENROOM_TEST_ALL = "1";
 const counts = { passed: 0, failed: 0 };
 const folder = mkdtempSync(join(tmpdir(), "greenroom-presses-"));
 const presses = watchPresses(join(folder, "presses"));

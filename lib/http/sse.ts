@@ -1,6 +1,6 @@
 /** Bodies that stay open while a run goes on: event streams, and JSON kept alive by white space. */
 import type { Environment } from "../environment.ts";
-import type { Frame, FrameReader, RunWait } from "../runs/mod.ts";
+import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 
 const HEARTBEAT_MS = 5_000;
 /** A body with nothing to send for this long starts with a heartbeat: some servers send no headers before the first byte. */
@@ -35,13 +35,12 @@ function headOf({ id, event }: Frame): string {
  * storage failure, stalled reader) it fails: clients reconnect with Last-Event-ID only then.
  */
 export function sseBody(
-  reader: FrameReader,
+  frames: Reader<Frame>,
   bodies: OpenBodies,
   ids: Readonly<Record<string, string>>,
   isStillValid: IsStillValid,
   { at_once = false }: StreamOptions = {},
 ): ReadableStream<Uint8Array> {
-  const frames = reader[Symbol.asyncIterator]();
   // Frames not sent yet, newest first. All readers of the run share the frame objects.
   let ready: Frame[] = [];
   return openBody(bodies, isStillValid, {
@@ -54,7 +53,6 @@ export function sseBody(
       let size = 0;
       let last = false;
       while (size < CHUNK_SIZE) {
-        if (ready.length === 0) ready = [...reader.take()].reverse();
         const frame = ready.pop();
         if (!frame) break;
         text += headOf(frame);
@@ -72,15 +70,13 @@ export function sseBody(
       return { pieces: [...pieces, text], last };
     },
     async wait() {
-      const next = await frames.next();
-      if (next.done) return false;
-      ready.push(next.value);
-      return true;
+      ready = [...(await frames.next())].reverse();
+      return ready.length > 0;
     },
     fail(error) {
       bodies.environment.log({ level: "error", message: "Reading a stream failed", ...ids, error });
     },
-    leave: () => frames.return?.(),
+    leave: frames.leave,
   });
 }
 
@@ -122,15 +118,15 @@ interface Source {
   /** Called when the body cannot continue. */
   fail(error: unknown): void;
   /** Called when the reader disconnects before the last text. */
-  leave(): unknown;
+  leave(): void;
 }
 
 /** The text of a source, cut into chunks. */
 interface Chunks {
   /** Puts a heartbeat before the text that is taken next. */
   beat_due: boolean;
-  /** The next chunk; empty when nothing is ready. `waiting`: the source's `wait` is pending. */
-  next(waiting: boolean): string;
+  /** The next chunk; empty when nothing is ready. */
+  next(): string;
   /** True once the last chunk was returned. */
   isDone(): boolean;
   clear(): void;
@@ -142,12 +138,11 @@ function chunksOf(source: Source): Chunks {
   let last = false;
   return {
     beat_due: source.at_once ?? false,
-    next(waiting) {
+    next() {
       if (unsent.length === 0) {
-        // While `wait` is pending its frame comes first, so `take` must not be called.
-        const taken = waiting ? undefined : source.take();
-        unsent = [...(this.beat_due ? [source.heartbeat] : []), ...(taken?.pieces ?? [])];
-        last = taken?.last ?? false;
+        const taken = source.take();
+        unsent = [...(this.beat_due ? [source.heartbeat] : []), ...taken.pieces];
+        last = taken.last;
         this.beat_due = false;
       }
       let chunk = "";
@@ -196,18 +191,14 @@ function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source
     cancelFirst?.();
   }
 
-  async function leave(): Promise<void> {
+  function leave(): void {
     close();
-    try {
-      await source.leave();
-    } catch (error) {
-      source.fail(error);
-    }
+    source.leave();
   }
 
   /** Ends the body with an error, so that the client sees it is incomplete. */
   function fail(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    void leave();
+    leave();
     controller.error(new Error("The body ended before it was complete"));
   }
 
@@ -215,7 +206,7 @@ function openBody(bodies: OpenBodies, isStillValid: IsStillValid, source: Source
   function answer(controller: ReadableStreamDefaultController<Uint8Array>): void {
     if (!pulled || closed) return;
     try {
-      const chunk = chunks.next(waiting);
+      const chunk = chunks.next();
       const done = chunks.isDone();
       if (done) close();
       if (chunk) {

@@ -1,5 +1,5 @@
 /** Responses that stay open until a run or its reader ends. */
-import type { FrameReader, RunWait } from "../runs/mod.ts";
+import type { Frame, Reader, RunWait } from "../runs/mod.ts";
 import type { RequestContext } from "./context.ts";
 import type { HeaderValues } from "./respond.ts";
 import { type StreamOptions, sseBody, waitBody } from "./sse.ts";
@@ -7,7 +7,7 @@ import { type StreamOptions, sseBody, waitBody } from "./sse.ts";
 /** Frames as a stream of server-sent events. `ids` are part of every log record of the stream. */
 export function eventStream(
   { handler, principal, request_id }: RequestContext,
-  frames: FrameReader,
+  frames: Reader<Frame>,
   ids: Readonly<Record<string, string>>,
   headers: HeaderValues,
   options?: StreamOptions,

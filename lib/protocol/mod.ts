@@ -3,11 +3,12 @@ import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { isChannel } from "../streams/event-filter.ts";
-import type { EventFilter, EventReader, ProtocolEvent, SentEvent, ThreadEvents } from "../streams/protocol.ts";
+import type { EventFilter, ProtocolEvent, SentEvent, ThreadEvents } from "../streams/protocol.ts";
+import { mapReader, type Reader } from "../streams/reader.ts";
 import { type Command, type CommandAnswer, type CommandCaller, CommandError, errorAnswer } from "./command.ts";
 import { type CommandOptions, createCommands } from "./commands.ts";
 
-export type { EventFilter, EventReader, ProtocolEvent, ProtocolMethod } from "../streams/protocol.ts";
+export type { EventFilter, ProtocolEvent, ProtocolMethod } from "../streams/protocol.ts";
 export type { AnswerMeta, Command, CommandAnswer, CommandCaller, CommandErrorCode } from "./command.ts";
 
 /** Commands to threads, and their events, with the same objects as over HTTP. */
@@ -42,7 +43,7 @@ export interface ThreadProtocol {
 
 /** The protocol as the HTTP side uses it. */
 export interface Protocol extends ThreadProtocol {
-  subscribe(thread_id: string, filter: EventFilter, visibility: Visibility): EventReader;
+  subscribe(thread_id: string, filter: EventFilter, visibility: Visibility): Reader<SentEvent>;
   kept(thread_id: string, filter: EventFilter, visibility: Visibility): AsyncIterable<SentEvent>;
 }
 
@@ -71,7 +72,7 @@ export function createProtocol(options: ProtocolOptions): Protocol {
     events(thread_id, filter, visibility = EVERYTHING) {
       const problem = problemOfChannels(filter.channels);
       if (problem) throw new ServiceError("invalid", `channels: ${problem}`);
-      return parsed(subscribe(thread_id, filter, visibility));
+      return mapReader(subscribe(thread_id, filter, visibility), ({ text }) => JSON.parse(text) as ProtocolEvent);
     },
     async command(given, { id, method, params = {} }, caller = IN_PROCESS) {
       const thread_id = given.toLowerCase();
@@ -97,19 +98,3 @@ export function problemOfChannels(channels: unknown): string | undefined {
     ? undefined
     : "received an unsupported channel.";
 }
-
-const parsed = (reader: EventReader): AsyncIterable<ProtocolEvent> => ({
-  [Symbol.asyncIterator]() {
-    const events = reader[Symbol.asyncIterator]();
-    return {
-      async next() {
-        const { done, value } = await events.next();
-        return done ? { done, value: undefined } : { done: false, value: JSON.parse(value.text) as ProtocolEvent };
-      },
-      async return() {
-        await events.return?.();
-        return { done: true, value: undefined };
-      },
-    };
-  },
-});

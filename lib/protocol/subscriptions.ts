@@ -1,6 +1,7 @@
 /** The subscriptions of one WebSocket, sent as one ordered sequence of events. */
 import { compileFilter, type Passes } from "../streams/event-filter.ts";
-import type { EventFilter, EventReader, SentEvent } from "../streams/protocol.ts";
+import type { EventFilter, SentEvent } from "../streams/protocol.ts";
+import type { Reader } from "../streams/reader.ts";
 
 export interface Subscription {
   readonly id: string;
@@ -11,7 +12,7 @@ export interface Subscription {
 }
 
 export interface SubscriptionOptions {
-  subscribe(filter: EventFilter): EventReader;
+  subscribe(filter: EventFilter): Reader<SentEvent>;
   kept(filter: EventFilter): AsyncIterable<SentEvent>;
   /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
   send(text: string): Promise<boolean>;
@@ -38,11 +39,11 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
   let position: number | null = null;
   /** Counts the changes of `active`. */
   let version = 0;
-  let wake = (): void => {};
+  let leave = (): void => {};
 
   function update(): void {
     version++;
-    wake();
+    leave();
   }
 
   /** Sends what one subscription missed. */
@@ -62,20 +63,12 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
   }
 
   /** Sends live events until the subscriptions change. Resolves to false when the events have ended. */
-  async function follow(reader: EventReader, since: number): Promise<boolean> {
-    const events = reader[Symbol.asyncIterator]();
-    const changed = new Promise<void>((resolve) => {
-      wake = resolve;
-    });
+  async function follow(reader: Reader<SentEvent>, since: number): Promise<boolean> {
+    leave = reader.leave;
     try {
       while (version === since) {
-        let ready = reader.take();
-        if (ready.length === 0) {
-          const next = await Promise.race([events.next(), changed]);
-          if (!next) return true;
-          if (next.done) return closed;
-          ready = [next.value];
-        }
+        const ready = await reader.next();
+        if (ready.length === 0) return closed || version !== since;
         for (const event of ready) {
           // The position stays: the next reader begins with this event.
           if (version !== since) return true;
@@ -85,7 +78,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
       }
       return true;
     } finally {
-      await events.return?.();
+      reader.leave();
     }
   }
 

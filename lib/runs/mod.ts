@@ -20,7 +20,8 @@ import type {
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { filterFrames } from "../streams/frame-filter.ts";
-import type { FrameReader, StreamHub } from "../streams/hub.ts";
+import type { Frame, StreamHub } from "../streams/hub.ts";
+import type { Reader } from "../streams/reader.ts";
 import { createRunSubscriptions, type RunSubscriptions } from "../streams/run-subscription.ts";
 import { endDeleted } from "../streams/terminal.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
@@ -30,7 +31,8 @@ import type { Notifications } from "./notifications.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { cancelReason, createStops } from "./stop.ts";
 
-export type { Frame, FrameReader } from "../streams/hub.ts";
+export type { Frame } from "../streams/hub.ts";
+export type { Reader } from "../streams/reader.ts";
 export type { RunCreate, RunOrigin } from "./request.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
@@ -55,7 +57,7 @@ export interface Run {
  */
 export interface RunStream {
   readonly run: Run;
-  readonly frames: FrameReader;
+  readonly frames: Reader<Frame>;
 }
 
 /** A run and its result: the final values, `{"__interrupt__": […]}` or `{"__error__": {error, message}}`. Never rejects for a failed run. */

@@ -1,6 +1,7 @@
 /** Filters the frames of a run by stream mode and namespace. */
 import type { StreamMode } from "../executor/contract.ts";
-import type { Frame, FrameReader, RunEvents } from "./hub.ts";
+import type { Frame, RunEvents } from "./hub.ts";
+import { createReader, type Reader } from "./reader.ts";
 
 /** Events that pass every filter. */
 const ALWAYS = new Set(["metadata", "error", "feedback", "end"]);
@@ -21,17 +22,13 @@ export interface FrameFilter {
   readonly namespaces?: readonly string[];
 }
 
-/**
- * The matching frames, and always an `end`: clients treat an empty stream as a broken one. Not a generator, because `return` of
- * a generator waits for the next frame.
- */
+/** The matching frames, and always an `end`: clients treat an empty stream as a broken one. */
 export function filterFrames(
-  frames: FrameReader,
+  frames: Reader<Frame>,
   runEvents: RunEvents,
   run_id: string,
   { modes = [], namespaces = [] }: FrameFilter,
-): FrameReader {
-  const source = frames[Symbol.asyncIterator]();
+): Reader<Frame> {
   let ended = false;
   const passes = ({ event }: Frame): boolean => {
     ended ||= event === "end";
@@ -43,24 +40,16 @@ export function filterFrames(
     if (name.startsWith("messages/")) return modes.includes("messages");
     return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));
   };
-  return {
-    take: () => frames.take().filter(passes),
-    [Symbol.asyncIterator]: () => ({
-      async next() {
-        while (true) {
-          const { done, value } = await source.next();
-          if (!done && !passes(value)) continue;
-          if (!done) return { done, value };
-          const status = ended ? "gone" : (runEvents.outcome?.status ?? "gone");
-          if (status === "gone") return { done, value: undefined };
-          ended = true;
-          return { done: false, value: { id: null, event: "end", data: JSON.stringify({ run_id, status }) } };
-        }
-      },
-      async return() {
-        await source.return?.();
-        return { done: true, value: undefined };
-      },
-    }),
-  };
+  return createReader(async () => {
+    while (true) {
+      const batch = await frames.next();
+      const passing = batch.filter(passes);
+      if (passing.length > 0) return passing;
+      if (batch.length > 0) continue;
+      const status = ended ? "gone" : (runEvents.outcome?.status ?? "gone");
+      if (status === "gone") return [];
+      ended = true;
+      return [{ id: null, event: "end", data: JSON.stringify({ run_id, status }) }];
+    }
+  }, frames.leave);
 }

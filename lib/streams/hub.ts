@@ -5,6 +5,7 @@
 import { type Environment, nextTurn } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
+import { Change, createReader, indexAfter, type Reader } from "./reader.ts";
 
 /** One event of a stream. */
 export interface Frame {
@@ -14,11 +15,6 @@ export interface Frame {
   readonly event: string;
   /** One JSON text. */
   readonly data: string;
-}
-
-/** Reads frames one by one. `take` returns frames that are ready without waiting, in several calls if there are many. */
-export interface FrameReader extends AsyncIterable<Frame> {
-  take(): readonly Frame[];
 }
 
 /** How a run ended. `result` is the answer of wait and join. `gone`: its row was deleted, or this process stops. */
@@ -60,7 +56,7 @@ export interface RunEvents {
    * are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once if the
    * subscriber leaves before the end.
    */
-  read(after: number, onLeave?: () => void): FrameReader;
+  read(after: number, onLeave?: () => void): Reader<Frame>;
 }
 
 export interface StreamHubOptions {
@@ -92,8 +88,8 @@ export interface StreamHub {
 const FRAME_OVERHEAD = 64;
 /** The size of an ended log without its frames and its result. */
 const LOG_OVERHEAD = 1024;
-/** The size limit of one `take`, in characters: a subscriber holds no more than that. */
-const TAKE_SIZE = 64 * 1024;
+/** The size limit of one batch, in characters: a subscriber holds no more than that. */
+const BATCH_SIZE = 64 * 1024;
 /** How many loaded pages a log keeps for subscribers behind the ring. */
 const PAGES = 4;
 
@@ -179,8 +175,6 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
   };
 }
 
-type Step = IteratorResult<Frame, undefined>;
-
 interface LogSettings {
   readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   readonly ring_size: number;
@@ -206,8 +200,8 @@ class RunEventLog implements RunEvents {
   // Loaded frames, newest first, shared by all subscribers behind the ring.
   #pages: (readonly StoredFrame[])[] = [];
   #loading: Promise<unknown> | undefined;
-  // Subscribers that wait for a frame or the end.
-  #waiting: (() => void)[] = [];
+  /** A frame was added, the log has ended, or a subscriber has left. */
+  readonly #change = new Change();
   #endWaiters: ((outcome: Outcome) => void)[] = [];
 
   constructor(run_id: string, settings: LogSettings) {
@@ -229,7 +223,7 @@ class RunEventLog implements RunEvents {
     this.#size = 0;
     this.lastId = id;
     this.#lostUpTo = id;
-    this.#wake();
+    this.#change.notify();
   }
 
   publish(event: string, data: string): void {
@@ -237,19 +231,19 @@ class RunEventLog implements RunEvents {
     this.#frames.push({ id: ++this.lastId, event, data });
     this.#size += data.length + FRAME_OVERHEAD;
     if (this.#size > this.#room()) this.#cut();
-    this.#wake();
+    this.#change.notify();
   }
 
   note(data: string): void {
     if (this.live || this.outcome || this.lastId > 0) return;
     this.#note = data;
-    this.#wake();
+    this.#change.notify();
   }
 
   end(outcome: Outcome): void {
     if (this.outcome) return;
     this.outcome = outcome;
-    this.#wake();
+    this.#change.notify();
     for (const resolve of this.#endWaiters) resolve(outcome);
     this.#endWaiters = [];
     this.#settings.keep(this.#run_id, this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
@@ -259,7 +253,7 @@ class RunEventLog implements RunEvents {
     return this.outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
   }
 
-  read(after: number, onLeave?: () => void): FrameReader {
+  read(after: number, onLeave?: () => void): Reader<Frame> {
     this.watched = true;
     this.#readers++;
     let cursor = Math.max(0, after);
@@ -272,7 +266,7 @@ class RunEventLog implements RunEvents {
       this.#readers--;
       this.#pages = [];
     };
-    const pull = (size: number): Frame[] => {
+    const pull = (): Frame[] => {
       if (left) return [];
       if (this.#note !== undefined && this.lastId === 0 && !noted) {
         noted = true;
@@ -285,8 +279,8 @@ class RunEventLog implements RunEvents {
       }
       const ready: Frame[] = [];
       const frames = this.#framesAfter(cursor);
-      let room = size;
-      for (let i = indexAfter(frames, cursor, idOf); i < frames.length && room >= 0; i++) {
+      let room = BATCH_SIZE;
+      for (let i = indexAfter(frames, cursor, idOf); i < frames.length && room > 0; i++) {
         const frame = frames[i] as StoredFrame;
         ready.push(frame);
         cursor = frame.id;
@@ -301,32 +295,22 @@ class RunEventLog implements RunEvents {
       });
       if (first !== undefined) missing = Math.min(first, this.#lostUpTo + 1) - 1;
     };
-    const next = async (): Promise<Step> => {
+    const next = async (): Promise<Frame[]> => {
       while (true) {
-        const [frame] = pull(0);
-        if (frame) return { done: false, value: frame };
-        if (left) return { done: true, value: undefined };
+        const ready = pull();
+        if (ready.length > 0 || left) return ready;
         if (cursor < this.#lostUpTo) await load();
         else if (this.outcome) close();
-        else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+        else await this.#change.wait();
       }
     };
-    const leave = async (): Promise<Step> => {
-      if (!left) {
-        close();
-        this.#wake();
-        if (!this.outcome) onLeave?.();
-      }
-      return { done: true, value: undefined };
+    const leave = (): void => {
+      if (left) return;
+      close();
+      this.#change.notify();
+      if (!this.outcome) onLeave?.();
     };
-    return { take: () => pull(TAKE_SIZE), [Symbol.asyncIterator]: () => ({ next, return: leave }) };
-  }
-
-  #wake(): void {
-    if (this.#waiting.length === 0) return;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resume of waiting) resume();
+    return createReader(next, leave);
   }
 
   #room(): number {
@@ -379,18 +363,6 @@ class RunEventLog implements RunEvents {
 }
 
 const idOf = ({ id }: StoredFrame): number => id;
-
-/** The index of the first item whose place is above `cursor`. Places rise. */
-export function indexAfter<Item>(items: readonly Item[], cursor: number, placeOf: (item: Item) => number): number {
-  let low = 0;
-  let high = items.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (placeOf(items[middle] as Item) > cursor) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
 
 /** The approximate size of a value in memory, in bytes. */
 function weightOf(value: Json): number {

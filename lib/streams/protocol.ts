@@ -1,6 +1,7 @@
 /** The event protocol of threads (v2): its events on the wire, and which of them a subscriber gets. */
 import type { Json } from "../json.ts";
 import type { EventMethod, Scope } from "../storage/mod.ts";
+import type { Reader } from "./reader.ts";
 
 export { EVENT_METHODS as METHODS } from "../storage/event-rows.ts";
 
@@ -49,19 +50,14 @@ export interface SentEvent {
   readonly text: string;
 }
 
-/** Reads the events of a thread: those that are kept, then live ones. Ends when the thread is deleted or the service stops. */
-export interface EventReader extends AsyncIterable<SentEvent> {
-  /** Events that are ready without waiting; empty if there are none. */
-  take(): readonly SentEvent[];
-}
-
 /** The events of the threads of a service. */
 export interface ThreadEvents {
   /**
    * Events that are kept, then live ones, without gap, double or reordering. A thread that does not exist or is not visible in `scope`
-   * has no events; the reader waits until it does. From now on the runs of the thread record all methods.
+   * has no events; the reader waits until it does. It ends when the thread is deleted or the service stops. From now on the runs of
+   * the thread record all methods.
    */
-  subscribe(scope: Scope, thread_id: string, filter: EventFilter): EventReader;
+  subscribe(scope: Scope, thread_id: string, filter: EventFilter): Reader<SentEvent>;
   /** The kept events alone. */
   kept(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
   /** The `seq` of the newest kept event; 0 without any. */

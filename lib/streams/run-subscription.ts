@@ -1,7 +1,8 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute. */
 import type { Json } from "../json.ts";
 import type { RunRow } from "../storage/mod.ts";
-import type { FrameReader, RunEvents } from "./hub.ts";
+import type { Frame, RunEvents } from "./hub.ts";
+import type { Reader } from "./reader.ts";
 import { createRemoteRuns, hasEnded, isOpen, type RemoteRunOptions, type RemoteRuns } from "./remote-runs.ts";
 import { storedResult } from "./stored-result.ts";
 
@@ -15,7 +16,7 @@ export interface RunSubscriptions extends Pick<RemoteRuns, "watch" | "checkNow">
     after: number,
     onLeave?: () => void,
     created?: boolean,
-  ): Promise<{ readonly runEvents: RunEvents; readonly frames: FrameReader }>;
+  ): Promise<{ readonly runEvents: RunEvents; readonly frames: Reader<Frame> }>;
   /** What wait and join answer. */
   result(run: RunRow, created?: boolean): Promise<{ readonly runEvents: RunEvents; readonly result: Promise<Json> }>;
   /** Ends the run's log here if its row has ended. */

@@ -2,8 +2,8 @@
 import type { Json } from "../json.ts";
 import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
-import { indexAfter } from "./hub.ts";
-import type { EventFilter, EventReader, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
+import type { EventFilter, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
+import { createReader, indexAfter } from "./reader.ts";
 import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
 
 /** The attempt of a thread in this process. */
@@ -35,8 +35,8 @@ export interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
   ): Promise<Json | undefined>;
 }
 
-/** The size limit of one `take`, in characters. */
-const TAKE_SIZE = 64 * 1024;
+/** The size limit of one batch, in characters. */
+const BATCH_SIZE = 64 * 1024;
 
 interface OpenLog {
   readonly log: ThreadLog;
@@ -95,7 +95,11 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       const log = enter(thread_id);
       if (closed) log.close();
       const onLeave = (): void => leave(thread_id, log);
-      return new Reader({ storage, scope, thread_id, filter, log, passing, onLeave });
+      const cursor = new Cursor({ storage, scope, thread_id, filter, log, passing, onLeave });
+      return createReader(
+        () => cursor.next(),
+        () => cursor.leave(),
+      );
     },
 
     async *kept(scope, thread_id, filter) {
@@ -149,7 +153,7 @@ function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   return { seq, event_id, method, namespace, ...(name === undefined ? {} : { name }), text };
 }
 
-interface ReaderOptions {
+interface CursorOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;
@@ -160,21 +164,16 @@ interface ReaderOptions {
   onLeave(): void;
 }
 
-type Step = IteratorResult<SentEvent, undefined>;
-
-const END: Step = { done: true, value: undefined };
-
-/** A cursor in the log of a thread. Behind the log it reads pages of the store. */
-class Reader implements EventReader {
-  readonly #options: ReaderOptions;
+/** A reader's position in the log of a thread. Behind the log it reads pages of the store. */
+class Cursor {
+  readonly #options: CursorOptions;
   readonly #passes: Passes;
   readonly #methods: ReadonlySet<ProtocolMethod>;
   #cursor: number;
-  #ready: SentEvent[] = [];
   #attached = false;
   #left = false;
 
-  constructor(options: ReaderOptions) {
+  constructor(options: CursorOptions) {
     const { filter } = options;
     this.#options = options;
     this.#passes = compileFilter(filter);
@@ -182,34 +181,25 @@ class Reader implements EventReader {
     this.#cursor = filter.since ?? 0;
   }
 
-  take(): readonly SentEvent[] {
-    this.#pull();
-    return this.#ready.splice(0);
-  }
-
-  [Symbol.asyncIterator](): AsyncIterator<SentEvent, undefined> {
-    return { next: () => this.#next(), return: async () => this.#leave() };
-  }
-
-  async #next(): Promise<Step> {
+  async next(): Promise<readonly SentEvent[]> {
     const { log } = this.#options;
     while (!this.#left) {
-      this.#pull();
-      const value = this.#ready.shift();
-      if (value) return { done: false, value };
+      let ready = this.#pull();
+      if (ready.length > 0) return ready;
       if (log.closed) break;
-      const changed = log.changed();
+      const changed = log.change.wait();
       try {
-        if (this.#attached && this.#cursor < log.from) await this.#load();
+        if (this.#attached && this.#cursor < log.from) ready = await this.#load();
         else if (this.#attached || !(await this.#attach())) await changed;
       } catch (error) {
         const expected = this.#left || log.closed;
-        this.#leave();
-        if (expected) break;
-        throw error;
+        this.leave();
+        if (!expected) throw error;
       }
+      if (ready.length > 0 && !this.#left) return ready;
     }
-    return this.#leave();
+    this.leave();
+    return [];
   }
 
   /** Waits for nothing: the thread may not exist yet. True once it does. */
@@ -225,41 +215,43 @@ class Reader implements EventReader {
   }
 
   /** Takes what the log has for this reader. */
-  #pull(): void {
+  #pull(): SentEvent[] {
     const { events, from } = this.#options.log;
-    if (!this.#attached || this.#left || this.#ready.length > 0 || this.#cursor < from) return;
-    let room = TAKE_SIZE;
+    const ready: SentEvent[] = [];
+    if (!this.#attached || this.#cursor < from) return ready;
+    let room = BATCH_SIZE;
     for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
       this.#cursor = event.seq;
       if (!this.#passes(event.method, event.namespace, event.name)) continue;
-      this.#ready.push(event);
+      ready.push(event);
       room -= event.text.length;
     }
+    return ready;
   }
 
   /** Reads one page behind the log. */
-  async #load(): Promise<void> {
+  async #load(): Promise<SentEvent[]> {
     const { storage, scope, thread_id, log, passing } = this.#options;
     const { from } = log;
+    const ready: SentEvent[] = [];
     if (this.#methods.size === 0) {
       this.#cursor = from;
-      return;
+      return ready;
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
-    for await (const event of passing(thread_id, events, this.#passes)) this.#ready.push(event);
+    for await (const event of passing(thread_id, events, this.#passes)) ready.push(event);
     // Nothing below `from` is still to be stored: the log has continued from there.
     this.#cursor = read_to ?? Math.max(this.#cursor, from);
+    return ready;
   }
 
-  #leave(): Step {
-    if (!this.#left) {
-      this.#left = true;
-      this.#ready = [];
-      this.#options.onLeave();
-    }
-    return END;
+  leave(): void {
+    if (this.#left) return;
+    this.#left = true;
+    this.#options.onLeave();
+    this.#options.log.change.notify();
   }
 }
 

@@ -5,6 +5,7 @@
 import { type Environment, nextTurn } from "../environment.ts";
 import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import type { SentEvent } from "./protocol.ts";
+import { Change } from "./reader.ts";
 
 export interface ThreadLogOptions {
   readonly storage: Storage;
@@ -35,12 +36,13 @@ export class ThreadLog {
   closed = false;
   /** Resolves when `from` and `last` are known. */
   readonly ready: Promise<void>;
+  /** Readers may find something new, or have to end. */
+  readonly change: Change = new Change();
   readonly #thread_id: string;
   readonly #options: ThreadLogOptions;
   #size = 0;
   /** Published, and not in `events` before the store was read. */
   readonly #early = new Map<number, SentEvent>();
-  #waiting: (() => void)[] = [];
   #reading: Promise<void> | undefined;
   #readAgain = false;
   #checkThread = false;
@@ -71,7 +73,7 @@ export class ThreadLog {
       return void this.read();
     }
     for (const event of events) this.#append(event);
-    this.wake();
+    this.change.notify();
   }
 
   /** Reads what other processes have stored. `deletable`: also whether the thread was deleted. */
@@ -110,24 +112,13 @@ export class ThreadLog {
       environment.log({ level: "warn", message, thread_id: this.#thread_id, error });
     }
     this.#early.clear();
-    this.wake();
-  }
-
-  wake(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resume of waiting) resume();
-  }
-
-  /** Resolves when there may be something new. */
-  changed(): Promise<void> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    this.change.notify();
   }
 
   close(): void {
     this.closed = true;
     this.#cancelPoll();
-    this.wake();
+    this.change.notify();
   }
 
   #poll(ms: number): void {

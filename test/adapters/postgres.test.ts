@@ -7,6 +7,7 @@ import { type PostgresOptions, type PostgresPool, postgresDriver } from "../../a
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
 import { createTable, type Schema, schema } from "../../adapters/sql/schema/mod.ts";
 import { until } from "../support/until.ts";
+import { all, onNode } from "./efforts.ts";
 import { pgliteOptions } from "./pglite.ts";
 import { planted } from "./planted-step.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
@@ -165,29 +166,32 @@ describe("Postgres by a host's pool of pg", () => {
   });
 });
 
-describe("Postgres by PGlite", () => {
-  let db: PGlite;
-  before(async () => {
-    db = await PGlite.create();
-  });
-  after(() => db.close());
+// The same program on every runtime: `npm test` runs it on Node.
+if (onNode || all) {
+  describe("Postgres by PGlite", () => {
+    let db: PGlite;
+    before(async () => {
+      db = await PGlite.create();
+    });
+    after(() => db.close());
 
-  postgresSuite(async (test) => {
-    await emptied(pgliteOptions(db), test);
-  });
+    postgresSuite(async (test) => {
+      await emptied(pgliteOptions(db), test);
+    });
 
-  it("hears signals", async () => {
-    await withDriver(pgliteOptions(db), async (driver) => {
-      const heard = new Promise<unknown>((resolve) => {
-        driver.signals?.subscribe({
-          heard: (kind, id) => resolve([kind, id]),
-          missed: () => driver.signals?.publish("run", "a"),
+    it("hears signals", async () => {
+      await withDriver(pgliteOptions(db), async (driver) => {
+        const heard = new Promise<unknown>((resolve) => {
+          driver.signals?.subscribe({
+            heard: (kind, id) => resolve([kind, id]),
+            missed: () => driver.signals?.publish("run", "a"),
+          });
         });
+        assert.deepEqual(await heard, ["run", "a"]);
       });
-      assert.deepEqual(await heard, ["run", "a"]);
     });
   });
-});
+}
 
 if (onBun) {
   describe("Postgres by Bun.SQL", () => {

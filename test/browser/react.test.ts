@@ -1,14 +1,18 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { after, before, describe, it } from "node:test";
 import { bundleWithSdk, type Host, openBrowser, openHost, type Principal } from "./browser.ts";
 import { reactExecutor } from "./react-agents.ts";
 import { Visit } from "./visit.ts";
 
 /**
- * The SDK that @langchain/react 1.1.0 pins, and the newest one that it can use. With 1.11.0, unfinished and forked
- * messages stay on the page until it is loaded again, and `parentCheckpointId` is the parent of the newest checkpoint.
+ * The newest SDK that @langchain/react 1.1.0 can use, and in `npm run test:all` the one that it pins. With 1.11.0, unfinished and
+ * forked messages stay on the page until it is loaded again, and `parentCheckpointId` is the parent of the newest checkpoint.
  */
-const VERSIONS = { "SDK 1.11.0": undefined, "SDK 1.15.0": "langgraph-sdk-1-15" } as const;
+const VERSIONS: Readonly<Record<string, string | undefined>> = {
+  "SDK 1.15.0": "langgraph-sdk-1-15",
+  ...(process.env.GREENROOM_TEST_ALL === "1" ? { "SDK 1.11.0": undefined } : {}),
+};
 
 for (const [version, sdk] of Object.entries(VERSIONS)) {
   describe(`@langchain/react 1.1.0 with ${version} in Chromium`, () => {

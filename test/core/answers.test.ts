@@ -3,7 +3,6 @@ import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { GraphState } from "../../lib/executor/contract.ts";
 import { combine, createService, type Executor, type Frame, fromFunctions, type JsonObject } from "../../lib/mod.ts";
-import type { FrameReader } from "../../lib/runs/mod.ts";
 import { testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";
 import { until } from "./webhook-world.ts";
@@ -15,7 +14,7 @@ before(() => {
 });
 after(() => clearInterval(alive));
 
-async function read(frames: FrameReader): Promise<Frame[]> {
+async function read(frames: AsyncIterable<Frame>): Promise<Frame[]> {
   const all: Frame[] = [];
   for await (const frame of frames) all.push(frame);
   return all;

@@ -4,13 +4,8 @@ import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { Json, Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { EVERYTHING, type Visibility } from "../../lib/storage/visibility.ts";
-import {
-  type EventFilter,
-  type EventReader,
-  METHODS,
-  type ProtocolEvent,
-  type SentEvent,
-} from "../../lib/streams/protocol.ts";
+import { type EventFilter, METHODS, type ProtocolEvent, type SentEvent } from "../../lib/streams/protocol.ts";
+import type { Reader } from "../../lib/streams/reader.ts";
 import { until } from "../support/until.ts";
 
 export const ALL: EventFilter = {
@@ -28,7 +23,7 @@ export const subscribe = (
   thread_id: string,
   filter: EventFilter = ALL,
   visibility: Visibility = EVERYTHING,
-): EventReader => serviceInternals(service).protocol.subscribe(thread_id, filter, visibility);
+): Reader<SentEvent> => serviceInternals(service).protocol.subscribe(thread_id, filter, visibility);
 
 export interface Reading {
   readonly events: readonly ProtocolEvent[];

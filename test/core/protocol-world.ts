@@ -1,7 +1,8 @@
 /** Events of a thread that a test writes, and a socket that it reads. */
 
 import { compileFilter } from "../../lib/streams/event-filter.ts";
-import type { EventFilter, EventReader, ProtocolEvent, SentEvent, ThreadEvents } from "../../lib/streams/protocol.ts";
+import type { EventFilter, ProtocolEvent, SentEvent, ThreadEvents } from "../../lib/streams/protocol.ts";
+import { createReader, type Reader } from "../../lib/streams/reader.ts";
 
 /** An event as the service sends it. */
 export function event(
@@ -45,7 +46,7 @@ export class MemoryEvents implements ThreadEvents {
     for (const wake of [...this.#wakes]) wake();
   }
 
-  subscribe(scope: object, thread_id: string, filter: EventFilter): EventReader {
+  subscribe(scope: object, thread_id: string, filter: EventFilter): Reader<SentEvent> {
     this.subscriptions.push({ scope, thread_id, filter });
     this.open++;
     let at = 0;
@@ -55,34 +56,28 @@ export class MemoryEvents implements ThreadEvents {
       at = this.all.length;
       return ready;
     };
-    const ready: SentEvent[] = [];
-    return {
-      take: () => [...ready.splice(0), ...take()],
-      [Symbol.asyncIterator]: () => ({
-        next: async () => {
-          while (!left) {
-            ready.push(...take());
-            const value = ready.shift();
-            if (value) return { done: false, value };
-            if (this.#ended) break;
-            await new Promise<void>((resolve) => {
-              const wake = (): void => {
-                this.#wakes.delete(wake);
-                resolve();
-              };
-              this.#wakes.add(wake);
-            });
-          }
-          return { done: true, value: undefined };
-        },
-        return: async () => {
-          if (!left) this.open--;
-          left = true;
-          this.#wake();
-          return { done: true, value: undefined };
-        },
-      }),
-    };
+    return createReader(
+      async () => {
+        while (!left) {
+          const ready = take();
+          if (ready.length > 0) return ready;
+          if (this.#ended) break;
+          await new Promise<void>((resolve) => {
+            const wake = (): void => {
+              this.#wakes.delete(wake);
+              resolve();
+            };
+            this.#wakes.add(wake);
+          });
+        }
+        return [];
+      },
+      () => {
+        if (!left) this.open--;
+        left = true;
+        this.#wake();
+      },
+    );
   }
 
   async *kept(_scope: object, _thread_id: string, filter: EventFilter): AsyncGenerator<SentEvent> {

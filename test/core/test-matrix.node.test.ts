@@ -16,7 +16,10 @@ describe("the test matrix", () => {
       "test/clients/prefix-slash.node.test.ts",
       "test/clients/sdk-libsql.node.test.ts",
       "test/clients/sdk-postgres.node.test.ts",
+      "test/runtime/backup-postgres.node.test.ts",
+      "test/runtime/docker.node.test.ts",
       "test/runtime/hosts-next.node.test.ts",
+      "test/runtime/outage-postgres.node.test.ts",
     ]);
   });
 

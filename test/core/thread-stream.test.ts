@@ -313,17 +313,16 @@ describe("a thread's stream", () => {
     const { runs, threads } = kit.service;
     const { thread_id } = await threads.create();
     const reader = await threads.stream(thread_id);
-    const iterator = reader[Symbol.asyncIterator]();
     const frames: Frame[] = [];
-    const first = iterator.next();
+    const first = reader.next();
     const words = Array.from({ length: 30 }, (_, i) => `word ${i}`);
     for (let i = 0; i < 4; i++) await (await runs.wait(thread_id, ask(...words))).result;
-    frames.push((await first).value);
-    while (frames.length < 4 * 32) frames.push(...reader.take(), (await iterator.next()).value);
+    frames.push(...(await first));
+    while (frames.length < 4 * 32) frames.push(...(await reader.next()));
     for (let i = 0; i < 4; i++) {
       assert.deepEqual(told(frames.slice(32 * i, 32 * (i + 1))), ["metadata", ...words, "run_done success"]);
     }
-    await iterator.return?.();
+    reader.leave();
   });
 
   it("shows the runs that another process executes", async () => {

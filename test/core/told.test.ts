@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Frame, RunCreate, ServiceOptions } from "../../lib/mod.ts";
-import type { FrameReader } from "../../lib/runs/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
 import { type TestService, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
@@ -55,7 +54,7 @@ async function world(options: Partial<ServiceOptions> = {}): Promise<World> {
   return { kit, storage, told, [Symbol.asyncDispose]: () => kit[Symbol.asyncDispose]() };
 }
 
-async function all(frames: FrameReader): Promise<Frame[]> {
+async function all(frames: AsyncIterable<Frame>): Promise<Frame[]> {
   const list: Frame[] = [];
   for await (const frame of frames) list.push(frame);
   return list;

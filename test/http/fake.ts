@@ -14,6 +14,7 @@ import {
 } from "../../lib/service.ts";
 import type { Caller } from "../../lib/storage/identity.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
+import { createReader } from "../../lib/streams/reader.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";
 export const RUN = "22222222-2222-4222-8222-222222222222";
@@ -48,26 +49,21 @@ export class RunEvents {
     const gone = (): boolean => this.left > 0 || this.stopped;
     return {
       run,
-      frames: {
-        take: () => frames.splice(0),
-        [Symbol.asyncIterator]: () => ({
-          next: async () => {
-            while (frames.length === 0 && !gone()) {
-              if (this.failure) throw this.failure;
-              await new Promise<void>((resolve) => {
-                this.#wake = resolve;
-              });
-            }
-            const value = gone() ? undefined : frames.shift();
-            return value ? { done: false, value } : { done: true, value: undefined };
-          },
-          return: async () => {
-            this.left++;
-            this.#wake?.();
-            return { done: true, value: undefined };
-          },
-        }),
-      },
+      frames: createReader(
+        async () => {
+          while (frames.length === 0 && !gone()) {
+            if (this.failure) throw this.failure;
+            await new Promise<void>((resolve) => {
+              this.#wake = resolve;
+            });
+          }
+          return gone() ? [] : frames.splice(0);
+        },
+        () => {
+          this.left++;
+          this.#wake?.();
+        },
+      ),
     };
   }
 }

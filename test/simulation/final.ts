@@ -181,7 +181,7 @@ async function checkReplay(world: World, run: RunNote, dice: Dice): Promise<void
   const texts: string[] = [];
   await new Promise<void>((resolve, reject) => {
     world.scheduler.at(0, process, () => {
-      pump(process, stream.frames, () => dice.chance(0.5), {
+      pump(process, stream.frames, {
         frame: (frame) => {
           reader.see(frame);
           texts.push(frame.event === "custom" ? frame.data : "");
@@ -212,7 +212,7 @@ async function checkThreadStream(world: World, thread: ThreadNote, dice: Dice): 
     let few = connection === 0 ? dice.below(20) : Number.POSITIVE_INFINITY;
     await new Promise<void>((resolve, reject) => {
       scheduler.at(0, process, () => {
-        const leave = pump(process, frames, () => dice.chance(0.5), {
+        const leave = pump(process, frames, {
           frame(frame) {
             // What is read after the connection is gone is lost.
             if (few-- > 0) reader.see(frame);

@@ -17,7 +17,7 @@ const folder = fileURLToPath(new URL(".", import.meta.url));
 const PART = 10;
 const all = process.env.GREENROOM_TEST_ALL === "1";
 /** Each runtime has its own seeds, and most run on Bun, which is the fastest. `npm run test:all` runs 2,000. */
-const SEEDS = all ? { bun: 1_400, deno: 300, node: 300 }[runtime] : { bun: 200, deno: 20, node: 20 }[runtime];
+const SEEDS = all ? { bun: 1_400, deno: 300, node: 300 }[runtime] : { bun: 120, deno: 20, node: 20 }[runtime];
 /** How many seeds the runtimes compare. */
 const COMPARED = all ? "20" : "10";
 /** `npm test` gives every commit other seeds, and prints the first. */

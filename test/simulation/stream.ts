@@ -1,6 +1,7 @@
 /** What one reader has seen of a run's frames, over all its connections; and what all readers of a run must agree on. */
 import type { JsonObject } from "../../lib/json.ts";
-import type { Frame, FrameReader } from "../../lib/streams/hub.ts";
+import type { Frame } from "../../lib/streams/hub.ts";
+import type { Reader as FrameReader } from "../../lib/streams/reader.ts";
 import { BASE_URL, type Process } from "./node.ts";
 import { isActiveStatus, type RunNote } from "./oracle/notes.ts";
 import type { World } from "./world.ts";
@@ -155,27 +156,23 @@ export class Reader {
   }
 }
 
-/** Reads a stream as the HTTP layer does, one frame or several at a time. The result leaves it. */
+/** Reads a stream as the HTTP layer does. The result leaves it. */
 export function pump(
   process: Process,
-  frames: FrameReader,
-  several: () => boolean,
+  frames: FrameReader<Frame>,
   handle: {
     readonly frame: (frame: Frame) => void;
     readonly closed: () => void;
     readonly failed: (error: unknown) => void;
   },
 ): () => void {
-  const iterator = frames[Symbol.asyncIterator]();
   let left = false;
   const read = async (): Promise<void> => {
     while (true) {
-      const next = await iterator.next();
+      const batch = await frames.next();
       if (!process.alive || left) return;
-      if (next.done) return handle.closed();
-      handle.frame(next.value);
-      if (!several()) continue;
-      for (const frame of frames.take()) if (!left) handle.frame(frame);
+      if (batch.length === 0) return handle.closed();
+      for (const frame of batch) if (!left) handle.frame(frame);
     }
   };
   read().catch((error: unknown) => {
@@ -183,6 +180,6 @@ export function pump(
   });
   return () => {
     left = true;
-    void iterator.return?.();
+    frames.leave();
   };
 }

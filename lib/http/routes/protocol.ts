@@ -1,8 +1,6 @@
 /** The routes of the thread event protocol (v2). */
 import { ServiceError } from "../../errors.ts";
-import type { EventReader } from "../../protocol/mod.ts";
-import type { FrameReader } from "../../runs/mod.ts";
-import type { SentEvent } from "../../streams/protocol.ts";
+import { mapReader } from "../../streams/reader.ts";
 import { commandCaller, runsOfSocket } from "../command-caller.ts";
 import { threadId } from "../context.ts";
 import * as parse from "../parse/mod.ts";
@@ -14,25 +12,6 @@ import { type Route, routesOf } from "./route.ts";
 const route = routesOf({ tag: "Threads", group: "threads", error_message: true });
 
 const EVENTS = "/threads/:thread_id/stream/events";
-
-/** The events as frames of server-sent events. */
-function framesOf(reader: EventReader): FrameReader {
-  const toFrame = ({ event_id, method, text }: SentEvent) => ({ id: event_id, event: method, data: text });
-  const events = reader[Symbol.asyncIterator]();
-  return {
-    take: () => reader.take().map(toFrame),
-    [Symbol.asyncIterator]: () => ({
-      async next() {
-        const { done, value } = await events.next();
-        return done ? { done, value: undefined } : { done: false, value: toFrame(value) };
-      },
-      async return() {
-        await events.return?.();
-        return { done: true, value: undefined };
-      },
-    }),
-  };
-}
 
 export const PROTOCOL_ROUTES: readonly Route[] = [
   route("post", "/threads/:thread_id/commands", {
@@ -59,7 +38,8 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       const filter = await context.body();
       const { visibility } = await context.authorize({ thread_id });
       const reader = context.service.protocol.subscribe(thread_id, filter, visibility);
-      return eventStream(context, framesOf(reader), { thread_id }, {}, { at_once: true });
+      const frames = mapReader(reader, ({ event_id, method, text }) => ({ id: event_id, event: method, data: text }));
+      return eventStream(context, frames, { thread_id }, {}, { at_once: true });
     },
   }),
   route("get", EVENTS, {

@@ -1,7 +1,8 @@
 /** Clients that read a run's frames or wait for its result, over disconnects and crashes. */
 import type { Json } from "../../../lib/json.ts";
 import type { Run } from "../../../lib/runs/mod.ts";
-import type { FrameReader } from "../../../lib/streams/hub.ts";
+import type { Frame } from "../../../lib/streams/hub.ts";
+import type { Reader as FrameReader } from "../../../lib/streams/reader.ts";
 import { bare, messagesOf } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";
@@ -15,7 +16,7 @@ export function follow(
   caller: Caller,
   reader: Reader,
   run: Place,
-  frames: FrameReader,
+  frames: FrameReader<Frame>,
   process: Process,
   cancels: boolean,
 ): void {
@@ -52,7 +53,7 @@ export function follow(
   }
   world.scheduler.at(0, process, () => {
     if (over) return;
-    leave = pump(process, frames, () => dice.chance(0.5), {
+    leave = pump(process, frames, {
       frame: (frame) => {
         if (over) return;
         reader.see(frame);

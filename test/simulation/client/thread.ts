@@ -1,6 +1,7 @@
 /** Clients that read, change, watch and delete threads. */
 import type { Json } from "../../../lib/json.ts";
-import type { FrameReader } from "../../../lib/streams/hub.ts";
+import type { Frame } from "../../../lib/streams/hub.ts";
+import type { Reader as FrameReader } from "../../../lib/streams/reader.ts";
 import { bare, messagesOf } from "../agent.ts";
 import type { Process } from "../node.ts";
 import type { RunNote } from "../oracle/notes.ts";
@@ -38,7 +39,7 @@ export async function watchThread(caller: Caller): Promise<void> {
 function readThread(
   caller: Caller,
   reader: ThreadReader,
-  frames: FrameReader,
+  frames: FrameReader<Frame>,
   process: Process,
   until: number,
 ): Promise<void> {
@@ -58,7 +59,7 @@ function readThread(
     process.connections.add(end);
     scheduler.at(0, process, () => {
       if (over) return;
-      const leave = pump(process, frames, () => caller.dice.chance(0.5), {
+      const leave = pump(process, frames, {
         frame: (frame) => {
           if (!over) reader.see(frame);
         },
