@@ -103,7 +103,7 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.waitForURL(/\/runs\/[0-9a-f-]{36}/);
       const [run] = await host.service.runs.list(thread_id);
       assert.ok(page.url().includes(run?.run_id ?? "none"));
-      const calls = page.locator(".time-line li").filter({ has: page.locator(".bar:is(.model, .tool)") });
+      const calls = page.locator(".time-line li").filter({ has: page.locator(".bar:is(.model, .call)") });
       await calls.filter({ hasText: /^weather\d+ m?s$/ }).waitFor();
       assert.deepEqual(
         (await calls.allTextContents()).map((text) => text.replace(/[\d.]+ m?s$/, "")),
@@ -173,7 +173,8 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
       const { thread_id } = visit;
       await visit.link("Run", page.locator(".problem")).click();
-      await page.locator(".error-text", { hasText: "boom happened" }).waitFor();
+      await page.locator(".error-text", { hasText: "boom happened" }).locator("summary").click();
+      await page.locator(".error-text pre", { hasText: "graphs.ts" }).waitFor();
       await page.goBack();
       await page.getByRole("alert").waitFor();
       await host.service.threads.delete(thread_id);

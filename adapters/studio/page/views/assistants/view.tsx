@@ -140,7 +140,7 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
   };
   return (
     <>
-      <DetailHead back="assistants" title={assistant.data?.name ?? "Assistant"}>
+      <DetailHead back={hrefOf(["assistants"])} title={assistant.data?.name ?? "Assistant"}>
         <Id value={assistant_id} label="assistant id" />
         {assistant.data ? (
           <>

@@ -1,11 +1,12 @@
 /** The inbox: every thread that waits for a person, oldest first. */
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { call, client } from "../../api/client.ts";
+import { client } from "../../api/client.ts";
 import { respond } from "../../api/events.ts";
-import type { InboxThread, Listing } from "../../api/types.ts";
+import type { InboxThread } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
 import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { Empty, Id, Problem, Skeleton, Time } from "../../parts/basics.tsx";
 import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
 import { List } from "../../parts/list.tsx";
@@ -66,21 +67,16 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
   );
 }
 
+const keyOf = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
+
 export default function Inbox(): VNode {
   const assistants = useAssistants();
   const assistant_id = place.value.query.get("assistant") ?? "";
   const [gone, setGone] = useState<ReadonlySet<string>>(new Set());
-  const inbox = usePages<InboxThread>(
-    `inbox/list/${assistant_id}`,
-    ({ thread_id, since }) => `${thread_id}/${since}`,
-    (cursor, signal) =>
-      call<Listing<InboxThread>>("GET", "/greenroom/inbox", {
-        query: { limit: 50, assistant_id, cursor },
-        ...(signal ? { signal } : {}),
-      }),
-    4000,
-  );
-  const keyOf = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
+  const inbox = usePages<InboxThread>({
+    ...{ path: "inbox", query: { assistant_id }, every: 4000 },
+    idOf: keyOf,
+  });
   const items = inbox.items.filter((item) => !gone.has(keyOf(item)));
   const [thread_id] = place.value.ids;
   const at = items.findIndex((one) => one.thread_id === thread_id);
@@ -93,18 +89,7 @@ export default function Inbox(): VNode {
         <>
           <Head title="Inbox" />
           <div class="filters">
-            <select
-              aria-label="Assistant"
-              value={assistant_id}
-              onChange={(event) => setQuery({ assistant: event.currentTarget.value })}
-            >
-              <option value="">any assistant</option>
-              {assistants.data?.map((one) => (
-                <option key={one.assistant_id} value={one.assistant_id}>
-                  {one.name || one.graph_id}
-                </option>
-              ))}
-            </select>
+            <AssistantSelect any value={assistant_id} change={(assistant) => setQuery({ assistant })} />
           </div>
           {inbox.error && !inbox.data ? <Problem error={inbox.error} retry={inbox.reload} /> : null}
           {!inbox.data && !inbox.error ? <Skeleton /> : null}
@@ -145,7 +130,7 @@ export default function Inbox(): VNode {
       detail={
         thread_id === undefined ? null : (
           <>
-            <DetailHead back="inbox" title={item?.title ?? thread_id.slice(0, 8)} />
+            <DetailHead back={hrefOf(["inbox"])} title={item?.title ?? thread_id.slice(0, 8)} />
             {item ? (
               <Waiting
                 key={keyOf(item)}

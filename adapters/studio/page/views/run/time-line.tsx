@@ -10,7 +10,7 @@ import { useResource } from "../../store/resource.ts";
 import type { FullState } from "../state/state.tsx";
 
 interface Bar {
-  readonly kind: "queue" | "run" | "step" | "model" | "tool" | "webhook";
+  readonly kind: "queue" | "run" | "step" | "model" | "call" | "webhook";
   readonly label: string;
   readonly from: number;
   readonly to: number;
@@ -50,7 +50,7 @@ async function readCalls({ thread_id, turn }: RunDetail, signal: AbortSignal, sh
     const key = tool_call_id ?? run_id ?? namespace.join("|");
     const call = open.get(key);
     if (event === "message-start") open.set(key, { kind: "model", label: metadata?.model ?? "model call", from: at });
-    else if (event === "tool-started") open.set(key, { kind: "tool", label: tool_name ?? "tool", from: at });
+    else if (event === "tool-started") open.set(key, { kind: "call", label: tool_name ?? "tool", from: at });
     else if (call && /^(?:message-finish|tool-(?:finished|error))$/.test(event)) {
       open.delete(key);
       calls.push({ ...call, to: at, failed: event === "tool-error" });
@@ -108,7 +108,7 @@ function barsOf(run: RunDetail, steps: readonly Step[], calls: readonly Bar[], n
       inside.push({ kind: "step", label: `${task.name}${waits}`, from, to, failed: task.error != null, href });
       if (calls.length > 0) continue;
       for (const name of toolsOf(task.result)) {
-        inside.push({ kind: "tool", label: `calls ${name}`, from: to, to, isPoint: true, href });
+        inside.push({ kind: "call", label: `calls ${name}`, from: to, to, isPoint: true, href });
       }
     }
   }

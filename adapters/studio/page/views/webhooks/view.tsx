@@ -1,7 +1,7 @@
 /** Webhooks: deliveries, their attempts and answers, and sending again. */
 import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
-import type { DeliveryDetail, DeliverySummary, Listing } from "../../api/types.ts";
+import type { DeliveryDetail, DeliverySummary } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { hrefOf, place, setQuery } from "../../frame/router.ts";
 import { duration, Empty, exact, Facts, Problem, Ready, Skeleton, Status, Time } from "../../parts/basics.tsx";
@@ -47,7 +47,7 @@ function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
     });
   return (
     <>
-      <DetailHead back="webhooks" title={delivery.data?.host ?? "Webhook"}>
+      <DetailHead back={hrefOf(["webhooks"])} title={delivery.data?.host ?? "Webhook"}>
         {delivery.data ? <Status value={delivery.data.state} /> : null}
       </DetailHead>
       <div class="scroll form">
@@ -85,16 +85,10 @@ export default function Webhooks(): VNode {
   const { ids, query } = place.value;
   const [run_id] = ids;
   const state = query.get("state") ?? "";
-  const deliveries = usePages<DeliverySummary>(
-    `webhooks/list/${state}`,
-    (one) => one.run_id,
-    (cursor, signal) =>
-      call<Listing<DeliverySummary>>("GET", "/greenroom/webhooks", {
-        query: { state, limit: 100, cursor },
-        ...(signal ? { signal } : {}),
-      }),
-    4000,
-  );
+  const deliveries = usePages<DeliverySummary>({
+    ...{ path: "webhooks", query: { state }, every: 4000 },
+    idOf: (one) => one.run_id,
+  });
   return (
     <Panes
       name="webhooks"
