@@ -44,10 +44,7 @@ export function problemsOfService(
 ): readonly string[] {
   const infos = settings.executor.graphs();
   const missing = names.filter((name) => !infos.some(({ graph_id }) => graph_id === name));
-  const graphs = (): readonly GraphInfo[] => [
-    ...infos,
-    ...missing.map((graph_id): GraphInfo => ({ graph_id, checkpoints: "worker" })),
-  ];
+  const graphs = (): readonly GraphInfo[] => [...infos, ...missing.map((graph_id): GraphInfo => ({ graph_id }))];
   const keyOf = (problem: string): string => problem.replace(/:.*$/s, "");
   const keys = new Set(["storage", ...found.map(keyOf)]);
   try {

@@ -14,7 +14,7 @@ import { DEFAULTS, type ServiceOptions, validateOptions } from "./options.ts";
 import type { Protocol, ThreadProtocol } from "./protocol/mod.ts";
 import type { Runs } from "./runs/mod.ts";
 import { placeDeployment } from "./service/deployment.ts";
-import { createNouns, type Nouns, receiveSignals } from "./service/nouns.ts";
+import { createNouns, type Nouns } from "./service/nouns.ts";
 import { createOpenCalls, type OpenCalls, STOPPING } from "./service/open-calls.ts";
 import { type OpenStorage, openStorage } from "./service/open-storage.ts";
 import { createWriteProbe, type Readiness } from "./service/readiness.ts";
@@ -145,9 +145,8 @@ export async function createService(options: ServiceOptions): Promise<Service> {
   const cleanups: (() => void)[] = [];
   try {
     const webhooks = validateOptions(options);
-    let onRecovered = (): void => {};
-    const opened = await openStorage(options, cleanups, () => onRecovered());
-    const { storage, environment } = opened;
+    const opened = await openStorage(options, cleanups);
+    const { storage, bus, environment } = opened;
     const identity = options.identity ?? storage.identity;
     const started = environment.now();
     const deployment = await placeDeployment(identity, options, environment);
@@ -157,6 +156,7 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       options,
       webhooks,
       storage,
+      bus,
       identity,
       scope,
       environment,
@@ -164,21 +164,11 @@ export async function createService(options: ServiceOptions): Promise<Service> {
       user_agent: `greenroom/${VERSION} (webhook)`,
       openCalls: calls.open,
     });
-    onRecovered = () => {
-      nouns.worker.wake();
-      nouns.deliveries.wake();
-    };
-    const unsubscribe = receiveSignals(storage, scope, nouns);
+    bus.connect();
     const jobs = startRetentionJobs({ ...nouns, storage, scope, environment, options });
-    const stop = createStop(
-      opened,
-      nouns,
-      calls,
-      async () => {
-        await Promise.all(jobs.map((job) => job.stop()));
-      },
-      unsubscribe,
-    );
+    const stop = createStop(opened, nouns, calls, async () => {
+      await Promise.all(jobs.map((job) => job.stop()));
+    });
     const { accounts, access } = createAuth(options, identity, environment, deployment, calls);
     const protocol = trackedProtocol(nouns.protocol, calls);
     const reports = createReports(options, opened, nouns, calls, started);
@@ -306,7 +296,6 @@ function createStop(
   { worker, crons, deliveries, hub, events }: Nouns,
   calls: OpenCalls,
   stopJobs: () => Promise<void>,
-  unsubscribe: (() => void) | undefined,
 ): Service["stop"] {
   let stopped: Promise<void> | undefined;
 
@@ -315,9 +304,9 @@ function createStop(
     const jobs = stopJobs();
     await Promise.all([crons.stop(), worker.stop(grace_ms)]);
     await deliveries.stop();
-    unsubscribe?.();
     hub.close();
     events.close();
+    opened.bus.close();
     const lastCalls = Promise.allSettled(calls.open);
     await Promise.all([jobs, withTimeout(opened.environment, LAST_CALLS_MS, lastCalls, [])]);
     calls.closed = true;

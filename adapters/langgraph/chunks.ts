@@ -1,5 +1,6 @@
 /** The chunks that LangGraph streams, and the graph that each comes from. */
 import type { StreamMode } from "../../lib/executor/contract.ts";
+import type { Callbacks } from "./callbacks.ts";
 import { INTERRUPT } from "./saver.ts";
 
 /** One chunk of a LangGraph stream. */
@@ -24,10 +25,8 @@ export class Chunks {
     this.shown = shown;
   }
 
-  /** A callback handler. Needed if clients see which graph or task called a tool. */
-  readonly handler: object = {
-    name: "greenroom_tool_callers",
-    awaitHandlers: true,
+  /** Needed if clients see which graph or task called a tool. */
+  readonly callbacks: Callbacks = {
     handleToolStart: (
       _tool: unknown,
       _input: unknown,

@@ -2,6 +2,7 @@
 import type { ExecutorEvent, Job, StreamMode, Task } from "../../lib/executor/contract.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { type Answers, openAnswers } from "./answers.ts";
+import { type Callbacks, oneHandler } from "./callbacks.ts";
 import { Chunks, isInterrupt } from "./chunks.ts";
 import { withCommand } from "./command.ts";
 import { chunkWire, hasProtocolEvents, StreamFrames } from "./frames.ts";
@@ -64,14 +65,14 @@ export async function* execute(
   const protocol = hasProtocolEvents(job) ? new ProtocolEvents(job, hosted, reading, wire) : null;
   try {
     const fork = await forkOf(job);
-    const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? [reading.handler] : [];
-    const handlers = [
-      ...(parents ? [parents.handler] : []),
-      ...frames.handlers,
+    const callers = job.events === "all" || (job.subgraphs && job.modes.has("tools")) ? [reading.callbacks] : [];
+    const callbacks = [
+      ...(parents ? [parents.callbacks] : []),
+      ...frames.callbacks,
       ...callers,
-      ...(protocol?.handlers ?? []),
+      ...(protocol?.callbacks ?? []),
     ];
-    const options = streamOptions(job, fork, either, handlers, subgraphs);
+    const options = streamOptions(job, fork, either, callbacks, subgraphs);
     refuseUnknownNodes(hosted, answers.command?.goto);
     if (await endsHere(answers, graph, saver, job, fork)) {
       ended = true;
@@ -101,7 +102,8 @@ export async function* execute(
         values = shown.payload;
         shownValues = undefined;
       }
-      if (shown) yield* frames.before(shown);
+      // Not `yield*`, which waits even for an empty list: there is a chunk for each token.
+      if (shown) for (const one of frames.before(shown)) yield one;
       if (event && parents) {
         const parent_ids = [...parents.of(event)];
         if ((shown === null || frames.isShown(shown)) && !event.tags?.includes("langsmith:hidden")) {
@@ -110,8 +112,8 @@ export async function* execute(
       }
       if (!shown) continue;
       if (isRoot && (protocol || job.modes.has("values"))) shownValues = wire(shown);
-      yield* frames.take(shown);
-      if (protocol) yield* protocol.take(shown);
+      for (const one of frames.take(shown)) yield one;
+      for (const one of protocol?.take(shown) ?? []) yield one;
     }
     ended = true;
     if (saver.failure !== undefined) throw saver.failure;
@@ -191,7 +193,7 @@ function streamOptions(
   job: Job,
   fork: JsonObject,
   signal: AbortSignal,
-  handlers: readonly object[],
+  own: readonly Callbacks[],
   subgraphs: boolean,
 ): StreamOptions {
   const { tags, recursion_limit, configurable } = job.config;
@@ -206,7 +208,7 @@ function streamOptions(
     if (job.events === "all" && PROTOCOL.includes(mode)) return true;
     return job.modes.has(mode) || (mode === "updates" && tuples) || (mode === "tasks" && lifecycle);
   };
-  const callbacks = [...(tuples || job.events === "all" ? [messageIds] : []), ...handlers];
+  const callbacks = [...(tuples || job.events === "all" ? [messageIds] : []), ...own];
   const names = (nodes: "*" | readonly string[]): "*" | string[] => (nodes === "*" ? "*" : [...nodes]);
   return {
     // Values are always needed: the last ones are the run's result.
@@ -231,7 +233,7 @@ function streamOptions(
     ...(job.interrupt_before.length > 0 ? { interruptBefore: names(job.interrupt_before) } : {}),
     ...(job.interrupt_after.length > 0 ? { interruptAfter: names(job.interrupt_after) } : {}),
     durability: job.durability,
-    ...(callbacks.length > 0 ? { callbacks } : {}),
+    ...(callbacks.length > 0 ? { callbacks: [oneHandler(callbacks)] } : {}),
   } as StreamOptions;
 }
 
@@ -239,9 +241,7 @@ function streamOptions(
  * In mode `messages`, LangGraph gives the same id to all messages without an id that one node returns, so only the last one
  * remains in the state. This handler runs before LangGraph's and gives each message its own id.
  */
-const messageIds = {
-  name: "greenroom_message_ids",
-  awaitHandlers: true,
+const messageIds: Callbacks = {
   handleChainEnd(outputs: unknown): void {
     if (typeof outputs !== "object" || outputs === null) return;
     const found = Object.values(outputs)

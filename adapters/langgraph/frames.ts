@@ -1,6 +1,7 @@
 /** Makes the `stream` events of an attempt from what LangGraph streams. */
 import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import type { Callbacks } from "./callbacks.ts";
 import { type Chunk, isInner } from "./chunks.ts";
 import { isChunk, isMessage, type Message } from "./json.ts";
 import { Lifecycle, type LifecycleData } from "./lifecycle.ts";
@@ -22,9 +23,8 @@ export class StreamFrames {
     this.growing = job.modes.has("messages-tuple") ? new Growing() : null;
   }
 
-  /** To be among the callbacks of the execution. */
-  get handlers(): readonly object[] {
-    return this.lifecycle ? [this.lifecycle.handler] : [];
+  get callbacks(): readonly Callbacks[] {
+    return this.lifecycle ? [this.lifecycle.callbacks] : [];
   }
 
   /** Messages have been streamed of which the whole form was not shown. */

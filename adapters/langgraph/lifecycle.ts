@@ -2,6 +2,7 @@
  * Mode `lifecycle`: which subgraphs start, and how each ends. LangGraph does not report this. Starts and ends come from the
  * chunks of mode `tasks`, subgraphs included; outcomes of tasks come from callbacks.
  */
+import type { Callbacks } from "./callbacks.ts";
 import type { Chunk } from "./chunks.ts";
 
 /** One event of a subgraph: its start, or its outcome. */
@@ -40,10 +41,7 @@ export class Lifecycle {
   private readonly runs = new Map<string, string>();
   private readonly outcomes = new Map<string, string | null>();
 
-  /** A callback handler of the attempt. */
-  readonly handler: object = {
-    name: "greenroom_lifecycle",
-    awaitHandlers: true,
+  readonly callbacks: Callbacks = {
     handleChainStart: (
       _chain: unknown,
       _input: unknown,

@@ -40,7 +40,7 @@ export function langgraph(
   );
   const infos = [...sources].map(([graph_id, { entry }]): GraphInfo => {
     const { graph: _graph, ...about } = entry;
-    return { ...about, graph_id, checkpoints: "own", protocol_events: true };
+    return { ...about, graph_id, resumes: true, protocol_events: true };
   });
   let loading: Promise<Serde> | undefined;
   const serde = (): Promise<Serde> => {

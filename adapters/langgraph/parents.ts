@@ -1,8 +1,8 @@
 /** The parent runs of LangChain events, which name only their own run. */
+import type { Callbacks } from "./callbacks.ts";
 
 export interface RunParents {
-  /** A callback handler of the attempt. */
-  readonly handler: object;
+  readonly callbacks: Callbacks;
   /** The runs that contain the run of this event, outermost first. */
   of(event: { readonly event: string; readonly run_id: string }): readonly string[];
 }
@@ -13,9 +13,7 @@ export function runParents(): RunParents {
     parents.set(run_id, parent === undefined ? [] : [...(parents.get(parent) ?? []), parent]);
   };
   return {
-    handler: {
-      name: "greenroom_run_parents",
-      awaitHandlers: true,
+    callbacks: {
       handleChainStart: note,
       handleChatModelStart: note,
       handleLLMStart: note,

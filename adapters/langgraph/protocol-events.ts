@@ -2,6 +2,7 @@
 import { createContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
 import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
+import type { Callbacks } from "./callbacks.ts";
 import { type Chunk, type Chunks, isInterrupt } from "./chunks.ts";
 import { written } from "./frames.ts";
 import type { Graph } from "./graph.ts";
@@ -44,13 +45,14 @@ export class ProtocolEvents {
     this.chunks = chunks;
     this.wire = wire;
     this.lifecycle = job.events === "all" ? new Lifecycle() : null;
-    this.transformers = job.events === "all" ? new Transformers(graph) : null;
+    const { streamTransformers = [] } = graph;
+    this.transformers =
+      job.events === "all" && streamTransformers.length > 0 ? new Transformers(streamTransformers) : null;
     this.checkpoints = job.durability === "exit" ? null : new Map();
   }
 
-  /** To be among the callbacks of the execution. */
-  get handlers(): readonly object[] {
-    return this.lifecycle ? [this.lifecycle.handler, this.agents.handler] : [];
+  get callbacks(): readonly Callbacks[] {
+    return this.lifecycle ? [this.lifecycle.callbacks, this.agents.callbacks] : [];
   }
 
   /** Messages have started that have not ended, or a checkpoint was shown without its values. */
@@ -59,7 +61,7 @@ export class ProtocolEvents {
   }
 
   take(chunk: Chunk): ProtocolEvent[] {
-    const { lifecycle } = this;
+    const { lifecycle, transformers } = this;
     if (!lifecycle) return chunk.namespace.length === 0 ? this.stateEvents(chunk) : [];
     const namespace = this.namespaceOf(chunk);
     const events = this.eventsOf(chunk, namespace);
@@ -67,7 +69,7 @@ export class ProtocolEvents {
     const lives = lifecycle.take({ ...chunk, namespace });
     const shown = lives.map((data) => this.lifecycleEvent(data));
     const all = isTaskEnd(chunk) ? [...this.messagesOf(chunk, lives), ...events, ...shown] : [...shown, ...events];
-    return all.flatMap((one) => this.transformers?.process(one, dataOf(one, chunk)) ?? [one]);
+    return transformers ? all.flatMap((one) => transformers.process(one, dataOf(one, chunk))) : all;
   }
 
   /** A state that no execution has streamed, with its checkpoint. */
@@ -203,9 +205,7 @@ class Agents {
   private readonly outer = new Map<string, unknown>();
   private readonly names = new Map<string, string>();
 
-  readonly handler: object = {
-    name: "greenroom_agent_names",
-    awaitHandlers: true,
+  readonly callbacks: Callbacks = {
     handleChainStart: (
       _chain: unknown,
       _input: unknown,

@@ -49,8 +49,8 @@ export class Transformers {
   private namespace: readonly string[] = [];
   private seq = 0;
 
-  constructor({ streamTransformers = [] }: { readonly streamTransformers?: readonly (() => Transformer)[] }) {
-    for (const make of streamTransformers) {
+  constructor(transformers: readonly (() => Transformer)[]) {
+    for (const make of transformers) {
       const transformer = make();
       this.all.push(transformer);
       transformer.onRegister?.({ push: (namespace, event) => this.push(namespace, event) });
@@ -62,7 +62,6 @@ export class Transformers {
 
   /** The event, unless a transformer drops it, behind what transformers make of it. `data`: what the graph gave. */
   process(event: ProtocolEvent, data: unknown): ProtocolEvent[] {
-    if (this.all.length === 0) return [event];
     const { method, namespace, node } = event;
     const params = { namespace, timestamp: Date.now(), ...(node === undefined ? {} : { node }), data };
     const isKept = this.offer({ type: "event", seq: this.seq++, method, params });

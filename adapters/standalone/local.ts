@@ -76,10 +76,10 @@ function withLocalApi(api: Api, executor: Executor): Executor {
   return {
     graphs: () => executor.graphs(),
     ...(executor.versions && { versions: () => executor.versions?.() ?? Promise.resolve({}) }),
-    execute(job, signal) {
+    execute(job, signal, environment) {
       const { run_id, thread_id, user } = job;
       const place: Place = { api, run: { run_id, thread_id }, user, headers: null, over: false };
-      const events = places.run(place, () => executor.execute(job, signal)[Symbol.asyncIterator]());
+      const events = places.run(place, () => executor.execute(job, signal, environment)[Symbol.asyncIterator]());
       const end = (): void => {
         place.over = true;
       };

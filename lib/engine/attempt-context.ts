@@ -3,6 +3,7 @@ import { type Environment, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type { Executor, GraphInfo, Job, StoreHandle, StreamMode } from "../executor/contract.ts";
 import { mirrored, readKwargs } from "../executor/kwargs.ts";
+import type { Bus } from "../storage/bus.ts";
 import type {
   ClaimedRun,
   ClaimRequest,
@@ -27,6 +28,7 @@ export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_d
 
 export interface AttemptOptions {
   readonly storage: Storage;
+  readonly bus: Bus;
   readonly scope: Scope;
   readonly executor: Executor;
   readonly hub: StreamHub;
@@ -38,8 +40,6 @@ export interface AttemptOptions {
   readonly run_timeout_ms: number;
   /** The feedback URLs of a run by key, as JSON; null when it has none. */
   readonly feedbackUrls: (run: RunRow) => string | null;
-  /** A run with a webhook has ended. */
-  readonly onRunEnded: () => void;
   /** The end of a run is stored. */
   readonly onFinished?: OnRunFinished;
 }
@@ -51,8 +51,6 @@ export interface WorkerSlot {
   nextClaim(): NextClaim | null;
   /** Runs are known to wait, for a slot or for their threads. */
   hasWaitingRuns(): boolean;
-  /** The thread of this attempt may be free: claim. */
-  wake(): void;
 }
 
 export interface NextClaim {
@@ -95,12 +93,8 @@ export interface AttemptContext {
   readonly mapper: EventMapper;
   readonly recorder: EventRecorder;
   readonly heartbeat: Heartbeat;
-  /** The worker records the states of the executor. */
-  readonly recorded: boolean;
   /** How long the executor may ignore its signal. */
   readonly abandon_ms: number;
-  /** Recorded states are stored only at the end of the run (durability `exit`). */
-  readonly savesAtEnd: boolean;
   stop(reason: StopReason): boolean;
   isLost(): boolean;
   /** Repeats a failing call of the store for as long as a lease lasts. */
@@ -129,7 +123,6 @@ export function createContext(
   const { run_id, thread_id, temporary } = run;
   const { stream_mode, resumable: _, all_events, ...request } = mirrored(readKwargs(run.kwargs));
   const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
-  const recorded = graph.checkpoints === "worker";
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
@@ -187,7 +180,6 @@ export function createContext(
     resumed,
     request,
     requested,
-    recorded,
     events,
     protocol_events: graph.protocol_events ?? false,
     checkpoints,
@@ -196,15 +188,10 @@ export function createContext(
   const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
-    environment,
-    job,
-    checkpoints,
-    recorded,
     requested,
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
     show: progress.show,
     recorder,
-    flush: () => makeRoom(progress),
     hold: progress.hold,
     release: progress.release,
     isStopped: () => state.reason !== null,
@@ -229,9 +216,7 @@ export function createContext(
     mapper,
     recorder,
     heartbeat,
-    recorded,
     abandon_ms,
-    savesAtEnd: recorded && request.durability === "exit" && !temporary,
     stop,
     isLost,
     retry,
@@ -252,10 +237,6 @@ function abandonLater(
     state.abandonWait?.();
   });
   void state.done.promise.then(cancel);
-}
-
-async function makeRoom(progress: ProgressWriter): Promise<void> {
-  if (progress.isFull()) await progress.flush();
 }
 
 /** Who reads the events of the thread. Readers of other processes are not known here. */

@@ -63,7 +63,6 @@ export function startAttempt(
       flushShown({
         environment: options.environment,
         progress: context.progress,
-        recorded: context.recorded,
         phase: () => (isLost() ? "lost" : state.phase === "executing" ? "executing" : "ending"),
         done,
       }),
@@ -140,13 +139,12 @@ async function ensureLease({ options, state, heartbeat }: AttemptContext): Promi
 const isStopped = ({ reason }: AttemptContext["state"]): boolean => reason !== null;
 
 /** The lease is lost: frees the slot of the thread, because the executor has settled. */
-async function releaseThread({ options, slot, claimed, state, runEvents, retry }: AttemptContext): Promise<void> {
+async function releaseThread({ options, claimed, state, runEvents, retry }: AttemptContext): Promise<void> {
   const { storage, scope, environment } = options;
   const { run_id, thread_id } = claimed.run;
   const message = "run was taken over, rolled back or deleted; result dropped";
   environment.log({ level: "info", message, run_id, thread_id });
   await retry(() => storage.releaseSlot(scope, claimed.lease));
-  slot.wake();
   if (runEvents.outcome) return;
   const deleted = state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
   if (deleted) endRolledBack(runEvents, run_id);

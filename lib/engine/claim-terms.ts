@@ -35,7 +35,7 @@ export function claimRequests(options: ClaimTermOptions): (now: number) => Claim
     // Without a limit, an agent that starts anew each time would make progress for ever.
     progress_ms: Object.fromEntries(
       graphs
-        .filter(({ checkpoints }) => checkpoints === "own")
+        .filter(({ resumes }) => resumes)
         .map(({ graph_id, timeout_ms }) => [graph_id, timeout_ms ?? options.run_timeout_ms]),
     ),
   };

@@ -7,10 +7,7 @@ import type { LeaseGuard } from "./lease-guard.ts";
 import type { Slots } from "./slots.ts";
 import type { StopSignals } from "./stop-signals.ts";
 
-export interface ClaimOptions extends AttemptOptions, ClaimTermOptions {
-  /** Runs wait for which this process has no slot, or whose thread another process may have to free. */
-  readonly onWaiting?: () => void;
-}
+export interface ClaimOptions extends AttemptOptions, ClaimTermOptions {}
 
 export interface Claims {
   /** The number of claims sent by themselves. */
@@ -45,7 +42,7 @@ export interface ClaimParts {
 
 export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   const { slots, leases, health, signals, start } = parts;
-  const { environment, storage, scope } = options;
+  const { environment, storage, bus, scope } = options;
   const request = claimRequests(options);
   let sent = 0;
   // No claim has come back empty since the last wake-up: runs may wait.
@@ -107,11 +104,14 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
     return storage.claimRun(scope, request(now));
   }
 
+  /** Runs wait for which this process has no slot, or whose thread another process may have to free. */
+  const tellOthers = (): void => bus.publish("work", scope.deployment, "elsewhere");
+
   /** Tells other processes about waiting runs, except those this process has a free slot for. */
   function announceBacklog(): void {
     if (unannounced <= slots.free()) return;
     unannounced = 0;
-    options.onWaiting?.();
+    tellOthers();
   }
 
   function next(): NextClaim | null {
@@ -148,7 +148,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
     offer(busy) {
       unannounced++;
       wake();
-      if (busy) options.onWaiting?.();
+      if (busy) tellOthers();
       else announceBacklog();
     },
     slotFreed(claimed) {

@@ -1,34 +1,20 @@
-/** Maps the events of an executor to frames of the requested stream modes and to recorded states. */
-import { type Environment, nextTurn } from "../environment.ts";
-import { type JobCheckpoints, stateRecorder } from "../executor/checkpoints.ts";
-import type { ExecutorEvent, Job, StateEvent, StreamMode } from "../executor/contract.ts";
+/** Maps the events of an executor to frames of the requested stream modes. */
+import type { ExecutorEvent, StateEvent, StreamEvent, StreamMode } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { TraceUsage } from "../storage/mod.ts";
 import { createMessageFrames, type MessageFrame } from "../streams/message-frames.ts";
-import { interruptsOf } from "./event-deriver.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 
-/** The longest time without a turn of the event loop. */
-const BUSY_MS = 4;
-
-type StreamEvent = Extract<ExecutorEvent, { type: "stream" }>;
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
 
 export interface EventMapperOptions {
-  readonly environment: Environment;
-  readonly job: Job;
-  readonly checkpoints: JobCheckpoints;
-  /** The worker records the states: the executor writes no checkpoints. */
-  readonly recorded: boolean;
   /** The modes of the request. */
   readonly requested: ReadonlySet<StreamMode>;
   /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
   readonly resumedValues: (() => Promise<Json | undefined>) | null;
   show(event: string, data: Json): void;
   /** Records events for the event protocol. */
-  readonly recorder: Pick<EventRecorder, "take" | "takeState">;
-  /** Waits for a save if too many frames are not stored yet. */
-  flush(): Promise<void>;
+  readonly recorder: Pick<EventRecorder, "take">;
   /** Holds frames from now on, until `release`: the state that they describe comes next. */
   hold(): void;
   release(): void;
@@ -37,7 +23,8 @@ export interface EventMapperOptions {
 }
 
 export interface EventMapper {
-  take(event: ExecutorEvent): Promise<void>;
+  /** No promise where there is nothing to wait for: there is one event per token. */
+  take(event: ExecutorEvent): Promise<void> | undefined;
   /** The last state, with its checkpoint. */
   last(): StateEvent | null;
   /** The sum of all usage events; null without any. */
@@ -45,23 +32,14 @@ export interface EventMapper {
 }
 
 export function createEventMapper(options: EventMapperOptions): EventMapper {
-  const { environment, job, checkpoints, recorded, requested, show, isStopped } = options;
-  const recorder = recorded ? stateRecorder(environment, checkpoints, job) : null;
+  const { requested, recorder, show, isStopped } = options;
   const messageFrames = createMessageFrames();
   let { resumedValues } = options;
   let last: StateEvent | null = null;
   let usage: TraceUsage | null = null;
-  let step = -1;
-  let turnedAt = environment.now();
 
-  /** Lets the event loop turn between two frames that each serialize a whole state. */
-  async function breathe(): Promise<void> {
-    await options.flush();
-    if (environment.now() - turnedAt >= BUSY_MS) await nextTurn(environment);
-    turnedAt = environment.now();
-  }
-
-  function showStream({ mode, namespace = [], data }: StreamEvent): void {
+  function showStream(event: StreamEvent): void {
+    const { mode, namespace = [], data } = event;
     if (mode === "messages-tuple") {
       if (requested.has("messages-tuple")) show(named("messages", namespace), data);
       if (requested.has("messages") && Array.isArray(data)) {
@@ -72,17 +50,11 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     } else if (requested.has(mode)) {
       show(named(mode, namespace), data);
     }
-    if (mode === "tasks" && recorder && requested.has("debug") && isObject(data)) {
-      showDebug("input" in data ? "task" : "task_result", data);
-    }
+    recorder.take(event);
   }
 
   function showMessages(frames: readonly MessageFrame[]): void {
     for (const { event, namespace, data } of frames) show(named(event, namespace), data);
-  }
-
-  function showDebug(type: string, payload: JsonObject): void {
-    show("debug", { step, timestamp: new Date(environment.now()).toISOString(), type, payload });
   }
 
   /** Shows the state that a retry continues from, unless the executor shows it first. */
@@ -90,7 +62,8 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (!resumedValues || (first.type === "stream" && first.mode === "events")) return;
     const read = resumedValues;
     resumedValues = null;
-    if (first.type === "stream" && first.mode === "values" && !first.namespace?.length) return;
+    const shown = first.type === "state" ? (first.shows ?? []) : [first];
+    if (shown.some((one) => one.type === "stream" && one.mode === "values" && !one.namespace?.length)) return;
     const values = await read();
     if (values !== undefined && !isStopped()) show("values", values);
   }
@@ -99,31 +72,17 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (isStopped()) return;
     if (resumedValues) await showResumedValues(event);
     const interrupt = isInterrupt(event);
-    if (recorder ? describesState(event) : interrupt && event.namespace?.length) options.hold();
+    if (interrupt && event.namespace?.length) options.hold();
     showStream(event);
-    options.recorder.take(event);
-    if (!recorder && interrupt && !event.namespace?.length) options.release();
+    if (interrupt && !event.namespace?.length) options.release();
   }
 
   async function takeState(event: StateEvent): Promise<void> {
-    if (recorder && isStopped()) return;
     if (resumedValues) await showResumedValues(event);
     last = event;
-    turnedAt = environment.now();
-    if (!recorder) {
-      options.release();
-      options.recorder.take(event);
-    } else {
-      const { ref, shown, step: number } = await recorder.record(event);
-      step = number;
-      last = { ...event, checkpoint: ref };
-      options.release();
-      options.recorder.takeState(event.values, shown, interruptsOf(event));
-      await breathe();
-      if (requested.has("checkpoints")) show("checkpoints", shown);
-      await breathe();
-      if (requested.has("debug")) showDebug("checkpoint", shown);
-    }
+    options.release();
+    for (const shown of event.shows ?? []) showStream(shown);
+    recorder.take(event);
     if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
   }
 
@@ -141,13 +100,12 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
   return {
     last: () => last,
     usage: () => usage,
-    // Not async: an event takes one promise, because there is one per token.
     take(event) {
       if (event.type === "stream") return takeStream(event);
       if (event.type === "state") return takeState(event);
       if (event.type === "event") {
-        if (!isStopped()) options.recorder.take(event);
-        return Promise.resolve();
+        if (!isStopped()) recorder.take(event);
+        return undefined;
       }
       if (event.type !== "usage") {
         throw new Error(
@@ -155,18 +113,12 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
         );
       }
       takeUsage(event);
-      return Promise.resolve();
+      return undefined;
     },
   };
 }
 
-/** It shows the result of a step, and the state follows. */
-function describesState({ mode, data }: StreamEvent): boolean {
-  if (mode === "tasks") return isObject(data) && !("input" in data);
-  return mode === "values" || mode === "updates" || mode === "messages";
-}
-
-/** It shows an interrupt. The graph has stored its own before, but that of a subgraph only for the subgraph. */
+/** It shows an interrupt. LangGraph has stored its own before, but that of a subgraph only for the subgraph. */
 function isInterrupt({ mode, data }: StreamEvent): boolean {
   return (mode === "values" || mode === "updates") && isObject(data) && "__interrupt__" in data;
 }

@@ -1,6 +1,6 @@
 /** Records the events of a run for the event protocol: its lifecycle, and what its executor does. */
 import type { Environment } from "../environment.ts";
-import { type ExecutorEvent, type GraphInfo, type Interrupt, type Job, ResumeRefused } from "../executor/contract.ts";
+import { type ExecutorEvent, type GraphInfo, type Job, ResumeRefused } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type {
   ClaimedRun,
@@ -41,17 +41,18 @@ export interface EventRecorder {
   begin(): Promise<void>;
   /** Records what an event of the executor shows. */
   take(event: ExecutorEvent): void;
-  /** Records a state that the worker has stored; `shown` as in stream mode `checkpoints`. */
-  takeState(values: Json, shown: JsonObject, interrupts: readonly Interrupt[]): void;
   /** Records the end of the run: the last event. */
   end(end: RecordedEnd): Promise<void>;
 }
+
+/** An event of the executor, or one of the recorder's own. */
+type NewEvent = Omit<YieldedEvent, "method"> & Pick<ThreadEvent, "method">;
 
 /** How many turns back the events of earlier attempts are read. */
 const TURNS = 100;
 const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "input.requested"]);
 
-const NOTHING: EventRecorder = { begin: async () => {}, take() {}, takeState() {}, end: async () => {} };
+const NOTHING: EventRecorder = { begin: async () => {}, take() {}, end: async () => {} };
 
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
   const { environment, graph, claimed, job } = options;
@@ -65,24 +66,15 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   let running = false;
   let read = false;
 
-  function record(
-    method: EventMethod,
-    data: Json,
-    { namespace = [], node, checkpoint_id }: Partial<YieldedEvent> = {},
-    end = false,
-  ): void {
+  function record({ method, namespace, data, node, checkpoint_id }: NewEvent, end = false): void {
     const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
-    const event = {
-      method,
-      namespace,
-      timestamp: environment.now(),
-      data: data === null && checkpoint_id !== undefined ? null : (JSON.stringify(data) ?? "null"),
-      ...(node === undefined ? {} : { node }),
-      ...(checkpoint_id === undefined ? {} : { checkpoint_id }),
-      ...(name === undefined ? {} : { name }),
-    };
+    const text = data === null && checkpoint_id !== undefined ? null : (JSON.stringify(data) ?? "null");
+    const event = { method, namespace, timestamp: environment.now(), node, data: text, checkpoint_id, name };
     options.record(event, end);
   }
+
+  const recordRoot = (method: EventMethod, data: Json, end = false): void =>
+    record({ method, namespace: [], data }, end);
 
   function track(namespace: readonly string[], data: Json): void {
     if (namespace.length === 0 || !isObject(data)) return;
@@ -91,14 +83,15 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     else open.delete(key);
   }
 
-  function takeYielded({ method, data, ...rest }: YieldedEvent): void {
-    if (method === "lifecycle") track(rest.namespace, data);
+  function takeYielded(event: YieldedEvent): void {
+    const { method, namespace, data } = event;
+    if (method === "lifecycle") track(namespace, data);
     if (method === "input.requested") {
       const { interrupt_id = null } = isObject(data) ? data : {};
       if (requested.has(interrupt_id)) return;
       requested.add(interrupt_id);
     }
-    record(method, data, rest);
+    record(event);
   }
 
   /** Reads what earlier attempts of this run have recorded. */
@@ -124,7 +117,8 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   /** Inner ones first. */
   function closeOpen(data: JsonObject): void {
     for (const { namespace, graph_name } of [...open.values()].reverse()) {
-      record("lifecycle", { ...data, ...(graph_name === null ? {} : { graph_name }) }, { namespace });
+      const named = graph_name === null ? data : { ...data, graph_name };
+      record({ method: "lifecycle", namespace, data: named });
     }
     open.clear();
   }
@@ -133,16 +127,13 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     async begin() {
       await readEarlier();
       closeOpen({ event: "interrupted" });
-      if (!running) record("lifecycle", { event: "running", graph_name: run.graph_id });
+      if (!running) recordRoot("lifecycle", { event: "running", graph_name: run.graph_id });
       const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
-      if (answered.length > 0) record("input.answered", { interrupt_ids: answered });
+      if (answered.length > 0) recordRoot("input.answered", { interrupt_ids: answered });
     },
     take(event) {
       if (event.type === "event") takeYielded(event);
       else for (const derived of deriver?.take(event) ?? []) takeYielded(derived);
-    },
-    takeState(values, shown, interrupts) {
-      for (const derived of deriver?.takeState(values, shown, interrupts) ?? []) takeYielded(derived);
     },
     async end({ status, error, waits, failure }) {
       // The run was stopped before this attempt began.
@@ -156,7 +147,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
         ...(message === undefined ? {} : { error: message }),
         ...(failure instanceof ResumeRefused ? refusal(failure) : {}),
       };
-      record("lifecycle", data, {}, true);
+      recordRoot("lifecycle", data, true);
     },
   };
 }

@@ -6,8 +6,6 @@ import type { AttemptContext } from "./attempt-context.ts";
 /** How long, and for how many events, the event loop may go without a turn. */
 const BUSY_MS = 4;
 const BUSY_EVENTS = 256;
-/** An executor without an event for so many turns of the event loop is idle. */
-const IDLE_TURNS = 4;
 /** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
 const INTERRUPT_MS = 50;
 const INTERRUPT_WAITS = 20;
@@ -26,18 +24,19 @@ export async function executeJob(context: AttemptContext): Promise<void> {
   }
   const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
   const cancelTimeout = environment.timer(Math.min(timeout_ms, LONGEST_MS), () => context.stop("timed_out"));
-  const releaseHeld = context.recorded ? whenIdle(context) : whenInterrupted(context);
+  const releaseHeld = whenInterrupted(context);
   try {
-    const iterator = options.executor.execute(context.job, state.abort.signal)[Symbol.asyncIterator]();
+    const iterator = options.executor.execute(context.job, state.abort.signal, environment)[Symbol.asyncIterator]();
     let turnedAt = environment.now();
     let taken = 0;
     while (true) {
       const pulled = pull(context, iterator);
-      if (progress.hasHeldFrames()) void releaseHeld(pulled);
+      if (progress.hasHeldFrames()) void releaseHeld();
       const next = await pulled;
       if (!next || next.done) break;
       try {
-        await context.mapper.take(next.value);
+        const taking = context.mapper.take(next.value);
+        if (taking) await taking;
       } catch (error) {
         await stopExecutor(context, iterator, error);
         throw error;
@@ -74,20 +73,7 @@ function pull(
   });
 }
 
-/** Recorded states: shows held frames once the executor is idle, because their state does not follow then. */
-function whenIdle({ options, state, progress }: AttemptContext): (pulled: Promise<unknown>) => Promise<void> {
-  return async (pulled) => {
-    let answered = false;
-    const answer = (): void => {
-      answered = true;
-    };
-    pulled.then(answer, answer);
-    for (let turns = 0; turns < IDLE_TURNS && !answered; turns++) await nextTurn(options.environment);
-    if (!answered && !state.reason) progress.release();
-  };
-}
-
-/** Own checkpoints: shows the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
+/** Shows the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
 function whenInterrupted({ options, state, progress }: AttemptContext): () => Promise<void> {
   let waiting = false;
   return async () => {

@@ -4,13 +4,12 @@ import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { FinishOutcome, FinishRun, TerminalStatus } from "../storage/mod.ts";
 import { closeRunEvents, errorBody, type Tail, tailLength, waitResult, webhookValues } from "../streams/terminal.ts";
 import type { AttemptContext } from "./attempt-context.ts";
-import { lastState, reachedCheckpoint, reachedState, stateBefore } from "./reached-state.ts";
+import { lastState, reachedCheckpoint, stateBefore } from "./reached-state.ts";
 
 /** Shutdown: another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. */
 export async function requeueRun(context: AttemptContext): Promise<void> {
-  const { options, claimed, state, checkpoints, progress, retry } = context;
+  const { options, claimed, state, progress, retry } = context;
   const { storage, scope, environment } = options;
-  if (context.savesAtEnd) checkpoints.collapse("newest");
   await progress.save();
   if (context.isLost()) return;
   state.phase = "ending";
@@ -28,10 +27,9 @@ interface AttemptResult {
 }
 
 async function resultOf(context: AttemptContext, failure: unknown): Promise<AttemptResult> {
-  const { state, graph, options, mapper, savesAtEnd } = context;
+  const { state, graph, options, mapper } = context;
   if (state.reason === "cancelled") {
-    // With durability `exit` a cancelled run leaves no steps.
-    const own = savesAtEnd ? await reachedState(context) : await lastState(context);
+    const own = await lastState(context);
     const last = own ?? (await stateBefore(context));
     return { status: "interrupted", error: null, last, stoppedMidway: own !== null };
   }
@@ -48,12 +46,11 @@ const MOST_STACK = 16_000;
 
 /** `failure`: what the executor threw; undefined if it returned. */
 export async function finishRun(context: AttemptContext, failure: unknown): Promise<void> {
-  const { options, slot, claimed, state, checkpoints, progress, mapper, runEvents } = context;
-  const { environment, hub } = options;
+  const { options, slot, claimed, state, progress, mapper, runEvents } = context;
+  const { environment, bus, scope } = options;
   const { run, resumed } = claimed;
   const { run_id, thread_id, graph_id, attempt, temporary } = run;
   state.phase = "ending";
-  if (context.savesAtEnd) checkpoints.collapse(state.reason === "cancelled" ? "none" : "newest");
   const { status, error, last, stoppedMidway } = await resultOf(context, failure);
   const next = last?.next ?? [];
   const interrupts: [string, Json][] = (last?.tasks ?? [])
@@ -104,8 +101,7 @@ export async function finishRun(context: AttemptContext, failure: unknown): Prom
   }
   shown();
   closeRunEvents(runEvents, run_id, { status, result }, tail, end.end_frame);
-  hub.announce(thread_id);
-  if (run.webhook) options.onRunEnded();
+  if (run.webhook) bus.publish("deliveries", scope.deployment, "here");
   options.onFinished?.(run, { status, ended_at: end.now, error });
 }
 

@@ -5,8 +5,6 @@ import type { ProgressWriter } from "./progress.ts";
 export interface FlushOptions {
   readonly environment: Environment;
   readonly progress: Pick<ProgressWriter, "isBehind" | "flush">;
-  /** The worker records the states, so everything shown has passed the progress writer. */
-  readonly recorded: boolean;
   phase(): "executing" | "ending" | "lost";
   /** Resolves when the end of the run is stored, or will not be. */
   readonly done: Promise<void>;
@@ -15,19 +13,17 @@ export interface FlushOptions {
 /** A slow store delays a read by at most this long. The read then sees what is stored. */
 const LONGEST_MS = 2_000;
 /**
- * A graph with its own checkpoints puts them within two turns of the event loop after it shows a frame. With durability `sync` an
- * interrupt in a subgraph takes a save for the subgraph and one for its parent.
+ * LangGraph puts a checkpoint within two turns of the event loop after it shows a frame. With durability `sync` an interrupt in a
+ * subgraph takes a save for the subgraph and one for its parent.
  */
-const OWN_SAVES = 3;
-const OWN_TURNS = 2;
+const SAVES = 3;
+const TURNS = 2;
 
 /** Resolves when everything shown is stored, or cannot be stored soon. */
-export async function flushShown({ environment, progress, recorded, phase, done }: FlushOptions): Promise<void> {
+export async function flushShown({ environment, progress, phase, done }: FlushOptions): Promise<void> {
   const store = async (): Promise<void> => {
-    for (let saves = recorded ? 1 : OWN_SAVES; saves > 0 && phase() === "executing"; saves--) {
-      for (let turns = recorded ? 0 : OWN_TURNS; turns > 0; turns--) {
-        await nextTurn(environment);
-      }
+    for (let saves = SAVES; saves > 0 && phase() === "executing"; saves--) {
+      for (let turns = TURNS; turns > 0; turns--) await nextTurn(environment);
       if (!progress.isBehind()) break;
       await progress.flush();
     }

@@ -9,8 +9,6 @@ export interface JobSource {
   readonly request: Omit<JobRequest, "stream_mode" | "resumable" | "all_events">;
   /** The stream modes of the request. */
   readonly requested: ReadonlySet<StreamMode>;
-  /** The worker records the states of the executor. */
-  readonly recorded: boolean;
   /** The events of the event protocol that the run records. */
   readonly events: NonNullable<Job["events"]>;
   /** The executor yields them itself. */
@@ -23,12 +21,11 @@ export interface JobSource {
 const DERIVED: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
 
 export function describeJob(source: JobSource): Job {
-  const { run, resumed, request, requested, recorded, events, checkpoints, store } = source;
+  const { run, resumed, request, requested, events, checkpoints, store } = source;
   const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
   const modes = new Set(requested);
-  // The worker derives these modes from others.
+  // The worker derives this mode from the other.
   if (modes.delete("messages")) modes.add("messages-tuple");
-  if (recorded && modes.has("debug")) modes.add("tasks");
   // Without events of its own, the executor's frames are turned into events.
   if (events === "all" && !source.protocol_events) for (const mode of DERIVED) modes.add(mode);
   const ids = { run_id, thread_id, assistant_id, graph_id };

@@ -11,7 +11,6 @@ interface Context {
   readonly claimed: ClaimedRun;
   readonly checkpoints: JobCheckpoints;
   readonly mapper: Pick<EventMapper, "last">;
-  readonly recorded: boolean;
 }
 
 /** The newest root checkpoint of the run, from this attempt or an earlier one. */
@@ -32,8 +31,9 @@ export async function reachedState(context: Context): Promise<StateEvent | null>
 export async function lastState(context: Context): Promise<StateEvent | null> {
   const reported = context.mapper.last();
   const checkpoint_id = await reachedCheckpoint(context);
-  if (reported && (checkpoint_id === null || reported.checkpoint?.checkpoint_id === checkpoint_id)) return reported;
-  return (await reachedState(context)) ?? reported;
+  // With durability `exit` a cancelled run has put none.
+  if (reported && (reported.checkpoint?.checkpoint_id ?? null) === checkpoint_id) return reported;
+  return checkpoint_id === null ? null : ((await reachedState(context)) ?? reported);
 }
 
 /** The state of the thread before the run: it stays the thread's state if the run reached none. */
@@ -45,12 +45,12 @@ export async function stateBefore(context: Context): Promise<StateEvent | null> 
 
 /** The state at a checkpoint, or the newest one of the run; null if it cannot be read. */
 export async function readState(context: Context, checkpoint_id?: string): Promise<ThreadState | null> {
-  const { options, claimed, checkpoints, recorded } = context;
+  const { options, claimed, checkpoints } = context;
   const { run } = claimed;
   const at = { thread_id: run.thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
   try {
-    const reader = recorded ? recordedState : options.executor.state?.(run.graph_id);
-    return (await reader?.get(at, checkpoints, { subgraphs: false, config: async () => ofRun(run) })) ?? null;
+    const reader = options.executor.state?.(run.graph_id) ?? recordedState;
+    return await reader.get(at, checkpoints, { subgraphs: false, config: async () => ofRun(run) });
   } catch {
     return null;
   }

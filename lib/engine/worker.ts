@@ -4,9 +4,10 @@
  */
 import type { Environment } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
+import type { Origin } from "../storage/bus.ts";
 import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
-import { startAttempt } from "./attempt.ts";
+import { type Attempt, startAttempt } from "./attempt.ts";
 import type { StopReason, WorkerSlot } from "./attempt-context.ts";
 import { createClaimHealth } from "./claim-health.ts";
 import { type ClaimOptions, createClaims, POLL_MS } from "./claims.ts";
@@ -20,10 +21,8 @@ import { acquireWorkerLock } from "./worker-lock.ts";
 export interface WorkerOptions extends ClaimOptions {
   /** The number of slots; 0: this process executes no runs. */
   readonly concurrency: number;
-  /** An attempt ended here, but its run has not: its subscribers follow the process that retries it. */
+  /** An attempt ended here, but its run has not: its subscribers follow the process that retries it. With its log, so no read. */
   onAttemptLeft(run: Pick<RunRow, "run_id" | "thread_id">, runEvents: RunEvents): void;
-  /** This process has become the worker of its database or, once, a standby. */
-  onRoleChanged?: () => void;
 }
 
 /** What the worker has done since it was created. */
@@ -41,16 +40,12 @@ export interface WorkerCounters {
 }
 
 export interface Worker extends Reservations {
-  /** A run may be waiting: claim. */
-  wake(): void;
   /** A run that is due was created: claim it, or announce it to other processes. `busy`: its thread was busy. */
   offer(busy: boolean): void;
   /** A run is due at this time: claim then. */
   wakeAt(time: number): void;
   /** Stops a run that executes here or is about to. False if it does not, or stops for another reason. */
   cancel(run_id: string, reason: StopReason): boolean;
-  /** Re-reads the cancel flag of matching runs: another process may have set it. */
-  checkCancelled(filter: { readonly run_id?: string; readonly thread_id?: string }): void;
   /** False if the run does not execute here; else resolves when what its subscribers were shown is stored. */
   flushShown(run_id: string): Promise<boolean>;
   /** Resolves when no attempt of the run executes here, and its end is stored. */
@@ -66,7 +61,7 @@ export interface Worker extends Reservations {
 const SHUTDOWN_MS = 20_000;
 
 export function createWorker(options: WorkerOptions): Worker {
-  const { storage, environment, concurrency } = options;
+  const { storage, bus, scope, environment, concurrency } = options;
   const graphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   const slots = new Slots(concurrency);
   const signals = createStopSignals(slots);
@@ -76,7 +71,7 @@ export function createWorker(options: WorkerOptions): Worker {
   const claims = createClaims(options, parts);
   const dueTimer = createDueTimer(environment, () => {
     claims.wake();
-    if (slots.free() <= 0) options.onWaiting?.();
+    if (slots.free() <= 0) bus.publish("work", scope.deployment, "elsewhere");
   });
   const totals = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0 };
   const counters = { ...totals, ended: { success: 0, error: 0, timeout: 0, interrupted: 0 } };
@@ -89,7 +84,6 @@ export function createWorker(options: WorkerOptions): Worker {
     let endClaimed = false;
     const slot: WorkerSlot = {
       counters,
-      wake: claims.wake,
       hasWaitingRuns: claims.hasWaitingRuns,
       nextClaim() {
         const claim = claims.next();
@@ -125,7 +119,22 @@ export function createWorker(options: WorkerOptions): Worker {
     });
   }
 
-  if (concurrency > 0) {
+  /** Other processes may have set the cancel flag. Stops of this one come by `cancel`, with their reason and without a read. */
+  function checkCancelled(from: Origin, matches: (attempt: Attempt) => boolean): void {
+    if (from === "here") return;
+    for (const attempt of slots.attempts) if (matches(attempt)) attempt.checkCancelled();
+  }
+
+  bus.on("work", scope.deployment, claims.wake);
+  bus.on("run", null, (run_id, from) => {
+    if (run_id !== undefined && from !== "here") signals.checkLater(run_id);
+    checkCancelled(from, (attempt) => run_id === undefined || run_id === attempt.run_id);
+  });
+  bus.on("thread", null, (thread_id, from) => checkCancelled(from, (attempt) => thread_id === attempt.thread_id));
+
+  // Webhooks wait for this, too: the deliveries of a dead worker are free only once this process takes over from it.
+  if (concurrency === 0) bus.checkAll();
+  else {
     releaseLock = acquireWorkerLock({
       storage,
       environment,
@@ -133,15 +142,13 @@ export function createWorker(options: WorkerOptions): Worker {
       onAcquired() {
         slots.open = true;
         poll();
-        claims.wake();
-        options.onRoleChanged?.();
+        bus.checkAll();
       },
-      onStandby: () => options.onRoleChanged?.(),
+      onStandby: bus.checkAll,
     });
   }
 
   return {
-    wake: claims.wake,
     offer: claims.offer,
     wakeAt: dueTimer.add,
     ...createReservations(options, parts, claims),
@@ -149,13 +156,6 @@ export function createWorker(options: WorkerOptions): Worker {
       const attempts = slots.of(run_id);
       if (attempts.length === 0) signals.stopLater(run_id, reason);
       return attempts.filter((attempt) => attempt.stop(reason)).length > 0;
-    },
-    checkCancelled({ run_id, thread_id }) {
-      if (run_id !== undefined) signals.checkLater(run_id);
-      for (const attempt of slots.attempts) {
-        if (run_id !== undefined && run_id !== attempt.run_id) continue;
-        if (thread_id === undefined || thread_id === attempt.thread_id) attempt.checkCancelled();
-      }
     },
     flushShown: async (run_id) =>
       (await Promise.all(slots.of(run_id).map((attempt) => attempt.flushShown()))).length > 0,

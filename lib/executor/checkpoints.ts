@@ -13,7 +13,7 @@ import type {
 } from "./contract.ts";
 
 export { checkpointId } from "./checkpoint-ids.ts";
-export { recordedState, stateRecorder, wireCheckpoint } from "./recorded-state.ts";
+export { recordedState, wireCheckpoint } from "./recorded-state.ts";
 
 /** Shorter lists are stored whole, in characters. */
 const TAIL_FROM = 1024;
@@ -33,8 +33,6 @@ export interface JobCheckpoints extends CheckpointHandle {
   isFull(): boolean;
   /** The newest root checkpoint that this job has put. */
   root(): string | null;
-  /** Drops what was put and not taken, except the newest root checkpoint, which then follows the stored ones. */
-  collapse(rest: "newest" | "none"): void;
   /** From now on every write throws LeaseLost: the attempt has ended. */
   lose(): void;
 }
@@ -104,20 +102,6 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     for (const value of values) backlog += value.data.length;
   }
 
-  function forget(): void {
-    checkpoints = [];
-    writes = [];
-    unsavedOrder = [];
-    backlog = 0;
-  }
-
-  function drop(names: readonly string[]): void {
-    for (const name of names) {
-      known.delete(name);
-      ownWrites.delete(name);
-    }
-  }
-
   async function queued(): Promise<void> {
     options.onDirty();
     if (options.sync) await options.save();
@@ -156,24 +140,16 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
         return newest.get(ns) === id;
       };
       // Saves run one after another, so what the last one took is stored now.
-      drop(taken.filter((name) => !isNewest(name)));
+      for (const name of taken.filter((old) => !isNewest(old))) {
+        known.delete(name);
+        ownWrites.delete(name);
+      }
       taken = [...taken.filter(isNewest), ...unsavedOrder];
-      forget();
+      checkpoints = [];
+      writes = [];
+      unsavedOrder = [];
+      backlog = 0;
       return progress;
-    },
-    collapse(rest) {
-      const first = checkpoints.find(({ ns }) => ns === "");
-      const last = first && known.get(key("", newest.get("") as string));
-      if (rest === "newest" && !last) return;
-      drop(unsavedOrder);
-      for (const { ns } of checkpoints) newest.delete(ns);
-      for (const [ns, id] of taken.map(split)) newest.set(ns, id);
-      forget();
-      if (rest === "none" || !last) return;
-      const { parent_id } = first;
-      const before = parent_id === null ? undefined : known.get(key("", parent_id));
-      const values = last.values.filter(({ channel, version }) => before?.versions[channel] !== version);
-      add({ ...last, parent_id, values });
     },
     isDirty: () => checkpoints.length > 0 || writes.length > 0,
     isFull: () => backlog > BACKLOG,

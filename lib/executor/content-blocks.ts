@@ -56,7 +56,8 @@ export function createContentBlocks(): ContentBlocks {
       if (known && isWhole) return end(id, known, message);
       const grown = known ?? new GrowingMessage(message, metadata);
       growing.set(id, grown);
-      const events = [...(known ? [] : [grown.start()]), ...grown.add(message)];
+      const events = grown.add(message);
+      if (!known) events.unshift(grown.start());
       return isWhole ? [...events, ...end(id, grown)] : events;
     },
     finish(messages) {
@@ -104,6 +105,7 @@ const ROLES: ReadonlySet<string> = new Set(["human", "system", "tool"]);
 class GrowingMessage {
   readonly namespace: readonly string[];
   private readonly id: string;
+  private readonly run_id: string;
   private readonly node: string | undefined;
   private readonly first: JsonObject;
   private readonly metadata: JsonObject;
@@ -115,6 +117,7 @@ class GrowingMessage {
     const ns = metadata.langgraph_checkpoint_ns ?? metadata.checkpoint_ns;
     this.namespace = typeof ns === "string" && ns !== "" ? ns.split("|") : [];
     this.id = message.id as string;
+    this.run_id = this.id.replace(/^run-/, "");
     this.node = typeof metadata.langgraph_node === "string" ? metadata.langgraph_node : undefined;
     this.first = message;
     this.metadata = metadata;
@@ -164,12 +167,12 @@ class GrowingMessage {
 
   private addPiece(piece: JsonObject): MessageEvent[] {
     const known = this.find(piece);
-    const { index: _place, ...content } = piece;
     if (known) {
-      known.content = { ...merged(known.content, piece), type: known.content.type as Json };
+      known.content = merged(known.content, piece);
       known.open = true;
-      return this.delta(known, content);
+      return this.delta(known, piece);
     }
+    const { index: _place, ...content } = piece;
     const grows = GROWING[String(piece.type)];
     // Providers begin with a text of no length, and end with one.
     if ((grows === "text" || grows === "reasoning") && !content[grows] && Object.keys(content).length <= 2) return [];
@@ -240,19 +243,26 @@ class GrowingMessage {
   }
 
   private event(event: string, data: JsonObject): MessageEvent {
-    const { namespace, node, id } = this;
-    const run_id = id.replace(/^run-/, "");
+    const { namespace, node, run_id } = this;
     return { namespace, ...(node === undefined ? {} : { node }), data: { event, ...data, run_id } };
   }
 }
 
-/** Strings concatenate, but names and addresses are repeated. */
+/** A block and its continuation. Strings concatenate, but names and addresses are repeated. */
 function merged(known: JsonObject, piece: JsonObject): JsonObject {
+  const { type = null } = known;
+  const grows = GROWING[String(type)] ?? "";
+  const [before, added] = [known[grows], piece[grows]];
+  // Most pieces are nothing but text.
+  const isText = Object.keys(piece).length === ("index" in piece ? 3 : 2);
+  if (isText && typeof before === "string" && typeof added === "string") {
+    return { ...known, [grows]: before + added };
+  }
   const { mime_type, url, file_id } = { ...known, ...piece };
   const fixed = Object.entries({ mime_type, url, file_id }).filter((entry): entry is [string, Json] =>
     Boolean(entry[1]),
   );
-  return { ...(grow(known, piece) as JsonObject), ...Object.fromEntries(fixed) };
+  return { ...(grow(known, piece) as JsonObject), ...Object.fromEntries(fixed), type };
 }
 
 /** A block before its first delta. */

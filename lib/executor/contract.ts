@@ -120,23 +120,36 @@ export interface Task {
   readonly result: Json;
 }
 
+/** Sent to subscribers. `data` is plain JSON in wire form (flat messages, no class instances). */
+export interface StreamEvent {
+  readonly type: "stream";
+  readonly mode: StreamMode;
+  readonly namespace?: readonly string[];
+  readonly data: Json;
+}
+
 /** What an executor yields while a run is executed. */
 export type ExecutorEvent =
-  /** Sent to subscribers. `data` is plain JSON in wire form (flat messages, no class instances). */
-  | { readonly type: "stream"; readonly mode: StreamMode; readonly namespace?: readonly string[]; readonly data: Json }
+  | StreamEvent
   /**
-   * The root graph's state after a step. Executors with their own checkpoints name its checkpoint; for others the worker writes one.
-   * The last state is the run's result and the thread's new head, so an attempt must yield at least one. A `next` that is not
-   * empty means that the run stopped at an interrupt or a breakpoint.
+   * The root graph's state after a step, with the checkpoint that holds it: the executor has put it (`Job.checkpoints`), or
+   * `recordStates` does. The last state is the run's result and the thread's new head, so an attempt must yield at least one. A `next`
+   * that is not empty means that the run stopped at an interrupt or a breakpoint.
    */
   | {
       readonly type: "state";
       readonly values: Json;
       readonly next: readonly string[];
       readonly tasks: readonly Task[];
-      readonly checkpoint?: CheckpointRef;
-      /** `input`: the state before the input; `loop`: after the input was applied, or after a step of `node`. */
-      readonly step?: { readonly source: "input" | "loop"; readonly node?: string; readonly update?: Json };
+      readonly checkpoint?: CheckpointRef & {
+        readonly parent_id?: string;
+        readonly step?: number;
+        readonly source?: string;
+      };
+      /** The stream events that show this state. Subscribers get them with it, not before its checkpoint is put. */
+      readonly shows?: readonly StreamEvent[];
+      /** For `recordStates`: `input` is the state before the input. Default `loop`. */
+      readonly source?: "input" | "loop";
     }
   /**
    * An event of the thread event protocol, in wire form. The service adds `seq`, `event_id` and time, and makes the lifecycle of the
@@ -171,10 +184,10 @@ export type StateEvent = Extract<ExecutorEvent, { type: "state" }>;
 export interface GraphInfo {
   readonly graph_id: string;
   /**
-   * The writer of checkpoints: the executor (`own`) through `job.checkpoints`, or the worker from `state` events. With `own` a retry
-   * continues from the newest root checkpoint, so an attempt that has stored one has made progress.
+   * A retry continues where the attempt before stopped: from the newest root checkpoint, so an attempt that has stored one has made
+   * progress. Default false: a retry starts the agent again, on the state that was stored last.
    */
-  readonly checkpoints: "own" | "worker";
+  readonly resumes?: boolean;
   /**
    * The executor yields `event`s when the job asks for them. Default false: the service makes events of the root graph from `stream`
    * and `state` events.
@@ -200,11 +213,14 @@ export interface LibraryVersions {
 /** Hosts graphs and runs their attempts. */
 export interface Executor {
   graphs(): readonly GraphInfo[];
-  /** Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. */
-  execute(job: Job, signal: AbortSignal): AsyncIterable<ExecutorEvent>;
+  /**
+   * Runs one attempt. Stops soon after `signal` aborts. Throws to fail the run; returns to finish it. An executor that puts no
+   * checkpoints wraps this method in `recordStates`.
+   */
+  execute(job: Job, signal: AbortSignal, environment: Environment): AsyncIterable<ExecutorEvent>;
   /** The versions of the libraries of the graphs, for `GET /info`. */
   versions?(): Promise<LibraryVersions>;
-  /** Reads the states of a graph with its own checkpoints; null (or no method) for graphs whose checkpoints the worker writes. */
+  /** Reads the states of a graph; null (or no method) for graphs whose states `recordStates` records. */
   state?(graph_id: string): GraphState | null;
 }
 
@@ -396,7 +412,7 @@ export function combine(...executors: readonly Executor[]): Executor {
       const versions = await Promise.all(executors.map((executor) => executor.versions?.()));
       return Object.assign({}, ...versions.toReversed()) as LibraryVersions;
     },
-    execute: (job, signal) => home(job.graph_id).execute(job, signal),
+    execute: (job, signal, environment) => home(job.graph_id).execute(job, signal, environment),
     state: (graph_id) => home(graph_id).state?.(graph_id) ?? null,
   };
 }

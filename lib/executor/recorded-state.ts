@@ -1,15 +1,13 @@
-/** Records, reads and updates the states of graphs that write no checkpoints themselves. */
-import type { Environment } from "../environment.ts";
+/** The states of agents that write no checkpoints: how they are stored, read and updated. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { checkpointId } from "./checkpoint-ids.ts";
 import {
   type ChannelValue,
-  type CheckpointHandle,
   type CheckpointRef,
   type DrawnGraph,
   type GraphState,
   type Interrupt,
-  type Job,
+  type NewCheckpoint,
   type StateEvent,
   StateRefused,
   type StoredCheckpoint,
@@ -19,62 +17,13 @@ import {
 } from "./contract.ts";
 import { changeState } from "./state-update.ts";
 
-/** A recorded state, with its form in the stream modes `checkpoints` and `debug`. */
-export interface RecordedState {
-  readonly ref: CheckpointRef;
-  readonly shown: JsonObject;
-  readonly step: number;
-}
-
-/** Records the states of one job. */
-export interface StateRecorder {
-  record(event: StateEvent): Promise<RecordedState>;
-}
-
-export function stateRecorder(
-  environment: Environment,
-  checkpoints: CheckpointHandle & { root(): string | null },
-  job: Pick<Job, "thread_id" | "from" | "resumed" | "metadata">,
-): StateRecorder {
-  let parent: StoredCheckpoint | null | undefined;
-  return {
-    async record(event) {
-      // A retry continues from the run's own newest state, not from the one it forked from.
-      if (parent === undefined) parent = await checkpoints.get(job.resumed || !job.from ? { ns: "" } : job.from);
-      const previous: StoredCheckpoint | null = parent;
-      const newest = checkpoints.root() ?? (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
-      const source = event.step?.source ?? "loop";
-      const checkpoint_id = checkpointId(environment, newest);
-      const { metadata, step } = await put(checkpoints, previous, checkpoint_id, { ...job.metadata, source }, event);
-      parent = await checkpoints.get({ ns: "", checkpoint_id });
-      const config = (id: string): JsonObject => ({
-        configurable: { thread_id: job.thread_id, checkpoint_ns: "", checkpoint_id: id },
-      });
-      const shown: JsonObject = {
-        config: config(checkpoint_id),
-        metadata,
-        values: event.values,
-        next: [...event.next],
-        tasks: event.tasks as unknown as Json,
-        parent_config: previous ? config(previous.checkpoint_id) : null,
-        checkpoint: wireCheckpoint(job.thread_id, "", checkpoint_id) as unknown as JsonObject,
-        parent_checkpoint: previous
-          ? (wireCheckpoint(job.thread_id, "", previous.checkpoint_id) as unknown as JsonObject)
-          : null,
-      };
-      return { ref: { ns: "", checkpoint_id }, shown, step };
-    },
-  };
-}
-
-/** Puts a state after another. An unchanged value keeps its version. */
-async function put(
-  checkpoints: CheckpointHandle,
-  previous: StoredCheckpoint | null,
-  checkpoint_id: string,
-  about: JsonObject,
+/** The checkpoint of a state that follows another. An unchanged value keeps its version. */
+export function checkpointOf(
   state: Pick<StateEvent, "values" | "next" | "tasks">,
-): Promise<{ readonly metadata: JsonObject; readonly step: number }> {
+  checkpoint_id: string,
+  metadata: JsonObject,
+  previous: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null,
+): NewCheckpoint {
   const members = isObject(state.values) ? Object.entries(state.values) : [];
   const whole = !isObject(state.values) || members.length > MOST_CHANNELS;
   const channels: [string, Json | undefined][] = whole ? [[ROOT, state.values]] : members;
@@ -93,26 +42,22 @@ async function put(
       values.push({ channel, version: checkpoint_id, type: "json", data });
     }
   }
-  const lastStep = previous?.metadata["step"];
-  const step = typeof lastStep === "number" ? lastStep + 1 : -1;
-  const metadata: JsonObject = { ...about, step, parents: {} };
-  await checkpoints.put({
+  const { next, tasks } = state;
+  return {
     ns: "",
     checkpoint_id,
     parent_id: previous?.checkpoint_id ?? null,
-    payload: {
-      type: "json",
-      data: JSON.stringify({
-        next: state.next,
-        tasks: state.tasks,
-        ...(whole ? { whole: true } : {}),
-      }),
-    },
-    metadata,
+    payload: { type: "json", data: JSON.stringify({ next, tasks, ...(whole ? { whole: true } : {}) }) },
+    metadata: { ...metadata, parents: {} },
     versions: Object.fromEntries(versions),
     values,
-  });
-  return { metadata, step };
+  };
+}
+
+/** The number of the state after this one; the first one has −1. */
+export function stepAfter(previous: Pick<StoredCheckpoint, "metadata"> | null): number {
+  const last = previous?.metadata["step"];
+  return typeof last === "number" ? last + 1 : -1;
 }
 
 /** The channel for a state that is stored as one value. */
@@ -164,7 +109,7 @@ function isRecorded({ payload: { type, data } }: StoredCheckpoint): boolean {
   return isObject(rest) && Array.isArray(rest.next);
 }
 
-/** The state of graphs whose checkpoints the worker writes. They have one node, named like the graph. */
+/** The states of graphs of one node, named like the graph. */
 export const recordedState: GraphState = {
   async get(at, checkpoints) {
     const stored = await checkpoints.get(at);
@@ -183,13 +128,9 @@ export const recordedState: GraphState = {
       const parent = beside ? await checkpoints.get({ ns: "", checkpoint_id: stored.parent_id as string }) : stored;
       const newest = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
       const checkpoint_id = checkpointId(environment, newest);
-      await put(
-        checkpoints,
-        source === "fork" && !beside ? null : parent,
-        checkpoint_id,
-        { ...metadata, source },
-        state,
-      );
+      const previous = source === "fork" && !beside ? null : parent;
+      const about = { ...metadata, source, step: stepAfter(previous) };
+      await checkpoints.put(checkpointOf(state, checkpoint_id, about, previous));
       place = { ns: "", checkpoint_id };
     }
     const last = place && (await checkpoints.get(place));

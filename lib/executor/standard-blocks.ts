@@ -9,6 +9,10 @@ export function standardBlocks(message: JsonObject): JsonObject[] {
   const { content = "" } = message;
   const kwargs = isObject(message.additional_kwargs) ? message.additional_kwargs : {};
   const calls = toolCalls(message);
+  // Most chunks are nothing but text.
+  if (typeof content === "string" && calls.length === 0 && Object.keys(kwargs).length === 0) {
+    return [{ type: "text", text: content }];
+  }
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : objects(content);
   const shown = calls.length > 0 ? parts.filter((part) => !isToolPart(part)) : parts;
   const blocks = shown.map(standardBlock);

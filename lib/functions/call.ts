@@ -1,6 +1,6 @@
 /** Turns what one call of a function yields into executor events. */
 import { applyUpdate, messagesOf } from "../executor/apply-update.ts";
-import type { ExecutorEvent, Interrupt, Job, StreamMode, Task } from "../executor/contract.ts";
+import type { ExecutorEvent, Interrupt, Job, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { copyJson, describe, isPlain } from "./copy.ts";
 
@@ -24,7 +24,9 @@ export class Call {
   private reply: { readonly id: string; text: string } | null = null;
   private readonly updates: JsonObject[] = [];
   // The last step waits: whether the graph has finished with it is known only when the function yields again, or pauses.
-  private heldStep: JsonObject | null = null;
+  private stepWaits = false;
+  // What shows the next state.
+  private shows: StreamEvent[] = [];
 
   constructor(job: Job, values: JsonObject, step: number, uuid: () => string) {
     this.job = job;
@@ -36,7 +38,7 @@ export class Call {
     this.nextStep();
   }
 
-  begin(): ExecutorEvent[] {
+  begin(): StreamEvent[] {
     const { id, name } = this;
     return [
       ...this.show("tasks", { id, name, input: this.values, triggers: [`branch:to:${name}`], interrupts: [] }),
@@ -53,21 +55,32 @@ export class Call {
     );
   }
 
-  holdsStep(): boolean {
-    return this.heldStep !== null;
+  hasOpenStep(): boolean {
+    return this.stepWaits;
   }
 
-  /** Stores the held step. The function works on the next one, so a failure there keeps this one. */
+  /** Takes emitted data: it follows what shows the step that waits. */
+  emit(data: Json): StreamEvent[] {
+    const shown = this.show("custom", data);
+    if (!this.stepWaits) return shown;
+    this.shows.push(...shown);
+    return [];
+  }
+
+  /** Ends the step that waits. The function works on the next one, so a failure there keeps this one. */
   commitStep(): ExecutorEvent[] {
-    return this.heldStep ? [this.state([this.name], [])] : [];
+    return this.stepWaits ? [this.state([this.name], [])] : [];
   }
 
   /** Takes the returned value and ends the call. */
   finish(value: unknown): ExecutorEvent[] {
     const events = value === undefined || value === null ? [] : this.take(value);
     events.push(...this.completeReply());
-    if (this.updates.length === 0) events.push(...this.show("updates", { [this.name]: null }));
-    events.push(...this.chain("on_chain_end", { output: this.values }), ...this.ended({ result: this.result() }, []));
+    if (this.updates.length === 0) this.shows.push(...this.show("updates", { [this.name]: null }));
+    this.shows.push(
+      ...this.chain("on_chain_end", { output: this.values }),
+      ...this.ended({ result: this.result() }, []),
+    );
     events.push(this.state([], []));
     return events;
   }
@@ -75,12 +88,9 @@ export class Call {
   pause({ value }: RaisedInterrupt): ExecutorEvent[] {
     // A run raises at most one interrupt, so the run's id identifies it in every attempt.
     const interrupts = [{ id: this.job.run_id.replaceAll("-", ""), value }];
-    return [
-      ...this.completeReply(),
-      ...showInterrupts(this.job, interrupts),
-      ...this.ended({ result: this.result() }, interrupts),
-      this.state([this.name], [task(this.id, this.name, { interrupts })]),
-    ];
+    const events = this.completeReply();
+    this.shows.push(...showInterrupts(this.job, interrupts), ...this.ended({ result: this.result() }, interrupts));
+    return [...events, this.state([this.name], [task(this.id, this.name, { interrupts })])];
   }
 
   fail(error: unknown): ExecutorEvent[] {
@@ -89,10 +99,11 @@ export class Call {
         ? { error: error.name, message: error.message }
         : { error: "Error", message: String(error) };
     const text = JSON.stringify(shown);
-    return [...this.ended({ error: text }, []), this.state([this.name], [task(this.id, this.name, { error: text })])];
+    this.shows.push(...this.ended({ error: text }, []));
+    return [this.state([this.name], [task(this.id, this.name, { error: text })])];
   }
 
-  show(mode: StreamMode, data: Json): ExecutorEvent[] {
+  private show(mode: StreamMode, data: Json): StreamEvent[] {
     return show(this.job, mode, data);
   }
 
@@ -123,24 +134,28 @@ export class Call {
     const { values, update } = applyUpdate(before, complete, this.uuid, "ai");
     const events = this.commitStep();
     this.values = values;
-    this.heldStep = update;
+    this.stepWaits = true;
     this.updates.push(update);
-    if (reply) events.push(...this.completed(update, reply.id));
-    events.push(...this.fullMessages(before, update, reply?.id), ...this.show("updates", { [this.name]: update }));
-    events.push(...this.chain("on_chain_stream", { chunk: update }), ...this.show("values", values));
+    if (reply) this.shows.push(...this.completed(update, reply.id));
+    this.shows.push(
+      ...this.fullMessages(before, update, reply?.id),
+      ...this.show("updates", { [this.name]: update }),
+      ...this.chain("on_chain_stream", { chunk: update }),
+      ...this.show("values", values),
+    );
     this.nextStep();
     return events;
   }
 
   /** Marks the streamed message as complete for mode `messages`, before anything else is streamed. */
-  private completed(update: JsonObject, id: string): ExecutorEvent[] {
+  private completed(update: JsonObject, id: string): StreamEvent[] {
     if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const whole = update.messages.filter((message) => isObject(message) && message.id === id);
     return [{ type: "stream", mode: "messages", data: whole }];
   }
 
   /** Messages of an update that were not streamed as tokens. */
-  private fullMessages(before: JsonObject, update: JsonObject, streamed: string | undefined): ExecutorEvent[] {
+  private fullMessages(before: JsonObject, update: JsonObject, streamed: string | undefined): StreamEvent[] {
     if (!this.job.modes.has("messages-tuple") || !Array.isArray(update.messages)) return [];
     const fresh = new Map<Json | undefined, Json>();
     for (const message of update.messages) {
@@ -170,13 +185,12 @@ export class Call {
     };
   }
 
-  /** The current state; the held update becomes its step. */
+  /** The current state, with what shows it. */
   private state(next: readonly string[], tasks: readonly Task[]): ExecutorEvent {
-    const step = this.heldStep
-      ? { source: "loop" as const, node: this.name, update: this.heldStep }
-      : { source: "loop" as const };
-    this.heldStep = null;
-    return { type: "state", values: this.values, next, tasks, step };
+    const { values, shows } = this;
+    this.stepWaits = false;
+    this.shows = [];
+    return { type: "state", values, next, tasks, shows };
   }
 
   private result(): Json {
@@ -188,11 +202,11 @@ export class Call {
     };
   }
 
-  private ended(outcome: JsonObject, interrupts: readonly Interrupt[]): ExecutorEvent[] {
+  private ended(outcome: JsonObject, interrupts: readonly Interrupt[]): StreamEvent[] {
     return this.show("tasks", { id: this.id, name: this.name, ...outcome, interrupts: [...interrupts] });
   }
 
-  private chain(event: string, data: JsonObject, inner?: string): ExecutorEvent[] {
+  private chain(event: string, data: JsonObject, inner?: string): StreamEvent[] {
     if (!this.job.modes.has("events")) return [];
     const { run_id } = this.job;
     const [own, parents] = inner === undefined ? [run_id, []] : [inner, [run_id]];
@@ -209,11 +223,11 @@ export class Call {
   }
 }
 
-export function show(job: Job, mode: StreamMode, data: Json): ExecutorEvent[] {
+export function show(job: Job, mode: StreamMode, data: Json): StreamEvent[] {
   return job.modes.has(mode) ? [{ type: "stream", mode, data }] : [];
 }
 
-export function showInterrupts(job: Job, interrupts: readonly Interrupt[]): ExecutorEvent[] {
+export function showInterrupts(job: Job, interrupts: readonly Interrupt[]): StreamEvent[] {
   const data = { __interrupt__: [...interrupts] };
   return [...show(job, "values", data), ...show(job, "updates", data)];
 }

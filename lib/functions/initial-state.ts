@@ -77,12 +77,12 @@ export function initialState(job: Job, head: Head, uuid: () => string): InitialS
   if (job.resumed && !head.next.includes(START)) {
     // An earlier attempt has applied the input. If it had reached its end too, only the last events are missing.
     const { values, step, next, tasks } = head;
-    const events = show(job, "values", values);
+    const shows = show(job, "values", values);
     const stopped = tasks.filter((task) => task.error === null);
-    if (next.length > 0 && stopped.length === 0) return { events, values, step, calls: true };
+    if (next.length > 0 && stopped.length === 0) return { events: shows, values, step, calls: true };
     const interrupts = stopped.flatMap((task) => task.interrupts);
-    if (next.length > 0) events.push(...showInterrupts(job, interrupts));
-    return { events: [...events, { type: "state", values, next, tasks }], values, step, calls: false };
+    if (next.length > 0) shows.push(...showInterrupts(job, interrupts));
+    return { events: [{ type: "state", values, next, tasks, shows }], values, step, calls: false };
   }
 
   const answer = job.strict_resume ? command?.resume : undefined;
@@ -115,14 +115,16 @@ export function initialState(job: Job, head: Head, uuid: () => string): InitialS
   const events: ExecutorEvent[] = [];
   let { step } = head;
   if (input !== null && !job.resumed) {
-    events.push({ type: "state", values: head.values, next: [START], tasks: [], step: { source: "input" } });
+    events.push({ type: "state", values: head.values, next: [START], tasks: [], source: "input" });
     step++;
   }
-  events.push(...show(job, "values", values));
+  const shows = show(job, "values", values);
   if (changes.length > 0 || ends || stops) {
     const tasks = stops ? [task(uuid(), name)] : [];
-    events.push({ type: "state", values, next, tasks, step: { source: "loop" } });
+    events.push({ type: "state", values, next, tasks, shows });
     step++;
+  } else {
+    events.push(...shows);
   }
   if (stops) events.push(...showInterrupts(job, []));
   return { events, values, step, calls: !ends && !stops };

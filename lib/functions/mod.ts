@@ -1,20 +1,12 @@
 /** Hosts plain functions as graphs of one node. */
-import { systemEnvironment } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
-import type { Executor, ExecutorEvent, Job } from "../executor/contract.ts";
+import type { Executor } from "../executor/contract.ts";
+import { recordStates } from "../executor/record-states.ts";
 import type { AgentEntry, AgentFunction } from "./agent.ts";
-import { Call, RaisedInterrupt } from "./call.ts";
-import { drive } from "./drive.ts";
-import { END, functionJob, initialState, readHead, START } from "./initial-state.ts";
+import { execute } from "./execute.ts";
+import { END, START } from "./initial-state.ts";
 
 export type { AgentEntry, AgentFunction, FunctionJob } from "./agent.ts";
-
-export interface FunctionOptions {
-  /** Makes the ids of messages and tasks. Default: random UUIDs. */
-  readonly uuid?: () => string;
-  /** Calls its argument in the next turn of the event loop. */
-  readonly defer?: (then: () => void) => void;
-}
 
 /**
  * An executor of plain functions; each is a graph with one node, both named by its key.
@@ -39,10 +31,7 @@ export interface FunctionOptions {
  * });
  * ```
  */
-export function fromFunctions(
-  agents: Readonly<Record<string, AgentFunction | AgentEntry>>,
-  options: FunctionOptions = {},
-): Executor {
+export function fromFunctions(agents: Readonly<Record<string, AgentFunction | AgentEntry>>): Executor {
   const hosted = new Map(
     Object.entries(agents).map(([name, given]): [string, AgentEntry] => [
       name,
@@ -54,44 +43,12 @@ export function fromFunctions(
     return name === START || name === END ? [`fromFunctions: ${name} is reserved, choose another name`] : [];
   });
   if (problems.length > 0) throw new ConfigError(problems);
-  const outside = { ...systemEnvironment(), ...options };
   return {
-    graphs: () =>
-      [...hosted].map(([graph_id, { agent: _agent, ...about }]) => ({ ...about, graph_id, checkpoints: "worker" })),
-    execute(job, signal) {
+    graphs: () => [...hosted].map(([graph_id, { agent: _agent, ...about }]) => ({ ...about, graph_id })),
+    execute: recordStates((job, signal, environment) => {
       const entry = hosted.get(job.graph_id);
       if (!entry) throw new Error(`No function is named ${job.graph_id}`);
-      return execute(entry.agent, job, signal, outside);
-    },
+      return execute(entry.agent, job, signal, environment);
+    }),
   };
-}
-
-async function* execute(
-  agent: AgentFunction,
-  job: Job,
-  signal: AbortSignal,
-  { uuid, defer }: Required<FunctionOptions>,
-): AsyncGenerator<ExecutorEvent> {
-  const head = await readHead(job);
-  signal.throwIfAborted();
-  const initial = initialState(job, head, uuid);
-  yield* initial.events;
-  if (!initial.calls) return;
-  const call = new Call(job, initial.values, initial.step, uuid);
-  yield* call.begin();
-  try {
-    // Tokens come fast: the extra turn of the event loop is needed only while a step is held back.
-    const turn = (then: () => void): void => (call.holdsStep() ? defer(then) : undefined);
-    for await (const item of drive(agent, functionJob(job, head, initial.values, signal), signal, turn)) {
-      if (item.kind === "custom") yield* call.show("custom", item.data);
-      else if (item.kind === "usage") yield { type: "usage", ...item.usage };
-      else if (item.kind === "waiting") yield* call.commitStep();
-      else if (item.value instanceof RaisedInterrupt) return yield* call.pause(item.value);
-      else if (item.kind === "yielded") yield* call.take(item.value);
-      else return yield* call.finish(item.value);
-    }
-  } catch (error) {
-    if (!signal.aborted) yield* call.fail(error);
-    throw error;
-  }
 }

@@ -4,7 +4,7 @@ import { ServiceError } from "../errors.ts";
 import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibility.ts";
 import { isChannel } from "../streams/event-filter.ts";
 import type { EventFilter, ProtocolEvent, SentEvent, ThreadEvents } from "../streams/protocol.ts";
-import { mapReader, type Reader } from "../streams/reader.ts";
+import { createReader, type Reader } from "../streams/reader.ts";
 import { type Command, type CommandAnswer, type CommandCaller, CommandError, errorAnswer } from "./command.ts";
 import { type CommandOptions, createCommands } from "./commands.ts";
 
@@ -72,7 +72,8 @@ export function createProtocol(options: ProtocolOptions): Protocol {
     events(thread_id, filter, visibility = EVERYTHING) {
       const problem = problemOfChannels(filter.channels);
       if (problem) throw new ServiceError("invalid", `channels: ${problem}`);
-      return mapReader(subscribe(thread_id, filter, visibility), ({ text }) => JSON.parse(text) as ProtocolEvent);
+      const { next, leave } = subscribe(thread_id, filter, visibility);
+      return createReader(async () => (await next()).map(({ data }) => JSON.parse(data) as ProtocolEvent), leave);
     },
     async command(given, { id, method, params = {} }, caller = IN_PROCESS) {
       const thread_id = given.toLowerCase();

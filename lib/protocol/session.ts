@@ -68,6 +68,8 @@ const STALLED_BEATS = 6;
 /** Events wait while this many bytes have not left the socket. */
 const BUFFERED_BYTES = 256 * 1024;
 const ROOM_POLL_MS = 20;
+/** How long a replay waits for another subscription. */
+const GATHER_MS = 10;
 /** After this many events the event loop turns. */
 const EVENTS_PER_TURN = 64;
 const MAX_SUBSCRIPTIONS = 100;
@@ -96,6 +98,7 @@ export function createSession(options: SessionOptions): Session {
       if (++sent % EVENTS_PER_TURN === 0) await nextTurn(environment);
       return !connection.closed;
     },
+    gather: () => pause(environment, GATHER_MS),
   });
   const onMessage = createMessageQueue(options, connection, createCommandHandler(options, connection, subscriptions));
   const stopHeartbeat = startHeartbeat(options, connection);

@@ -16,6 +16,8 @@ export interface SubscriptionOptions {
   kept(filter: EventFilter): AsyncIterable<SentEvent>;
   /** Sends an event. Resolves when there is room for the next one; to false when the socket has closed. */
   send(text: string): Promise<boolean>;
+  /** Waits a moment for subscriptions that the client sends together. */
+  gather(): Promise<void>;
 }
 
 export interface Subscriptions {
@@ -29,8 +31,9 @@ export interface Subscriptions {
 }
 
 /**
- * All subscriptions share one reader, so that the end of a run follows all of its events, whichever subscription they are for. A
- * new subscription first gets the kept events up to the position of the reader. Then a reader with the wider filter goes on there.
+ * All subscriptions share one reader, so that the end of a run follows all of its events, whichever subscription they are for. New
+ * subscriptions first get the kept events up to the position of the reader, in one replay for those that came together: after a
+ * reconnect the SDK sends all of its own at once. Then a reader with the wider filter goes on there.
  */
 export function createSubscriptions(options: SubscriptionOptions): Subscriptions {
   const active = new Map<string, Subscription>();
@@ -46,20 +49,15 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
     leave();
   }
 
-  /** Sends what one subscription missed. */
-  async function replay({ id, filter }: Subscription, until: number): Promise<void> {
-    if ((filter.since ?? 0) >= until) return;
-    for await (const event of options.kept(filter)) {
-      if (event.seq > until || !active.has(id) || !(await options.send(event.text))) break;
+  /** Sends what new subscriptions missed. */
+  async function replay(fresh: readonly Subscription[], until: number): Promise<void> {
+    const since = firstOf(fresh);
+    if (since >= until) return;
+    for await (const event of options.kept({ ...union(fresh), since })) {
+      const wanting = fresh.filter(({ id }) => active.has(id));
+      if (event.seq > until || wanting.length === 0) break;
+      if (isWanted(event, wanting) && !(await options.send(event.data))) break;
     }
-  }
-
-  function wants(event: SentEvent): boolean {
-    const all = [...active.values()];
-    const late = all.filter(({ filter }) => event.seq > (filter.since ?? 0));
-    // The reader has the filter of a single subscription.
-    if (all.length === 1 || late.length === 0) return late.length > 0;
-    return late.some(({ passes }) => passes(event.method, event.namespace, event.name));
   }
 
   /** Sends live events until the subscriptions change. Resolves to false when the events have ended. */
@@ -73,7 +71,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
           // The position stays: the next reader begins with this event.
           if (version !== since) return true;
           position = Math.max(position ?? 0, event.seq);
-          if (wants(event)) await options.send(event.text);
+          if (isWanted(event, active.values())) await options.send(event.data);
         }
       }
       return true;
@@ -103,18 +101,31 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
     async run() {
       while (!closed) {
         const since = version;
-        for (const subscription of [...active.values()].filter(({ replayed }) => !replayed)) {
-          subscription.replayed = true;
-          if (position === null) position = subscription.filter.since ?? 0;
-          else await replay(subscription, position);
+        const fresh = [...active.values()].filter(({ replayed }) => !replayed);
+        if (fresh.length > 0) {
+          await options.gather();
+          if (version !== since) continue;
+          for (const subscription of fresh) subscription.replayed = true;
+          if (position === null) position = firstOf(fresh);
+          else await replay(fresh, position);
+          if (version !== since) continue;
         }
-        if (version !== since) continue;
         const reader = options.subscribe({ ...union([...active.values()]), since: position ?? 0 });
         if (!(await follow(reader, since))) return true;
       }
       return false;
     },
   };
+}
+
+const sinceOf = ({ filter }: Subscription): number => filter.since ?? 0;
+
+/** The lowest `seq` behind which one of them wants events. */
+const firstOf = (all: readonly Subscription[]): number => Math.min(...all.map(sinceOf));
+
+function isWanted({ seq, event, namespace, name }: SentEvent, by: Iterable<Subscription>): boolean {
+  for (const one of by) if (seq > sinceOf(one) && one.passes(event, namespace, name)) return true;
+  return false;
 }
 
 /** A filter that lets pass what any of them lets pass, and perhaps more. */

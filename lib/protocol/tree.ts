@@ -17,11 +17,11 @@ const keyOf = (namespace: readonly string[]): string => JSON.stringify(namespace
 export async function runTree(events: AsyncIterable<SentEvent>, run_id?: string): Promise<JsonObject | null> {
   let nodes = new Map<string, Node>();
   let current: string | undefined;
-  for await (const { event_id, text } of events) {
+  for await (const { id, data: text } of events) {
     const { namespace, data } = (JSON.parse(text) as ProtocolEvent).params;
     if (!isObject(data) || typeof data.event !== "string") continue;
     if (namespace.length === 0) {
-      const run = runOf(event_id);
+      const run = runOf(id);
       if (run !== current) {
         if (run_id !== undefined && current === run_id) break;
         nodes = new Map();

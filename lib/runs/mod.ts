@@ -22,7 +22,7 @@ import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import { filterFrames } from "../streams/frame-filter.ts";
 import type { Frame, StreamHub } from "../streams/hub.ts";
 import type { Reader } from "../streams/reader.ts";
-import { createRunSubscriptions, type RunSubscriptions } from "../streams/run-subscription.ts";
+import type { RunSubscriptions } from "../streams/run-subscription.ts";
 import { endDeleted } from "../streams/terminal.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
@@ -139,11 +139,8 @@ export interface Runs {
   ): Promise<RunStream>;
 }
 
-/** Runs as the worker, the threads and the crons use them. */
-export interface RunDirectory extends Runs, RunPreparation, Pick<RunSubscriptions, "watch" | "checkNow" | "read"> {
-  /** These active runs were deleted with their thread: stops their attempts and ends their logs. */
-  deleted(run_ids: readonly string[]): void;
-}
+/** Runs as the crons use them. */
+export interface RunDirectory extends Runs, RunPreparation {}
 
 export interface RunOptions {
   readonly storage: Storage;
@@ -154,21 +151,18 @@ export interface RunOptions {
   readonly worker: Worker;
   readonly assistants: AssistantDirectory;
   readonly threads: ThreadDirectory;
+  readonly subscriptions: RunSubscriptions;
   /** The time to live of threads that runs create. */
   readonly ttl?: ThreadTtl;
   readonly limits: NonNullable<CreateRun["limits"]>;
   readonly notifications: Notifications;
-  /** Runs with webhooks may have ended. */
-  readonly onRunEnded: () => void;
   /** A run ended before it started. */
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
 
 export function createRuns(options: RunOptions): RunDirectory {
-  const { storage, scope, environment, hub, threads } = options;
-  const { feedbackUrls } = options.notifications;
-  const subscriptions = createRunSubscriptions({ ...options, feedbackUrls, currentState: threads.current });
-  const stops = createStops({ ...options, subscriptions });
+  const { storage, scope, environment, hub, threads, subscriptions } = options;
+  const stops = createStops(options);
   const { create, createBatch, prepare, started } = createRunCreation({ ...options, stops });
 
   async function find(thread_id: string | null, run_id: string, visibility: Visibility | undefined): Promise<RunRow> {
@@ -195,10 +189,6 @@ export function createRuns(options: RunOptions): RunDirectory {
   return {
     prepare,
     started,
-    watch: subscriptions.watch,
-    checkNow: subscriptions.checkNow,
-    read: subscriptions.read,
-    deleted: stops.onDeleted,
     async create(thread_id, request, origin = {}) {
       return asCreated(await create(thread_id, request, origin));
     },

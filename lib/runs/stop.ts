@@ -5,8 +5,7 @@ import { ServiceError } from "../errors.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
-import type { RunSubscriptions } from "../streams/run-subscription.ts";
-import { endDeleted, endRolledBack } from "../streams/terminal.ts";
+import { endRolledBack } from "../streams/terminal.ts";
 
 export interface StopOptions {
   readonly storage: Storage;
@@ -14,9 +13,6 @@ export interface StopOptions {
   readonly environment: Environment;
   readonly hub: StreamHub;
   readonly worker: Worker;
-  readonly subscriptions: Pick<RunSubscriptions, "closeIfEnded">;
-  /** Runs with webhooks may have ended. */
-  readonly onRunEnded: () => void;
   /** A run ended before it started. */
   readonly onEndedUnstarted?: (run: StoppedRun) => void;
 }
@@ -25,10 +21,8 @@ export interface Stops {
   /** Resolves once the stop is stored; with `wait` once the run has ended and its executor has stopped. */
   stop(run: RunRow, action: StopAction, wait: boolean, visibility?: Visibility, reason?: string): Promise<void>;
   stopMany(target: StopTarget, action: StopAction, visibility?: Visibility): Promise<void>;
-  /** The store has stopped these runs: stops their attempts here and ends their logs. */
+  /** The store has stopped these runs: stops their attempts here. */
   onStopped(runs: readonly StoppedRun[]): void;
-  /** The rows of these runs were deleted with their thread. */
-  onDeleted(run_ids: readonly string[]): void;
 }
 
 type NamedRuns = Extract<StopTarget, { readonly thread_id: string }>;
@@ -55,25 +49,17 @@ export function cancelReason(reason: string, action: StopAction): string {
 const WAIT_MS = 100;
 
 export function createStops(options: StopOptions): Stops {
-  const { storage, scope, environment, hub, worker, subscriptions } = options;
+  const { storage, scope, environment, hub, worker } = options;
 
   function onStopped(runs: readonly StoppedRun[]): void {
-    if (runs.some(({ kind }) => kind === "ended")) options.onRunEnded();
     for (const run of runs) {
       const { run_id, thread_id, kind, slot_token } = run;
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
       const runEvents = hub.find(run_id);
       if (kind === "deleted" && runEvents) endRolledBack(runEvents, run_id);
-      if (kind === "ended") {
-        options.onEndedUnstarted?.(run);
-        subscriptions.closeIfEnded(run_id).catch((error: unknown) => {
-          environment.log({ level: "warn", message: "following a run failed", run_id, thread_id, error });
-        });
-      }
+      if (kind === "ended") options.onEndedUnstarted?.(run);
       if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
     }
-    for (const thread_id of new Set(runs.map((run) => run.thread_id))) hub.announce(thread_id);
-    worker.wake();
   }
 
   /** The process that executes the run may be dead: the thread is free when its slot expires. */
@@ -124,14 +110,6 @@ export function createStops(options: StopOptions): Stops {
       if (!known.some((run) => run?.thread_id === target.thread_id)) {
         throw new ServiceError("not_found", `Thread ${target.thread_id} has none of these runs`);
       }
-    },
-    onDeleted(run_ids) {
-      for (const run_id of run_ids) {
-        worker.cancel(run_id, "rolled_back");
-        const runEvents = hub.find(run_id);
-        if (runEvents) endDeleted(runEvents, run_id);
-      }
-      worker.wake();
     },
   };
 }

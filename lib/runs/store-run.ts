@@ -89,7 +89,6 @@ export function createRunStore(options: StoreRunOptions, resolver: RunResolver):
     if (stopsOthers && !claimed && watched) {
       noteWaiting(run, stopped.find(({ slot_token }) => slot_token !== null)?.run_id ?? null);
     }
-    hub.announce(run.thread_id);
     return { run, repeated: false };
   };
 

@@ -10,12 +10,15 @@ import { DEFAULTS, type ServiceOptions } from "../options.ts";
 import { createProtocol, type Protocol } from "../protocol/mod.ts";
 import { createRuns, type RunDirectory } from "../runs/mod.ts";
 import { createNotifications } from "../runs/notifications.ts";
+import type { Bus } from "../storage/bus.ts";
 import type { DeploymentRow, IdentityStore } from "../storage/identity.ts";
 import type { Scope, StoppedRun, Storage, TerminalStatus } from "../storage/mod.ts";
 import { createStore, type Store } from "../store/mod.ts";
 import { createStreamHub, type StreamHub } from "../streams/hub.ts";
+import { createRunSubscriptions } from "../streams/run-subscription.ts";
 import { createThreadEvents, type ThreadEventLogs } from "../streams/thread-events.ts";
 import { createThreads, storedTtl, type ThreadDirectory } from "../threads/mod.ts";
+import { createStates } from "../threads/read.ts";
 import { createUsage, type Usage } from "../usage/mod.ts";
 import { withDefaults } from "../validation.ts";
 import { createDeliveries, type Deliveries } from "../webhooks/deliver.ts";
@@ -26,6 +29,7 @@ export interface NounOptions {
   readonly options: ServiceOptions;
   readonly webhooks: WebhookSettings;
   readonly storage: Storage;
+  readonly bus: Bus;
   readonly identity: IdentityStore;
   readonly scope: Scope;
   readonly environment: Environment;
@@ -51,9 +55,9 @@ export interface Nouns {
 }
 
 export async function createNouns(given: NounOptions): Promise<Nouns> {
-  const { options, webhooks, storage, identity, scope, environment, deployment, openCalls } = given;
+  const { options, webhooks, storage, bus, identity, scope, environment, deployment, openCalls } = given;
   const { executor } = options;
-  const shared = { storage, scope, executor, environment };
+  const shared = { storage, bus, scope, executor, environment };
   const { workspace_id, project_id } = deployment;
   const usageSettings = withDefaults(DEFAULTS.usage, options.usage);
   const feedbackSettings = withDefaults(DEFAULTS.feedback, options.feedback);
@@ -76,13 +80,10 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   });
   const hub = createStreamHub(environment, { load: (run_id, after) => storage.readFrames(scope, run_id, after) });
   const events = createThreadEvents({
-    storage,
-    scope,
-    environment,
-    onRun: hub.onRun,
+    ...shared,
     async values(thread_id, checkpoint) {
       try {
-        return (await threads.stateAt(thread_id, checkpoint)).values;
+        return (await states.at(await states.visible(thread_id), checkpoint)).values;
       } catch (error) {
         if (error instanceof ServiceError || error instanceof StateUnreadable) return undefined;
         throw error;
@@ -103,8 +104,12 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     openCalls.add(call);
     void call.then(() => openCalls.delete(call));
   });
-  const deliver = (): void => deliveries.wake();
-  let runs: RunDirectory;
+  const subscriptions = createRunSubscriptions({
+    ...shared,
+    hub,
+    feedbackUrls: notifications.feedbackUrls,
+    currentState: (thread) => states.current(thread),
+  });
   const worker = createWorker({
     ...shared,
     ...workerSettings,
@@ -113,23 +118,19 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     trace,
     store,
     feedbackUrls: notifications.feedbackUrls,
-    onRunEnded: deliver,
     onFinished,
-    onAttemptLeft: (run, runEvents) => runs.watch(run, runEvents),
-    onWaiting: () => storage.signals?.publish("work", scope.deployment),
-    // Not before: the deliveries of a dead worker are free only once this process takes over from it.
-    onRoleChanged: deliver,
+    onAttemptLeft: subscriptions.watch,
   });
-  if (workerSettings.concurrency === 0) deliver();
+  const states = createStates({ ...shared, caughtUp: worker.flushShown });
   const { default_ttl, strategy = "delete" } = options.checkpointer?.ttl ?? {};
   const threadTtl = default_ttl === undefined ? {} : { ttl: storedTtl({ ttl: default_ttl, strategy }) };
   const threads = createThreads({
     ...shared,
     ...threadTtl,
-    events: hub,
-    read: (run, after) => runs.read(run, after),
-    caughtUp: worker.flushShown,
-    onDeleted: (run_ids) => runs.deleted(run_ids),
+    hub,
+    states,
+    worker,
+    read: subscriptions.read,
   });
 
   /** Calls the hook for a run that ended before it started. */
@@ -142,16 +143,16 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
     }
   }
 
-  runs = createRuns({
+  const runs = createRuns({
     ...shared,
     ...threadTtl,
     hub,
     worker,
     assistants,
     threads,
+    subscriptions,
     limits: withDefaults(DEFAULTS.limits, options.limits),
     notifications,
-    onRunEnded: deliver,
     ...(options.onRunFinished ? { onEndedUnstarted: (run) => void onEndedUnstarted(run) } : {}),
   });
   const crons = createCrons({
@@ -168,10 +169,10 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
 }
 
 function createWebhookDeliveries(given: NounOptions, transport: WebhookSettings["transport"]): Deliveries {
-  const { storage, scope, environment, user_agent, webhooks: settings } = given;
+  const { storage, bus, scope, environment, user_agent, webhooks: settings } = given;
   warnOfExposedHeaders(given.options, settings, environment);
   const { loopback } = settings;
-  return createDeliveries({ storage, scope, environment, settings, transport, loopback, user_agent });
+  return createDeliveries({ storage, bus, scope, environment, settings, transport, loopback, user_agent });
 }
 
 function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings, environment: Environment): void {
@@ -179,32 +180,4 @@ function warnOfExposedHeaders(options: ServiceOptions, webhooks: WebhookSettings
   if (exposed.length === 0) return;
   const message = `webhooks.headers: every caller that starts a run can have ${exposed.join(", ")} sent to any public host; name the hosts in webhooks.url.allowed_domains`;
   environment.log({ level: "warn", message });
-}
-
-/** Acts on the signals of other processes. The result unsubscribes. */
-export function receiveSignals(storage: Storage, scope: Scope, nouns: Nouns): (() => void) | undefined {
-  const { worker, runs, hub, events, deliveries } = nouns;
-
-  /** Reads again whatever matches: a signal carries ids, never data. */
-  function changed(filter: { readonly run_id?: string; readonly thread_id?: string }): void {
-    worker.checkCancelled(filter);
-    runs.checkNow(filter);
-    if (filter.run_id === undefined) hub.announce(filter.thread_id);
-  }
-  return storage.signals?.subscribe({
-    heard(kind, id) {
-      if (kind === "run") changed({ run_id: id });
-      else if (kind === "thread") changed({ thread_id: id });
-      else if (kind === "events") events.check(id);
-      else if (id !== scope.deployment) return;
-      else if (kind === "work") worker.wake();
-      else deliveries.wake(true);
-    },
-    missed() {
-      changed({});
-      events.check();
-      worker.wake();
-      deliveries.wake();
-    },
-  });
 }

@@ -3,32 +3,35 @@ import { type Clock, startClock } from "../engine/clock.ts";
 import { type StorageHealth, watchStorageHealth } from "../engine/health.ts";
 import { type Environment, guardedLog, systemEnvironment } from "../environment.ts";
 import type { ServiceOptions } from "../options.ts";
+import { type Bus, createBus, withBus } from "../storage/bus.ts";
 import type { Storage } from "../storage/mod.ts";
-import { signalling } from "../storage/signalling.ts";
 
 export interface OpenStorage {
   readonly storage: Storage;
+  readonly bus: Bus;
   /** The host's environment, with the database's clock and the log of the storage health. */
   readonly environment: Environment;
   readonly health: StorageHealth;
   stop(): void;
 }
 
-/** `cleanups` gets what must be stopped if the service cannot be created. `onRecovered`: an outage is over. */
-export async function openStorage(
-  options: ServiceOptions,
-  cleanups: (() => void)[],
-  onRecovered: () => void,
-): Promise<OpenStorage> {
+/** `cleanups` gets what must be stopped if the service cannot be created. */
+export async function openStorage(options: ServiceOptions, cleanups: (() => void)[]): Promise<OpenStorage> {
   const { now } = options.environment ?? {};
   const given: Environment = {
     ...systemEnvironment(),
     ...(now ? { monotonic: now } : {}),
     ...options.environment,
   };
-  const storage = options.storage.signals ? signalling(options.storage, given.uuid()) : options.storage;
+  const { signals } = options.storage;
+  const bus = createBus(signals, signals ? given.uuid() : "", given);
+  const storage = withBus(options.storage, bus);
   const local: Environment = { ...given, log: guardedLog((record) => given.log(record)) };
-  const health = watchStorageHealth({ environment: local, probe: () => storage.probe(local.now()), onRecovered });
+  const health = watchStorageHealth({
+    environment: local,
+    probe: () => storage.probe(local.now()),
+    onRecovered: bus.checkAll,
+  });
   cleanups.push(health.stop);
   // The process's own clock, until the database's time is known.
   let clock: Clock = { now: local.now, stop() {} };
@@ -41,6 +44,7 @@ export async function openStorage(
   }
   return {
     storage,
+    bus,
     environment,
     health,
     stop() {

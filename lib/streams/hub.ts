@@ -76,10 +76,6 @@ export interface StreamHub {
   find(run_id: string): RunEvents | undefined;
   /** Drops a log without subscribers that no attempt here writes. */
   forget(run_id: string, runEvents: RunEvents): void;
-  /** Calls `listener` when a run of the thread was created or has ended. The result unsubscribes it. */
-  onRun(thread_id: string, listener: () => void): () => void;
-  /** Calls the listeners of a thread whose runs changed or that was deleted; without an id, those of all threads. */
-  announce(thread_id?: string): void;
   /** Ends every open log as `gone` at shutdown. */
   close(): void;
   readonly closed: boolean;
@@ -96,7 +92,6 @@ const PAGES = 4;
 export function createStreamHub(environment: Environment, options: StreamHubOptions = {}): StreamHub {
   const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
   const logs = new Map<string, RunEventLog>();
-  const listeners = new Map<string, Set<() => void>>();
   // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
   const kept: {
     readonly run_id: string;
@@ -106,11 +101,6 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
   }[] = [];
   let keptSize = 0;
   let closed = false;
-
-  function announce(thread_id?: string): void {
-    const affected = thread_id === undefined ? [...listeners.values()] : [listeners.get(thread_id) ?? []];
-    for (const listener of affected.flatMap((own) => [...own])) listener();
-  }
 
   function forget(run_id: string, runEvents: RunEvents): void {
     if (logs.get(run_id) === runEvents) logs.delete(run_id);
@@ -151,15 +141,6 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
     },
     find: (run_id) => logs.get(run_id),
     forget,
-    onRun(thread_id, listener) {
-      const own = listeners.get(thread_id) ?? new Set();
-      listeners.set(thread_id, own.add(listener));
-      return () => {
-        own.delete(listener);
-        if (own.size === 0 && listeners.get(thread_id) === own) listeners.delete(thread_id);
-      };
-    },
-    announce,
     close() {
       closed = true;
       const result = {
@@ -167,7 +148,6 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
       };
       for (const runEvents of logs.values()) runEvents.end({ status: "gone", result });
       logs.clear();
-      announce();
     },
     get closed() {
       return closed;

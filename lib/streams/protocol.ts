@@ -1,6 +1,7 @@
 /** The event protocol of threads (v2): its events on the wire, and which of them a subscriber gets. */
 import type { Json } from "../json.ts";
 import type { EventMethod, Scope } from "../storage/mod.ts";
+import type { Frame } from "./hub.ts";
 import type { Reader } from "./reader.ts";
 
 export { EVENT_METHODS as METHODS } from "../storage/event-rows.ts";
@@ -38,16 +39,18 @@ export interface EventFilter {
   readonly since?: number;
 }
 
-/** An event with its JSON text, which all subscribers of a process share. */
-export interface SentEvent {
+/** An event as a frame, which all subscribers of a process share. */
+export interface SentEvent extends Frame {
   readonly seq: number;
-  readonly event_id: string;
-  readonly method: ProtocolMethod;
+  /** The `event_id`. */
+  readonly id: string;
+  /** The method. */
+  readonly event: ProtocolMethod;
   readonly namespace: readonly string[];
   /** Of `custom`: the name of its channel. */
-  readonly name?: string;
+  readonly name: string | undefined;
   /** The envelope (`ProtocolEvent`) as one line of JSON. */
-  readonly text: string;
+  readonly data: string;
 }
 
 /** The events of the threads of a service. */

@@ -32,10 +32,6 @@ export function createReader<Item>(next: Reader<Item>["next"], leave: () => void
   };
 }
 
-export function mapReader<From, To>(reader: Reader<From>, map: (item: From) => To): Reader<To> {
-  return createReader(async () => (await reader.next()).map(map), reader.leave);
-}
-
 /** Wakes the readers that wait for a change. */
 export class Change {
   #next: PromiseWithResolvers<void> | undefined;

@@ -1,5 +1,6 @@
 /** Follows runs that execute in another process: copies their stored frames, and ends their log when the run's row has ended. */
 import { type Environment, nextTurn } from "../environment.ts";
+import type { Bus } from "../storage/bus.ts";
 import type { RunRow, RunStatus, Scope, Storage, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents, StreamHub } from "./hub.ts";
 import { type StoredResultOptions, storedResult } from "./stored-result.ts";
@@ -7,6 +8,7 @@ import { closeRunEvents, endRolledBack, firstFrameId, tailLength } from "./termi
 
 export interface RemoteRunOptions extends StoredResultOptions {
   readonly storage: Storage;
+  readonly bus: Bus;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly hub: StreamHub;
@@ -19,8 +21,6 @@ export type RunIds = Pick<RunRow, "run_id" | "thread_id">;
 export interface RemoteRuns {
   /** Follows the run while it has subscribers here, unless this process executes it. */
   watch(run: RunIds, runEvents: RunEvents): void;
-  /** Reads the matching followed runs again at once: a signal said that they changed. */
-  checkNow(filter: Partial<RunIds>): void;
   /** Ends the log if the run's row has ended. */
   closeIfEnded(run_id: string, runEvents: RunEvents): Promise<void>;
 }
@@ -47,9 +47,12 @@ export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
 
 export function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
-  const { storage, scope, environment, hub } = options;
+  const { storage, bus, scope, environment, hub } = options;
   const signalled = storage.signals !== undefined;
   const followed = new Map<RunEvents, FollowedRun>();
+
+  const warn = (run_id: string, error: unknown): void =>
+    environment.log({ level: "warn", message: "following a run failed", run_id, error });
 
   function watch(run: RunIds, runEvents: RunEvents): void {
     if (!isOpen(runEvents)) return;
@@ -84,7 +87,7 @@ export function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
         if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(run_id, runEvents);
       } while (entry.checkAgain && isOpen(runEvents) && runEvents.followed);
     } catch (error) {
-      environment.log({ level: "warn", message: "following a run failed", run_id, error });
+      warn(run_id, error);
     }
     entry.checking = false;
     if (isOpen(runEvents) && runEvents.followed) {
@@ -135,19 +138,27 @@ export function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
     closeRunEvents(runEvents, run_id, { status: row.status as TerminalStatus, result }, tail, end_frame);
   }
 
-  return {
-    watch,
-    closeIfEnded,
-    checkNow({ run_id, thread_id }) {
-      if (run_id !== undefined) {
-        const runEvents = hub.find(run_id);
-        const entry = runEvents && followed.get(runEvents);
-        if (entry) checkRun(entry);
-        return;
-      }
-      for (const entry of [...followed.values()]) {
-        if (thread_id === undefined || thread_id === entry.run.thread_id) checkRun(entry);
-      }
-    },
-  };
+  /** Reads a run again that is not executed here. */
+  function runChanged(run_id: string): void {
+    const runEvents = hub.find(run_id);
+    if (!runEvents) return;
+    const entry = followed.get(runEvents);
+    if (entry) checkRun(entry);
+    else closeIfEnded(run_id, runEvents).catch((error: unknown) => warn(run_id, error));
+  }
+
+  function checkRuns(thread_id?: string): void {
+    for (const entry of [...followed.values()]) {
+      if (thread_id === undefined || thread_id === entry.run.thread_id) checkRun(entry);
+    }
+  }
+
+  bus.on("run", null, (run_id) => (run_id === undefined ? checkRuns() : runChanged(run_id)));
+  bus.on(
+    "thread",
+    null,
+    (thread_id, from) => void (thread_id !== undefined && from !== "here" && checkRuns(thread_id)),
+  );
+
+  return { watch, closeIfEnded };
 }

@@ -6,7 +6,7 @@ import type { Reader } from "./reader.ts";
 import { createRemoteRuns, hasEnded, isOpen, type RemoteRunOptions, type RemoteRuns } from "./remote-runs.ts";
 import { storedResult } from "./stored-result.ts";
 
-export interface RunSubscriptions extends Pick<RemoteRuns, "watch" | "checkNow"> {
+export interface RunSubscriptions extends Pick<RemoteRuns, "watch"> {
   /**
    * The frames of a run with ids above `after`; all of them if the run has no such id. `created`: the caller has just created
    * the run, so a store that fails now must not fail the call.
@@ -19,8 +19,6 @@ export interface RunSubscriptions extends Pick<RemoteRuns, "watch" | "checkNow">
   ): Promise<{ readonly runEvents: RunEvents; readonly frames: Reader<Frame> }>;
   /** What wait and join answer. */
   result(run: RunRow, created?: boolean): Promise<{ readonly runEvents: RunEvents; readonly result: Promise<Json> }>;
-  /** Ends the run's log here if its row has ended. */
-  closeIfEnded(run_id: string): Promise<void>;
 }
 
 /** Clients may send any number as the last id they have seen. */
@@ -28,7 +26,7 @@ const HIGHEST_ID = 2 ** 52;
 
 export function createRunSubscriptions(options: RemoteRunOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
-  const { watch, checkNow, closeIfEnded } = createRemoteRuns(options);
+  const { watch, closeIfEnded } = createRemoteRuns(options);
 
   /** The log of a run, ended already when the run is. The caller subscribes and then calls `watch`. */
   async function logOf({ run_id, thread_id }: RunRow, after: number, created: boolean): Promise<RunEvents> {
@@ -84,11 +82,6 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
 
   return {
     watch,
-    checkNow,
-    async closeIfEnded(run_id) {
-      const runEvents = hub.find(run_id);
-      if (runEvents) await closeIfEnded(run_id, runEvents);
-    },
     async read(run, after, onLeave, created = false) {
       const runEvents = await logOf(run, after, created);
       try {

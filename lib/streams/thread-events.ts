@@ -1,5 +1,6 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import type { Json } from "../json.ts";
+import type { Bus } from "../storage/bus.ts";
 import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
 import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
 import type { EventFilter, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
@@ -19,15 +20,12 @@ export interface ThreadEventLogs extends ThreadEvents {
   isWatched(thread_id: string): boolean;
   /** Registers the attempt that records events of the thread. The result unregisters it. */
   attach(thread_id: string, writer: EventWriter): () => void;
-  /** Another process may have stored events; without an id, of any thread. */
-  check(thread_id?: string): void;
   /** Ends all readers. */
   close(): void;
 }
 
 export interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
-  /** Calls `listener` when a run of the thread was created or has ended, or the thread was deleted. The result unsubscribes. */
-  onRun(thread_id: string, listener: () => void): () => void;
+  readonly bus: Bus;
   /** The values at a checkpoint; undefined if it is gone. */
   values(
     thread_id: string,
@@ -44,7 +42,7 @@ interface OpenLog {
 }
 
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
-  const { storage } = options;
+  const { storage, bus } = options;
   const logs = new Map<string, OpenLog>();
   const writers = new Map<string, Set<EventWriter>>();
   let closed = false;
@@ -73,7 +71,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     let open = logs.get(thread_id);
     if (!open || open.log.closed) {
       const log = new ThreadLog(thread_id, { ...options, toSent });
-      open = { log, unsubscribe: options.onRun(thread_id, () => void log.read(true)) };
+      open = { log, unsubscribe: bus.on("thread", thread_id, () => void log.read(true)) };
       logs.set(thread_id, open);
     }
     open.log.readers++;
@@ -89,6 +87,8 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     open.unsubscribe();
     logs.delete(thread_id);
   }
+
+  bus.on("events", null, (thread_id) => void (thread_id !== undefined && logs.get(thread_id)?.log.read()));
 
   return {
     subscribe(scope, thread_id, filter) {
@@ -133,10 +133,6 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
         if (own.size === 0 && writers.get(thread_id) === own) writers.delete(thread_id);
       };
     },
-    check(thread_id) {
-      const found = thread_id === undefined ? [...logs.values()] : [logs.get(thread_id)];
-      for (const open of found) void open?.log.read();
-    },
     close() {
       closed = true;
       for (const { log } of logs.values()) log.close();
@@ -146,11 +142,11 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
 
 function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   const { seq, run_id, method, namespace, timestamp, node, name } = event;
-  const event_id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
+  const id = method === "lifecycle" && namespace.length === 0 ? `synth:${run_id}:${seq}` : String(seq);
   const where = `"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp}`;
   const params = `{${where}${node === undefined ? "" : `,"node":${JSON.stringify(node)}`},"data":${data}}`;
-  const text = `{"type":"event","event_id":"${event_id}","seq":${seq},"method":"${method}","params":${params}}`;
-  return { seq, event_id, method, namespace, ...(name === undefined ? {} : { name }), text };
+  const envelope = `{"type":"event","event_id":"${id}","seq":${seq},"method":"${method}","params":${params}}`;
+  return { seq, id, event: method, namespace, name, data: envelope };
 }
 
 interface CursorOptions {
@@ -164,12 +160,14 @@ interface CursorOptions {
   onLeave(): void;
 }
 
-/** A reader's position in the log of a thread. Behind the log it reads pages of the store. */
+/** A reader's position. Events from before it opened, and from behind the log of the thread, it reads from the store. */
 class Cursor {
   readonly #options: CursorOptions;
   readonly #passes: Passes;
   readonly #methods: ReadonlySet<ProtocolMethod>;
   #cursor: number;
+  /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
+  #opened = 0;
   #attached = false;
   #left = false;
 
@@ -189,7 +187,7 @@ class Cursor {
       if (log.closed) break;
       const changed = log.change.wait();
       try {
-        if (this.#attached && this.#cursor < log.from) ready = await this.#load();
+        if (this.#attached && this.#cursor < this.#floor) ready = await this.#load();
         else if (this.#attached || !(await this.#attach())) await changed;
       } catch (error) {
         const expected = this.#left || log.closed;
@@ -210,40 +208,46 @@ class Cursor {
     if (!thread || thread.hidden) return false;
     if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
     log.exists = true;
+    this.#opened = log.last;
     this.#attached = true;
     return true;
   }
 
+  /** Up to here it reads from the store. */
+  get #floor(): number {
+    return Math.max(this.#opened, this.#options.log.from);
+  }
+
   /** Takes what the log has for this reader. */
   #pull(): SentEvent[] {
-    const { events, from } = this.#options.log;
+    const { events } = this.#options.log;
     const ready: SentEvent[] = [];
-    if (!this.#attached || this.#cursor < from) return ready;
+    if (!this.#attached || this.#cursor < this.#floor) return ready;
     let room = BATCH_SIZE;
     for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
       this.#cursor = event.seq;
-      if (!this.#passes(event.method, event.namespace, event.name)) continue;
+      if (!this.#passes(event.event, event.namespace, event.name)) continue;
       ready.push(event);
-      room -= event.text.length;
+      room -= event.data.length;
     }
     return ready;
   }
 
   /** Reads one page behind the log. */
   async #load(): Promise<SentEvent[]> {
-    const { storage, scope, thread_id, log, passing } = this.#options;
-    const { from } = log;
+    const { storage, scope, thread_id, passing } = this.#options;
+    const floor = this.#floor;
     const ready: SentEvent[] = [];
     if (this.#methods.size === 0) {
-      this.#cursor = from;
+      this.#cursor = floor;
       return ready;
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
     for await (const event of passing(thread_id, events, this.#passes)) ready.push(event);
-    // Nothing below `from` is still to be stored: the log has continued from there.
-    this.#cursor = read_to ?? Math.max(this.#cursor, from);
+    // Nothing below it is still to be stored: the log has continued from there.
+    this.#cursor = read_to ?? Math.max(this.#cursor, floor);
     return ready;
   }
 

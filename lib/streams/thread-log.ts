@@ -18,7 +18,7 @@ export interface ThreadLogOptions {
 /** The size of a log in memory, in characters. */
 const RING_SIZE = 1024 * 1024;
 const EVENT_OVERHEAD = 128;
-/** The interval between two reads while nothing changes. */
+/** The interval between two reads while nothing arrives. */
 const FIRST_POLL_MS = 250;
 const LONGEST_POLL_MS = 1_000;
 
@@ -126,6 +126,8 @@ export class ThreadLog {
     const before = this.last;
     this.#cancelPoll = this.#options.environment.timer(ms, () => {
       if (this.readers === 0) return;
+      // Something has arrived without a poll: the next one waits until that stops.
+      if (this.last !== before) return this.#poll(FIRST_POLL_MS);
       void this.read(true).then(() =>
         this.#poll(this.last === before ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS),
       );
@@ -133,11 +135,11 @@ export class ThreadLog {
   }
 
   #append(event: SentEvent): void {
-    const { seq, text } = event;
+    const { seq, data } = event;
     if (seq <= this.last) return;
     this.events.push(event);
     this.last = seq;
-    this.#size += text.length + EVENT_OVERHEAD;
+    this.#size += data.length + EVENT_OVERHEAD;
     if (this.#size > RING_SIZE) this.#cut();
   }
 
@@ -145,8 +147,8 @@ export class ThreadLog {
   #cut(): void {
     let count = 0;
     while (count < this.events.length - 1 && this.#size > RING_SIZE / 2) {
-      const { seq, text } = this.events[count++] as SentEvent;
-      this.#size -= text.length + EVENT_OVERHEAD;
+      const { seq, data } = this.events[count++] as SentEvent;
+      this.#size -= data.length + EVENT_OVERHEAD;
       this.from = seq;
     }
     this.events = this.events.slice(count);

@@ -2,6 +2,7 @@
 import type { Environment } from "../environment.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
+import type { Bus } from "../storage/bus.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import type { Frame, StreamHub } from "./hub.ts";
 import { createReader, type Reader } from "./reader.ts";
@@ -22,6 +23,7 @@ export interface ThreadStreamQuery {
 
 export interface ThreadStreamOptions {
   readonly storage: Storage;
+  readonly bus: Bus;
   readonly scope: Scope;
   readonly environment: Environment;
   readonly hub: StreamHub;
@@ -128,7 +130,7 @@ export async function subscribeThread(
   thread_id: string,
   query: ThreadStreamQuery,
 ): Promise<Reader<Frame>> {
-  const { storage, scope, environment, hub } = options;
+  const { storage, bus, scope, environment, hub } = options;
   const runs = createThreadRuns(storage, scope, hub, thread_id, query.after);
   const frames = new ThreadFrames(query, async () => {
     // Only the last run left the thread's current state.
@@ -143,7 +145,7 @@ export async function subscribeThread(
     runs.stale = true;
     wake();
   };
-  const unsubscribe = hub.onRun(thread_id, refreshSoon);
+  const unsubscribe = bus.on("thread", thread_id, refreshSoon);
 
   async function open(entry: ThreadRun, run: RunRow): Promise<Source> {
     const source = await openSource(options, entry, run);

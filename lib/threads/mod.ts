@@ -1,16 +1,19 @@
 /** The threads of a deployment: conversations with a persistent state. */
 import type { PageOf } from "../assistants/mod.ts";
+import type { Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import type { Executor, ThreadState, WireCheckpoint } from "../executor/contract.ts";
 import type { JsonObject } from "../json.ts";
+import type { Bus } from "../storage/bus.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { Frame, StreamHub } from "../streams/hub.ts";
 import type { Reader } from "../streams/reader.ts";
+import { endDeleted } from "../streams/terminal.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChange, type Superstep } from "./change.ts";
-import { type CheckpointSelector, createStates, type HistoryQuery, notFound, type States } from "./read.ts";
+import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
 import { createSearches, type ThreadFilter, type ThreadSearch } from "./search.ts";
 import { type Extra, storedTtl, type Thread, type TimeToLive, withState } from "./thread.ts";
 
@@ -89,15 +92,14 @@ export interface ThreadOptions {
   readonly scope: Scope;
   readonly executor: Executor;
   readonly environment: Environment;
-  readonly events: StreamHub;
+  readonly bus: Bus;
+  readonly hub: StreamHub;
+  readonly worker: Pick<Worker, "cancel">;
+  readonly states: States;
   /** The default time to live of new threads. */
   readonly ttl?: ThreadTtl;
   /** Frames of a run after an id, also of a run that another process executes. */
   readonly read: ThreadStreamOptions["read"];
-  /** Resolves once everything that readers of the run have received is stored; false when another process executes it. */
-  caughtUp(run_id: string): Promise<boolean>;
-  /** Called after a thread was deleted with these active runs. Must stop them and end their streams. */
-  onDeleted(run_ids: readonly string[]): void;
 }
 
 /** Threads, with the methods that other modules of the service use. */
@@ -107,8 +109,7 @@ export interface ThreadDirectory extends Threads, Pick<States, "visible" | "curr
 }
 
 export function createThreads(options: ThreadOptions): ThreadDirectory {
-  const { storage, scope, environment, events } = options;
-  const states = createStates(options);
+  const { storage, scope, environment, hub, worker, states } = options;
   const changes = createChanges({ storage, scope, environment, states });
   const { visible, shown, current } = states;
 
@@ -118,11 +119,6 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
 
   const ttlOf = (ttl: number | TimeToLive | undefined): ThreadTtl | undefined =>
     ttl === undefined ? undefined : storedTtl(typeof ttl === "number" ? { ttl } : ttl);
-
-  /** Wakes the streams of these threads: they end when the thread was deleted. */
-  function announce(thread_ids: readonly string[]): void {
-    for (const thread_id of thread_ids) events.announce(thread_id);
-  }
 
   return {
     visible,
@@ -175,21 +171,20 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
         )
       ).flat();
       if (!(await storage.deleteThread(withVisibility(scope, visibility), row.thread_id))) throw notFound(thread_id);
-      options.onDeleted(active.map((run) => run.run_id));
-      events.announce(row.thread_id);
+      for (const { run_id } of active) {
+        worker.cancel(run_id, "rolled_back");
+        const runEvents = hub.find(run_id);
+        if (runEvents) endDeleted(runEvents, run_id);
+      }
     },
     async copy(thread_id, authorize, visibility) {
       return await toThread(await changes.copy(thread_id, authorize, visibility));
     },
     async prune(thread_ids, strategy, visibility) {
-      const gone = await changes.prune(thread_ids, strategy, visibility);
-      announce(gone);
-      return gone.length;
+      return (await changes.prune(thread_ids, strategy, visibility)).length;
     },
     async expire(limit) {
-      const gone = await storage.expireThreads(scope, environment.now(), limit);
-      announce(gone);
-      return gone.length;
+      return (await storage.expireThreads(scope, environment.now(), limit)).length;
     },
     state: async (thread_id, { subgraphs } = {}, visibility) =>
       await states.at(await visible(thread_id, visibility), {}, subgraphs),
@@ -208,7 +203,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       const row = await visible(thread_id, visibility);
       // The stream starts from the state before the active run; its frames show the rest.
       const state = (thread: ThreadRow): Promise<ThreadState | null> => current({ ...thread, running: null });
-      return await subscribeThread({ ...options, hub: events, state }, row.thread_id, query);
+      return await subscribeThread({ ...options, state }, row.thread_id, query);
     },
   };
 }

@@ -3,6 +3,7 @@
  * never affects a run.
  */
 import { ServiceError } from "../errors.ts";
+import type { Bus } from "../storage/bus.ts";
 import type {
   DeliveryAttempt,
   DeliveryResult,
@@ -20,6 +21,7 @@ import { shownUrl } from "./policy.ts";
 
 export interface DeliveriesOptions extends AttemptOptions {
   readonly storage: DeliveryStorage;
+  readonly bus: Bus;
   readonly scope: Scope;
 }
 
@@ -35,11 +37,6 @@ export interface DeliveryCounters {
 
 /** The deliveries of this deployment. URLs are shown with `?…` instead of their query. */
 export interface Deliveries {
-  /**
-   * Call this when a run with a webhook has ended. Returns at once. `elsewhere`: the run ended in another process, which sends first;
-   * this process checks a little later.
-   */
-  wake(elsewhere?: boolean): void;
   /** Stops claiming deliveries. Aborts those under way, which become due again. */
   stop(): Promise<void>;
   /** Errors: not_found. */
@@ -119,9 +116,9 @@ function createRecorder(
   return deliver;
 }
 
-/** Starts with the first wake-up. With webhooks disabled, it sends nothing and keeps the deliveries. */
+/** Starts with the first wake-up by the bus. With webhooks disabled, it sends nothing and keeps the deliveries. */
 export function createDeliveries(options: DeliveriesOptions): Deliveries {
-  const { storage, scope, environment, settings } = options;
+  const { storage, bus, scope, environment, settings } = options;
   const { concurrency, timeout_ms } = settings;
   const counters = { attempts: 0, delivered: 0, retried: 0, failed: 0 };
   const sending = new Map<AbortController, Promise<void>>();
@@ -202,12 +199,13 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
     }
   }
 
-  const wake = (): void => environment.defer(poll);
+  bus.on("deliveries", scope.deployment, (_, from) => {
+    // The process in which the run ended sends first.
+    if (from !== "elsewhere") environment.defer(poll);
+    else if (!stopping) cancelElsewhere ??= environment.timer(ELSEWHERE_MS, () => void pollElsewhere());
+  });
+
   return {
-    wake(elsewhere = false) {
-      if (!elsewhere) wake();
-      else if (!stopping) cancelElsewhere ??= environment.timer(ELSEWHERE_MS, () => void pollElsewhere());
-    },
     async stop() {
       stopping = true;
       stopped.abort();
@@ -233,7 +231,6 @@ export function createDeliveries(options: DeliveriesOptions): Deliveries {
         await existing(delivery_id, visible);
         throw new ServiceError("conflict", `Webhook delivery ${delivery_id} is being sent: retry later`);
       }
-      wake();
     },
     counters: () => ({ sending: sending.size, ...counters }),
   };

@@ -1,4 +1,6 @@
 /** Drives an executor without a service: threads whose checkpoints are held in memory, and jobs on them. */
+
+import { systemEnvironment } from "../../lib/environment.ts";
 import type {
   CheckpointHandle,
   Executor,
@@ -155,7 +157,7 @@ export async function run(
 ): Promise<{ events: StreamEvent[]; state: StateEvent }> {
   const events: StreamEvent[] = [];
   const states: StateEvent[] = [];
-  for await (const event of executor.execute(job, signal)) {
+  for await (const event of executor.execute(job, signal, systemEnvironment())) {
     if (event.type === "stream") events.push(event);
     else if (event.type === "state") states.push(event);
   }

@@ -19,6 +19,7 @@ import {
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { ExecutorEvent, Job, StreamMode } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { aJob, aThread, type JobChanges } from "./langgraph-driver.ts";
@@ -44,7 +45,11 @@ function host(graph: Graph) {
     const events: ProtocolEvent[] = [];
     const frames: ExecutorEvent[] = [];
     try {
-      for await (const event of executor.execute(aJob(thread, "graph", { events: "all", ...changes }), stop.signal)) {
+      for await (const event of executor.execute(
+        aJob(thread, "graph", { events: "all", ...changes }),
+        stop.signal,
+        systemEnvironment(),
+      )) {
         if (event.type !== "event") frames.push(event);
         else {
           events.push(event);

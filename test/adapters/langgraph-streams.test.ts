@@ -14,6 +14,7 @@ import {
   StateGraph,
 } from "@langchain/langgraph";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { testService } from "../suite/kit.ts";
 import { aJob, aThread, type JobChanges, run, type StreamEvent } from "./langgraph-driver.ts";
@@ -60,7 +61,11 @@ function host(graph: Graph) {
   return async (changes: JobChanges): Promise<{ shown: StreamEvent[]; error?: unknown }> => {
     const shown: StreamEvent[] = [];
     try {
-      for await (const event of executor.execute(aJob(thread, "graph", changes), new AbortController().signal)) {
+      for await (const event of executor.execute(
+        aJob(thread, "graph", changes),
+        new AbortController().signal,
+        systemEnvironment(),
+      )) {
         if (event.type === "stream") shown.push(event);
       }
       return { shown };
@@ -376,7 +381,7 @@ describe("langgraph: messages that are whole", () => {
       .addEdge(START, "slow");
     const shown: string[] = [];
     const job = aJob(aThread(), "graph", { input: { messages: [] }, modes: ["messages-tuple"] });
-    for await (const event of langgraph({ graph }).execute(job, new AbortController().signal)) {
+    for await (const event of langgraph({ graph }).execute(job, new AbortController().signal, systemEnvironment())) {
       if (event.type !== "stream") continue;
       shown.push(event.mode);
       if (event.mode === "messages") {

@@ -828,18 +828,18 @@ describe("langgraph: graphs", () => {
       agent: { graph: steps().compile() },
     });
     assert.deepEqual(executor.graphs(), [
-      { graph_id: "builder", checkpoints: "own", protocol_events: true },
-      { graph_id: "factory", checkpoints: "own", protocol_events: true },
+      { graph_id: "builder", resumes: true, protocol_events: true },
+      { graph_id: "factory", resumes: true, protocol_events: true },
       {
         graph_id: "entry",
-        checkpoints: "own",
+        resumes: true,
         protocol_events: true,
         description: "two steps",
         max_attempts: 7,
         timeout_ms: 9,
         abandon_ms: 5,
       },
-      { graph_id: "agent", checkpoints: "own", protocol_events: true },
+      { graph_id: "agent", resumes: true, protocol_events: true },
     ]);
     for (const { graph_id } of executor.graphs()) {
       const job = aJob(aThread(), graph_id, { input: {}, config: { configurable: { model: "m" } } });
@@ -1017,6 +1017,7 @@ describe("langgraph: ends", () => {
     for await (const event of executor.execute(
       aJob(thread, "graph", { input: {}, modes: ["updates"] }),
       new AbortController().signal,
+      systemEnvironment(),
     )) {
       assert.equal(event.type, "stream");
       break;

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { GraphState } from "../../lib/executor/contract.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { combine, createService, type Executor, type Frame, fromFunctions, type JsonObject } from "../../lib/mod.ts";
 import { testService } from "../suite/kit.ts";
 import { faulty } from "./faulty.ts";
@@ -326,10 +327,10 @@ describe("a thread whose graph cannot read it", () => {
 describe("a state", () => {
   it("with the key __root__ comes back as it was, and one that is no object does too", async () => {
     const bare: Executor = {
-      graphs: () => [{ graph_id: "bare", checkpoints: "worker" }],
-      async *execute() {
+      graphs: () => [{ graph_id: "bare" }],
+      execute: recordStates(async function* () {
         yield { type: "state", values: ["a", "list"], next: [], tasks: [] };
-      },
+      }),
     };
     await using kit = await testService({ executor: combine(bare, fromFunctions({ none: async () => null })) });
     const { threads, runs } = kit.service;

@@ -12,9 +12,9 @@ export const ALL: EventFilter = {
   channels: [...METHODS.filter((method) => !method.startsWith("input.")), "input"],
 };
 
-export const parse = ({ text, seq, event_id, method }: SentEvent): ProtocolEvent => {
-  const event = JSON.parse(text) as ProtocolEvent;
-  assert.deepEqual([event.seq, event.event_id, event.method], [seq, event_id, method]);
+export const parse = ({ data, seq, id, event: method }: SentEvent): ProtocolEvent => {
+  const event = JSON.parse(data) as ProtocolEvent;
+  assert.deepEqual([event.seq, event.event_id, event.method], [seq, id, method]);
   return event;
 };
 

@@ -205,22 +205,6 @@ describe("events", () => {
     runEvents.end({ status: "success", result: {} });
     assert.equal(events.find(RUN), next);
   });
-
-  it("tells who listens to a thread that its runs have changed, and everybody when it closes", () => {
-    const events = eventsAt(testClock());
-    const heard: string[] = [];
-    const stop = events.onRun("a", () => heard.push("first"));
-    events.onRun("a", () => heard.push("second"));
-    events.announce("a");
-    events.announce("b");
-    stop();
-    stop();
-    events.announce("a");
-    assert.deepEqual(heard, ["first", "second", "second"]);
-    assert.equal(events.closed, false);
-    events.close();
-    assert.deepEqual([heard.length, events.closed], [4, true]);
-  });
 });
 
 const upTo = (last: number, first = 1): number[] => Array.from({ length: last + 1 - first }, (_, i) => first + i);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { ExecutorEvent, Job } from "../../lib/executor/contract.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import {
   type Executor,
   type Frame,
@@ -10,6 +11,7 @@ import {
   type Json,
   type JsonObject,
 } from "../../lib/mod.ts";
+import type { FinishRun, Progress } from "../../lib/storage/mod.ts";
 import { testClock } from "../suite/kit.ts";
 import { advanceUntil, clockedService, collect, type Faulty, faulty, kill } from "./faulty.ts";
 
@@ -21,7 +23,7 @@ function graph(
   execute: (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>,
   info: { max_attempts?: number; timeout_ms?: number; abandon_ms?: number } = {},
 ): Executor {
-  return { graphs: () => [{ graph_id: "g", checkpoints: "worker", ...info }], execute };
+  return { graphs: () => [{ graph_id: "g", ...info }], execute: recordStates(execute) };
 }
 
 const custom = (data: Json): ExecutorEvent => ({ type: "stream", mode: "custom", data });
@@ -319,6 +321,79 @@ describe("a recorded state", () => {
       [{ n: 4 }, { n: 2 }],
     );
   });
+
+  it("is kept with durability exit when its executor ignores the time limit, and dropped when it ignores a cancel", async () => {
+    for (const [timeout_ms, expected] of [
+      [1_000, { n: 1 }],
+      [60_000, null],
+    ] as const) {
+      const clock = testClock();
+      let asked = false;
+      const executor = graph(
+        async function* () {
+          for (const n of [0, 1]) yield state({ n }, ["more"]);
+          asked = true;
+          await new Promise(() => {});
+        },
+        { timeout_ms, abandon_ms: 500 },
+      );
+      await using kit = await clockedService(clock, { executor });
+      const { threads, runs } = kit.service;
+      const { thread_id } = await threads.create();
+      const { run_id } = await runs.create(thread_id, { ...ask("g"), durability: "exit" });
+      await advanceUntil(clock, () => asked);
+      if (expected === null) await runs.cancel(thread_id, run_id);
+      await advanceUntil(
+        clock,
+        async () => !["pending", "running"].includes((await runs.get(thread_id, run_id)).status),
+      );
+      assert.deepEqual((await threads.state(thread_id)).values, expected ?? {});
+    }
+  });
+
+  it("is stored in one batch with the frames that show it", async () => {
+    const clock = testClock();
+    const { storage, faults } = faulty();
+    const text = "x".repeat(100_000);
+    await using kit = await clockedService(clock, {
+      storage,
+      executor: graph(async function* () {
+        for (let n = 0; n < 20; n++) {
+          const values = { n, text: text + n };
+          yield {
+            ...state(values, n === 19 ? [] : ["more"]),
+            shows: [{ type: "stream", mode: "values", data: values }],
+          } as ExecutorEvent;
+        }
+      }),
+    });
+    const batches: (readonly [frames: number, states: number])[] = [];
+    const count = ({ frames, checkpoints }: Progress): void => {
+      const values = frames?.list.filter(({ event }) => event === "values").length ?? 0;
+      batches.push([values, checkpoints.length]);
+    };
+    faults.saveProgress = (call, args) => {
+      count(args[2] as Progress);
+      return call();
+    };
+    faults.finishRun = (call, args) => {
+      count((args[2] as FinishRun).progress);
+      return call();
+    };
+    const { thread_id } = await kit.service.threads.create();
+    const request = { ...ask("g"), stream_resumable: true, stream_mode: "values" } as const;
+    const read = collect((await kit.service.runs.stream(thread_id, request)).frames);
+    await advanceUntil(clock, read.ended);
+    assert.ok(batches.length > 2, "several saves");
+    assert.deepEqual(
+      batches.map(([frames]) => frames),
+      batches.map(([, states]) => states),
+    );
+    assert.equal(
+      batches.reduce((sum, [frames]) => sum + frames, 0),
+      20,
+    );
+  });
 });
 
 describe("a later attempt", () => {
@@ -585,8 +660,8 @@ describe("a run that is stopped", () => {
     const late: unknown[] = [];
     const go = Promise.withResolvers<void>();
     const deaf: Executor = {
-      graphs: () => [{ graph_id: "g", checkpoints: "own" }],
-      async *execute(job) {
+      graphs: () => [{ graph_id: "g" }],
+      execute: recordStates(async function* (job) {
         yield custom("in time");
         await go.promise;
         try {
@@ -604,7 +679,7 @@ describe("a run that is stopped", () => {
         }
         yield custom("late");
         late.push("pulled again");
-      },
+      }),
     };
     await using kit = await clockedService(clock, { storage, executor: deaf, worker: { concurrency: 1 } });
     const { thread_id } = await kit.service.threads.create();

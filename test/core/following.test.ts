@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import {
   createService,
   type Executor,
@@ -38,8 +39,8 @@ function counter(): { readonly executor: Executor; readonly say: (...words: (num
       wake();
     },
     executor: {
-      graphs: () => [{ graph_id: "count", checkpoints: "worker" }],
-      async *execute(_job, signal) {
+      graphs: () => [{ graph_id: "count" }],
+      execute: recordStates(async function* (_job, signal) {
         let count = 0;
         while (!signal.aborted) {
           const word = words.shift();
@@ -53,7 +54,7 @@ function counter(): { readonly executor: Executor; readonly say: (...words: (num
           });
         }
         yield { type: "state", values: { count }, next: [], tasks: [] };
-      },
+      }),
     },
   };
 }
@@ -244,13 +245,13 @@ describe("a resumable run", () => {
   it("is not shown from its start where it was lost, when another process has ended it", async () => {
     const clock = testClock();
     const executor: Executor = {
-      graphs: () => [{ graph_id: "count", checkpoints: "worker" }],
-      async *execute({ attempt }) {
+      graphs: () => [{ graph_id: "count" }],
+      execute: recordStates(async function* ({ attempt }) {
         yield { type: "stream", mode: "custom", data: attempt };
         // The first hears no signal, so that its process holds what it has shown for a while after it has lost the run.
         if (attempt === 1) await new Promise<void>(() => {});
         yield { type: "state", values: { attempt }, next: [], tasks: [] };
-      },
+      }),
     };
     const { services, stores, stop } = await processes(clock, executor, 1, 1);
     const [one, two] = services as [Service, Service];
@@ -500,8 +501,8 @@ describe("a store that fails while a graph reads a state", () => {
     const executor = fromFunctions({ ok: async () => ({ ok: true }) });
     const wrong = new Error("the graph's own");
     const listing: Executor = {
-      graphs: () => [{ graph_id: "ok", checkpoints: "worker" }],
-      execute: (job, signal) => executor.execute(job, signal),
+      graphs: () => [{ graph_id: "ok" }],
+      execute: (...attempt) => executor.execute(...attempt),
       state: () => ({
         async get(_at, checkpoints) {
           for await (const { ns } of checkpoints.list({})) await checkpoints.get({ ns, checkpoint_id: "other" });

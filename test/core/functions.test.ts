@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { systemEnvironment } from "../../lib/environment.ts";
 import type {
   CheckpointHandle,
   ExecutorEvent,
@@ -7,6 +8,7 @@ import type {
   StoredCheckpoint,
   StreamMode,
 } from "../../lib/executor/contract.ts";
+import { execute } from "../../lib/functions/execute.ts";
 import { type AgentFunction, fromFunctions } from "../../lib/functions/mod.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { noStore } from "../suite/no-store.ts";
@@ -15,7 +17,22 @@ type State = Extract<ExecutorEvent, { type: "state" }>;
 
 const RUN = "11111111-2222-3333-4444-555555555555";
 
-/** A thread that keeps what the worker would keep. */
+/** The events of a call, with those that show a state before it. */
+async function* eventsOf(
+  agent: AgentFunction,
+  job: Job,
+  {
+    signal = new AbortController().signal,
+    uuid = () => crypto.randomUUID(),
+  }: { signal?: AbortSignal; uuid?: () => string } = {},
+): AsyncGenerator<ExecutorEvent> {
+  for await (const event of execute(agent, job, signal, { ...systemEnvironment(), uuid })) {
+    if (event.type === "state") yield* event.shows ?? [];
+    yield event;
+  }
+}
+
+/** A thread that keeps what `recordStates` would keep. */
 class Thread {
   readonly states: State[] = [];
   private readonly stored: StoredCheckpoint[] = [];
@@ -74,9 +91,8 @@ class Thread {
 
   /** Runs to the end, or throws what the run throws; `seen` then holds what came before. */
   async run(agent: AgentFunction, given: Partial<Job> = {}, seen: ExecutorEvent[] = []): Promise<ExecutorEvent[]> {
-    const executor = fromFunctions({ agent }, { uuid: this.uuid });
     const job = this.job(given);
-    for await (const event of executor.execute(job, new AbortController().signal)) {
+    for await (const event of eventsOf(agent, job, this)) {
       seen.push(event);
       if (event.type === "state") this.store(event, job.run_id);
     }
@@ -106,13 +122,10 @@ const whole = (type: string, content: string, id: string): JsonObject => ({
 });
 
 describe("fromFunctions", () => {
-  it("hosts each function as a graph whose states the worker writes", () => {
+  it("hosts each function as a graph", () => {
     const about = { description: "careful", max_attempts: 1, timeout_ms: 1000, abandon_ms: 200 };
     const executor = fromFunctions({ one: () => "", two: { agent: () => "", ...about } });
-    assert.deepEqual(executor.graphs(), [
-      { graph_id: "one", checkpoints: "worker" },
-      { graph_id: "two", checkpoints: "worker", ...about },
-    ]);
+    assert.deepEqual(executor.graphs(), [{ graph_id: "one" }, { graph_id: "two", ...about }]);
     assert.throws(() => fromFunctions({ one: "x" as unknown as AgentFunction }), /one must be a function/);
     assert.throws(() => fromFunctions({ __end__: () => "" }), /reserved/);
   });
@@ -139,16 +152,16 @@ describe("fromFunctions", () => {
     };
     await thread.run(agent, { input: human("one") });
     assert.deepEqual(
-      thread.states.map(({ next, step }) => [step?.source, step?.node, next]),
+      thread.states.map(({ next, source }) => [source, next]),
       [
-        ["input", undefined, ["__start__"]],
-        ["loop", undefined, ["agent"]],
-        ["loop", "agent", ["agent"]],
-        ["loop", "agent", []],
+        ["input", ["__start__"]],
+        [undefined, ["agent"]],
+        [undefined, ["agent"]],
+        [undefined, []],
       ],
     );
     assert.deepEqual(thread.states[0]?.values, {});
-    assert.deepEqual(thread.last.step?.update, { count: 2 });
+    assert.deepEqual((thread.last.values as JsonObject).count, 2);
 
     await thread.run(agent, { input: { messages: "two", other: true } });
     assert.deepEqual(thread.states[4]?.values, thread.states[3]?.values);
@@ -349,15 +362,13 @@ describe("stream modes of functions", () => {
     const gate = new Promise<void>((resolve) => {
       proceed = resolve;
     });
-    const executor = fromFunctions({
-      async agent({ emit }) {
-        emit("working");
-        await gate;
-        return "done";
-      },
-    });
+    const agent: AgentFunction = async ({ emit }) => {
+      emit("working");
+      await gate;
+      return "done";
+    };
     const kinds: string[] = [];
-    for await (const event of executor.execute(thread.job(modes("custom")), new AbortController().signal)) {
+    for await (const event of eventsOf(agent, thread.job(modes("custom")))) {
       kinds.push(event.type);
       if (event.type === "stream") proceed();
     }
@@ -388,7 +399,7 @@ describe("interrupts of functions", () => {
     assert.deepEqual(thread.last.next, []);
     const { messages: _messages, ...values } = thread.last.values as JsonObject;
     assert.deepEqual(values, { calls: 2, answer: "yes" });
-    assert.deepEqual(thread.states[count]?.step?.source, "loop");
+    assert.deepEqual(thread.states[count]?.source, undefined);
   });
 
   it("take an answer by interrupt id, and null as an answer", async () => {
@@ -510,14 +521,12 @@ describe("later attempts of functions", () => {
 
   it("apply the input where only the state before it was stored", async () => {
     const thread = new Thread();
-    const executor = fromFunctions({ agent: () => "x" });
-    const first = executor.execute(thread.job({ input: human("hi") }), new AbortController().signal);
-    const { value } = await first[Symbol.asyncIterator]().next();
+    const { value } = await eventsOf(() => "x", thread.job({ input: human("hi") })).next();
     thread.store(value as State, RUN);
     await thread.run(() => "x", { input: human("hi"), resumed: true });
     assert.deepEqual(
-      thread.states.map(({ step }) => step?.source),
-      ["input", "loop", "loop"],
+      thread.states.map(({ source }) => source),
+      ["input", undefined, undefined],
     );
     assert.equal(thread.contents.length, 2);
   });
@@ -654,7 +663,7 @@ describe("an aborted signal", () => {
     const seen: ExecutorEvent[] = [];
     const reason = new Error("cancelled");
     await assert.rejects(async () => {
-      for await (const event of fromFunctions({ agent }).execute(new Thread().job(modes("custom")), abort.signal)) {
+      for await (const event of eventsOf(agent, new Thread().job(modes("custom")), abort)) {
         seen.push(event);
         abort.abort(reason);
       }
@@ -696,11 +705,10 @@ describe("an aborted signal", () => {
       yield { messages: ["one"] };
       await new Promise<void>((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("heard"))));
     };
-    const executor = fromFunctions({ agent });
     await assert.rejects(async () => {
-      for await (const event of executor.execute(thread.job({ input: human("hi") }), abort.signal)) {
+      for await (const event of eventsOf(agent, thread.job({ input: human("hi") }), abort)) {
         if (event.type === "state") thread.store(event, RUN);
-        if (event.type === "state" && event.step?.update) abort.abort(new Error("cancelled"));
+        if (event.type === "state" && thread.states.length === 3) abort.abort(new Error("cancelled"));
       }
     }, /cancelled/);
     assert.deepEqual(thread.contents, [
@@ -732,7 +740,7 @@ describe("an aborted signal", () => {
 
   it("stops a run before its function is called", async () => {
     const agent: AgentFunction = () => assert.fail("called");
-    const events = fromFunctions({ agent }).execute(new Thread().job(), AbortSignal.abort(new Error("early")));
+    const events = eventsOf(agent, new Thread().job(), { signal: AbortSignal.abort(new Error("early")) });
     await assert.rejects(async () => {
       for await (const event of events) assert.fail(`gave ${event.type}`);
     }, /early/);

@@ -20,7 +20,7 @@ export function event(
   };
   const { namespace, data } = envelope.params;
   const { name } = data as { name?: string };
-  return { seq, event_id, method, namespace, ...(name === undefined ? {} : { name }), text: JSON.stringify(envelope) };
+  return { seq, id: event_id, event: method, namespace, name, data: JSON.stringify(envelope) };
 }
 
 /** Events of one thread in memory. */
@@ -89,6 +89,6 @@ export class MemoryEvents implements ThreadEvents {
   }
 
   #passes(sent: SentEvent, filter: EventFilter): boolean {
-    return sent.seq > (filter.since ?? 0) && compileFilter(filter)(sent.method, sent.namespace, sent.name);
+    return sent.seq > (filter.since ?? 0) && compileFilter(filter)(sent.event, sent.namespace, sent.name);
   }
 }

@@ -1,6 +1,7 @@
 /** A state that is read after a frame is never older than the frame. */
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
 import { missingIn, readBackAgents, toldBy } from "../clients/read-back-agents.ts";
 import { testClock, testService } from "../suite/kit.ts";
@@ -134,8 +135,8 @@ describe("a thread that is read while its run goes on", () => {
 
   /** Shows a value whose state it has told, and then one after each of these whose state it tells in the end. */
   const telling = (after: readonly unknown[]): Executor => ({
-    graphs: () => [{ graph_id: "g", checkpoints: "worker" }],
-    async *execute() {
+    graphs: () => [{ graph_id: "g" }],
+    execute: recordStates(async function* () {
       yield { type: "state", values: { at: 1 }, next: ["more"], tasks: [] };
       yield { type: "stream", mode: "values", data: { at: 1 } };
       yield { type: "stream", mode: "custom", data: "shown" };
@@ -144,7 +145,7 @@ describe("a thread that is read while its run goes on", () => {
         yield { type: "stream", mode: "values", data: { at: 2 } };
       }
       yield { type: "state", values: { at: 2 }, next: [], tasks: [] };
-    },
+    }),
   });
   const ask: RunCreate = { assistant_id: "g", stream_mode: ["values", "custom"] };
 

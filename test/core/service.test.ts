@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import {
   ConfigError,
   combine,
@@ -417,13 +418,10 @@ describe("runs", () => {
 
   it("fails only the run of an executor that yields something else", async () => {
     const broken: Executor = {
-      graphs: () => [
-        { graph_id: "broken", checkpoints: "worker" },
-        { graph_id: "silent", checkpoints: "worker" },
-      ],
-      async *execute(job) {
+      graphs: () => [{ graph_id: "broken" }, { graph_id: "silent" }],
+      execute: recordStates(async function* (job) {
         if (job.graph_id === "broken") yield { type: "nonsense" } as unknown as ExecutorEvent;
-      },
+      }),
     };
     await using kit = await testService({ executor: combine(broken, fromFunctions({ ok: async () => "ok" })) });
     assert.ok("__error__" in ((await waited(kit.service, null, ask("broken"))) as JsonObject));
@@ -616,15 +614,15 @@ describe("runs", () => {
   });
 
   /** A run whose workers die five times, each behind a checkpoint more, is taken up by a service: what becomes of it. */
-  async function endOf(checkpoints: "own" | "worker", started_ms_ago: number): Promise<Json> {
+  async function endOf(resumes: boolean, started_ms_ago: number): Promise<Json> {
     const clock = testClock();
     const storage = nodeSqlite(":memory:");
     const scope = { deployment: "default" };
     const executor: Executor = {
-      graphs: () => [{ graph_id: "g", checkpoints, timeout_ms: 60_000 }],
-      async *execute() {
+      graphs: () => [{ graph_id: "g", resumes, timeout_ms: 60_000 }],
+      execute: recordStates(async function* () {
         yield { type: "state", values: { messages: [] }, next: [], tasks: [] };
-      },
+      }),
     };
     const options = { storage, executor, environment: { ...clock, log: () => {} } };
     const idle = await createService({ ...options, worker: { concurrency: 0 } });
@@ -651,9 +649,9 @@ describe("runs", () => {
   }
 
   it("goes on with a run that makes progress, where attempts go on behind it, for the time that the run has", async () => {
-    assert.equal(await endOf("own", 59_000), "ended");
-    assert.equal(await endOf("own", 60_000), "AttemptsExhausted");
-    assert.equal(await endOf("worker", 59_000), "AttemptsExhausted");
+    assert.equal(await endOf(true, 59_000), "ended");
+    assert.equal(await endOf(true, 60_000), "AttemptsExhausted");
+    assert.equal(await endOf(false, 59_000), "AttemptsExhausted");
   });
 
   it("refuses webhooks and feedback links that could not work, before anything is made", async () => {

@@ -1,5 +1,6 @@
 /** Services on one database in memory, as processes that share it by leases, with signals that come, or do not. */
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { createService, type Executor, type Service } from "../../lib/mod.ts";
 import type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
 import type { Storage } from "../../lib/storage/types.ts";
@@ -93,8 +94,8 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
   let wake = (): void => {};
 
   const agent = (process: number): Executor => ({
-    graphs: () => [{ graph_id: "count", checkpoints: "worker" }],
-    async *execute({ run_id, attempt }, signal) {
+    graphs: () => [{ graph_id: "count" }],
+    execute: recordStates(async function* ({ run_id, attempt }, signal) {
       const note = (what: Happened["what"], reason?: string): void => {
         happened.push({ what, process, run_id, attempt, at: clock.now(), ...(reason ? { reason } : {}) });
       };
@@ -117,7 +118,7 @@ export async function processes(options: ProcessesOptions): Promise<Processes> {
         });
       }
       yield { type: "state", values: { count }, next: [], tasks: [] };
-    },
+    }),
   });
 
   const services: Service[] = [];

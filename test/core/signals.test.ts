@@ -1,8 +1,8 @@
-/** What is published about a verb that has succeeded, and who hears it. */
+/** What is published about a verb that has succeeded, and who hears it, here and in other processes. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { type Bus, createBus, type Origin, withBus } from "../../lib/storage/bus.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
-import { signalling } from "../../lib/storage/signalling.ts";
 import type { SignalKind, Signals } from "../../lib/storage/signals.ts";
 import { type Sent, turns, until, world } from "./webhook-world.ts";
 
@@ -18,15 +18,22 @@ const made = (run_id: string, more: object = {}): object => ({
 });
 const stopped = (run_id: string, kind: string): object => ({ run_id, thread_id: "t", kind });
 
-/** A storage whose verbs give what the test says, and what was published meanwhile, without who has. */
+const environment = { defer: (fn: () => void) => void setImmediate(fn) };
+
+/** A storage whose verbs give what the test says, and what was published meanwhile: to other processes, and here. */
 function storageOf(answers: Readonly<Record<string, unknown>>): {
   readonly storage: Storage;
   readonly published: Published;
+  readonly here: Published;
 } {
   const published: Published = [];
-  const signals: Signals = {
-    publish: (kind, id) => void published.push([kind, id.replace(/@own$/, "")]),
-    subscribe: () => () => {},
+  const here: Published = [];
+  const bus: Bus = {
+    ...createBus(undefined, "own", environment),
+    publish(kind, id, to) {
+      if (to !== "here") published.push([kind, id]);
+      if (to !== "elsewhere") here.push([kind, id]);
+    },
   };
   const verbs = Object.entries(answers).map(([name, answer]) => [
     name,
@@ -35,25 +42,102 @@ function storageOf(answers: Readonly<Record<string, unknown>>): {
       return answer;
     },
   ]);
-  const storage = { signals, single_process: false, ...Object.fromEntries(verbs) } as unknown as Storage;
-  return { storage: signalling(storage, "own"), published };
+  const storage = { single_process: false, ...Object.fromEntries(verbs) } as unknown as Storage;
+  return { storage: withBus(storage, bus), published, here };
 }
 
-/** Calls one verb and gives what it published, in order. */
+/** Calls one verb and gives what it published to other processes, in order. */
 async function publishedBy(name: keyof Storage, answer: unknown, ...args: readonly unknown[]): Promise<string[]> {
-  const { storage, published } = storageOf({ [name]: answer });
+  return (await told(name, answer, ...args)).published;
+}
+
+async function told(
+  name: keyof Storage,
+  answer: unknown,
+  ...args: readonly unknown[]
+): Promise<Readonly<Record<"published" | "here", string[]>>> {
+  const { storage, published, here } = storageOf({ [name]: answer });
   const verb = storage[name] as (...args: readonly unknown[]) => Promise<unknown>;
   const given = await verb(SCOPE, ...args).catch((error: unknown) => error);
   assert.equal(given, answer);
-  return published.map(([kind, id]) => `${kind} ${id}`);
+  const text = (list: Published): string[] => list.map(([kind, id]) => `${kind} ${id}`);
+  return { published: text(published), here: text(here) };
 }
 
-describe("a storage with signals", () => {
-  it("is the same storage where it has none", () => {
-    const plain = { single_process: true } as Storage;
-    assert.equal(signalling(plain, "own"), plain);
+/** A bus, and what its listeners hear. */
+function listening(signals?: Signals, origin = "own"): { readonly bus: Bus; readonly heard: string[] } {
+  const bus = createBus(signals, origin, environment);
+  const heard: string[] = [];
+  const hear =
+    (name: string) =>
+    (id: string | undefined, from: Origin): void =>
+      void heard.push(`${name} ${id ?? "?"} ${from}`);
+  for (const kind of ["run", "work", "thread"] as const) bus.on(kind, null, hear(kind));
+  bus.on("thread", "t", hear("that thread"));
+  return { bus, heard };
+}
+
+describe("a bus", () => {
+  it("brings to listeners here what was published here, once and later", async () => {
+    const { bus, heard } = listening();
+    bus.publish("thread", "t");
+    bus.publish("thread", "t", "here");
+    bus.publish("thread", "u");
+    bus.publish("run", "r");
+    bus.publish("run", "s", "elsewhere");
+    assert.deepEqual(heard, []);
+    await turns();
+    assert.deepEqual(heard, ["thread t here", "that thread t here", "thread u here", "run r here"]);
   });
 
+  it("tells all listeners that anything may have changed, and nobody who has left", async () => {
+    const { bus, heard } = listening();
+    const leave = bus.on("deliveries", "d", (id) => void heard.push(`deliveries ${id}`));
+    leave();
+    leave();
+    bus.publish("deliveries", "d");
+    await turns();
+    bus.checkAll();
+    const all = ["run ? unknown", "work ? unknown", "thread ? unknown", "that thread ? unknown"];
+    assert.deepEqual(heard, all);
+  });
+
+  it("hears other processes, and not itself", async () => {
+    const listeners = new Set<Parameters<Signals["subscribe"]>[0]>();
+    const hub: Signals = {
+      publish: (kind, id) => {
+        for (const listener of listeners) listener.heard(kind, id);
+      },
+      subscribe(listener) {
+        listeners.add(listener);
+        return () => void listeners.delete(listener);
+      },
+    };
+    const [one, two] = [listening(hub, "a"), listening(hub, "b")];
+    one.bus.publish("work", "before");
+    await turns();
+    for (const { bus, heard } of [one, two]) {
+      heard.length = 0;
+      bus.connect();
+    }
+    one.bus.publish("work", "me@home", "elsewhere");
+    two.bus.publish("run", "r");
+    one.bus.publish("run", "s", "here");
+    hub.publish("thread", "t");
+    await turns();
+    const thread = ["thread t elsewhere", "that thread t elsewhere"];
+    assert.deepEqual(one.heard, ["run r elsewhere", ...thread, "run s here"]);
+    assert.deepEqual(two.heard, ["work me@home elsewhere", ...thread, "run r here"]);
+    one.heard.length = 0;
+    for (const listener of listeners) listener.missed();
+    assert.equal(one.heard.length, 4);
+    for (const { bus } of [one, two]) bus.close();
+    assert.equal(listeners.size, 0);
+    assert.equal(one.heard.length, 8, "a last time");
+  });
+});
+
+describe("a storage with a bus", () => {
   it("tells of runs that were made", async () => {
     const created = (more: object = {}): object => ({ kind: "created", ...made("r", more) });
     const request = { now: 5 };
@@ -125,42 +209,19 @@ describe("a storage with signals", () => {
     }
   });
 
-  it("lets its service hear the others, and not itself", () => {
-    const listeners = new Set<Parameters<Signals["subscribe"]>[0]>();
-    const hub: Signals = {
-      publish: (kind, id) => {
-        for (const listener of listeners) listener.heard(kind, id);
-      },
-      subscribe(listener) {
-        listeners.add(listener);
-        return () => void listeners.delete(listener);
-      },
-    };
-    const services = ["a", "b"].map((origin) => signalling({ signals: hub } as Storage, origin).signals as Signals);
-    const heard: string[][] = [[], []];
-    const ends = services.map((signals, i) =>
-      signals.subscribe({
-        heard: (kind, id) => void heard[i]?.push(`${kind} ${id}`),
-        missed: () => void heard[i]?.push("missed"),
-      }),
-    );
-    services[0]?.publish("work", "me@home");
-    services[1]?.publish("run", "r");
-    hub.publish("thread", "t");
-    for (const listener of listeners) listener.missed();
-    assert.deepEqual(heard, [
-      ["run r", "thread t", "missed"],
-      ["work me@home", "thread t", "missed"],
-    ]);
-    for (const end of ends) end();
-    assert.equal(listeners.size, 0);
+  it("tells listeners here only what nobody here shows or claims by itself", async () => {
+    const progress = { checkpoints: [], writes: [], frames: {}, events: [] };
+    assert.deepEqual((await told("saveProgress", true, lease, progress)).here, []);
+    assert.deepEqual((await told("finishRun", { next: null }, lease, { waiting: true })).here, ["thread t"]);
+    assert.deepEqual((await told("createRun", { kind: "created", ...made("r") }, {})).here, ["thread t"]);
+    assert.deepEqual((await told("releaseSlot", undefined, lease)).here, ["work d"]);
+    assert.deepEqual((await told("deleteThread", true, "t")).here, ["thread t", "work d"]);
   });
 
   it("is in everything else the storage that it stands for", async () => {
     class Own {
       readonly #rows: string[] = ["row"];
       readonly single_process = false;
-      readonly signals: Signals = { publish: () => {}, subscribe: () => () => {} };
       async getRun(): Promise<string | undefined> {
         return this.#rows[0];
       }
@@ -168,7 +229,8 @@ describe("a storage with signals", () => {
         this.#rows.pop();
       }
     }
-    const storage = signalling(new Own() as unknown as Storage, "own");
+    const bus = createBus(undefined, "own", environment);
+    const storage = withBus(new Own() as unknown as Storage, bus);
     assert.equal(await storage.getRun(SCOPE, "r"), "row");
     await storage.releaseSlot(SCOPE, lease);
     assert.equal(await storage.getRun(SCOPE, "r"), undefined);
@@ -185,7 +247,7 @@ describe("webhooks that another process has told of", () => {
     await turns();
     await w.told("r1");
     one.wake();
-    other.wake(true);
+    other.wake("elsewhere");
     await w.requests(1);
     w.jump(100);
     await turns();
@@ -193,8 +255,8 @@ describe("webhooks that another process has told of", () => {
     (w.sent[0] as Sent).answer(204);
     await until(() => one.counters().delivered === 1);
     await w.told("r2");
-    other.wake(true);
-    other.wake(true);
+    other.wake("elsewhere");
+    other.wake("elsewhere");
     await turns();
     assert.equal(other.counters().attempts, 0);
     w.jump(100);

@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { Job } from "../../lib/executor/contract.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import type { Executor, Run, Service } from "../../lib/mod.ts";
 import type { Storage } from "../../lib/storage/types.ts";
 import { testClock } from "../suite/kit.ts";
@@ -30,14 +31,14 @@ function world(): {
   const gates = new Map<string, PromiseWithResolvers<void>>();
   const settle = (run_id: string): void => gates.get(run_id)?.resolve();
   const executor: Executor = {
-    graphs: () => [{ graph_id: "g", checkpoints: "worker" }],
-    async *execute(job) {
+    graphs: () => [{ graph_id: "g" }],
+    execute: recordStates(async function* (job) {
       begun.push(job);
       const gate = Promise.withResolvers<void>();
       gates.set(job.run_id, gate);
       await gate.promise;
       yield { type: "state", values: {}, next: [], tasks: [] };
-    },
+    }),
   };
   return {
     clock,
@@ -124,9 +125,9 @@ async function startStandingStill(
   };
   const watching: Executor = {
     ...executor,
-    execute(job, signal) {
+    execute(...attempt) {
       renewed = (calls.renewLease ?? 0) > renewals;
-      return executor.execute(job, signal);
+      return executor.execute(...attempt);
     },
   };
   const turns = (fn: () => void): void => {

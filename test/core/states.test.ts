@@ -263,7 +263,7 @@ describe("changed states", () => {
 
   it("belong to a graph that is there and lets itself be changed", async () => {
     const fixed: Executor = {
-      graphs: () => [{ graph_id: "fixed", checkpoints: "own" }],
+      graphs: () => [{ graph_id: "fixed" }],
       async *execute() {},
       state: () => ({
         get: async () => null,

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ExecutorEvent, GraphInfo, Job } from "../../lib/executor/contract.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { type AgentFunction, type Executor, fromFunctions } from "../../lib/mod.ts";
 import { type TestService, testClock, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
@@ -22,8 +23,8 @@ import { advanceUntil, faulty, kill } from "./faulty.ts";
 type Script = (job: Job, signal: AbortSignal) => AsyncIterable<ExecutorEvent>;
 
 const acting = (execute: Script, more: Partial<GraphInfo> = {}): Executor => ({
-  graphs: () => [{ graph_id: "g", checkpoints: "worker", protocol_events: true, ...more }],
-  execute,
+  graphs: () => [{ graph_id: "g", protocol_events: true, ...more }],
+  execute: recordStates(execute),
 });
 
 const aborted = (signal: AbortSignal): Promise<void> =>
@@ -110,29 +111,39 @@ describe("the events of runs that end in other ways", () => {
     await live.close();
   });
 
-  it("are forgotten when their run is rolled back, but for its end", async () => {
-    const executor = acting(async function* ({ input }, signal) {
-      yield token(1);
-      if ((input as { wait?: boolean }).wait !== false) await aborted(signal);
-      yield finalState;
+  for (const way of ["a run with multitask_strategy rollback", "cancel with action rollback"]) {
+    it(`are forgotten when their run is rolled back, but for its end: ${way}`, async () => {
+      const executor = acting(async function* ({ input }, signal) {
+        yield token(1);
+        if ((input as { wait?: boolean }).wait !== false) await aborted(signal);
+        yield finalState;
+      });
+      await using kit = await testService({ executor });
+      const { service } = kit;
+      const { thread_id, live } = await opened(kit);
+      await until(() => tokensOf(live.events).length === 1);
+      const [first] = await service.runs.list(thread_id);
+      if (way.startsWith("cancel")) {
+        await service.runs.cancel(thread_id, String(first?.run_id), { action: "rollback", wait: true });
+      }
+      const request = { ...run, input: { wait: false }, multitask_strategy: "rollback" } as const;
+      await (await service.runs.wait(thread_id, request)).result;
+      await live.ends(2);
+      assert.deepEqual(outline(live.events), ["running", "interrupted", "running", "completed"]);
+      assertRising(live.events);
+      const kept = await keptOf(service, thread_id);
+      assert.deepEqual(outline(kept), ["interrupted", "running", "completed"]);
+      assert.deepEqual(
+        kept,
+        live.events.filter(({ seq }) => kept.some((one) => one.seq === seq)),
+      );
+      // It opens while the first reader holds the events in memory.
+      const late = reading(service, thread_id);
+      await late.ends(2);
+      assert.deepEqual(late.events, kept);
+      await Promise.all([live.close(), late.close()]);
     });
-    await using kit = await testService({ executor });
-    const { service } = kit;
-    const { thread_id, live } = await opened(kit);
-    await until(() => tokensOf(live.events).length === 1);
-    const request = { ...run, input: { wait: false }, multitask_strategy: "rollback" } as const;
-    await (await service.runs.wait(thread_id, request)).result;
-    await live.ends(2);
-    assert.deepEqual(outline(live.events), ["running", "interrupted", "running", "completed"]);
-    assertRising(live.events);
-    const kept = await keptOf(service, thread_id);
-    assert.deepEqual(outline(kept), ["interrupted", "running", "completed"]);
-    assert.deepEqual(
-      kept,
-      live.events.filter(({ seq }) => kept.some((one) => one.seq === seq)),
-    );
-    await live.close();
-  });
+  }
 
   it("tell questions and answers, each once", async () => {
     const asker: AgentFunction = async function* ({ interrupt, command }) {
@@ -155,16 +166,14 @@ describe("the events of runs that end in other ways", () => {
   });
 
   it("come from graphs with their own checkpoints and without protocol events too", async () => {
-    const executor = acting(
-      async function* (job) {
-        const at = { ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000001" };
-        const rest = { parent_id: null, payload: { type: "json", data: "{}" }, metadata: {}, versions: {}, values: [] };
-        yield { type: "stream", mode: "custom", data: { n: 1 } };
-        await job.checkpoints.put({ ...at, ...rest });
-        yield { ...finalState, checkpoint: at } as ExecutorEvent;
-      },
-      { checkpoints: "own", protocol_events: false },
-    );
+    const script: Script = async function* (job) {
+      const at = { ns: "", checkpoint_id: "1f000000-0000-6000-8000-000000000001" };
+      const rest = { parent_id: null, payload: { type: "json", data: "{}" }, metadata: {}, versions: {}, values: [] };
+      yield { type: "stream", mode: "custom", data: { n: 1 } };
+      await job.checkpoints.put({ ...at, ...rest });
+      yield { ...finalState, checkpoint: at } as ExecutorEvent;
+    };
+    const executor = { ...acting(script, { protocol_events: false }), execute: script };
     await using kit = await testService({ executor });
     const { thread_id, live } = await opened(kit);
     await live.ends();

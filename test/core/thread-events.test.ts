@@ -1,6 +1,7 @@
 /** Live events of a thread and their replays: what readers get, in which order, and what they cost the run. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { type AgentFunction, type Executor, fromFunctions, type RunCreate, type Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import { testService } from "../suite/kit.ts";
@@ -41,14 +42,14 @@ async function finished(service: Service, thread_id: string, request: RunCreate)
 /** An executor of its own events; the test says when it goes on. */
 function teller(count: number, padding: number, gate?: (n: number) => Promise<void> | undefined): Executor {
   return {
-    graphs: () => [{ graph_id: "teller", checkpoints: "worker", protocol_events: true }],
-    async *execute(job) {
+    graphs: () => [{ graph_id: "teller", protocol_events: true }],
+    execute: recordStates(async function* (job) {
       for (let n = 1; n <= count && job.events === "all"; n++) {
         await gate?.(n);
         yield token(n, padding);
       }
       yield finalState;
-    },
+    }),
   };
 }
 
@@ -156,7 +157,7 @@ describe("the events of a thread", () => {
         const iterator = subscribe(service, thread_id, { ...ALL, since })[Symbol.asyncIterator]();
         for (let step = await iterator.next(); !step.done; step = await iterator.next()) {
           seqs.push(step.value.seq);
-          if (step.value.method === "lifecycle" && step.value.seq % 2 ** 32 === 2 ** 32 - 1) break;
+          if (step.value.event === "lifecycle" && step.value.seq % 2 ** 32 === 2 ** 32 - 1) break;
           // Some take their time.
           if (at % 3 === 0 && seqs.length % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
         }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { createService, type Executor, type Frame, type RunCreate, type Service } from "../../lib/mod.ts";
 import type { ThreadPosition } from "../../lib/streams/thread-subscription.ts";
 import { testClock, testService } from "../suite/kit.ts";
@@ -24,8 +25,8 @@ function shower(): { readonly executor: Executor; readonly go: () => void } {
       for (const resume of waiting) resume();
     },
     executor: {
-      graphs: () => [{ graph_id: "show", checkpoints: "worker" }],
-      async *execute(job, signal) {
+      graphs: () => [{ graph_id: "show" }],
+      execute: recordStates(async function* (job, signal) {
         for (const data of job.input as string[]) {
           if (data === "fail") throw new RangeError("too far");
           if (data !== "wait") yield { type: "stream", mode: "custom", data };
@@ -37,7 +38,7 @@ function shower(): { readonly executor: Executor; readonly go: () => void } {
           }
         }
         yield { type: "state", values: { input: job.input ?? null }, next: [], tasks: [] };
-      },
+      }),
     },
   };
 }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import type { Environment, LogRecord } from "../../lib/environment.ts";
+import { type Bus, type BusListener, createBus, type Origin, withBus } from "../../lib/storage/bus.ts";
 import type { DeliveryRow, Storage } from "../../lib/storage/mod.ts";
 import { createDeliveries, type Deliveries } from "../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type Loopback, type WebhookSettings } from "../../lib/webhooks/options.ts";
@@ -27,6 +28,9 @@ export interface Sent {
   fail(error: unknown): void;
 }
 
+/** `wake`: runs with webhooks have ended, here or in another process. */
+export type Sender = Deliveries & { wake(from?: Origin): void };
+
 export interface World extends AsyncDisposable {
   readonly storage: Storage;
   readonly sent: Sent[];
@@ -36,7 +40,7 @@ export interface World extends AsyncDisposable {
   jump(ms: number): void;
   /** Ends a run with this webhook. */
   told(id: string, url?: string, depth?: number): Promise<void>;
-  open(more?: Partial<WebhookSettings>): Deliveries;
+  open(more?: Partial<WebhookSettings>): Sender;
   row(id: string): Promise<DeliveryRow>;
   /** The sender has put this delivery off and waits for it, or for its next look around. */
   waits(id: string): Promise<void>;
@@ -102,8 +106,15 @@ export async function world(options: WorldOptions = {}): Promise<World> {
     },
     open(more = {}) {
       const settings = { policy: policyOf(), headers: [], secrets: [], loopback: null, transport: null };
+      let heard: BusListener = () => {};
+      const bus = createBus(undefined, "", environment);
+      const on: Bus["on"] = (kind, id, listener) => {
+        heard = listener;
+        return bus.on(kind, id, listener);
+      };
       const deliveries = createDeliveries({
-        storage,
+        storage: withBus(storage, bus),
+        bus: { ...bus, on },
         scope: here,
         environment,
         settings: { ...settings, ...DELIVERY_DEFAULTS, ...more },
@@ -112,8 +123,9 @@ export async function world(options: WorldOptions = {}): Promise<World> {
         user_agent: "greenroom/1.0.0 (webhook)",
       });
       opened.push(deliveries);
-      deliveries.wake();
-      return deliveries;
+      const wake: Sender["wake"] = (from = "here") => heard(here.deployment, from);
+      wake();
+      return { ...deliveries, wake };
     },
     async row(id) {
       return (await storage.getDelivery(here, id)) ?? assert.fail(`there is no delivery ${id}`);

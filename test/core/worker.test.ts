@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import { type Executor, fromFunctions, type Json, type JsonObject } from "../../lib/mod.ts";
 import { testClock, testService } from "../suite/kit.ts";
 import { advanceUntil, collect, faulty } from "./faulty.ts";
@@ -111,11 +112,11 @@ describe("a worker", () => {
   it("abandons an executor that goes on after its signal", async () => {
     const clock = testClock();
     const deaf: Executor = {
-      graphs: () => [{ graph_id: "deaf", checkpoints: "worker" }],
-      async *execute() {
+      graphs: () => [{ graph_id: "deaf" }],
+      execute: recordStates(async function* () {
         yield { type: "state", values: { at: 0 }, next: ["more"], tasks: [] };
         while (true) yield { type: "stream", mode: "custom", data: "still here" };
-      },
+      }),
     };
     await using kit = await testService({ executor: deaf, environment: clock, worker: { concurrency: 1 } });
     const { thread_id } = await kit.service.threads.create();
@@ -222,8 +223,8 @@ describe("a worker", () => {
   it("takes the reader of an unreadable state for what it is", async () => {
     const executor = fromFunctions({ ok: async () => ({ ok: true }) });
     const broken: Executor = {
-      graphs: () => [{ graph_id: "ok", checkpoints: "own" }],
-      execute: (job, signal) => executor.execute(job, signal),
+      graphs: () => [{ graph_id: "ok" }],
+      execute: (...attempt) => executor.execute(...attempt),
       state: () => ({
         get: () => Promise.reject(new Error("cannot read this")),
         schemas: () => Promise.reject(new Error("no")),

@@ -96,7 +96,7 @@ describe("custom authentication", () => {
 
   it("is proven at the start, each problem by its key", async () => {
     const refused = async (auth: unknown, message: RegExp): Promise<void> => {
-      const executor = { graphs: () => [{ graph_id: "a", checkpoints: "worker" }], execute: () => {} };
+      const executor = { graphs: () => [{ graph_id: "a" }], execute: () => {} };
       const options = { storage: nodeSqlite(":memory:"), executor, auth } as unknown as ServiceOptions;
       await assert.rejects(createService(options), { name: "ConfigError", message });
     };

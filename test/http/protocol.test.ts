@@ -33,7 +33,7 @@ describe("the event stream", () => {
     assert.equal(await text(), ": heartbeat\n");
     const sent = event(42, "values", {}, "synth:r:42");
     events.add(event(41, "messages"), sent);
-    assert.equal(await text(), `id: synth:r:42\nevent: values\ndata: ${sent.text}\n\n`);
+    assert.equal(await text(), `id: synth:r:42\nevent: values\ndata: ${sent.data}\n\n`);
     assert.deepEqual(events.subscriptions[0]?.filter, { channels: ["values", "nonsense"] });
     await reader.cancel();
     await until(() => events.open === 0);

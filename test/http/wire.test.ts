@@ -90,11 +90,11 @@ describe("namespaces of a run's stream", () => {
   const executor: Executor = {
     ...base,
     graphs: () => base.graphs(),
-    async *execute(job, signal) {
+    async *execute(job, signal, environment) {
       for (const namespace of places) {
         yield { type: "stream", mode: "custom", namespace, data: namespace.join("|") } satisfies ExecutorEvent;
       }
-      yield* base.execute(job, signal);
+      yield* base.execute(job, signal, environment);
     },
   };
   const table: readonly (readonly [query: string, expected: readonly string[]])[] = [

@@ -5,6 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
+import { createBus } from "../../lib/storage/bus.ts";
 import type { DeliveryAttempt } from "../../lib/storage/mod.ts";
 import { createDeliveries } from "../../lib/webhooks/deliver.ts";
 import { DELIVERY_DEFAULTS, type WebhookTransport } from "../../lib/webhooks/options.ts";
@@ -155,8 +156,10 @@ describe("a webhook to an address that is not public", () => {
       });
       await storage.finishRun(here, lease, finish());
     }
+    const bus = createBus(undefined, "", systemEnvironment());
     const deliveries = createDeliveries({
       storage,
+      bus,
       scope: here,
       environment: { ...systemEnvironment(), log: () => {} },
       settings: {
@@ -172,7 +175,7 @@ describe("a webhook to an address that is not public", () => {
       user_agent: "greenroom",
     });
     try {
-      deliveries.wake();
+      bus.checkAll();
       await until(() => deliveries.counters().failed === urls.length);
       const { attempts, delivered, retried } = deliveries.counters();
       assert.deepEqual([attempts, delivered, retried], [urls.length, 0, 0], "the first refusal is the last word");

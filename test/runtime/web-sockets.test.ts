@@ -91,7 +91,7 @@ describe("WebSockets", () => {
     assert.equal(got[0]?.id, 1);
     at.events.add(event(1, "messages"), event(2, "values", { data: { text: "ä".repeat(100_000) } }));
     await until(() => got.length === 2);
-    assert.deepEqual(got[1], JSON.parse(at.events.all[1]?.text ?? ""));
+    assert.deepEqual(got[1], JSON.parse(at.events.all[1]?.data ?? ""));
     socket.send('{"id":2,"method":"run.start"}');
     await until(() => got.length === 3);
     assert.equal(got[2]?.id, 2);

@@ -1,6 +1,7 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
 import { checkpointId, recordedState } from "../../lib/executor/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
+import { recordStates } from "../../lib/executor/record-states.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";
@@ -25,7 +26,7 @@ export interface Step {
   readonly padding: number;
 }
 
-/** Both kinds of executors that there are: the worker writes the states of `plain`; `saver` writes its own checkpoints. */
+/** Both kinds of executors that there are: `recordStates` records the states of `plain`; `saver` writes its own checkpoints. */
 export const GRAPHS: readonly string[] = ["plain", "saver"];
 
 export const MAX_ATTEMPTS = 3;
@@ -51,30 +52,27 @@ export function scriptOf(input: Json | undefined, command: JsonObject | null): S
 }
 
 export function agentExecutor(world: World, process: Process): Executor {
-  return {
-    graphs: () =>
-      GRAPHS.map((graph_id) => ({
-        graph_id,
-        checkpoints: graph_id === "saver" ? "own" : "worker",
-        max_attempts: MAX_ATTEMPTS,
-      })),
-    state: (graph_id) => (graph_id === "saver" ? recordedState : null),
-    async *execute(job, signal) {
-      // The process may have ended a moment ago, with this step of its work still to come.
-      if (!process.alive) await never();
-      const execution = world.oracle.executions.start(process, job);
-      signal.addEventListener("abort", () => world.oracle.executions.stop(execution, String(signal.reason)));
-      try {
-        for await (const event of act(world, process, job, signal)) {
-          world.oracle.executions.yields(execution, event);
-          execution.yielding = true;
-          yield event;
-          execution.yielding = false;
-        }
-      } finally {
-        world.oracle.executions.settle(execution);
+  const execute: Executor["execute"] = async function* (job, signal) {
+    // The process may have ended a moment ago, with this step of its work still to come.
+    if (!process.alive) await never();
+    const execution = world.oracle.executions.start(process, job);
+    signal.addEventListener("abort", () => world.oracle.executions.stop(execution, String(signal.reason)));
+    try {
+      for await (const event of act(world, process, job, signal)) {
+        world.oracle.executions.yields(execution, event);
+        execution.yielding = true;
+        yield event;
+        execution.yielding = false;
       }
-    },
+    } finally {
+      world.oracle.executions.settle(execution);
+    }
+  };
+  const recorded = recordStates(execute);
+  return {
+    graphs: () => GRAPHS.map((graph_id) => ({ graph_id, resumes: graph_id === "saver", max_attempts: MAX_ATTEMPTS })),
+    state: (graph_id) => (graph_id === "saver" ? recordedState : null),
+    execute: (...attempt) => (attempt[0].graph_id === "saver" ? execute : recorded)(...attempt),
   };
 }
 
@@ -102,15 +100,8 @@ async function* act(world: World, process: Process, job: Job, signal: AbortSigna
     }));
     const values = { messages: [...messages] };
     const saved = saver ? await saver.put(values, next, tasks as unknown as Json) : undefined;
-    yield {
-      type: "state",
-      values,
-      next,
-      tasks,
-      step: { source: "loop", node: name },
-      ...(saved && { checkpoint: saved }),
-    };
-    if (job.modes.has("values")) yield { type: "stream", mode: "values", data: values };
+    const shows = job.modes.has("values") ? [{ type: "stream", mode: "values", data: values } as const] : [];
+    yield { type: "state", values, next, tasks, shows, ...(saved && { checkpoint: saved }) };
   }
 
   // Where an earlier attempt had come to its question, only its last word is missing.

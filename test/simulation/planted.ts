@@ -74,8 +74,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a retried run begins again in the events of its thread",
     file: "lib/engine/event-recorder.ts",
-    find: "if (!running) record(",
-    replace: "record(",
+    find: "if (!running) recordRoot(",
+    replace: "recordRoot(",
   },
   {
     name: "an end is told twice",

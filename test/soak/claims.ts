@@ -42,7 +42,7 @@ async function claiming(report: Report, options: ClaimsOptions, url: string): Pr
   const deadline = Date.now() + options.most_ms;
   // Makes the runs and executes none.
   const executor: Executor = {
-    graphs: () => [{ graph_id: "trivial", checkpoints: "worker" }],
+    graphs: () => [{ graph_id: "trivial" }],
     async *execute() {},
   };
   const maker = await createService({

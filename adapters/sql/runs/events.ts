@@ -46,10 +46,11 @@ type Entry = [
 
 function entryOf(event: ThreadEvent, first_seq: number): Entry {
   const { seq, method, namespace, timestamp, data, node, checkpoint_id, name } = event;
-  const methodIndex = EVENT_METHODS.indexOf(method);
-  const place = [seq - first_seq, methodIndex, namespace, timestamp, data] as const;
-  if (node === undefined && checkpoint_id === undefined && name === undefined) return [...place];
-  return [...place, node ?? null, checkpoint_id ?? null, name ?? null];
+  const place: Entry = [seq - first_seq, EVENT_METHODS.indexOf(method), namespace, timestamp, data];
+  // A reader takes missing members at the end for null.
+  if (checkpoint_id !== undefined || name !== undefined) place.push(node ?? null, checkpoint_id ?? null, name ?? null);
+  else if (node !== undefined) place.push(node);
+  return place;
 }
 
 /** Statements that store events while the run is still the lease's. */

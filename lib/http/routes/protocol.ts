@@ -1,6 +1,5 @@
 /** The routes of the thread event protocol (v2). */
 import { ServiceError } from "../../errors.ts";
-import { mapReader } from "../../streams/reader.ts";
 import { commandCaller, runsOfSocket } from "../command-caller.ts";
 import { threadId } from "../context.ts";
 import * as parse from "../parse/mod.ts";
@@ -38,8 +37,7 @@ export const PROTOCOL_ROUTES: readonly Route[] = [
       const filter = await context.body();
       const { visibility } = await context.authorize({ thread_id });
       const reader = context.service.protocol.subscribe(thread_id, filter, visibility);
-      const frames = mapReader(reader, ({ event_id, method, text }) => ({ id: event_id, event: method, data: text }));
-      return eventStream(context, frames, { thread_id }, {}, { at_once: true });
+      return eventStream(context, reader, { thread_id }, {}, { at_once: true });
     },
   }),
   route("get", EVENTS, {

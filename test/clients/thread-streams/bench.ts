@@ -37,7 +37,7 @@ export interface Bench extends AsyncDisposable {
   readonly client: Client;
   readonly gates: Gates;
   /** A stream of a thread; of a new one without an id. Closed with the bench. */
-  stream(assistantId: string, threadId?: string): ThreadStream;
+  stream(assistantId: string, threadId?: string, reconnect_ms?: number): ThreadStream;
   /** Breaks every connection that is open. */
   cut(): void;
   /** A request without the SDK. */
@@ -82,11 +82,11 @@ export async function openBench({ sdk, transport }: Subject): Promise<Bench> {
     gates,
     cut,
     send: (method, path) => reached.fetch(`${apiUrl}${path}`, { method }),
-    stream(assistantId, threadId) {
+    stream(assistantId, threadId, reconnect_ms = 1) {
       const options = {
         assistantId,
         transport: transport === "WebSocket" ? "websocket" : "sse",
-        reconnectDelayMs: () => 1,
+        reconnectDelayMs: () => reconnect_ms,
         ...(local ? { fetch: reached.fetch as typeof fetch } : {}),
       } as const;
       const made = threadId === undefined ? client.threads.stream(options) : client.threads.stream(threadId, options);

@@ -2,6 +2,7 @@
 import { openSync, writeSync } from "node:fs";
 import process from "node:process";
 import { postgres } from "../../../adapters/postgres/mod.ts";
+import { recordStates } from "../../../lib/executor/record-states.ts";
 import { createService, type Executor } from "../../../lib/mod.ts";
 import type { Line, Mark } from "../executions.ts";
 
@@ -9,8 +10,8 @@ const [, , url = "", file = ""] = process.argv;
 const log = openSync(file, "a");
 
 const executor: Executor = {
-  graphs: () => [{ graph_id: "trivial", checkpoints: "worker" }],
-  async *execute({ run_id, thread_id, attempt }) {
+  graphs: () => [{ graph_id: "trivial" }],
+  execute: recordStates(async function* ({ run_id, thread_id, attempt }) {
     const token = crypto.randomUUID();
     const mark = (mark: Mark): void => {
       const of = { pid: process.pid, run: run_id, thread: thread_id, key: run_id, attempt, token, step: 0, version: 0 };
@@ -23,7 +24,7 @@ const executor: Executor = {
     } finally {
       mark("end");
     }
-  },
+  }),
 };
 
 const service = await createService({

@@ -1,15 +1,87 @@
-/** Announces successful storage verbs to other processes. */
-import type { CreatedRun, Storage } from "./mod.ts";
-import type { Signals } from "./signals.ts";
-
 /**
- * Wraps the storage of one service: each verb that succeeds publishes its signals. The service does not receive its own signals,
- * which carry `origin`. A storage without signals is returned unchanged.
+ * The event bus of a process: it says that something has changed, never what. Whoever hears it reads the store. Signals carry the
+ * same between processes that share a database.
  */
-export function signalling(storage: Storage, origin: string): Storage {
-  if (!storage.signals) return storage;
-  const signals = own(storage.signals, origin);
-  const members = new Map<PropertyKey, unknown>(Object.entries({ signals, ...publishing(storage, signals) }));
+import type { Environment } from "../environment.ts";
+import type { CreatedRun, Storage } from "./mod.ts";
+import type { SignalKind, Signals } from "./signals.ts";
+
+/** Where a change happened. `unknown`: news may have been missed, so everything must be read again; it comes without an id. */
+export type Origin = "here" | "elsewhere" | "unknown";
+
+export type BusListener = (id: string | undefined, from: Origin) => void;
+
+export interface Bus {
+  /** Reaches listeners here in a later turn, once even if it was published twice. Default: `to` both. Never throws. */
+  publish(kind: SignalKind, id: string, to?: "here" | "elsewhere"): void;
+  /** The changes of one id, or of all. The result unsubscribes. */
+  on(kind: SignalKind, id: string | null, listener: BusListener): () => void;
+  /** Everything may have changed: calls all listeners at once. */
+  checkAll(): void;
+  /** Begins to hear other processes. */
+  connect(): void;
+  /** Hears no other process any more, and calls all listeners for the last time. */
+  close(): void;
+}
+
+/** `origin` goes out with each id, as `<id>@<origin>`: a process does not hear its own signals. */
+export function createBus(signals: Signals | undefined, origin: string, environment: Pick<Environment, "defer">): Bus {
+  const listeners = new Map<string, Set<BusListener>>();
+  let due = new Map<string, readonly [kind: SignalKind, id: string]>();
+  let disconnect = (): void => {};
+
+  function tell(kind: SignalKind, id: string, from: Origin): void {
+    for (const key of [kind, `${kind} ${id}`]) {
+      for (const listener of [...(listeners.get(key) ?? [])]) listener(id, from);
+    }
+  }
+
+  function deliver(): void {
+    const all = due.values();
+    due = new Map();
+    for (const [kind, id] of all) tell(kind, id, "here");
+  }
+
+  function heard(kind: SignalKind, tagged: string): void {
+    const at = tagged.lastIndexOf("@");
+    if (at < 0) tell(kind, tagged, "elsewhere");
+    else if (tagged.slice(at + 1) !== origin) tell(kind, tagged.slice(0, at), "elsewhere");
+  }
+
+  function checkAll(): void {
+    for (const listener of [...listeners.values()].flatMap((own) => [...own])) listener(undefined, "unknown");
+  }
+
+  return {
+    publish(kind, id, to) {
+      if (to !== "here") signals?.publish(kind, `${id}@${origin}`);
+      if (to === "elsewhere") return;
+      if (due.size === 0) environment.defer(deliver);
+      due.set(`${kind} ${id}`, [kind, id]);
+    },
+    on(kind, id, listener) {
+      const key = id === null ? kind : `${kind} ${id}`;
+      const own = listeners.get(key) ?? new Set();
+      listeners.set(key, own.add(listener));
+      return () => {
+        own.delete(listener);
+        if (own.size === 0 && listeners.get(key) === own) listeners.delete(key);
+      };
+    },
+    checkAll,
+    connect() {
+      disconnect = signals?.subscribe({ heard, missed: checkAll }) ?? disconnect;
+    },
+    close() {
+      disconnect();
+      checkAll();
+    },
+  };
+}
+
+/** Wraps a storage: each verb that succeeds publishes what has changed. */
+export function withBus(storage: Storage, bus: Bus): Storage {
+  const members = new Map<PropertyKey, unknown>(Object.entries(publishing(storage, bus)));
   return new Proxy(storage, {
     get(target, name) {
       if (members.has(name)) return members.get(name);
@@ -22,24 +94,11 @@ export function signalling(storage: Storage, origin: string): Storage {
   });
 }
 
-/** Ids go out with who publishes them: `<id>@<origin>`. */
-function own(signals: Signals, origin: string): Signals {
-  return {
-    publish: (kind, id) => signals.publish(kind, `${id}@${origin}`),
-    subscribe: (listener) =>
-      signals.subscribe({
-        heard(kind, tagged) {
-          const at = tagged.lastIndexOf("@");
-          if (at < 0) listener.heard(kind, tagged);
-          else if (tagged.slice(at + 1) !== origin) listener.heard(kind, tagged.slice(0, at));
-        },
-        missed: () => listener.missed(),
-      }),
-  };
-}
-
-/** The verbs that mean something to other processes. */
-function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
+/**
+ * The verbs that mean something to listeners. An attempt shows its readers here what it stores, and a worker claims by itself what
+ * is left to it: only other processes hear of that.
+ */
+function publishing(storage: Storage, { publish }: Bus): Partial<Storage> {
   /** The creating worker announces waiting runs itself, when it has no slot for them. */
   function made(deployment: string, { run, stopped }: CreatedRun): void {
     publish("thread", run.thread_id);
@@ -108,19 +167,19 @@ function publishing(storage: Storage, { publish }: Signals): Partial<Storage> {
     },
     async saveProgress(scope, lease, progress, now) {
       const saved = await storage.saveProgress(scope, lease, progress, now);
-      if (saved && progress.frames) publish("run", lease.run_id);
-      if (saved && progress.events) publish("events", lease.thread_id);
+      if (saved && progress.frames) publish("run", lease.run_id, "elsewhere");
+      if (saved && progress.events) publish("events", lease.thread_id, "elsewhere");
       return saved;
     },
     async finishRun(scope, lease, finish) {
       const outcome = await storage.finishRun(scope, lease, finish);
       if (!outcome) return outcome;
-      publish("run", lease.run_id);
+      publish("run", lease.run_id, "elsewhere");
       publish("thread", lease.thread_id);
-      if (finish.has_side_effects ?? true) publish("deliveries", scope.deployment);
+      if (finish.has_side_effects ?? true) publish("deliveries", scope.deployment, "elsewhere");
       // Who looked for the next run and found none has looked for all. Who took another thread's leaves this one to the others.
       const left = finish.next ? outcome.next !== null && outcome.next.lease.thread_id !== lease.thread_id : true;
-      if (finish.waiting && left) publish("work", scope.deployment);
+      if (finish.waiting && left) publish("work", scope.deployment, "elsewhere");
       return outcome;
     },
     async requeueRun(scope, lease, now) {
