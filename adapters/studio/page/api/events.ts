@@ -52,7 +52,7 @@ export const respond = (thread_id: string, answers: Readonly<Record<string, unkn
   });
 
 /** Lines of a body. A line that grows is searched once: a value may be large. */
-async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+export async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   let parts: string[] = [];
   try {

@@ -7,7 +7,7 @@ import type { InboxThread } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
 import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, Id, Problem, Skeleton, Time } from "../../parts/basics.tsx";
+import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
 import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
@@ -91,40 +91,42 @@ export default function Inbox(): VNode {
           <div class="filters">
             <AssistantSelect any value={assistant_id} change={(assistant) => setQuery({ assistant })} />
           </div>
-          {inbox.error && !inbox.data ? <Problem error={inbox.error} retry={inbox.reload} /> : null}
-          {!inbox.data && !inbox.error ? <Skeleton /> : null}
-          {inbox.data && items.length === 0 ? (
-            <Empty title="Nothing waits for you">
-              <p class="faint">Interrupts of all threads appear here.</p>
-            </Empty>
-          ) : (
-            <List
-              label="Waiting threads"
-              items={items}
-              rowHeight={56}
-              keyOf={(one) => one.thread_id}
-              hrefOf={(one) => hrefOf(["inbox", one.thread_id], { assistant: assistant_id })}
-              current={thread_id}
-              more={inbox.more}
-              row={(one) => (
-                <>
-                  <span class="status waiting">
-                    <span class="sign" aria-hidden="true">
-                      ◐
-                    </span>
-                  </span>
-                  <span class="text">
-                    <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? one.thread_id.slice(0, 8)}</span>
-                    <span class="faint">
-                      {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
-                      {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
-                    </span>
-                  </span>
-                  <Time at={one.since} />
-                </>
-              )}
-            />
-          )}
+          <Ready of={inbox}>
+            {() =>
+              items.length === 0 ? (
+                <Empty title="Nothing waits for you">
+                  <p class="faint">Interrupts of all threads appear here.</p>
+                </Empty>
+              ) : (
+                <List
+                  label="Waiting threads"
+                  items={items}
+                  rowHeight={56}
+                  keyOf={(one) => one.thread_id}
+                  hrefOf={(one) => hrefOf(["inbox", one.thread_id], { assistant: assistant_id })}
+                  current={thread_id}
+                  more={inbox.more}
+                  row={(one) => (
+                    <>
+                      <span class="status waiting">
+                        <span class="sign" aria-hidden="true">
+                          ◐
+                        </span>
+                      </span>
+                      <span class="text">
+                        <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? one.thread_id.slice(0, 8)}</span>
+                        <span class="faint">
+                          {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
+                          {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
+                        </span>
+                      </span>
+                      <Time at={one.since} />
+                    </>
+                  )}
+                />
+              )
+            }
+          </Ready>
         </>
       }
       detail={

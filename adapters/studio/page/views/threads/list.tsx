@@ -5,7 +5,7 @@ import type { ThreadSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { hrefOf, place, setQuery } from "../../frame/router.ts";
 import { AssistantSelect } from "../../parts/assistant-select.tsx";
-import { Empty, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
+import { Empty, Ready, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
@@ -107,44 +107,48 @@ export function ThreadList({ current }: { readonly current: string | undefined }
           change={(metadata) => setQuery({ metadata })}
         />
       </div>
-      {threads.error && !threads.data ? <Problem error={threads.error} retry={threads.reload} /> : null}
-      {!threads.data && !threads.error ? <Skeleton rows={8} /> : null}
-      {threads.data && items.length === 0 && !threads.more ? (
-        <Empty title={isFiltered ? "No thread matches" : "No threads yet"}>
-          {isFiltered ? (
-            <button
-              type="button"
-              onClick={() => setQuery({ text: null, status: null, assistant: null, metadata: null })}
-            >
-              Clear the filters
-            </button>
+      <Ready of={threads}>
+        {() =>
+          items.length === 0 && !threads.more ? (
+            <Empty title={isFiltered ? "No thread matches" : "No threads yet"}>
+              {isFiltered ? (
+                <button
+                  type="button"
+                  onClick={() => setQuery({ text: null, status: null, assistant: null, metadata: null })}
+                >
+                  Clear the filters
+                </button>
+              ) : (
+                <a class="button primary" href={hrefOf(["threads", "new"])}>
+                  Start one
+                </a>
+              )}
+            </Empty>
           ) : (
-            <a class="button primary" href={hrefOf(["threads", "new"])}>
-              Start one
-            </a>
-          )}
-        </Empty>
-      ) : (
-        <List
-          label="Threads"
-          items={items}
-          rowHeight={56}
-          keyOf={({ thread_id }) => thread_id}
-          hrefOf={({ thread_id }) => hrefOf(["threads", thread_id], kept)}
-          current={current}
-          more={threads.more}
-          row={(thread) => (
-            <>
-              <Status value={thread.status === "interrupted" ? "waiting" : thread.status} short />
-              <span class="text">
-                <span class="title">{thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}</span>
-                <span class="faint">{nameOf(assistants.data, thread.assistant_id)}</span>
-              </span>
-              <Time at={thread.updated_at} />
-            </>
-          )}
-        />
-      )}
+            <List
+              label="Threads"
+              items={items}
+              rowHeight={56}
+              keyOf={({ thread_id }) => thread_id}
+              hrefOf={({ thread_id }) => hrefOf(["threads", thread_id], kept)}
+              current={current}
+              more={threads.more}
+              row={(thread) => (
+                <>
+                  <Status value={thread.status === "interrupted" ? "waiting" : thread.status} short />
+                  <span class="text">
+                    <span class="title">
+                      {thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}
+                    </span>
+                    <span class="faint">{nameOf(assistants.data, thread.assistant_id)}</span>
+                  </span>
+                  <Time at={thread.updated_at} />
+                </>
+              )}
+            />
+          )
+        }
+      </Ready>
     </>
   );
 }
