@@ -10,14 +10,15 @@ import { context } from "esbuild";
 const PAGE = "adapters/studio/page";
 const OUT = "adapters/studio/assets.ts";
 /** Bytes after gzip. The first view is what a browser loads before it shows the list of threads. */
-const LIMITS = { first: 200_000, all: 350_000 };
+const LIMITS = { first: 100_000, all: 170_000 };
 const TYPES = { js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml" };
 
-/** LangChain's tracing is reachable from the SDK's client and never used by it in a browser: two thirds of its size. */
-const withoutTracing = {
-  name: "without-tracing",
+/** The SDK's client reaches LangChain's messages, its tracing, and streams of its own. The page uses none of them: most of the SDK's size. */
+const UNUSED = /^(?:langsmith|@langchain\/core)(?:\/|$)|^\.{1,2}\/stream\//;
+const withoutStreams = {
+  name: "without-streams",
   setup(build) {
-    build.onResolve({ filter: /^langsmith(\/|$)/ }, ({ path }) => ({ path, namespace: "empty" }));
+    build.onResolve({ filter: UNUSED }, ({ path }) => ({ path, namespace: "empty" }));
     build.onLoad({ filter: /.*/, namespace: "empty" }, () => ({ contents: "module.exports = {};" }));
   },
 };
@@ -90,7 +91,7 @@ const builder = await context({
   write: false,
   logLevel: "warning",
   plugins: [
-    withoutTracing,
+    withoutStreams,
     {
       name: "assets",
       setup(build) {

@@ -42,6 +42,8 @@ async function resultOf(context: AttemptContext, failure: unknown): Promise<Atte
   return { status: error ? "error" : "success", error, last, stoppedMidway: false };
 }
 
+const MOST_STACK = 16_000;
+
 /** `failure`: what the executor threw; undefined if it returned. */
 export async function finishRun(context: AttemptContext, failure: unknown): Promise<void> {
   const { options, slot, claimed, state, progress, mapper, runEvents } = context;
@@ -66,6 +68,7 @@ export async function finishRun(context: AttemptContext, failure: unknown): Prom
     claims: run.claims,
     status,
     error,
+    ...(error && failure instanceof Error && failure.stack ? { stack: failure.stack.slice(0, MOST_STACK) } : {}),
     result: temporary ? result : null,
     progress: temporary ? { ...unsaved, checkpoints: [], writes: [] } : unsaved,
     discard,

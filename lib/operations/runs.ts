@@ -81,8 +81,10 @@ export interface RunDetail extends RunSummary {
     readonly created_at: string;
     readonly expires_at: string | null;
   }[];
+  /** Of its error; null for callers who see a part of the runs. */
+  readonly stack: string | null;
   /** What a time line cannot show, because nothing stores it. */
-  readonly not_stored: readonly ["worker", "attempts", "stack"];
+  readonly not_stored: readonly ["worker", "attempts"];
 }
 
 /** What may change the request of a run before it is created again, and what its caller adds. */
@@ -184,7 +186,8 @@ export function runOperations(options: RunOperationOptions): RunOperations {
           created_at: isoTime(created_at),
           expires_at: isoOrNull(expires_at),
         })),
-        not_stored: ["worker", "attempts", "stack"],
+        stack: visibility?.filter ? null : (run.stack ?? null),
+        not_stored: ["worker", "attempts"],
       };
     },
 

@@ -147,6 +147,8 @@ export interface RunRow {
   readonly ended_at: number | null;
   /** `{error, message}` of a run that failed. */
   readonly error: JsonObject | null;
+  /** The stack of the error, for operators alone. */
+  readonly stack?: string;
   /** The answer of wait and join for a temporary run: its final values. */
   readonly result: Json;
   /** Its frames are stored and not yet deleted by retention. */

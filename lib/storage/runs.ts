@@ -169,6 +169,7 @@ export interface FinishRun {
   readonly claims: number;
   readonly status: TerminalStatus;
   readonly error: JsonObject | null;
+  readonly stack?: string;
   readonly result: Json;
   /** What was not saved before; empty with `discard`. */
   readonly progress: Progress;

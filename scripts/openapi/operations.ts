@@ -81,6 +81,7 @@ export const operationSchemas: JsonObject = {
     seq: count,
     delivery: nullable(ref("DeliveryDetail")),
     feedback: list(record({ feedback_key: string, created_at: time, expires_at: nullable(time) })),
+    stack: { ...nullable(string), description: "Of its error; null for callers who see a part of the runs" },
     not_stored: list(string),
   }),
   RunStats: record({

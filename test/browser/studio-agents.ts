@@ -1,7 +1,7 @@
 /** Agents that ask, think, call tools and answer at length, for the tests of the studio. */
-import type { AIMessage } from "@langchain/core/messages";
+import { AIMessage, type BaseMessage, ToolMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
-import { END, MessagesAnnotation, START, StateGraph } from "@langchain/langgraph";
+import { END, MessagesAnnotation, Send, START, StateGraph } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 import { z } from "zod";
 import { langgraph } from "../../adapters/langgraph/mod.ts";
@@ -57,15 +57,6 @@ const functions: Readonly<Record<string, AgentFunction>> = {
     const blocks = Array.isArray(content) ? (content as readonly JsonObject[]) : [];
     yield says(`Saw: ${blocks.map(({ type }) => type).join(", ")}`);
   },
-  /** 60 words per second, as many as the message says. */
-  async *steady({ messages }) {
-    const words = Number(messages.at(-1)?.content);
-    const start = performance.now();
-    for (let at = 0; at < words; at += 1) {
-      await new Promise((resolve) => setTimeout(resolve, Math.max(1, start + (at * 1000) / 60 - performance.now())));
-      yield at % 12 === 11 ? `**word ${at}**.\n\n` : `word ${at} `;
-    }
-  },
 };
 
 function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
@@ -118,7 +109,28 @@ function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
     .addEdge(START, "research")
     .addEdge("research", END)
     .compile();
-  return { report, caller, experts };
+
+  // As agents of LangChain have it: each tool call is a task, and a subagent has its name in the metadata.
+  const task = { name: "task", args: { topic: "Rome" }, id: "call-task", type: "tool_call" as const };
+  const researcher = research.withConfig({ metadata: { lc_agent_name: "researcher" } });
+  const hasTool = (messages: readonly BaseMessage[]): boolean => messages.at(-1)?.getType() === "tool";
+  const manager = new StateGraph(MessagesAnnotation)
+    .addNode("model", ({ messages }) => ({
+      messages: [hasTool(messages) ? new AIMessage("So it is.") : new AIMessage({ content: "", tool_calls: [task] })],
+    }))
+    .addNode("tools", async ({ messages }, config) => {
+      const { messages: said } = await researcher.invoke({ messages: messages.slice(0, 1) }, config);
+      return { messages: [new ToolMessage({ content: said.at(-1)?.content ?? "", tool_call_id: task.id })] };
+    })
+    .addEdge(START, "model")
+    .addEdge("tools", "model")
+    .addConditionalEdges("model", (state) =>
+      (state.messages.at(-1) as AIMessage).tool_calls?.length
+        ? [new Send("tools", { ...state, tool_call: task })]
+        : END,
+    )
+    .compile();
+  return { report, caller, experts, manager };
 }
 
 export const studioExecutor = (gates: Gates): Executor =>

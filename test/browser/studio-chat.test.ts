@@ -103,6 +103,12 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.waitForURL(/\/runs\/[0-9a-f-]{36}/);
       const [run] = await host.service.runs.list(thread_id);
       assert.ok(page.url().includes(run?.run_id ?? "none"));
+      const calls = page.locator(".time-line li").filter({ has: page.locator(".bar:is(.model, .call)") });
+      await calls.filter({ hasText: /^weather\d+ m?s$/ }).waitFor();
+      assert.deepEqual(
+        (await calls.allTextContents()).map((text) => text.replace(/[\d.]+ m?s$/, "")),
+        ["model call", "weather", "model call"],
+      );
     }));
 
   it("folds what a subagent says", () =>
@@ -117,6 +123,15 @@ describe("the studio's chat as a client of the event protocol", () => {
       await visit.status("idle");
       await visit.shows("Where is it warm?", "Rome is warm in May.");
       assert.equal(await page.locator(".subagent").count(), 0);
+
+      await visit.newThread("manager");
+      await visit.say("Ask somebody");
+      await visit.status("idle");
+      const card = page.locator(".tool", { hasText: "task" });
+      await card.locator("summary").first().click();
+      await card.locator(".subagent summary", { hasText: "researcher" }).click();
+      await card.locator(".subagent .markdown", { hasText: "Rome is warm in May." }).waitFor();
+      await page.getByText("So it is.").waitFor();
     }));
 
   it("takes a card away that was answered elsewhere, and answers two interrupts in one run", () =>
@@ -158,7 +173,8 @@ describe("the studio's chat as a client of the event protocol", () => {
       await page.getByRole("alert").filter({ hasText: "boom happened" }).waitFor();
       const { thread_id } = visit;
       await visit.link("Run", page.locator(".problem")).click();
-      await page.locator(".error-text", { hasText: "boom happened" }).waitFor();
+      await page.locator(".error-text", { hasText: "boom happened" }).locator("summary").click();
+      await page.locator(".error-text pre", { hasText: "graphs.ts" }).waitFor();
       await page.goBack();
       await page.getByRole("alert").waitFor();
       await host.service.threads.delete(thread_id);

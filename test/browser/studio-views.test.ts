@@ -337,8 +337,18 @@ describe("the studio's views", () => {
 describe("the studio everywhere", () => {
   const places = ({ waiting, done, run, cron }: Seeded): readonly string[] => [
     ...["threads", "threads/new", `threads/${done}`, `threads/${waiting}`, `threads/${done}?tab=state&show=changes`],
-    ...[`threads/${done}?tab=runs`, "inbox", `inbox/${waiting}`, "runs", `runs/${run}`, "assistants", "crons"],
-    ...["crons/new", `crons/${cron}`, "store", "webhooks", "usage", "feedback", "feedback?tab=links", "server"],
+    ...[`threads/${done}?tab=runs`, "inbox", `inbox/${waiting}`, "runs", `runs/${run}?show=frames`, "assistants"],
+    ...[
+      "crons",
+      "crons/new",
+      `crons/${cron}`,
+      "store",
+      "webhooks",
+      "usage",
+      "feedback",
+      "feedback?tab=links",
+      "server",
+    ],
   ];
 
   for (const [width, dark] of [
@@ -357,7 +367,12 @@ describe("the studio everywhere", () => {
             await visit.open(path);
             await visit.page.waitForFunction(() => !document.querySelector(".skeleton"));
             for (const problem of await visit.accessibility()) found.push(`${path} ${problem}`);
-            const isWide = await visit.page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+            // Also within a pane.
+            const isWide = await visit.page.evaluate(() =>
+              [document.documentElement, ...document.querySelectorAll(".scroll")].some(
+                ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth,
+              ),
+            );
             if (isWide) found.push(`${path} scrolls sideways`);
           }
           assert.deepEqual(found, []);
@@ -366,6 +381,52 @@ describe("the studio everywhere", () => {
       );
     });
   }
+
+  it("edits, sends, stops and closes by keys", () =>
+    visit(async (visit) => {
+      const { page, host } = visit;
+      await visit.newThread("waiting");
+      await page.getByLabel("Message", { exact: true }).fill("first");
+      await page.keyboard.press("Control+Enter");
+      await host.gates.reached("first");
+      await visit.status("running");
+      await page.keyboard.press("Escape");
+      assert.equal(await host.gates.stopped("first"), "cancelled");
+      await visit.status("idle");
+      await page.locator(".role").first().click();
+      await page.keyboard.press("e");
+      await page.getByLabel("Edit message").fill("second");
+      await page.keyboard.press("Control+Enter");
+      await host.gates.reached("second");
+      host.gates.open("second");
+      await visit.shows("second", "waited for second");
+      await page.locator(".role").first().click();
+      await page.keyboard.press("Escape");
+      await page.waitForURL(/threads$/);
+    }));
+
+  it("goes by the clock of the server", () =>
+    visit(async (visit) => {
+      const { page, host } = visit;
+      await host.service.threads.create({ metadata: { title: "An old one" } });
+      let ahead = 3_600_000;
+      const isApi = ({ pathname }: URL): boolean => !pathname.startsWith("/studio");
+      await page.route(isApi, async (route) => {
+        const response = await route.fetch();
+        const headers = { ...response.headers(), date: new Date(Date.now() + ahead).toUTCString() };
+        await route.fulfill({ response, headers });
+      });
+      await visit.open("threads");
+      await page
+        .locator(".rows a", { hasText: "An old one" })
+        .getByText(/^(?:59m|1h)$/)
+        .waitFor();
+      await visit.open("server");
+      await page.getByText(/^the server is .* ahead$/).waitFor();
+      ahead = -ahead;
+      await page.reload();
+      await page.getByText(/^the server is .* behind$/).waitFor();
+    }));
 
   it("lists its shortcuts, and follows them", () =>
     visit(async (visit) => {

@@ -113,6 +113,42 @@ describe("the studio's chat", () => {
       assert.equal(await visit.copied(visit.button("Copy", answer)), "let a = 1;");
     }));
 
+  it("draws once per frame while tokens come, and follows its end only while the reader is there", () =>
+    visit(async (visit) => {
+      const { page } = visit;
+      interface Counts {
+        frames: number;
+        draws: number;
+      }
+      const words = Array.from({ length: 600 }, (_, at) => `word${at}`).join(" ");
+      const input = { messages: [{ role: "user", content: words }] };
+      const box = page.locator(".conversation");
+      const place = () => box.evaluate((one) => [one.scrollTop, one.scrollHeight - one.clientHeight] as const);
+      await visit.newThread("tokens");
+      await page.evaluate(() => {
+        const counted: Counts = { frames: 0, draws: 0 };
+        Object.assign(globalThis, { counted });
+        const watched = { subtree: true, childList: true, characterData: true };
+        new MutationObserver(() => counted.draws++).observe(document.body, watched);
+        const frame = (): void => {
+          counted.frames++;
+          requestAnimationFrame(frame);
+        };
+        requestAnimationFrame(frame);
+      });
+      await visit.say(words);
+      await visit.status("idle");
+      await visit.shows(words, `You said: ${words}`);
+      const counts = await page.evaluate(() => (globalThis as unknown as { counted: Counts }).counted);
+      assert.ok(counts.draws < counts.frames + 50, JSON.stringify(counts));
+      const [top, end] = await place();
+      assert.ok(end > 0 && end - top < 2, `${top} of ${end}`);
+      await box.evaluate((one) => one.scrollTo(0, 0));
+      await visit.host.service.runs.create(visit.thread_id, { assistant_id: "tokens", input });
+      await visit.shows(words, `You said: ${words}`, words, `You said: ${words}`);
+      assert.equal((await place())[0], 0);
+    }));
+
   it("says why a run failed, and that a thread is gone", () =>
     visit(async (visit) => {
       await visit.newThread("failing");

@@ -212,6 +212,41 @@ describe("GET /greenroom/runs/{run_id}", () => {
   });
 });
 
+describe("the stack of an error", () => {
+  it("is shown to who sees every run, and nowhere else", async () => {
+    const bodies: string[] = [];
+    const transport: WebhookTransport = {
+      resolve: async () => ["93.184.215.14"],
+      async send({ body }) {
+        bodies.push(body);
+        return { status: 204, retry_after: null, address: "93.184.215.14", body: new Uint8Array() };
+      },
+    };
+    await using it = await kit({ webhooks: { transport } });
+    const more = { webhook: "https://hooks.example/", stream_resumable: true };
+    const [thread_id, run_id] = await ran(it, { fail: true }, more);
+    const { stack, error } = await it.ask("GET", `/greenroom/runs/${run_id}`);
+    const here = /greenroom\.test\.ts/;
+    assert.match(stack, here);
+    assert.deepEqual(error, { error: "TypeError", message: "No refunds" });
+    await until(() => bodies.length > 0);
+    const run = `/threads/${thread_id}/runs/${run_id}`;
+    const paths = [`/threads/${thread_id}`, `/threads/${thread_id}/state`, `/threads/${thread_id}/history`, run];
+    paths.push(`/threads/${thread_id}/runs`, "/greenroom/runs", `/greenroom/webhooks/${run_id}`, `${run}/join`);
+    for (const path of paths) bodies.push(JSON.stringify(await it.ask("GET", path)));
+    const stream = await it.fetch(`http://greenroom${run}/stream`, { headers: { "last-event-id": "-1" } });
+    bodies.push(await stream.text());
+    const wait = { assistant_id: "agent", input: { fail: true } };
+    bodies.push(JSON.stringify(await it.ask("POST", `/threads/${thread_id}/runs/wait`, wait)));
+    for (const body of bodies) assert.doesNotMatch(body, here);
+    assert.ok(bodies.filter((body) => body.includes("No refunds")).length > 4);
+    const { metadata } = await it.ask("GET", run);
+    const filter = [{ key: "assistant_id", equals: metadata.assistant_id }];
+    await it.ask("PATCH", `/threads/${thread_id}`, { metadata: { assistant_id: metadata.assistant_id } });
+    assert.equal((await it.service.operations.inspectRun(run_id, { filter })).stack, null);
+  });
+});
+
 describe("POST /greenroom/runs/{run_id}/again", () => {
   it("creates a run with the same request, without its credentials", async () => {
     await using it = await kit();

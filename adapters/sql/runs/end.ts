@@ -8,7 +8,10 @@ import { prepared, type Statement } from "../statement.ts";
 export type End = {
   deployment: string;
   status: string;
+  /** `{error, message}` as JSON. */
   error: string | null;
+  /** The same with the stack, for the run's row. */
+  run_error: string | null;
   result: string | null;
   /** Null for a run that does not execute: its end frame gets the id after all possible ones. */
   end_frame: number | null;
@@ -59,7 +62,7 @@ export function endRuns<Of extends End>({
   );
   const closeRuns = prepared<Of>(
     (p) =>
-      sql`update runs set status = ${p.status}, error = ${p.error}, result = ${p.result}, ended_at = ${p.now},
+      sql`update runs set status = ${p.status}, error = ${p.run_error}, result = ${p.result}, ended_at = ${p.now},
         end_frame = coalesce(${p.end_frame}, case when framed = 1 then ${lastFrame} + 1 else claims * 4294967296 + 1 end
           + case when feedback is null then 0 else 1 end),
         updated_at = ${p.now}, lease_token = null, lease_until = null

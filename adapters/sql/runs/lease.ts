@@ -11,7 +11,7 @@ import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putEvents } from "./events.ts";
 import { putFrames } from "./frames.ts";
-import { nullable, toClaim } from "./row.ts";
+import { nullable, storedError, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
 /** Extends the slot, never shortens it: renewals may arrive out of order. */
@@ -99,6 +99,7 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
         ...fence,
         status,
         error: nullable(finish.error),
+        run_error: storedError(finish.error, finish.stack),
         result: nullable(finish.result),
         end_frame,
         head: thread.head,

@@ -8,6 +8,16 @@ export function nullable(value: Json): string | null {
   return value === null ? null : JSON.stringify(value);
 }
 
+/** The error of a run with its stack, which leaves the database by `RunRow.stack` alone. */
+export const storedError = (error: JsonObject | null, stack: string | undefined): string | null =>
+  nullable(error && stack !== undefined ? { ...error, stack } : error);
+
+function errorOf(stored: string | null): Pick<RunRow, "error" | "stack"> {
+  if (stored === null) return { error: null };
+  const { stack, ...error } = JSON.parse(stored) as JsonObject;
+  return typeof stack === "string" ? { error, stack } : { error };
+}
+
 export function toRun(row: SqlRow): RunRow {
   const stored = row as unknown as Tables["runs"];
   return {
@@ -28,7 +38,7 @@ export function toRun(row: SqlRow): RunRow {
     temporary: stored.temporary === 1,
     started_at: stored.started_at,
     ended_at: stored.ended_at,
-    error: stored.error === null ? null : (JSON.parse(stored.error) as JsonObject),
+    ...errorOf(stored.error),
     result: stored.result === null ? null : (JSON.parse(stored.result) as Json),
     framed: stored.framed === 1,
     end_frame: stored.end_frame,

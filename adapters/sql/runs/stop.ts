@@ -57,6 +57,7 @@ export function interruption<Of extends { deployment: string; now: number }>(whi
   );
   const untouched = {
     error: null,
+    run_error: null,
     result: null,
     head: null,
     resting_status: null,

@@ -31,6 +31,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       const end = finish({
         status: "interrupted",
         error: { error: "E", message: "m" },
+        stack: "E: m\n    at agent",
         result: [1],
         progress: progress([checkpoint("c1", { x: "v" })]),
         thread: { head: "c1", status: "error", interrupts: { task: [{ value: 1 }] }, error: { error: "E" } },
@@ -40,6 +41,7 @@ export function endTests(api: SuiteApi, test: StorageTest): void {
       const run = await storage.getRun(here, "r1");
       assert.equal(run?.status, "interrupted");
       assert.deepEqual([run?.error, run?.result, run?.ended_at, run?.updated_at], [end.error, [1], 3000, 3000]);
+      assert.equal(run?.stack, end.stack);
       assert.equal(run?.end_frame, 9);
       const thread = (await storage.getThread(here, "t")) as ThreadRow;
       assert.equal(thread.status, "busy", "r2 waits");

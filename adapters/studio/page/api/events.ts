@@ -15,6 +15,9 @@ export interface ThreadEvent {
   };
 }
 
+/** The first `seq` of a thread's nth turn is n * 2^32. */
+export const TURN: number = 2 ** 32;
+
 interface CommandAnswer {
   readonly type: "success" | "error";
   readonly error?: string;
@@ -49,7 +52,7 @@ export const respond = (thread_id: string, answers: Readonly<Record<string, unkn
   });
 
 /** Lines of a body. A line that grows is searched once: a value may be large. */
-async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+export async function* linesOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   let parts: string[] = [];
   try {

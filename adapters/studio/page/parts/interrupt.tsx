@@ -230,21 +230,26 @@ export function questionOf(value: unknown): string | null {
   return typeof text === "string" ? text : null;
 }
 
+/** What the question, the offered answers and the form do not show already. */
+function restOf(value: unknown, prompt: string | null): unknown {
+  if (!isObject(value)) return typeof value === "string" ? undefined : value;
+  const shown = new Set<unknown>([prompt ?? undefined, choicesOf(value), value["response_schema"]]);
+  const rest = Object.entries(value).filter(([, one]) => !shown.has(one));
+  return rest.length > 0 ? Object.fromEntries(rest) : undefined;
+}
+
 function InterruptCard(props: AnswerProps): VNode {
   const { interrupt } = props;
   const request = humanRequest(interrupt.value);
   const prompt = request ? null : questionOf(interrupt.value);
-  const isOnlyQuestion =
-    typeof interrupt.value === "string" ||
-    (isObject(interrupt.value) &&
-      Object.keys(interrupt.value).every((key) => ["question", "answers", "options", "choices"].includes(key)));
+  const rest = request ? undefined : restOf(interrupt.value, prompt);
   return (
     <section class="interrupt" aria-label="Interrupt">
       <p class="kind">
         <span aria-hidden="true">◐</span> {interrupt.node ? `${interrupt.node} waits` : "waits for an answer"}
       </p>
       {prompt ? <Markdown text={prompt} /> : null}
-      {request || isOnlyQuestion ? null : <Json value={interrupt.value} open={2} />}
+      {rest === undefined ? null : <Json value={rest} open={2} />}
       {request ? <HumanAnswer {...props} request={request} /> : <FreeAnswer {...props} />}
     </section>
   );

@@ -1,7 +1,7 @@
 /** The two panes beside the navigation: a list and its detail. On narrow screens one of them, with a way back. */
 import type { ComponentChildren, VNode } from "preact";
 import { useKey } from "../frame/keyboard.ts";
-import { go, hrefOf } from "../frame/router.ts";
+import { go } from "../frame/router.ts";
 
 interface PanesProps {
   readonly name: string;
@@ -40,6 +40,7 @@ export function Head({ title, children }: { readonly title: string; readonly chi
 }
 
 interface DetailHeadProps {
+  /** The address of the list. */
   readonly back: string;
   readonly title: ComponentChildren;
   readonly children?: ComponentChildren;
@@ -47,10 +48,10 @@ interface DetailHeadProps {
 
 /** The head of a detail. The arrow leads to the list where only one pane fits; Escape does it everywhere. */
 export function DetailHead({ back, title, children }: DetailHeadProps): VNode {
-  useKey("Escape", "Close", () => go(hrefOf([back])));
+  useKey("Escape", "Close", () => go(back));
   return (
     <header class="head">
-      <a class="back" href={hrefOf([back])} aria-label="Back to the list">
+      <a class="back" href={back} aria-label="Back to the list">
         ←
       </a>
       <h2>{title}</h2>

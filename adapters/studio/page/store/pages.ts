@@ -1,11 +1,20 @@
 /** Lists that come page by page: the first page stays fresh, the rest is read when it comes into sight. */
 import { useCallback, useRef, useState } from "preact/hooks";
+import { call } from "../api/client.ts";
 import { textOf } from "../api/failure.ts";
 import type { Listing } from "../api/types.ts";
 import { notify } from "../frame/notices.tsx";
 import { type Resource, useResource } from "./resource.ts";
 
 type LoadPage<T> = (cursor: string | null, signal?: AbortSignal) => Promise<Listing<T>>;
+
+interface ListOptions<T> {
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | undefined>>;
+  readonly idOf: (item: T) => string;
+  /** How often the first page is read again, in milliseconds. */
+  readonly every?: number;
+}
 
 export interface Pages<T> extends Resource<Listing<T>> {
   readonly items: readonly T[];
@@ -22,7 +31,11 @@ async function readOn<T>(load: LoadPage<T>, from: string | null, signal?: AbortS
   return page;
 }
 
-export function usePages<T>(key: string, idOf: (item: T) => string, load: LoadPage<T>, every = 0): Pages<T> {
+/** A list below `/greenroom`; its key in the store begins with its path. */
+export function usePages<T>({ path, query = {}, idOf, every = 0 }: ListOptions<T>): Pages<T> {
+  const key = `${path}/${JSON.stringify(query)}`;
+  const load: LoadPage<T> = (cursor, signal) =>
+    call("GET", `/greenroom/${path}`, { query: { ...query, limit: 100, cursor }, ...(signal ? { signal } : {}) });
   const first = useResource(key, (signal) => readOn(load, null, signal), every);
   const [rest, setRest] = useState<Listing<T> & { readonly key: string }>({ key, items: [], next: null });
   const isReading = useRef(false);

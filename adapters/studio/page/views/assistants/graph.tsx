@@ -7,7 +7,7 @@ import type { Listing, RunSummary } from "../../api/types.ts";
 import { Ready } from "../../parts/basics.tsx";
 import { useResource } from "../../store/resource.ts";
 
-interface GraphAnswer {
+export interface GraphAnswer {
   readonly nodes: readonly { readonly id: string; readonly type?: string; readonly data?: unknown }[];
   readonly edges: readonly {
     readonly source: string;

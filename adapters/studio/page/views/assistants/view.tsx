@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { client } from "../../api/client.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
 import { go, hereWith, hrefOf, place } from "../../frame/router.ts";
-import { Empty, Id, Problem, Ready, Skeleton, Time } from "../../parts/basics.tsx";
+import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
 import { Editor, JsonField, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
@@ -140,7 +140,7 @@ function Detail({ assistant_id }: { readonly assistant_id: string }): VNode {
   };
   return (
     <>
-      <DetailHead back="assistants" title={assistant.data?.name ?? "Assistant"}>
+      <DetailHead back={hrefOf(["assistants"])} title={assistant.data?.name ?? "Assistant"}>
         <Id value={assistant_id} label="assistant id" />
         {assistant.data ? (
           <>
@@ -195,31 +195,33 @@ export default function Assistants(): VNode {
           <div class="filters">
             <SearchBox label="Search names" value={text} change={setText} />
           </div>
-          {assistants.error && !assistants.data ? <Problem error={assistants.error} retry={assistants.reload} /> : null}
-          {!assistants.data && !assistants.error ? <Skeleton /> : null}
-          {assistants.data && items.length === 0 ? (
-            <Empty title={text ? "No assistant matches" : "No assistants"} />
-          ) : (
-            <List
-              label="Assistants"
-              items={items}
-              rowHeight={56}
-              keyOf={(one) => one.assistant_id}
-              hrefOf={(one) => hrefOf(["assistants", one.assistant_id])}
-              current={assistant_id}
-              row={(one) => (
-                <>
-                  <span class="text">
-                    <span>{one.name || one.graph_id}</span>
-                    <span class="faint">
-                      {one.graph_id} · v{one.version}
-                    </span>
-                  </span>
-                  <Time at={one.updated_at} />
-                </>
-              )}
-            />
-          )}
+          <Ready of={assistants}>
+            {() =>
+              items.length === 0 ? (
+                <Empty title={text ? "No assistant matches" : "No assistants"} />
+              ) : (
+                <List
+                  label="Assistants"
+                  items={items}
+                  rowHeight={56}
+                  keyOf={(one) => one.assistant_id}
+                  hrefOf={(one) => hrefOf(["assistants", one.assistant_id])}
+                  current={assistant_id}
+                  row={(one) => (
+                    <>
+                      <span class="text">
+                        <span>{one.name || one.graph_id}</span>
+                        <span class="faint">
+                          {one.graph_id} · v{one.version}
+                        </span>
+                      </span>
+                      <Time at={one.updated_at} />
+                    </>
+                  )}
+                />
+              )
+            }
+          </Ready>
         </>
       }
       detail={assistant_id === undefined ? null : <Detail key={assistant_id} assistant_id={assistant_id} />}

@@ -5,7 +5,7 @@ import type { RunSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
-import { count, Empty, Skeleton, Status } from "../../parts/basics.tsx";
+import { count, Empty, Skeleton } from "../../parts/basics.tsx";
 import type { Schema } from "../../parts/form.tsx";
 import { Interrupts } from "../../parts/interrupt.tsx";
 import { Json } from "../../parts/json.tsx";
@@ -20,9 +20,9 @@ import {
   pathTo,
   useHistory,
 } from "./history.ts";
-import { Bubble, type MessageActions } from "./message.tsx";
+import { Bubble, type MessageActions, Subagent } from "./message.tsx";
 import type { Message } from "./messages.ts";
-import type { ChatSource, ChatState, Nested } from "./source.ts";
+import type { ChatSource, ChatState } from "./source.ts";
 import { runsByMessage, type TurnRuns, useRuns } from "./turns.ts";
 
 interface ChatProps {
@@ -38,35 +38,6 @@ const WINDOW = 60;
 
 /** An agent takes messages if its schema has them, or if it has none. */
 const takesMessages = (schema: Schema | null): boolean => !schema?.properties || "messages" in schema.properties;
-
-function Subagent({ nested }: { readonly nested: Nested }): VNode {
-  return (
-    <details class="subagent">
-      <summary>
-        <Status value={nested.isOver ? "success" : "running"} short />
-        <code>{nested.name}</code>{" "}
-        <span class="faint">
-          {nested.messages.length} {nested.messages.length === 1 ? "message" : "messages"}
-        </span>
-      </summary>
-      {nested.messages.map((message, index) => (
-        <Bubble
-          key={message.id ?? index}
-          message={message}
-          results={new Map()}
-          times={new Map()}
-          fork={undefined}
-          turn={undefined}
-          running={!nested.isOver}
-          canChange={false}
-          editing={false}
-          setEditing={() => {}}
-          actions={null}
-        />
-      ))}
-    </details>
-  );
-}
 
 /** The box of the conversation: it follows its end while the reader is there. */
 function useFollowing(changes: readonly unknown[]) {
@@ -172,6 +143,7 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
     () => new Set(messages.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id = "" }) => id))),
     [state.messages],
   );
+  const nested = new Map([...state.nested.values()].map((one) => [one.call ?? "", one]));
   const visible = messages.filter(({ type, tool_call_id }) => type !== "tool" || !called.has(tool_call_id ?? ""));
   return (
     <>
@@ -186,6 +158,7 @@ function Messages({ state, forks, turns, canChange, editing, setEditing, actions
           message={message}
           results={results}
           times={state.times}
+          nested={nested}
           fork={forks.get(message.id ?? "")}
           turn={running ? undefined : turns.get(message.id ?? "")}
           running={running}
@@ -247,9 +220,7 @@ export function Chat(props: ChatProps): VNode {
             <p class="faint">{hasMessages ? "Send a message to start a run." : "Fill in the input and run."}</p>
           </Empty>
         ) : null}
-        {[...nested].map(([scope, one]) => (
-          <Subagent key={scope} nested={one} />
-        ))}
+        {[...nested].map(([scope, one]) => (one.call ? null : <Subagent key={scope} nested={one} />))}
         {running ? <p class="working">Working…</p> : null}
         {error ? (
           <div class="problem" role="alert">

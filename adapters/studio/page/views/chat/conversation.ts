@@ -13,10 +13,13 @@ interface LifecycleData {
   readonly event: string;
   readonly error?: string;
   readonly graph_name?: string;
+  readonly cause?: { readonly type: string; readonly tool_call_id?: string };
 }
 
 interface Subagent {
   readonly name: string;
+  /** The tool call that started it. */
+  readonly call: string | undefined;
   readonly pieces: Map<string, Piece>;
   isOver: boolean;
 }
@@ -36,7 +39,7 @@ export class Conversation {
   #complete: readonly Message[] | null = null;
   /** What is not in the values yet, in the order in which it came: sent messages, and those that stream. */
   #added = new Map<string, Message | Piece>();
-  #nested = new Map<string, Subagent>();
+  readonly #nested = new Map<string, Subagent>();
   readonly #began = new Map<string, number>();
   readonly #times = new Map<string, number>();
 
@@ -44,8 +47,13 @@ export class Conversation {
   settle(values: unknown): void {
     this.#put(values);
     this.run_id = null;
+    this.#drop();
+  }
+
+  /** What streamed. Subagents of tool calls stay: the values have nothing of what they said. */
+  #drop(): void {
     for (const [key, one] of this.#added) if (one instanceof Piece) this.#added.delete(key);
-    this.#nested = new Map();
+    for (const [scope, { call }] of this.#nested) if (!call) this.#nested.delete(scope);
   }
 
   #put(values: unknown): void {
@@ -76,16 +84,18 @@ export class Conversation {
     else if (event.method === "lifecycle") this.#lifecycle(event, data as LifecycleData);
   }
 
-  #lifecycle(event: ThreadEvent, { event: what, error }: LifecycleData): void {
+  #lifecycle(event: ThreadEvent, { event: what, error, graph_name = "", cause }: LifecycleData): void {
     if (!isRoot(event)) {
-      const subagent = this.#nested.get(event.params.namespace.join("|"));
-      if (subagent && !BEGINS.has(what)) subagent.isOver = true;
+      const scope = event.params.namespace.join("|");
+      const subagent = this.#nested.get(scope);
+      const call = cause?.tool_call_id;
+      if (call) this.#nested.set(scope, { name: graph_name, call, pieces: new Map(), isOver: false });
+      else if (subagent && !BEGINS.has(what)) subagent.isOver = true;
     } else if (BEGINS.has(what)) {
       this.run_id = /^synth:([^:]+):/.exec(event.event_id)?.[1] ?? null;
       this.error = null;
-      this.#nested = new Map();
       // Another attempt says again what the one before it did not complete.
-      for (const [key, one] of this.#added) if (one instanceof Piece) this.#added.delete(key);
+      this.#drop();
     } else if (what === "failed") this.error = error ?? "The run failed";
   }
 
@@ -96,7 +106,7 @@ export class Conversation {
     // The first segment is the node of the graph itself.
     if (namespace.length > 1) {
       const name = scope.split(":")[0] ?? scope;
-      const subagent = this.#nested.get(scope) ?? { name, pieces: new Map(), isOver: false };
+      const subagent = this.#nested.get(scope) ?? { name, call: undefined, pieces: new Map(), isOver: false };
       this.#nested.set(scope, subagent);
       pieces = subagent.pieces;
     }
@@ -122,9 +132,9 @@ export class Conversation {
 
   get nested(): ReadonlyMap<string, Nested> {
     return new Map(
-      [...this.#nested].map(([scope, { name, pieces, isOver }]) => [
+      [...this.#nested].map(([scope, { name, call, pieces, isOver }]) => [
         scope,
-        { name, isOver, messages: [...pieces.values()].map(({ message }) => message) },
+        { name, call, isOver, messages: [...pieces.values()].map(({ message }) => message) },
       ]),
     );
   }

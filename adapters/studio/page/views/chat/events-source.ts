@@ -1,7 +1,7 @@
 /** A chat over the thread event protocol: commands, and one stream of events while the thread is busy. */
 import { type Signal, signal } from "@preact/signals";
 import { call, client, isAway, onReturn } from "../../api/client.ts";
-import { type Begun, command, respond, threadEvents } from "../../api/events.ts";
+import { type Begun, command, respond, TURN, threadEvents } from "../../api/events.ts";
 import { Failure, isMissing, textOf } from "../../api/failure.ts";
 import type { RunDetail, WaitingInterrupt } from "../../api/types.ts";
 import { refresh } from "../../store/resource.ts";
@@ -36,9 +36,6 @@ const START: ChatState = {
 const CHANNELS = ["lifecycle", "values", "messages", "tools"];
 /** An idle thread has no stream: its newest run is looked at this often. */
 const WATCH_MS = 2000;
-/** The first `seq` of a thread's nth turn is n * 2^32. */
-const TURN = 2 ** 32;
-
 const interruptsOf = ({ tasks }: StateAnswer): WaitingInterrupt[] =>
   tasks.flatMap(({ id, name, interrupts }) =>
     interrupts.map((one) => ({ interrupt_id: one.id ?? id, task_id: id, node: name, value: one.value })),

@@ -3,11 +3,12 @@ import type { VNode } from "preact";
 import { memo } from "preact/compat";
 import { useState } from "preact/hooks";
 import { hrefOf } from "../../frame/router.ts";
-import { copy, count, duration, money } from "../../parts/basics.tsx";
+import { copy, count, duration, money, Status } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Markdown } from "../../parts/markdown.tsx";
 import type { Fork } from "./history.ts";
 import { attachmentsOf, imageOf, type Message, reasoningOf, type ToolCall, textOf } from "./messages.ts";
+import type { Nested } from "./source.ts";
 import type { TurnRuns } from "./turns.ts";
 
 const ROLES: Readonly<Record<string, string>> = { human: "you", ai: "ai", tool: "tool", system: "system" };
@@ -24,9 +25,29 @@ interface ToolCardProps {
   readonly result: Message | undefined;
   readonly running: boolean;
   readonly ms: number | undefined;
+  readonly nested: Nested | undefined;
 }
 
-function ToolCard({ call, result, running, ms }: ToolCardProps): VNode {
+/** What a subagent says, folded. */
+export function Subagent({ nested }: { readonly nested: Nested }): VNode {
+  const { name, messages, isOver } = nested;
+  return (
+    <details class="subagent">
+      <summary>
+        <Status value={isOver ? "success" : "running"} short />
+        <code>{name}</code>{" "}
+        <span class="faint">
+          {messages.length} {messages.length === 1 ? "message" : "messages"}
+        </span>
+      </summary>
+      {messages.map((message, index) => (
+        <Bubble key={message.id ?? index} message={message} running={!isOver} />
+      ))}
+    </details>
+  );
+}
+
+function ToolCard({ call, result, running, ms, nested }: ToolCardProps): VNode {
   const failed = result?.status === "error";
   const state = result ? (failed ? "error" : "success") : running ? "running" : "pending";
   const sign = { error: "✕", success: "✓", running: "●", pending: "◌" }[state];
@@ -44,6 +65,7 @@ function ToolCard({ call, result, running, ms }: ToolCardProps): VNode {
       </summary>
       <p class="label">Arguments</p>
       <Json value={call.args} />
+      {nested ? <Subagent nested={nested} /> : null}
       {result ? (
         <>
           <p class="label">{failed ? "Error" : "Result"}</p>
@@ -180,16 +202,18 @@ function EditBox({ text, save, cancel }: EditBoxProps): VNode {
 interface BubbleProps {
   readonly message: Message;
   /** Tool messages by the id of their call. */
-  readonly results: ReadonlyMap<string, Message>;
-  readonly times: ReadonlyMap<string, number>;
-  readonly fork: Fork | undefined;
+  readonly results?: ReadonlyMap<string, Message>;
+  readonly times?: ReadonlyMap<string, number>;
+  /** Subagents by the id of their call. */
+  readonly nested?: ReadonlyMap<string, Nested>;
+  readonly fork?: Fork | undefined;
   /** Of the last message of a turn. */
-  readonly turn: TurnRuns | undefined;
-  readonly running: boolean;
-  readonly canChange: boolean;
-  readonly editing: boolean;
-  readonly setEditing: (id: string | null) => void;
-  readonly actions: MessageActions | null;
+  readonly turn?: TurnRuns | undefined;
+  readonly running?: boolean;
+  readonly canChange?: boolean;
+  readonly editing?: boolean;
+  readonly setEditing?: (id: string | null) => void;
+  readonly actions?: MessageActions;
 }
 
 function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
@@ -201,15 +225,16 @@ function sameBubble(before: BubbleProps, after: BubbleProps): boolean {
     before.editing === after.editing &&
     before.canChange === after.canChange &&
     before.actions === after.actions &&
-    calls.every(
-      ({ id = "" }) => before.results.get(id) === after.results.get(id) && before.times.get(id) === after.times.get(id),
+    calls.every(({ id = "" }) =>
+      (["results", "times", "nested"] as const).every((name) => before[name]?.get(id) === after[name]?.get(id)),
     ) &&
     (calls.length === 0 || before.running === after.running)
   );
 }
 
 export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
-  const { message, results, times, fork, turn, running, canChange, editing, setEditing, actions } = props;
+  const { message, results, times, nested, fork, turn, running = false, canChange, editing, actions } = props;
+  const setEditing = props.setEditing ?? (() => {});
   const text = textOf(message);
   const reasoning = reasoningOf(message);
   const isHuman = message.type === "human";
@@ -238,9 +263,10 @@ export const Bubble = memo(function Bubble(props: BubbleProps): VNode {
           <ToolCard
             key={call.id ?? index}
             call={call}
-            result={results.get(call.id ?? "")}
+            result={results?.get(call.id ?? "")}
             running={running}
-            ms={times.get(call.id ?? "")}
+            ms={times?.get(call.id ?? "")}
+            nested={nested?.get(call.id ?? "")}
           />
         ))}
         <footer>

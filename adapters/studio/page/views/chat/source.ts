@@ -6,6 +6,8 @@ import type { Message } from "./messages.ts";
 /** What a subagent says while it runs. */
 export interface Nested {
   readonly name: string;
+  /** The tool call that started it: its card shows the subagent. */
+  readonly call: string | undefined;
   readonly isOver: boolean;
   readonly messages: readonly Message[];
 }

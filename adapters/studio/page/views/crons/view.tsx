@@ -5,6 +5,7 @@ import { call } from "../../api/client.ts";
 import type { Cron, CronDetail } from "../../api/types.ts";
 import { attempt, notify, withUndo } from "../../frame/notices.tsx";
 import { go, hrefOf, place } from "../../frame/router.ts";
+import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { Empty, exact, Facts, Id, Problem, Ready, Skeleton, Status, TableBox, Time } from "../../parts/basics.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
@@ -60,7 +61,7 @@ function NewCron(): VNode {
     });
   return (
     <>
-      <DetailHead back="crons" title="New cron" />
+      <DetailHead back={hrefOf(["crons"])} title="New cron" />
       <form
         class="scroll form"
         onSubmit={(event) => {
@@ -70,17 +71,7 @@ function NewCron(): VNode {
       >
         <div class="field">
           <label for="cron-assistant">Assistant</label>
-          <select
-            id="cron-assistant"
-            value={assistant_id ?? ""}
-            onChange={(event) => setAssistant(event.currentTarget.value)}
-          >
-            {assistants.data?.map((one) => (
-              <option key={one.assistant_id} value={one.assistant_id}>
-                {one.name || one.graph_id}
-              </option>
-            ))}
-          </select>
+          <AssistantSelect id="cron-assistant" value={assistant_id ?? ""} change={setAssistant} />
         </div>
         <div class="field">
           <label for="schedule">Schedule</label>
@@ -149,7 +140,13 @@ function Firings({ cron }: { readonly cron: CronDetail }): VNode {
                   <span class="faint">deleted</span>
                 )}
               </td>
-              <td>{one.run_id ? <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a> : "–"}</td>
+              <td>
+                {one.run_id && one.run_status ? (
+                  <a href={hrefOf(["runs", one.run_id])}>{one.run_id.slice(0, 8)}</a>
+                ) : (
+                  "–"
+                )}
+              </td>
             </tr>
           ))}
         </tbody>
@@ -195,7 +192,7 @@ function CronPane({ cron_id, row }: { readonly cron_id: string; readonly row: Cr
   };
   return (
     <>
-      <DetailHead back="crons" title={row ? inWords(row.schedule) : "Cron"}>
+      <DetailHead back={hrefOf(["crons"])} title={row ? inWords(row.schedule) : "Cron"}>
         <Id value={cron_id} label="cron id" />
       </DetailHead>
       <div class="scroll form">

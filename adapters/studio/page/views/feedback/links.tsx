@@ -2,7 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call } from "../../api/client.ts";
-import type { FeedbackLink, Listing } from "../../api/types.ts";
+import type { FeedbackLink } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { hrefOf } from "../../frame/router.ts";
 import { copy, Empty, Ready, TableBox, Time } from "../../parts/basics.tsx";
@@ -50,15 +50,7 @@ function NewLink(): VNode {
 }
 
 export function Links(): VNode {
-  const links = usePages<FeedbackLink>(
-    "feedback/links",
-    ({ id }) => id,
-    (cursor, signal) =>
-      call<Listing<FeedbackLink>>("GET", "/greenroom/feedback/links", {
-        query: { limit: 100, cursor },
-        ...(signal ? { signal } : {}),
-      }),
-  );
+  const links = usePages<FeedbackLink>({ path: "feedback/links", idOf: ({ id }) => id });
   const revoke = (id: string): void =>
     attempt("Revoke", async () => {
       await call("DELETE", `/greenroom/feedback/links/${encodeURIComponent(id)}`);

@@ -1,12 +1,13 @@
 /** The inbox: every thread that waits for a person, oldest first. */
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { call, client } from "../../api/client.ts";
+import { client } from "../../api/client.ts";
 import { respond } from "../../api/events.ts";
-import type { InboxThread, Listing } from "../../api/types.ts";
+import type { InboxThread } from "../../api/types.ts";
 import { notify } from "../../frame/notices.tsx";
 import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
-import { Empty, Id, Problem, Skeleton, Time } from "../../parts/basics.tsx";
+import { AssistantSelect } from "../../parts/assistant-select.tsx";
+import { Empty, Id, Ready, Skeleton, Time } from "../../parts/basics.tsx";
 import { Interrupts, questionOf } from "../../parts/interrupt.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
@@ -26,19 +27,7 @@ function Before({ thread_id }: { readonly thread_id: string }): VNode | null {
   return (
     <div class="before">
       {messages.map((message, index) => (
-        <Bubble
-          key={message.id ?? index}
-          message={message}
-          results={new Map()}
-          times={new Map()}
-          fork={undefined}
-          turn={undefined}
-          running={false}
-          canChange={false}
-          editing={false}
-          setEditing={() => {}}
-          actions={null}
-        />
+        <Bubble key={message.id ?? index} message={message} />
       ))}
     </div>
   );
@@ -78,21 +67,16 @@ function Waiting({ item, next, answered }: WaitingProps): VNode {
   );
 }
 
+const keyOf = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
+
 export default function Inbox(): VNode {
   const assistants = useAssistants();
   const assistant_id = place.value.query.get("assistant") ?? "";
   const [gone, setGone] = useState<ReadonlySet<string>>(new Set());
-  const inbox = usePages<InboxThread>(
-    `inbox/list/${assistant_id}`,
-    ({ thread_id, since }) => `${thread_id}/${since}`,
-    (cursor, signal) =>
-      call<Listing<InboxThread>>("GET", "/greenroom/inbox", {
-        query: { limit: 50, assistant_id, cursor },
-        ...(signal ? { signal } : {}),
-      }),
-    4000,
-  );
-  const keyOf = ({ thread_id, since }: InboxThread): string => `${thread_id}/${since}`;
+  const inbox = usePages<InboxThread>({
+    ...{ path: "inbox", query: { assistant_id }, every: 4000 },
+    idOf: keyOf,
+  });
   const items = inbox.items.filter((item) => !gone.has(keyOf(item)));
   const [thread_id] = place.value.ids;
   const at = items.findIndex((one) => one.thread_id === thread_id);
@@ -105,59 +89,50 @@ export default function Inbox(): VNode {
         <>
           <Head title="Inbox" />
           <div class="filters">
-            <select
-              aria-label="Assistant"
-              value={assistant_id}
-              onChange={(event) => setQuery({ assistant: event.currentTarget.value })}
-            >
-              <option value="">any assistant</option>
-              {assistants.data?.map((one) => (
-                <option key={one.assistant_id} value={one.assistant_id}>
-                  {one.name || one.graph_id}
-                </option>
-              ))}
-            </select>
+            <AssistantSelect any value={assistant_id} change={(assistant) => setQuery({ assistant })} />
           </div>
-          {inbox.error && !inbox.data ? <Problem error={inbox.error} retry={inbox.reload} /> : null}
-          {!inbox.data && !inbox.error ? <Skeleton /> : null}
-          {inbox.data && items.length === 0 ? (
-            <Empty title="Nothing waits for you">
-              <p class="faint">Interrupts of all threads appear here.</p>
-            </Empty>
-          ) : (
-            <List
-              label="Waiting threads"
-              items={items}
-              rowHeight={56}
-              keyOf={(one) => one.thread_id}
-              hrefOf={(one) => hrefOf(["inbox", one.thread_id], { assistant: assistant_id })}
-              current={thread_id}
-              more={inbox.more}
-              row={(one) => (
-                <>
-                  <span class="status waiting">
-                    <span class="sign" aria-hidden="true">
-                      ◐
-                    </span>
-                  </span>
-                  <span class="text">
-                    <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? one.thread_id.slice(0, 8)}</span>
-                    <span class="faint">
-                      {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
-                      {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
-                    </span>
-                  </span>
-                  <Time at={one.since} />
-                </>
-              )}
-            />
-          )}
+          <Ready of={inbox}>
+            {() =>
+              items.length === 0 ? (
+                <Empty title="Nothing waits for you">
+                  <p class="faint">Interrupts of all threads appear here.</p>
+                </Empty>
+              ) : (
+                <List
+                  label="Waiting threads"
+                  items={items}
+                  rowHeight={56}
+                  keyOf={(one) => one.thread_id}
+                  hrefOf={(one) => hrefOf(["inbox", one.thread_id], { assistant: assistant_id })}
+                  current={thread_id}
+                  more={inbox.more}
+                  row={(one) => (
+                    <>
+                      <span class="status waiting">
+                        <span class="sign" aria-hidden="true">
+                          ◐
+                        </span>
+                      </span>
+                      <span class="text">
+                        <span>{questionOf(one.interrupts[0]?.value) ?? one.title ?? one.thread_id.slice(0, 8)}</span>
+                        <span class="faint">
+                          {nameOf(assistants.data, one.assistant_id)} · {one.interrupts[0]?.node ?? "subgraph"}
+                          {one.interrupts.length > 1 ? ` · ${one.interrupts.length} questions` : ""}
+                        </span>
+                      </span>
+                      <Time at={one.since} />
+                    </>
+                  )}
+                />
+              )
+            }
+          </Ready>
         </>
       }
       detail={
         thread_id === undefined ? null : (
           <>
-            <DetailHead back="inbox" title={item?.title ?? thread_id.slice(0, 8)} />
+            <DetailHead back={hrefOf(["inbox"])} title={item?.title ?? thread_id.slice(0, 8)} />
             {item ? (
               <Waiting
                 key={keyOf(item)}

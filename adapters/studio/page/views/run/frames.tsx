@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { answer } from "../../api/client.ts";
+import { linesOf } from "../../api/events.ts";
 import { textOf } from "../../api/failure.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { Json } from "../../parts/json.tsx";
@@ -13,21 +14,7 @@ interface Frame {
 }
 
 const MOST = 1000;
-
-/** Splits a server-sent event stream; the rest that is no whole frame yet stays. */
-export function framesIn(text: string): { readonly frames: readonly Frame[]; readonly rest: string } {
-  const parts = text.split(/\r?\n\r?\n/);
-  const rest = parts.pop() ?? "";
-  const frames = parts.flatMap((part) => {
-    const fields = { id: "", event: "message", data: "" };
-    for (const line of part.split(/\r?\n/)) {
-      const [, name, value = ""] = /^(id|event|data): ?(.*)$/.exec(line) ?? [];
-      if (name) fields[name as keyof typeof fields] = name === "data" ? fields.data + value : value;
-    }
-    return fields.data || fields.id ? [fields] : [];
-  });
-  return { frames, rest };
-}
+const NOTHING: Frame = { id: "", event: "message", data: "" };
 
 function parsed(data: string): unknown {
   try {
@@ -61,14 +48,16 @@ export function Frames({ run }: { readonly run: RunDetail }): VNode {
         signal: abort.signal,
         headers: { "last-event-id": "-1", accept: "text/event-stream" },
       });
-      let rest = "";
+      let frame: Frame = NOTHING;
       let total = 0;
-      for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
-        const found = framesIn(rest + chunk);
-        rest = found.rest;
-        total += found.frames.length;
-        setFrames((before) => [...before, ...found.frames].slice(0, MOST));
-        if (total >= MOST) break;
+      for await (const line of response.body ? linesOf(response.body) : []) {
+        const [, name, value] = /^(id|event|data): ?(.*)$/.exec(line) ?? [];
+        if (name) frame = { ...frame, [name]: value };
+        if (line !== "" || frame === NOTHING) continue;
+        const next = frame;
+        frame = NOTHING;
+        setFrames((before) => [...before, next]);
+        if (++total >= MOST) break;
       }
       setState(total >= MOST ? `the first ${MOST}` : "end");
     };

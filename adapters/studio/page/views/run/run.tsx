@@ -3,11 +3,11 @@ import type { VNode } from "preact";
 import { API, call, client } from "../../api/client.ts";
 import { credential } from "../../api/key.ts";
 import type { RunDetail } from "../../api/types.ts";
-import { useKey } from "../../frame/keyboard.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { go, hrefOf, place, setQuery } from "../../frame/router.ts";
 import { copy, count, duration, Facts, Id, money, Ready, Status, Time } from "../../parts/basics.tsx";
 import { Json } from "../../parts/json.tsx";
+import { DetailHead } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { refresh, useResource } from "../../store/resource.ts";
 import { Frames } from "./frames.tsx";
@@ -99,7 +99,7 @@ function Summary({ run }: { readonly run: RunDetail }): VNode {
         ["created", <Time at={run.created_at} />],
         ["wait", duration(run.wait_ms)],
         ["duration", duration(run.duration_ms)],
-        ["attempt", `${run.attempt}${run.lease_until ? "" : ""}`],
+        ["attempt", String(run.attempt)],
         ...(run.lease_until ? ([["lease until", <Time at={run.lease_until} />]] as const) : []),
         ["tokens", usage ? `${count(usage.tokens_in)} in, ${count(usage.tokens_out)} out` : "–"],
         ["cost", usage ? money(usage.cost_usd) : "–"],
@@ -137,7 +137,13 @@ function Body({ run }: { readonly run: RunDetail }): VNode {
           <p>
             <strong>{run.error.error}</strong>
           </p>
-          <pre>{run.error.message}</pre>
+          <pre>{run.error["message"]}</pre>
+          {run.stack ? (
+            <details>
+              <summary>Stack</summary>
+              <pre>{run.stack}</pre>
+            </details>
+          ) : null}
         </div>
       ) : null}
       <Summary run={run} />
@@ -166,22 +172,15 @@ export function RunDetailPane({ run_id, back }: { readonly run_id: string; reado
     (signal) => call("GET", `/greenroom/runs/${encodeURIComponent(run_id)}`, { signal }),
     2000,
   );
-  useKey("Escape", "Close", () => go(back));
   return (
     <>
-      <header class="head">
-        <a class="back" href={back} aria-label="Back to the list">
-          ←
+      <DetailHead back={back} title="Run">
+        <Id value={run_id} label="run id" />
+        {run.data ? <Status value={run.data.status} /> : null}
+        <a class="button quiet" href={back} aria-label="Close">
+          ✕
         </a>
-        <h2>Run</h2>
-        <div class="actions">
-          <Id value={run_id} label="run id" />
-          {run.data ? <Status value={run.data.status} /> : null}
-          <a class="button quiet" href={back} aria-label="Close">
-            ✕
-          </a>
-        </div>
-      </header>
+      </DetailHead>
       <Ready of={run}>{(loaded) => <Body run={loaded} />}</Ready>
     </>
   );

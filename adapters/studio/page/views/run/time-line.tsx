@@ -1,14 +1,16 @@
-/** One run as a time line: queue, execution, steps, webhook. */
+/** One run as a time line: queue, execution, steps, calls of models and tools, webhook. */
 import type { VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import { client } from "../../api/client.ts";
+import { TURN, threadEvents } from "../../api/events.ts";
 import type { RunDetail } from "../../api/types.ts";
 import { hrefOf } from "../../frame/router.ts";
 import { duration, exact, Ready } from "../../parts/basics.tsx";
 import { useResource } from "../../store/resource.ts";
 import type { FullState } from "../state/state.tsx";
 
-export interface Bar {
-  readonly kind: "queue" | "run" | "step" | "tool" | "webhook";
+interface Bar {
+  readonly kind: "queue" | "run" | "step" | "model" | "call" | "webhook";
   readonly label: string;
   readonly from: number;
   readonly to: number;
@@ -28,8 +30,52 @@ const toolsOf = (result: unknown): readonly string[] => {
   );
 };
 
+interface CallData {
+  readonly event: string;
+  /** Of the call of a model. */
+  readonly run_id?: string;
+  readonly metadata?: { readonly model?: string };
+  readonly tool_call_id?: string;
+  readonly tool_name?: string;
+}
+
+/** Calls of models and tools by the events of a run: those that have ended, whenever there is one more. */
+async function readCalls({ thread_id, turn }: RunDetail, signal: AbortSignal, show: (calls: Bar[]) => void) {
+  const open = new Map<string, Omit<Bar, "to">>();
+  const calls: Bar[] = [];
+  const filter = { channels: ["lifecycle", "messages", "tools"], since: turn * TURN - 1 };
+  for await (const { seq, method, params } of threadEvents(thread_id, filter, signal)) {
+    const { namespace, timestamp: at, data } = params;
+    const { event, run_id, metadata, tool_call_id, tool_name } = data as CallData;
+    const key = tool_call_id ?? run_id ?? namespace.join("|");
+    const call = open.get(key);
+    if (event === "message-start") open.set(key, { kind: "model", label: metadata?.model ?? "model call", from: at });
+    else if (event === "tool-started") open.set(key, { kind: "call", label: tool_name ?? "tool", from: at });
+    else if (call && /^(?:message-finish|tool-(?:finished|error))$/.test(event)) {
+      open.delete(key);
+      calls.push({ ...call, to: at, failed: event === "tool-error" });
+      show([...calls]);
+    }
+    const isEnd = method === "lifecycle" && namespace.length === 0 && event !== "running";
+    if (isEnd || seq >= (turn + 1) * TURN) return;
+  }
+}
+
+/** Events are recorded of runs that were followed by them, such as those of the chat; others have none. */
+function useCalls(run: RunDetail): readonly Bar[] {
+  const [calls, setCalls] = useState<readonly Bar[]>([]);
+  useEffect(() => {
+    if (run.temporary || run.started_at === null) return;
+    const abort = new AbortController();
+    // Without the events, the steps say which tools were called.
+    readCalls(run, abort.signal, setCalls).catch(() => {});
+    return () => abort.abort();
+  }, [run.run_id, run.started_at === null]);
+  return calls;
+}
+
 /** A step lies between two checkpoints: the tasks of the earlier one ran until the later one was stored. */
-export function barsOf(run: RunDetail, steps: readonly Step[], now: number): Bar[] {
+function barsOf(run: RunDetail, steps: readonly Step[], calls: readonly Bar[], now: number): Bar[] {
   const created = Date.parse(run.created_at);
   const started = run.started_at ? Date.parse(run.started_at) : null;
   const end = run.ended_at ? Date.parse(run.ended_at) : now;
@@ -44,6 +90,7 @@ export function barsOf(run: RunDetail, steps: readonly Step[], now: number): Bar
       failed: run.status === "error" || run.status === "timeout",
     });
   }
+  const inside: Bar[] = [...calls];
   const sorted = [...steps].sort((a, b) => a.created_at.localeCompare(b.created_at));
   for (const [index, step] of sorted.entries()) {
     const from = Date.parse(step.created_at);
@@ -58,12 +105,14 @@ export function barsOf(run: RunDetail, steps: readonly Step[], now: number): Bar
     for (const task of step.tasks) {
       if (task.name === "__start__") continue;
       const waits = task.interrupts.length > 0 ? " ◐" : "";
-      bars.push({ kind: "step", label: `${task.name}${waits}`, from, to, failed: task.error != null, href });
+      inside.push({ kind: "step", label: `${task.name}${waits}`, from, to, failed: task.error != null, href });
+      if (calls.length > 0) continue;
       for (const name of toolsOf(task.result)) {
-        bars.push({ kind: "tool", label: `calls ${name}`, from: to, to, isPoint: true, href });
+        inside.push({ kind: "call", label: `calls ${name}`, from: to, to, isPoint: true, href });
       }
     }
   }
+  bars.push(...inside.sort((a, b) => a.from - b.from || b.to - a.to));
   for (const attempt of run.delivery?.attempt_list ?? []) {
     const from = Date.parse(attempt.at);
     const label = `webhook ${attempt.number}: ${attempt.status ?? attempt.error ?? ""}`;
@@ -118,11 +167,12 @@ export function TimeLine({ run }: { readonly run: RunDetail }): VNode {
   const steps = useResource<readonly Step[]>(run.temporary ? null : `run-steps/${run.run_id}/${run.status}`, () =>
     stepsOf(run),
   );
+  const calls = useCalls(run);
   const shown = run.temporary ? { data: [], error: undefined } : steps;
   return (
     <Ready of={shown} rows={4}>
       {(loaded) => {
-        const bars = barsOf(run, loaded, Date.now());
+        const bars = barsOf(run, loaded, calls, Date.now());
         const from = Math.min(...bars.map((bar) => bar.from));
         // A webhook that is tried for a day would press everything else flat.
         const ends = bars.filter(({ kind }) => kind !== "webhook").map((bar) => bar.to);

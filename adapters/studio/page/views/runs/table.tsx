@@ -1,21 +1,13 @@
 /** Runs as a live table: of the whole deployment, or of one thread. */
 import type { VNode } from "preact";
-import { call } from "../../api/client.ts";
-import type { Listing, RunSummary } from "../../api/types.ts";
+import type { RunSummary } from "../../api/types.ts";
 import { hrefOf } from "../../frame/router.ts";
 import { count, duration, Empty, money, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
 
-export interface RunFilter {
-  readonly status?: string;
-  readonly assistant_id?: string;
-  readonly thread_id?: string;
-  readonly cron_id?: string;
-  readonly user_id?: string;
-  readonly created_after?: string;
-}
+export type RunFilter = Readonly<Record<string, string | undefined>>;
 
 const startedBy = ({ started_by: { user_id, api_key, cron_id } }: RunSummary): string =>
   cron_id ? `cron ${cron_id.slice(0, 8)}` : (user_id ?? api_key ?? "–");
@@ -29,16 +21,7 @@ interface RunTableProps {
 
 export function RunTable({ filter, current, query = {}, empty }: RunTableProps): VNode {
   const assistants = useAssistants();
-  const runs = usePages<RunSummary>(
-    `runs/${JSON.stringify(filter)}`,
-    ({ run_id }) => run_id,
-    (cursor, signal) =>
-      call<Listing<RunSummary>>("GET", "/greenroom/runs", {
-        query: { ...filter, limit: 100, cursor },
-        ...(signal ? { signal } : {}),
-      }),
-    2000,
-  );
+  const runs = usePages<RunSummary>({ path: "runs", query: filter, idOf: ({ run_id }) => run_id, every: 2000 });
   if (!runs.data) return runs.error ? <Problem error={runs.error} retry={runs.reload} /> : <Skeleton rows={10} />;
   if (runs.items.length === 0 && !runs.more) return <Empty title={empty} />;
   return (

@@ -3,9 +3,9 @@ import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
 import type { RunStats, RunStatus } from "../../api/types.ts";
 import { hrefOf, place, setQuery } from "../../frame/router.ts";
+import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { count, Status } from "../../parts/basics.tsx";
 import { Head, Panes } from "../../parts/panes.tsx";
-import { useAssistants } from "../../store/assistants.ts";
 import { useResource } from "../../store/resource.ts";
 import { RunDetailPane } from "../run/run.tsx";
 import { RunTable } from "./table.tsx";
@@ -47,7 +47,6 @@ function Counts(): VNode {
 export default function Runs(): VNode {
   const { ids, query } = place.value;
   const [run_id] = ids;
-  const assistants = useAssistants();
   const at = (name: string): string => query.get(name) ?? "";
   const kept = {
     status: at("status"),
@@ -73,18 +72,7 @@ export default function Runs(): VNode {
           <Head title="Runs" />
           <Counts />
           <div class="filters row">
-            <select
-              aria-label="Assistant"
-              value={kept.assistant}
-              onChange={(event) => setQuery({ assistant: event.currentTarget.value })}
-            >
-              <option value="">any assistant</option>
-              {assistants.data?.map((one) => (
-                <option key={one.assistant_id} value={one.assistant_id}>
-                  {one.name || one.graph_id}
-                </option>
-              ))}
-            </select>
+            <AssistantSelect any value={kept.assistant} change={(assistant) => setQuery({ assistant })} />
             <select
               aria-label="Created"
               value={kept.since}

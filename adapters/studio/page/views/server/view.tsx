@@ -118,7 +118,11 @@ function Info({ server }: { readonly server: ServerReport }): VNode {
             "database",
             `${database.kind ?? "custom"}${database.shared ? ", shared" : ""}${database.ok ? "" : ": not ok"}`,
           ],
-          ...(skew.value ? ([["clock", `the server is ${duration(skew.value)} ahead`]] as const) : []),
+          ...(skew.value
+            ? ([
+                ["clock", `the server is ${duration(Math.abs(skew.value))} ${skew.value > 0 ? "ahead" : "behind"}`],
+              ] as const)
+            : []),
         ]}
       />
       <h2>Load</h2>

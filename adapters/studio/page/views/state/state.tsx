@@ -10,6 +10,7 @@ import { JsonField } from "../../parts/form.tsx";
 import { Json } from "../../parts/json.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 import { refresh, useResource } from "../../store/resource.ts";
+import type { GraphAnswer } from "../assistants/graph.tsx";
 import { type Checkpoint, type History, useHistory } from "../chat/history.ts";
 import type { ChatSource } from "../chat/source.ts";
 
@@ -140,10 +141,6 @@ function EditState({ thread_id, state, nodes, close, done }: EditProps): VNode {
       <Json value={state.values} open={1} />
     </Sheet>
   );
-}
-
-interface GraphAnswer {
-  readonly nodes: readonly { readonly id: string }[];
 }
 
 interface DetailProps extends StateTabProps {

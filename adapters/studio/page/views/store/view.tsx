@@ -11,7 +11,7 @@ import { Json } from "../../parts/json.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { refresh, useResource } from "../../store/resource.ts";
-import { SearchBox } from "../threads/list.tsx";
+import { filterOf, SearchBox } from "../threads/list.tsx";
 
 interface Branch {
   readonly path: readonly string[];
@@ -94,7 +94,10 @@ function ItemEditor({ item, namespace }: EditorProps): VNode {
           </div>
         </>
       )}
-      <JsonField label="Value" value={value} change={setValue} rows={12} />
+      <div class="field">
+        <label for="item-value">Value</label>
+        <JsonField id="item-value" label="Value" value={value} change={setValue} rows={12} />
+      </div>
       <div class="buttons">
         <button type="submit" class="primary" disabled={!key || labelsOf(labelsText).length === 0}>
           Save
@@ -123,7 +126,7 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
   };
   return (
     <>
-      <DetailHead back="store" title={name}>
+      <DetailHead back={hrefOf(["store"])} title={name}>
         <Id value={name} label="key" />
       </DetailHead>
       <div class="scroll form">
@@ -162,17 +165,6 @@ function ItemPane({ namespace, name }: { readonly namespace: readonly string[]; 
   );
 }
 
-/** `key = value` as the filter of the API. */
-function filterOf(text: string): Record<string, unknown> | undefined {
-  const [, key, value] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(text) ?? [];
-  if (!key) return undefined;
-  try {
-    return { [key]: JSON.parse(value ?? "") };
-  } catch {
-    return { [key]: value };
-  }
-}
-
 export default function Store(): VNode {
   const { ids, query } = place.value;
   const [name] = ids;
@@ -191,8 +183,8 @@ export default function Store(): VNode {
       body: {
         namespace_prefix: namespace,
         limit: 1000,
-        ...(text ? { query: text } : {}),
-        ...(filterOf(filter) ? { filter: filterOf(filter) } : {}),
+        query: text || undefined,
+        filter: filterOf(filter),
       },
       signal,
     }),
@@ -256,7 +248,7 @@ export default function Store(): VNode {
       detail={
         name === undefined ? null : name === "new" ? (
           <>
-            <DetailHead back="store" title="Put an item" />
+            <DetailHead back={hrefOf(["store"])} title="Put an item" />
             <div class="scroll">
               <ItemEditor key={chosen} item={null} namespace={namespace} />
             </div>

@@ -1,28 +1,26 @@
 /** The list of threads with its filters. */
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { call } from "../../api/client.ts";
-import type { Listing, ThreadSummary } from "../../api/types.ts";
+import type { ThreadSummary } from "../../api/types.ts";
 import { useKey } from "../../frame/keyboard.ts";
 import { hrefOf, place, setQuery } from "../../frame/router.ts";
-import { Empty, Problem, Skeleton, Status, Time } from "../../parts/basics.tsx";
+import { AssistantSelect } from "../../parts/assistant-select.tsx";
+import { Empty, Ready, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { Head } from "../../parts/panes.tsx";
 import { nameOf, useAssistants } from "../../store/assistants.ts";
 import { usePages } from "../../store/pages.ts";
 import { hidden } from "./actions.ts";
 
-/** `key = value` as the filter of the API; values may be JSON. */
-function metadataOf(text: string): string | undefined {
-  const [, key, value] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(text) ?? [];
-  if (!key || value === undefined) return undefined;
-  let parsed: unknown = value;
+/** `key = value` as a filter of the API; values may be JSON. */
+export function filterOf(text: string): Readonly<Record<string, unknown>> | undefined {
+  const [, key, value = ""] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/.exec(text) ?? [];
+  if (!key) return undefined;
   try {
-    parsed = JSON.parse(value);
+    return { [key]: JSON.parse(value) };
   } catch {
-    // A plain text.
+    return { [key]: value };
   }
-  return JSON.stringify({ [key]: parsed });
 }
 
 /** An input whose value follows with a short delay, so that typing does not ask the server for every letter. */
@@ -66,19 +64,13 @@ export function ThreadList({ current }: { readonly current: string | undefined }
     text: query.get("text") ?? "",
     status: query.get("status") ?? "",
     assistant_id: query.get("assistant") ?? "",
-    metadata: metadataOf(query.get("metadata") ?? ""),
+    metadata: JSON.stringify(filterOf(query.get("metadata") ?? "")),
   };
   const assistants = useAssistants();
-  const threads = usePages<ThreadSummary>(
-    `threads/${JSON.stringify(filter)}`,
-    ({ thread_id }) => thread_id,
-    (cursor, signal) =>
-      call<Listing<ThreadSummary>>("GET", "/greenroom/threads", {
-        query: { ...filter, limit: 100, cursor },
-        ...(signal ? { signal } : {}),
-      }),
-    4000,
-  );
+  const threads = usePages<ThreadSummary>({
+    ...{ path: "threads", query: filter, every: 4000 },
+    idOf: ({ thread_id }) => thread_id,
+  });
   const items = threads.items.filter(({ thread_id }) => !hidden.value.has(thread_id));
   const isFiltered = Object.values(filter).some(Boolean);
   const kept = {
@@ -107,18 +99,7 @@ export function ThreadList({ current }: { readonly current: string | undefined }
           <option value="interrupted">needs an answer</option>
           <option value="error">error</option>
         </select>
-        <select
-          aria-label="Assistant"
-          value={filter.assistant_id}
-          onChange={(event) => setQuery({ assistant: event.currentTarget.value })}
-        >
-          <option value="">any assistant</option>
-          {assistants.data?.map(({ assistant_id, name, graph_id }) => (
-            <option key={assistant_id} value={assistant_id}>
-              {name || graph_id}
-            </option>
-          ))}
-        </select>
+        <AssistantSelect any value={filter.assistant_id} change={(assistant) => setQuery({ assistant })} />
         <SearchBox
           label="key = value"
           isMain={false}
@@ -126,44 +107,48 @@ export function ThreadList({ current }: { readonly current: string | undefined }
           change={(metadata) => setQuery({ metadata })}
         />
       </div>
-      {threads.error && !threads.data ? <Problem error={threads.error} retry={threads.reload} /> : null}
-      {!threads.data && !threads.error ? <Skeleton rows={8} /> : null}
-      {threads.data && items.length === 0 && !threads.more ? (
-        <Empty title={isFiltered ? "No thread matches" : "No threads yet"}>
-          {isFiltered ? (
-            <button
-              type="button"
-              onClick={() => setQuery({ text: null, status: null, assistant: null, metadata: null })}
-            >
-              Clear the filters
-            </button>
+      <Ready of={threads}>
+        {() =>
+          items.length === 0 && !threads.more ? (
+            <Empty title={isFiltered ? "No thread matches" : "No threads yet"}>
+              {isFiltered ? (
+                <button
+                  type="button"
+                  onClick={() => setQuery({ text: null, status: null, assistant: null, metadata: null })}
+                >
+                  Clear the filters
+                </button>
+              ) : (
+                <a class="button primary" href={hrefOf(["threads", "new"])}>
+                  Start one
+                </a>
+              )}
+            </Empty>
           ) : (
-            <a class="button primary" href={hrefOf(["threads", "new"])}>
-              Start one
-            </a>
-          )}
-        </Empty>
-      ) : (
-        <List
-          label="Threads"
-          items={items}
-          rowHeight={56}
-          keyOf={({ thread_id }) => thread_id}
-          hrefOf={({ thread_id }) => hrefOf(["threads", thread_id], kept)}
-          current={current}
-          more={threads.more}
-          row={(thread) => (
-            <>
-              <Status value={thread.status === "interrupted" ? "waiting" : thread.status} short />
-              <span class="text">
-                <span class="title">{thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}</span>
-                <span class="faint">{nameOf(assistants.data, thread.assistant_id)}</span>
-              </span>
-              <Time at={thread.updated_at} />
-            </>
-          )}
-        />
-      )}
+            <List
+              label="Threads"
+              items={items}
+              rowHeight={56}
+              keyOf={({ thread_id }) => thread_id}
+              hrefOf={({ thread_id }) => hrefOf(["threads", thread_id], kept)}
+              current={current}
+              more={threads.more}
+              row={(thread) => (
+                <>
+                  <Status value={thread.status === "interrupted" ? "waiting" : thread.status} short />
+                  <span class="text">
+                    <span class="title">
+                      {thread.title ?? <span class="faint">{thread.thread_id.slice(0, 8)}</span>}
+                    </span>
+                    <span class="faint">{nameOf(assistants.data, thread.assistant_id)}</span>
+                  </span>
+                  <Time at={thread.updated_at} />
+                </>
+              )}
+            />
+          )
+        }
+      </Ready>
     </>
   );
 }

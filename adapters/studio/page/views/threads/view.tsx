@@ -4,11 +4,12 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { useKey } from "../../frame/keyboard.ts";
 import { attempt } from "../../frame/notices.tsx";
 import { go, hereWith, hrefOf, place, setQuery } from "../../frame/router.ts";
+import { AssistantSelect } from "../../parts/assistant-select.tsx";
 import { copy, Empty, Id, Status } from "../../parts/basics.tsx";
 import { Editor, exampleOf, type Schema } from "../../parts/form.tsx";
 import { DetailHead, Panes, Tabs } from "../../parts/panes.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
-import { nameOf, useAssistants, useSchemas } from "../../store/assistants.ts";
+import { useAssistants, useSchemas } from "../../store/assistants.ts";
 import { Chat } from "../chat/chat.tsx";
 import { newId } from "../chat/composer.tsx";
 import { holdSource, sourceOf } from "../chat/events-source.ts";
@@ -131,7 +132,7 @@ function useAssistantChoice(state: ChatState | null) {
   const found = assistants.data?.find(({ assistant_id }) => assistant_id === (chosen || own));
   const assistant_id = found?.assistant_id ?? assistants.data?.[0]?.assistant_id ?? null;
   const schemas = useSchemas(assistant_id);
-  return { assistants: assistants.data ?? [], assistant_id, schemas: schemas.data };
+  return { assistant_id, schemas: schemas.data };
 }
 
 function AssistantBar(props: {
@@ -139,24 +140,14 @@ function AssistantBar(props: {
   readonly openContext: () => void;
   readonly hasContext: boolean;
 }): VNode {
-  const { assistants, assistant_id } = props.choice;
+  const { assistant_id } = props.choice;
   const isRaw = place.value.query.has("raw");
   return (
     <div class="assistant-bar">
-      <label>
-        <span class="faint">Assistant</span>
-        <select
-          aria-label="Assistant"
-          value={assistant_id ?? ""}
-          onChange={(event) => setQuery({ with: event.currentTarget.value })}
-        >
-          {assistants.map((one) => (
-            <option key={one.assistant_id} value={one.assistant_id}>
-              {nameOf(assistants, one.assistant_id)}
-            </option>
-          ))}
-        </select>
-      </label>
+      <span class="faint" aria-hidden="true">
+        Assistant
+      </span>
+      <AssistantSelect value={assistant_id ?? ""} change={(assistant) => setQuery({ with: assistant })} />
       <button type="button" class="quiet" onClick={props.openContext}>
         Context{props.hasContext ? " ●" : ""}
       </button>
@@ -229,7 +220,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   if (state.phase === "missing") {
     return (
       <>
-        <DetailHead back="threads" title={thread_id.slice(0, 8)} />
+        <DetailHead back={hrefOf(["threads"])} title={thread_id.slice(0, 8)} />
         <Empty title="This thread does not exist">
           <p class="faint">It was deleted, perhaps in another tab, or it belongs to somebody else.</p>
           <a class="button" href={hrefOf(["threads"])}>
@@ -241,7 +232,7 @@ function Thread({ thread_id }: { readonly thread_id: string }): VNode {
   }
   return (
     <>
-      <DetailHead back="threads" title={<Title thread_id={thread_id} title={titleOf(state, thread_id)} />}>
+      <DetailHead back={hrefOf(["threads"])} title={<Title thread_id={thread_id} title={titleOf(state, thread_id)} />}>
         <Id value={thread_id} label="thread id" />
         <Status value={statusOf(state)} />
         <details class="menu">
@@ -304,7 +295,7 @@ function NewThread(): VNode {
   useEffect(() => holdSource(thread_id), [thread_id]);
   return (
     <>
-      <DetailHead back="threads" title="New thread" />
+      <DetailHead back={hrefOf(["threads"])} title="New thread" />
       <AssistantChat thread_id={thread_id} source={source} choice={choice} context={context} />
       {context.sheet}
     </>

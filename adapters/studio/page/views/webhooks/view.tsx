@@ -1,10 +1,10 @@
 /** Webhooks: deliveries, their attempts and answers, and sending again. */
 import type { VNode } from "preact";
 import { call } from "../../api/client.ts";
-import type { DeliveryDetail, DeliverySummary, Listing } from "../../api/types.ts";
+import type { DeliveryDetail, DeliverySummary } from "../../api/types.ts";
 import { attempt, notify } from "../../frame/notices.tsx";
 import { hrefOf, place, setQuery } from "../../frame/router.ts";
-import { duration, Empty, exact, Facts, Problem, Ready, Skeleton, Status, Time } from "../../parts/basics.tsx";
+import { duration, Empty, exact, Facts, Ready, Status, Time } from "../../parts/basics.tsx";
 import { List } from "../../parts/list.tsx";
 import { DetailHead, Head, Panes } from "../../parts/panes.tsx";
 import { usePages } from "../../store/pages.ts";
@@ -47,7 +47,7 @@ function DeliveryPane({ run_id }: { readonly run_id: string }): VNode {
     });
   return (
     <>
-      <DetailHead back="webhooks" title={delivery.data?.host ?? "Webhook"}>
+      <DetailHead back={hrefOf(["webhooks"])} title={delivery.data?.host ?? "Webhook"}>
         {delivery.data ? <Status value={delivery.data.state} /> : null}
       </DetailHead>
       <div class="scroll form">
@@ -85,16 +85,10 @@ export default function Webhooks(): VNode {
   const { ids, query } = place.value;
   const [run_id] = ids;
   const state = query.get("state") ?? "";
-  const deliveries = usePages<DeliverySummary>(
-    `webhooks/list/${state}`,
-    (one) => one.run_id,
-    (cursor, signal) =>
-      call<Listing<DeliverySummary>>("GET", "/greenroom/webhooks", {
-        query: { state, limit: 100, cursor },
-        ...(signal ? { signal } : {}),
-      }),
-    4000,
-  );
+  const deliveries = usePages<DeliverySummary>({
+    ...{ path: "webhooks", query: { state }, every: 4000 },
+    idOf: (one) => one.run_id,
+  });
   return (
     <Panes
       name="webhooks"
@@ -114,35 +108,37 @@ export default function Webhooks(): VNode {
               ))}
             </select>
           </div>
-          {deliveries.error && !deliveries.data ? <Problem error={deliveries.error} retry={deliveries.reload} /> : null}
-          {!deliveries.data && !deliveries.error ? <Skeleton /> : null}
-          {deliveries.data && deliveries.items.length === 0 ? (
-            <Empty title={state ? "No delivery matches" : "No deliveries yet"}>
-              <p class="faint">A run with a webhook makes one when it ends.</p>
-            </Empty>
-          ) : (
-            <List
-              label="Deliveries"
-              items={deliveries.items}
-              rowHeight={56}
-              keyOf={(one) => one.run_id}
-              hrefOf={(one) => hrefOf(["webhooks", one.run_id], { state })}
-              current={run_id}
-              more={deliveries.more}
-              row={(one) => (
-                <>
-                  <Status value={one.state} short />
-                  <span class="text">
-                    <span>{one.host}</span>
-                    <span class="faint">
-                      {one.attempts} {one.attempts === 1 ? "attempt" : "attempts"} · run {one.run_status}
-                    </span>
-                  </span>
-                  <Time at={one.created_at} />
-                </>
-              )}
-            />
-          )}
+          <Ready of={deliveries}>
+            {() =>
+              deliveries.items.length === 0 ? (
+                <Empty title={state ? "No delivery matches" : "No deliveries yet"}>
+                  <p class="faint">A run with a webhook makes one when it ends.</p>
+                </Empty>
+              ) : (
+                <List
+                  label="Deliveries"
+                  items={deliveries.items}
+                  rowHeight={56}
+                  keyOf={(one) => one.run_id}
+                  hrefOf={(one) => hrefOf(["webhooks", one.run_id], { state })}
+                  current={run_id}
+                  more={deliveries.more}
+                  row={(one) => (
+                    <>
+                      <Status value={one.state} short />
+                      <span class="text">
+                        <span>{one.host}</span>
+                        <span class="faint">
+                          {one.attempts} {one.attempts === 1 ? "attempt" : "attempts"} · run {one.run_status}
+                        </span>
+                      </span>
+                      <Time at={one.created_at} />
+                    </>
+                  )}
+                />
+              )
+            }
+          </Ready>
         </>
       }
       detail={run_id === undefined ? null : <DeliveryPane key={run_id} run_id={run_id} />}

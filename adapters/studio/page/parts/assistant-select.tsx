@@ -1,0 +1,30 @@
+/** Chooses an assistant, or any. */
+import type { VNode } from "preact";
+import { nameOf, useAssistants } from "../store/assistants.ts";
+
+interface AssistantSelectProps {
+  readonly id?: string;
+  readonly value: string;
+  readonly change: (assistant_id: string) => void;
+  /** Offers to choose none. */
+  readonly any?: boolean;
+}
+
+export function AssistantSelect({ id, value, change, any = false }: AssistantSelectProps): VNode {
+  const { data = [] } = useAssistants();
+  return (
+    <select
+      id={id}
+      aria-label={id ? undefined : "Assistant"}
+      value={value}
+      onChange={(event) => change(event.currentTarget.value)}
+    >
+      {any ? <option value="">any assistant</option> : null}
+      {data.map(({ assistant_id }) => (
+        <option key={assistant_id} value={assistant_id}>
+          {nameOf(data, assistant_id)}
+        </option>
+      ))}
+    </select>
+  );
+}
