@@ -189,8 +189,9 @@ describe("of the event protocol", () => {
     async function* events(): AsyncGenerator<SentEvent> {
       for (let seq = 0; seq <= 100_000; seq++) {
         const params = { namespace: seq === 0 ? [] : [`task:${seq}`], data: { event: "started" } };
-        const event_id = seq === 0 ? "synth:r:0" : `${seq}`;
-        yield { seq, event_id, method: "lifecycle", namespace: params.namespace, text: JSON.stringify({ params }) };
+        const id = seq === 0 ? "synth:r:0" : `${seq}`;
+        const { namespace } = params;
+        yield { seq, id, event: "lifecycle", namespace, name: undefined, data: JSON.stringify({ params }) };
       }
     }
     const tree = await runTree(events());
