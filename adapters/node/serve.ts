@@ -181,7 +181,11 @@ async function serveOnNode(handler: Fetch, { port, hostname }: Address): Promise
 /** Browsers open connections ahead of need. Node counts those without a request as busy. */
 function unusedSockets(server: Server): ReadonlySet<Socket> {
   const unused = new Set<Socket>();
+  const known = new WeakSet<Socket>();
   server.on("connection", (socket: Socket) => {
+    // Reported again after an offer of another protocol.
+    if (known.has(socket)) return;
+    known.add(socket);
     unused.add(socket);
     socket.once("close", () => unused.delete(socket));
   });

@@ -62,7 +62,7 @@ export function init(args: readonly string[]): void {
   const folder = resolve(places[0] ?? ".");
   const name = nameOf(folder, places[0], problems);
   if (existsSync(folder) && !force) {
-    const found = readdirSync(folder)
+    const found = tried(folder, () => readdirSync(folder))
       .filter((entry) => entry !== ".git")
       .sort();
     const shown = found.slice(0, 3).join(", ") + (found.length > 3 ? " and more" : "");
@@ -70,8 +70,17 @@ export function init(args: readonly string[]): void {
       problems.push(`${folder} is not empty: it has ${shown}. Name another folder, or add --force to replace files`);
   }
   if (problems.length > 0) throw new ConfigError(problems);
-  write(template, folder, name);
+  tried(folder, () => write(template, folder, name));
   report(template, folder);
+}
+
+/** Says in a line why the folder cannot be used. */
+function tried<T>(folder: string, use: () => T): T {
+  try {
+    return use();
+  } catch (error) {
+    throw new ConfigError([`${folder}: the project cannot be written: ${(error as Error).message}`]);
+  }
 }
 
 /** The package's name. A folder that was not named may have any. */

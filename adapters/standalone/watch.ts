@@ -41,12 +41,9 @@ export function watchFiles(folder: string): Watch {
     }
     for (const path of folders) {
       if (watchers.has(path)) continue;
-      try {
-        // A folder that goes away is an error on some systems.
-        watchers.set(path, watch(path, onEvent).on("error", onEvent));
-      } catch {
-        // It does not exist: the file in it is missing.
-      }
+      // A folder that goes away is an error on some systems.
+      const watcher = tried(() => watch(path, onEvent).on("error", onEvent));
+      if (watcher) watchers.set(path, watcher);
     }
   }
 
@@ -76,15 +73,25 @@ export function watchFiles(folder: string): Watch {
   };
 }
 
+/** Undefined for what is not there or cannot be read: it is no reason to stop watching the rest. */
+function tried<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
 function stateOf(file: string): string {
-  const stats = statSync(file, { throwIfNoEntry: false });
+  const stats = tried(() => statSync(file));
   return stats ? `${stats.mtimeMs} ${stats.size} ${stats.ino}` : "missing";
 }
 
-const changedAt = (file: string): number => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+const changedAt = (file: string): number => tried(() => statSync(file))?.mtimeMs ?? 0;
 
 function sourcesIn(folder: string): string[] {
-  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+  const entries = tried(() => readdirSync(folder, { withFileTypes: true })) ?? [];
+  return entries.flatMap((entry) => {
     if (SKIPPED.test(entry.name)) return [];
     const path = join(folder, entry.name);
     if (entry.isDirectory()) return sourcesIn(path);

@@ -103,14 +103,17 @@ describe("the studio's chat", () => {
       const { page } = visit;
       await visit.newThread("tokens");
       await visit.say(
-        "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) **bold**\n\n```js\nlet a = 1;\n```",
+        "<script>alert(1)</script> [link](javascript:alert(1)) <img src=x onerror=alert(1)> ![pixel](https://example.com/pixel.png) ![broken](http://[) **bold**\n\n```js\nlet a = 1;\n```",
       );
       const answer = page.locator(".message.ai .markdown");
       await answer.locator("strong", { hasText: "bold" }).waitFor();
       await visit.status("idle");
       assert.equal(await answer.locator("script, [onerror], a[href^='javascript']").count(), 0);
-      assert.match((await answer.textContent()) ?? "", /\[image: pixel\]/);
+      assert.match((await answer.textContent()) ?? "", /\[image: pixel\] \[image: broken\]/);
       assert.equal(await visit.copied(visit.button("Copy", answer)), "let a = 1;");
+      await visit.say(`Deep:\n\n${">".repeat(9_000)} deep`);
+      await page.locator(".message.ai .plain", { hasText: "> deep" }).waitFor();
+      await visit.status("idle");
     }));
 
   it("draws once per frame while tokens come, and follows its end only while the reader is there", () =>

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import { watchFiles } from "../../adapters/standalone/watch.ts";
 import { until } from "../support/until.ts";
 import { type Program, root, runtime, start, temporaryFolder, urlOf } from "./programs.ts";
 
@@ -116,8 +117,17 @@ describe("greenroom dev", () => {
     assert.equal(await answer(url), "two said Hi!");
   });
 
+  it("watches what it can where a folder cannot be read", () => {
+    using folder = temporaryFolder();
+    const watch = watchFiles(join(folder.path, "gone/too"));
+    watch.loaded([], 0, true);
+    assert.deepEqual(watch.files(), []);
+  });
+
   it("waits for a project that cannot be loaded at the start", async () => {
     using folder = project({ "words.js": "export const word = ;\n" });
+    // No file that can be read.
+    symlinkSync("loop.ts", join(folder.path, "loop.ts"));
     await using program = folder.dev();
     await program.printed(/at words\.js:1:[\s\S]*^Waiting for a change$/m);
     folder.write("words.js", 'export const word = "mended";\n');

@@ -93,6 +93,9 @@ describe("greenroom init", () => {
     assert.equal(await named.ended, 1);
     assert.match(named.output(), /My Agent: cannot be the name of a package/);
     assert.ok(!existsSync(join(folder.path, "My Agent")));
+    await using file = init(folder.path, "full/own.json/my-agent");
+    assert.equal(await file.ended, 1);
+    assert.match(file.output(), /^greenroom: .*my-agent: the project cannot be written: ENOTDIR: .*\n$/);
     await using forced = init(folder.path, "full", "--force");
     assert.equal(await forced.ended, 0, forced.output());
     assert.match(readFileSync(join(folder.path, "full/README.md"), "utf8"), /^# full/);

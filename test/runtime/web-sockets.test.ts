@@ -1,6 +1,7 @@
 /** WebSockets on the server of each runtime, by real sockets. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
+import process from "node:process";
 import { describe, it } from "node:test";
 import { serve } from "../../adapters/node/mod.ts";
 import { event, MemoryEvents } from "../core/protocol-world.ts";
@@ -183,5 +184,16 @@ describe("WebSockets", () => {
     assert.match(await raw(at.port, created, body), /^HTTP\/1\.1 200 /);
     const [call, sent] = at.fake.calls.find(([name]) => name === "threads.create") ?? [];
     assert.deepEqual([call, sent], ["threads.create", { metadata: { a: 1 } }]);
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", onWarning);
+    const socket = connect(at.port, "127.0.0.1");
+    for (let count = 0; count < 20; count++) {
+      socket.write(`${["GET /ok HTTP/1.1", "host: x", ...offer].join("\r\n")}\r\n\r\n`);
+      await new Promise((resolve) => socket.once("data", resolve));
+    }
+    socket.destroy();
+    process.off("warning", onWarning);
+    assert.deepEqual(warnings, [], "a connection gathers nothing");
   });
 });

@@ -18,7 +18,7 @@ const ALLOWED = {
 
 const isOwnImage = (source: string): boolean =>
   /^(?:data:image\/(?:png|jpeg|gif|webp);|blob:)/.test(source) ||
-  new URL(source, location.href).origin === location.origin;
+  URL.parse(source, location.href)?.origin === location.origin;
 
 DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   if (node.tagName === "A") {
@@ -71,8 +71,18 @@ const Block = memo(
   (before, after) => before.raw === after.raw,
 );
 
+/** Null for text that nests too deep for the parser. */
+function tokensOf(text: string): Token[] | null {
+  try {
+    return marked.lexer(text, { gfm: true, breaks: true });
+  } catch {
+    return null;
+  }
+}
+
 export const Markdown = memo(function Markdown({ text }: { readonly text: string }): VNode {
-  const tokens = useMemo(() => marked.lexer(text, { gfm: true, breaks: true }), [text]);
+  const tokens = useMemo(() => tokensOf(text), [text]);
+  if (!tokens) return <div class="plain">{text}</div>;
   return (
     <div class="markdown">
       {tokens
