@@ -3,7 +3,7 @@ import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Client, ResultSet, Value } from "@libsql/client";
 import { ConfigError } from "../../lib/errors.ts";
-import type { SqlRow, SqlValue } from "../sql/driver.ts";
+import { DatabaseUnavailable, type SqlRow, type SqlValue } from "../sql/driver.ts";
 import { checkNotLost, checkWhole, FILE, hasMoved, isCut, isLocked, MOVE_LOG, unusable } from "../sqlite/file.ts";
 import { systemTimer } from "../sqlite/writer.ts";
 
@@ -215,5 +215,7 @@ export function explained({ server, shown, setting }: Place, error: unknown): un
   const problem = cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
   // Some WebSockets do not report why the server closed them.
   const look = /closed with code/.test(message) ? `${setting} and authToken` : setting;
-  return new Error(`Cannot use the database server ${shown} (${problem}): check ${look}.`, { cause: error });
+  return new DatabaseUnavailable(`Cannot use the database server ${shown} (${problem}): check ${look}.`, {
+    cause: error,
+  });
 }

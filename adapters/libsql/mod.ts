@@ -1,7 +1,7 @@
 /** libSQL by `@libsql/client`: a file, memory, a server (sqld, Turso), or a local replica of a server. */
 import type { Client, ResultSet, Transaction } from "@libsql/client";
 import type { Storage } from "../../lib/storage/mod.ts";
-import type { SqlDriver, SqlRow, SqlStatement, SqlValue } from "../sql/driver.ts";
+import { DatabaseUnavailable, type SqlDriver, type SqlRow, type SqlStatement, type SqlValue } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
 import { FILE, isLocked, LOCK_WAIT_MS, lockOf, unlockable } from "../sqlite/file.ts";
 import { lockDelay, lockedTooLong } from "../sqlite/writer.ts";
@@ -19,6 +19,9 @@ import {
 } from "./connect.ts";
 
 export type { LibsqlOptions } from "./connect.ts";
+
+/** What runtimes say when no connection was made. */
+const NOT_SENT = /ECONNREFUSED|connection ?refused|unable to connect/i;
 
 /**
  * A Storage in a libSQL database, given by options or URL. Creates a missing file and its folder. Completed calls survive a
@@ -63,7 +66,8 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
   const clients = async (): Promise<Clients> => {
     opening ??= retry(() => open(place)).catch((error: unknown) => {
       opening = undefined;
-      throw error;
+      // The message names what to check, which an outage later does not need.
+      throw error instanceof DatabaseUnavailable ? new Error(error.message, { cause: error.cause }) : error;
     });
     return await opening;
   };
@@ -99,8 +103,11 @@ export function libsqlDriver(options: LibsqlOptions | string): SqlDriver {
     try {
       // A batch that found a lock was rolled back as a whole, so it can be sent again.
       return (await retry(attempt)).map(rowsOf);
+    } catch (error) {
+      if (!(error instanceof DatabaseUnavailable) || NOT_SENT.test(error.message)) throw error;
+      // One request has the whole batch, and may still arrive: no read tells whether it takes effect.
+      throw new DatabaseUnavailable(error.message, { cause: error.cause, unknown: true });
     } finally {
-      // After an error too: a lost connection leaves open whether the batch took effect.
       replica.written();
     }
   };

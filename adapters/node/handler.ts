@@ -1,5 +1,6 @@
 /** `toNodeHandler`: a fetch handler as a request listener of `node:http`, Express and Connect. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Writable } from "node:stream";
 
 /** Answers a web-standard request, like the handlers that `createHandler` and `createApp` make. `host`: see `HandlerHost`. */
 export type Fetch = (request: Request, host?: object) => Response | Promise<Response>;
@@ -154,7 +155,14 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
     await response.body?.cancel();
     return;
   }
-  const reader = response.body.getReader();
+  // Send headers before the first byte of the body exists: a client may wait for them.
+  if (!outgoing.destroyed) outgoing.flushHeaders();
+  await sendBody(response.body, outgoing);
+}
+
+/** Writes a body at the speed of the client, and cancels it when the client has gone. Rejects if the body fails. */
+export async function sendBody(body: ReadableStream<Uint8Array>, outgoing: Writable): Promise<void> {
+  const reader = body.getReader();
   let goOn: () => void = () => {};
   outgoing.on("drain", () => goOn());
   outgoing.once("close", () => {
@@ -168,8 +176,6 @@ async function send(response: Response, incoming: IncomingMessage, outgoing: Ser
     await reader.cancel();
     return;
   }
-  // Send headers before the first byte of the body exists: a client may wait for them.
-  outgoing.flushHeaders();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;

@@ -2,7 +2,7 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
 import type { WebSocket, WebSocketServer } from "ws";
-import { type Fetch, toRequest } from "./handler.ts";
+import { type Fetch, sendBody, toRequest } from "./handler.ts";
 
 /** A listener for the `upgrade` event of `node:http` servers. */
 export type UpgradeListener = (this: Server, incoming: IncomingMessage, socket: Duplex, head: Buffer) => void;
@@ -37,7 +37,9 @@ export async function toUpgradeListener(handler: Fetch): Promise<UpgradeListener
     return server;
   };
   return function (incoming, socket, head) {
-    if (incoming.headers.upgrade?.toLowerCase() !== "websocket") serveAgain(this, incoming, socket, head);
+    const { method, headers } = incoming;
+    // Only a GET can open a WebSocket, and others may have a body.
+    if (method !== "GET" || headers.upgrade?.toLowerCase() !== "websocket") serveAgain(this, incoming, socket, head);
     else void upgrade(handler, serverFor, incoming, socket, head);
   };
 }
@@ -77,7 +79,7 @@ async function upgrade(
   } catch {
     response = new Response(null, { status: 400 });
   }
-  if (!answered) await refuse(socket, response);
+  if (!answered) refuse(socket, response);
 }
 
 /** Finds dead connections. */
@@ -96,14 +98,17 @@ function keepAlive(socket: WebSocket): void {
 }
 
 /** Writes a response to a socket that HTTP has left. */
-async function refuse(socket: Duplex, response: Response): Promise<void> {
-  const body = Buffer.from(await response.arrayBuffer());
-  const headers = [...response.headers, ["content-length", `${body.length}`], ["connection", "close"]];
+function refuse(socket: Duplex, { status, statusText, headers, body }: Response): void {
   const lines = [
-    `HTTP/1.1 ${response.status} ${response.statusText}`,
-    ...headers.map(([name, value]) => `${name}: ${value}`),
+    `HTTP/1.1 ${status} ${statusText}`,
+    ...[...headers, ["connection", "close"]].map(([name, value]) => `${name}: ${value}`),
   ];
-  socket.end(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"), body]));
+  socket.once("finish", () => socket.destroy());
+  // What the client sends is dropped. Sockets of `node:http` stay open when it has left.
+  socket.once("end", () => socket.destroy()).resume();
+  socket.write(Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"));
+  if (body) sendBody(body, socket).catch(() => socket.destroy());
+  else socket.end();
 }
 
 const UPGRADING = new Set(["upgrade", "connection", "http2-settings"]);

@@ -1,6 +1,6 @@
 /**
  * Writes the progress of an attempt: checkpoints and frames, in the order in which they were made. Stored frames are shown once they
- * are committed, others at once. A frame that describes a state is held until that state has been recorded.
+ * are committed, others at once.
  */
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";

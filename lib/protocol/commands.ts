@@ -31,7 +31,7 @@ export function createCommands(options: CommandOptions): Readonly<Record<string,
       throw invalid("agent.getTree: run_id must be a string.");
     }
     const scoped = withVisibility(scope, await caller.read(thread_id));
-    const kept = events.kept(scoped, thread_id, { channels: ["lifecycle"] });
+    const kept = events.kept(scoped, thread_id, { channels: ["lifecycle"], since: 1 });
     const tree = await runTree(kept, run_id?.toLowerCase());
     if (!tree) throw noRun(thread_id);
     return { result: { tree } };

@@ -178,15 +178,17 @@ function readAnswers(params: JsonObject): JsonObject {
   const sent = responses === undefined || responses === null ? [params] : responses;
   if (!Array.isArray(sent)) throw invalid("input.respond: responses must be a list.");
   if (sent.length === 0) throw invalid("input.respond requires at least one response.");
-  const answers = sent.map((item): readonly [string, Json] => {
+  const answers = new Map<string, Json>();
+  for (const item of sent) {
     const { interrupt_id, response = null } = isObject(item) ? item : {};
     if (typeof interrupt_id !== "string" || interrupt_id === "") {
       throw invalid("input.respond requires an interrupt_id.");
     }
-    return [interrupt_id, response];
-  });
-  const twice = answers.find(([id], at) => answers.findIndex(([other]) => other === id) !== at);
-  if (twice) throw invalid(`input.respond: responses answers interrupt ${twice[0]} more than once.`);
+    if (answers.has(interrupt_id)) {
+      throw invalid(`input.respond: responses answers interrupt ${interrupt_id} more than once.`);
+    }
+    answers.set(interrupt_id, response);
+  }
   return Object.fromEntries(answers);
 }
 

@@ -73,6 +73,8 @@ const GATHER_MS = 10;
 /** After this many events the event loop turns. */
 const EVENTS_PER_TURN = 64;
 const MAX_SUBSCRIPTIONS = 100;
+/** Of all subscriptions together; as many as the filter of one may have. */
+const MAX_NAMESPACES = 1_000;
 /** Commands that wait for the one before them. */
 const MAX_WAITING = 100;
 
@@ -244,15 +246,17 @@ function createCommandHandler(
       );
     }
     const filter = options.readFilter(params);
+    if (subscriptions.namespaces + (filter.namespaces?.length ?? 0) > MAX_NAMESPACES) {
+      throw invalid(`The subscriptions of a socket have at most ${MAX_NAMESPACES} namespaces. Open another socket.`);
+    }
     const subscription_id = environment.uuid();
     answer({ type: "success", id, result: { subscription_id }, meta: { thread_id } });
     subscriptions.add(subscription_id, filter);
   }
 
   function unsubscribe({ subscription_id }: JsonObject): JsonObject {
-    if (typeof subscription_id !== "string" || !subscriptions.remove(subscription_id)) {
-      throw new CommandError("no_such_subscription", `Unknown subscription: ${String(subscription_id)}`);
-    }
+    const id = typeof subscription_id === "string" ? subscription_id : "it has no subscription_id";
+    if (!subscriptions.remove(id)) throw new CommandError("no_such_subscription", `Unknown subscription: ${id}`);
     return {};
   }
 

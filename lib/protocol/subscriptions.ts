@@ -22,6 +22,8 @@ export interface SubscriptionOptions {
 
 export interface Subscriptions {
   readonly size: number;
+  /** How many namespaces their filters have: each event is compared with all of them. */
+  readonly namespaces: number;
   add(id: string, filter: EventFilter): void;
   /** False if there is none. */
   remove(id: string): boolean;
@@ -66,7 +68,7 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
     try {
       while (version === since) {
         const ready = await reader.next();
-        if (ready.length === 0) return closed || version !== since;
+        if (ready.length === 0) return version !== since;
         for (const event of ready) {
           // The position stays: the next reader begins with this event.
           if (version !== since) return true;
@@ -83,6 +85,9 @@ export function createSubscriptions(options: SubscriptionOptions): Subscriptions
   return {
     get size() {
       return active.size;
+    },
+    get namespaces() {
+      return [...active.values()].reduce((sum, { filter }) => sum + (filter.namespaces?.length ?? 0), 0);
     },
     add(id, filter) {
       active.set(id, { id, filter, passes: compileFilter(filter), replayed: false });

@@ -6,6 +6,7 @@ interface Node {
   readonly namespace: readonly string[];
   readonly status: string;
   readonly graph_name?: string;
+  children?: Node[];
 }
 
 /** The run that an event of the root's lifecycle belongs to. */
@@ -33,23 +34,20 @@ export async function runTree(events: AsyncIterable<SentEvent>, run_id?: string)
     const before = nodes.get(keyOf(namespace));
     nodes.set(keyOf(namespace), { ...before, namespace, status: data.event, ...named });
   }
-  const root = run_id === undefined || current === run_id ? nodes.get(keyOf([])) : undefined;
-  return root ? nested(root, [...nodes.values()]) : null;
+  return run_id === undefined || current === run_id ? nested(nodes) : null;
 }
 
-/** A node with those below it that have no closer parent. */
-function nested(node: Node, all: readonly Node[]): JsonObject {
-  const below = all.filter((one) => isBelow(one, node));
-  const children = below
-    .filter((one) => !below.some((other) => isBelow(one, other)))
-    .sort((one, other) => (keyOf(one.namespace) < keyOf(other.namespace) ? -1 : 1));
-  return {
-    ...node,
-    namespace: [...node.namespace],
-    ...(children.length > 0 ? { children: children.map((child) => nested(child, below)) } : {}),
-  };
+/** The root, with each node among the children of the closest one above it. */
+function nested(nodes: ReadonlyMap<string, Node>): JsonObject | null {
+  const made = new Map([...nodes].map(([key, node]) => [key, { ...node }]));
+  for (const [, node] of [...made].sort(([one], [other]) => (one < other ? -1 : 1))) {
+    let parent: Node | undefined;
+    for (let length = node.namespace.length - 1; length >= 0 && !parent; length--) {
+      parent = made.get(keyOf(node.namespace.slice(0, length)));
+    }
+    if (!parent) continue;
+    parent.children ??= [];
+    parent.children.push(node);
+  }
+  return (made.get(keyOf([])) as unknown as JsonObject | undefined) ?? null;
 }
-
-const isBelow = (one: Node, other: Node): boolean =>
-  one.namespace.length > other.namespace.length &&
-  other.namespace.every((segment, level) => one.namespace[level] === segment);

@@ -1,8 +1,9 @@
-/** Wake-ups between processes that share a database: they carry ids, never data, and may be lost, late or doubled. */
+/** Signals between processes that share a database: they carry ids, never data, and may be lost, late or doubled. */
+
 /**
- * What a signal is about. `run`: frames of that run were stored, or it has ended, or it is to stop. `thread`: a run of that
- * thread was made, is to stop or has ended, or the thread is gone. `events`: events of that thread were stored. `work`: runs of that deployment may be waiting for a worker.
- * `deliveries`: of that deployment, webhooks.
+ * What has changed, on the bus and between processes. `run`: frames of that run were stored, or it has ended, or it is to stop.
+ * `thread`: a run of that thread was made, is to stop or has ended, or the thread is gone. `events`: events of that thread were
+ * stored. `work`: runs of that deployment may be waiting for a worker. `deliveries`: of that deployment, webhooks.
  */
 export type SignalKind = "run" | "events" | "thread" | "work" | "deliveries";
 

@@ -35,7 +35,7 @@ export interface EventFilter {
   readonly namespaces?: readonly (readonly string[])[];
   /** The most segments that a namespace may have beyond its prefix. No effect without `namespaces`. */
   readonly depth?: number;
-  /** Only events with a higher `seq`. Default: everything that is kept. */
+  /** Only events with a higher `seq`; 1 for everything that is kept. Default: the events of the last 10 turns. */
   readonly since?: number;
 }
 

@@ -1,7 +1,7 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
-import type { Scope, Storage, StoredThreadEvent } from "../storage/mod.ts";
+import { type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
 import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
 import type { EventFilter, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
 import { createReader, indexAfter } from "./reader.ts";
@@ -35,6 +35,13 @@ export interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
 
 /** The size limit of one batch, in characters. */
 const BATCH_SIZE = 64 * 1024;
+
+/** How many turns a replay from the beginning has. What is older, clients take from the state of the thread. */
+const REPLAYED_TURNS = 10;
+
+/** Where a replay from the beginning begins. `last`: the newest event. */
+const beginningOf = (last: number): number =>
+  Math.max(0, seqOf(Math.floor(last / seqOf(1, 0)) - REPLAYED_TURNS + 1, 0) - 1);
 
 interface OpenLog {
   readonly log: ThreadLog;
@@ -105,7 +112,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     async *kept(scope, thread_id, filter) {
       const passes = compileFilter(filter);
       const methods = methodsOf(filter);
-      let after: number | null = filter.since ?? 0;
+      let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
       while (after !== null && methods.size > 0) {
         const page = await storage.readEvents(scope, thread_id, { after, methods });
         yield* passing(thread_id, page.events, passes);
@@ -209,6 +216,7 @@ class Cursor {
     if (!thread.all_events) await storage.recordAllEvents(scope, thread_id);
     log.exists = true;
     this.#opened = log.last;
+    this.#cursor ||= beginningOf(log.last);
     this.#attached = true;
     return true;
   }
@@ -224,7 +232,7 @@ class Cursor {
     const ready: SentEvent[] = [];
     if (!this.#attached || this.#cursor < this.#floor) return ready;
     let room = BATCH_SIZE;
-    for (let i = indexAfter(events, this.#cursor, seqOf); i < events.length && room > 0; i++) {
+    for (let i = indexAfter(events, this.#cursor, placeOf); i < events.length && room > 0; i++) {
       const event = events[i] as SentEvent;
       this.#cursor = event.seq;
       if (!this.#passes(event.event, event.namespace, event.name)) continue;
@@ -259,4 +267,4 @@ class Cursor {
   }
 }
 
-const seqOf = ({ seq }: SentEvent): number => seq;
+const placeOf = ({ seq }: SentEvent): number => seq;

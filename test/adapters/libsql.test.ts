@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { arch, platform, tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { createClient } from "@libsql/client";
 import { type LibsqlOptions, libsql, libsqlDriver } from "../../adapters/libsql/mod.ts";
-import type { SqlDriver, SqlRow } from "../../adapters/sql/driver.ts";
+import { DatabaseUnavailable, type SqlDriver, type SqlRow } from "../../adapters/sql/driver.ts";
 import { createService, fromFunctions, type Service } from "../../lib/mod.ts";
 import { allItems, driverSuite, ids, insert, type Rival, type Subject, statement, table } from "./driver-suite.ts";
 import { empty, freePort, type Sqld, sqldProgram, startSqld } from "./sqld.ts";
@@ -43,6 +44,36 @@ async function failure(work: () => unknown): Promise<Error> {
     assert.ok(!`${cause.message}${cause.stack}`.includes(secret), cause.message);
   }
   return error;
+}
+
+/** Stands before the server. After `silence` its answers are lost; `close` ends all connections and takes no more. */
+async function standsBefore(url: string): Promise<{ readonly url: string; silence(): void; close(): Promise<void> }> {
+  const target = new URL(url);
+  const sockets = new Set<Socket>();
+  let silent = false;
+  const listener = createServer((client) => {
+    const onward = connect(Number(target.port), target.hostname);
+    for (const socket of [client, onward]) {
+      sockets.add(socket);
+      socket.on("error", () => {});
+    }
+    client.on("data", (bytes) => void onward.write(bytes));
+    onward.on("data", (bytes) => void (silent || client.write(bytes)));
+    client.on("close", () => onward.destroy());
+    onward.on("close", () => client.destroy());
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${(listener.address() as AddressInfo).port}`,
+    silence() {
+      silent = true;
+    },
+    async close() {
+      const closed = new Promise((resolve) => listener.close(resolve));
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
 }
 
 /** What holds wherever the database is; `fresh` tells where an empty one is. */
@@ -230,6 +261,25 @@ function remoteTests(program: string): void {
           await transaction.commit();
           assert.deepEqual(ids((await waiting)[1] as SqlRow[]), [1, 2]);
           other.close();
+        });
+      });
+
+      it("says of a batch that got no answer that its outcome is unknown, but not of one that was not sent", async () => {
+        await empty(server.url);
+        const between = await standsBefore(server.url);
+        await withDriver(between.url.replace("http", scheme), async (driver) => {
+          between.silence();
+          const lost = failure(() => driver.batch([insert(1)]));
+          const other = libsqlDriver(server.url);
+          while (ids(await other.read(allItems)).length === 0);
+          await other.close();
+          await between.close();
+          const unanswered = await lost;
+          assert.ok(unanswered instanceof DatabaseUnavailable && unanswered.unknown, String(unanswered));
+          const refused = await failure(() => driver.batch([insert(2)]));
+          assert.ok(refused instanceof DatabaseUnavailable && (scheme === "ws" || !refused.unknown), String(refused));
+          const unread = await failure(() => driver.read(allItems));
+          assert.ok(unread instanceof DatabaseUnavailable && !unread.unknown, String(unread));
         });
       });
     });

@@ -6,7 +6,9 @@ import { recordedState } from "../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor/contract.ts";
 import { changeState } from "../../lib/executor/state-update.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { runTree } from "../../lib/protocol/tree.ts";
 import { serviceInternals } from "../../lib/service.ts";
+import type { SentEvent } from "../../lib/streams/protocol.ts";
 import { testService } from "../suite/kit.ts";
 
 const members = (count: number): JsonObject =>
@@ -167,5 +169,32 @@ describe("a body with too many values", () => {
       assert.equal(status, 422, path);
       assert.match(String(said), detail);
     }
+  });
+});
+
+// With the square of the size these take minutes, and else no second.
+describe("of the event protocol", () => {
+  it("input.respond with many long interrupt ids is refused", { timeout: 40_000 }, async () => {
+    await using kit = await testService({ agents: { graph: () => ({}) } });
+    const thread_id = crypto.randomUUID();
+    const responses = Array.from({ length: 60_000 }, (_, i) => ({ interrupt_id: `${"i".repeat(700)}${10_000 + i}` }));
+    const answer = await kit.service.threads.command(thread_id, {
+      ...{ id: 1, method: "input.respond" },
+      params: { responses },
+    });
+    assert.equal(answer.type === "error" && answer.error, "no_such_run");
+  });
+
+  it("agent.getTree of a graph that has started many tasks gives them all", { timeout: 40_000 }, async () => {
+    async function* events(): AsyncGenerator<SentEvent> {
+      for (let seq = 0; seq <= 100_000; seq++) {
+        const params = { namespace: seq === 0 ? [] : [`task:${seq}`], data: { event: "started" } };
+        const id = seq === 0 ? "synth:r:0" : `${seq}`;
+        const { namespace } = params;
+        yield { seq, id, event: "lifecycle", namespace, name: undefined, data: JSON.stringify({ params }) };
+      }
+    }
+    const tree = await runTree(events());
+    assert.equal((tree?.children as JsonObject[] | undefined)?.length, 100_000);
   });
 });

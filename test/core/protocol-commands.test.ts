@@ -288,7 +288,8 @@ describe("commands", () => {
       assert.equal(errorOf(await send(thread_id, "agent.getTree"))[0], "no_such_run");
       const lifecycle = (seq: number, namespace: string[], name: string, run?: string) =>
         event(
-          seq,
+          // The store has no event with the seq 1.
+          1 + seq,
           "lifecycle",
           { namespace, data: { event: name, graph_name: namespace.at(-1)?.split(":")[0] ?? "agent" } },
           run && `synth:${run}:${seq}`,

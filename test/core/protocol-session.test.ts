@@ -195,6 +195,9 @@ describe("a session", () => {
     const again = await send("subscription.unsubscribe", { subscription_id: values });
     assert.deepEqual([again.error, again.message], ["no_such_subscription", `Unknown subscription: ${values}`]);
     assert.equal((await send("subscription.unsubscribe")).error, "no_such_subscription");
+    // A text cannot be made of this.
+    const noText = { subscription_id: { toString: 1 } };
+    assert.equal((await send("subscription.unsubscribe", noText)).error, "no_such_subscription");
   });
 
   it("refuses filters that name no channel, or an unknown one", async () => {
@@ -221,6 +224,16 @@ describe("a session", () => {
     for (let count = 0; count < 100; count++) await send("subscription.subscribe", { channels: ["values"] });
     const answer = await send("subscription.subscribe", { channels: ["values"] });
     assert.equal(answer.error, "invalid_argument");
+  });
+
+  it("has at most 1,000 namespaces in all of them", async () => {
+    const { send } = world({ max_bytes: 10_000 });
+    const namespaces = Array.from({ length: 600 }, (_, i) => [`n:${i}`]);
+    const first = await send("subscription.subscribe", { channels: ["values"], namespaces });
+    const second = await send("subscription.subscribe", { channels: ["values"], namespaces });
+    assert.deepEqual([first.type, second.error], ["success", "invalid_argument"]);
+    await send("subscription.unsubscribe", { subscription_id: subscriptionOf(first) });
+    assert.equal((await send("subscription.subscribe", { channels: ["values"], namespaces })).type, "success");
   });
 
   it("passes other commands on, one after another", async () => {

@@ -145,6 +145,38 @@ describe("the events of runs that end in other ways", () => {
     });
   }
 
+  it("are replayed from the last 10 turns, and from earlier ones with `since`", async () => {
+    const executor = acting(async function* () {
+      yield token(1);
+      yield finalState;
+    });
+    await using kit = await testService({ executor });
+    const { service } = kit;
+    const { thread_id, live } = await opened(kit);
+    const [first] = await service.runs.list(thread_id);
+    for (let turn = 2; turn <= 13; turn++) await (await service.runs.wait(thread_id, run)).result;
+    await live.ends(13);
+    const all = [...live.events];
+    assert.equal(all.length % 13, 0);
+    const ofTurns = (from: number) => all.slice((from - 1) * (all.length / 13));
+    const replayed = async (since?: number): Promise<readonly unknown[]> => {
+      const filter = since === undefined ? ALL : { ...ALL, since };
+      const late = reading(service, thread_id, filter);
+      await until(() => late.events.at(-1)?.seq === all.at(-1)?.seq);
+      await late.close();
+      assert.deepEqual(await keptOf(service, thread_id, filter), late.events);
+      return late.events;
+    };
+    assert.deepEqual(await replayed(), ofTurns(4));
+    assert.deepEqual(await replayed(0), ofTurns(4));
+    assert.deepEqual(await replayed(1), all);
+    assert.deepEqual(await replayed(all[2]?.seq), all.slice(3));
+    const params = { run_id: first?.run_id ?? "" };
+    const tree = await service.threads.command(thread_id, { id: 2, method: "agent.getTree", params });
+    assert.equal(tree.type, "success");
+    await live.close();
+  });
+
   it("tell questions and answers, each once", async () => {
     const asker: AgentFunction = async function* ({ interrupt, command }) {
       if (command?.resume === undefined) yield interrupt("ok?");

@@ -84,6 +84,12 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id, status }));',
   },
   {
+    name: "a state of a simple agent is shown before its checkpoint is put",
+    file: "lib/executor/record-states.ts",
+    find: "      await checkpoints.put(checkpoint);\n",
+    replace: "      void environment.timer(100, () => void checkpoints.put(checkpoint).catch(() => {}));\n",
+  },
+  {
     name: "frames are shown before they are stored",
     file: "lib/engine/unstored.ts",
     find: "      frames.push(frame);\n",

@@ -1,5 +1,6 @@
 /** Readers of thread events: what they saw over all their connections, against what a replay shows after the faults. */
 import { Broken, type Client, type Frame } from "../client.ts";
+import type { Inspection } from "../database.ts";
 import { sleep } from "../servers.ts";
 import { each, type RunSeen } from "./streams.ts";
 
@@ -73,6 +74,8 @@ export function watchEvents(client: Client, threads: () => readonly string[], re
   };
 }
 
+/** Longer than a busy machine lets a stream wait. */
+const PAUSE_MS = 5_000;
 const path = (thread_id: string): string => `/threads/${thread_id}/stream/events`;
 
 interface Event {
@@ -94,6 +97,7 @@ export interface EventFaults {
 export async function checkEvents(
   { histories }: EventWatch,
   client: Client,
+  database: Inspection,
   runs: ReadonlyMap<string, RunSeen>,
 ): Promise<EventFaults> {
   const faults: EventFaults = {
@@ -104,7 +108,8 @@ export async function checkEvents(
   };
   const replays = new Map<string, readonly Frame[]>();
   await each([...new Set(histories.map(({ thread_id }) => thread_id))], async (thread_id) => {
-    const replay = await replayOf(client, thread_id);
+    const [newest] = database.rows("select max(last_seq) as seq from thread_events where thread_id = ?", thread_id);
+    const replay = await replayOf(client, thread_id, Number(newest?.seq));
     replays.set(thread_id, replay);
     checkOrder(`the replay of thread ${thread_id}`, replay, faults);
     checkEnds(thread_id, replay, runs, faults);
@@ -119,20 +124,22 @@ export async function checkEvents(
 
 const read = ({ data }: Frame): Event => JSON.parse(data) as Event;
 
-/** Everything that is kept: the stream goes on, so a pause is taken for its end. */
-async function replayOf(client: Client, thread_id: string): Promise<readonly Frame[]> {
+/** Everything that is kept, to the `newest` event. The stream goes on, so where that is not shown a pause is taken for the end. */
+async function replayOf(client: Client, thread_id: string, newest: number): Promise<readonly Frame[]> {
   const events: Frame[] = [];
   let last = Date.now();
+  let complete = false;
   const take = (frame: Frame): void => {
     events.push(frame);
     last = Date.now();
+    complete ||= read(frame).seq >= newest;
   };
   await client
     .stream("POST", path(thread_id), { channels: CHANNELS }, take, {
       onHead(response) {
         last = Date.now();
         const timer = setInterval(() => {
-          if (Date.now() - last < 500) return;
+          if (!complete && Date.now() - last < PAUSE_MS) return;
           clearInterval(timer);
           response.destroy();
         }, 50);

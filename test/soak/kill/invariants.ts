@@ -66,7 +66,7 @@ export async function checkInvariants(report: Report, evidence: Evidence): Promi
   report.none("I6 streams with a wrong end", streams.ends);
   report.none("I6 readers that differ", streams.differ);
   if (evidence.events) {
-    const { order, missing, differ, ends, size } = await checkEvents(evidence.events, evidence.client, seen);
+    const { order, missing, differ, ends, size } = await checkEvents(evidence.events, evidence.client, database, seen);
     report.none("I6 thread events doubled or out of order", order);
     report.none("I6 thread events lost", missing);
     report.none("I6 thread events that differ", differ);
