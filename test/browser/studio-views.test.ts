@@ -113,6 +113,7 @@ describe("the studio's views", () => {
       const { run, done } = await seed(host);
       await visit.open(`runs?thread=${done}`);
       const rows = page.locator(".rows li");
+      await rows.first().waitFor();
       assert.equal(await rows.count(), 1);
       await visit.button(/^thread /).click();
       await rows.nth(1).waitFor();
