@@ -173,6 +173,8 @@ async function serveOnNode(handler: Fetch, { port, hostname }: Address): Promise
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeIdleConnections();
+        // Connections that are answered from now on.
+        server.keepAliveTimeout = 1;
         for (const socket of unused) socket.destroy();
       }),
   };

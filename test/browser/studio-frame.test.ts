@@ -82,8 +82,12 @@ describe("the studio's frame", () => {
       const { thread_id } = await host.service.threads.create();
       await visit.open(`threads/${thread_id}`);
       assert.equal(await visit.copied(visit.button(/^Copy thread id/)), thread_id);
-      await visit.button("Close").click();
-      assert.equal(await page.locator(".notice").count(), 0);
+      await page.route("**/copy", (route) => route.fulfill({ status: 500, body: '{"detail":"Out of order"}' }));
+      await page.getByLabel("More actions").click();
+      await visit.button("Copy thread").click();
+      const notice = page.locator(".notice", { hasText: "Copy: Out of order" });
+      await visit.button("Close", notice).click();
+      await notice.waitFor({ state: "detached" });
       await page.keyboard.press("?");
       const help = page.getByRole("dialog", { name: "Keyboard" });
       await visit.button("Close", help).click();

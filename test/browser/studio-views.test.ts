@@ -113,6 +113,7 @@ describe("the studio's views", () => {
       const { run, done } = await seed(host);
       await visit.open(`runs?thread=${done}`);
       const rows = page.locator(".rows li");
+      await rows.first().waitFor();
       assert.equal(await rows.count(), 1);
       await visit.button(/^thread /).click();
       await rows.nth(1).waitFor();
@@ -281,10 +282,10 @@ describe("the studio's views", () => {
       await visit.open("feedback?tab=links");
       await page.getByLabel("Run id").fill(run);
       await page.getByLabel("Feedback key").fill("stars");
-      await visit.button("Create a link").click();
-      await page.getByText("Link created and copied").waitFor();
+      const created = await visit.copied(visit.button("Create a link"));
       const row = page.locator("tbody tr", { hasText: "stars" });
       const url = await visit.copied(visit.button("Copy", row));
+      assert.equal(url, created);
       const given = { method: "POST", headers: { "content-type": "application/json" } };
       const answer = await fetch(url, { ...given, body: JSON.stringify({ score: 5, comment: "good" }) });
       assert.equal(answer.status, 200);

@@ -28,6 +28,21 @@ const raw = (port: number, text: string, until?: RegExp): Promise<string> =>
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 describe("serve", () => {
+  it("closes the connections that it answers after `close`", { timeout: 20_000 }, async () => {
+    const [reached, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const server = await serving(async () => {
+      reached.resolve();
+      await gate.promise;
+      return new Response("answered");
+    });
+    const answer = raw(server.port, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+    await reached.promise;
+    const closed = server.close();
+    gate.resolve();
+    assert.match(await answer, /answered/);
+    await closed;
+  });
+
   it("hands over method, path, query, headers and body as they were sent", async () => {
     await using server = await serving(async (request) =>
       Response.json({
