@@ -114,6 +114,9 @@ describe("the studio's chat", () => {
       await visit.say(`Deep:\n\n${">".repeat(9_000)} deep`);
       await page.locator(".message.ai .plain", { hasText: "> deep" }).waitFor();
       await visit.status("idle");
+      await visit.say(`${"_a".repeat(20_000)} long`);
+      await page.locator(".message.ai .plain", { hasText: "_a long" }).waitFor();
+      await visit.status("idle");
     }));
 
   it("draws once per frame while tokens come, and follows its end only while the reader is there", () =>

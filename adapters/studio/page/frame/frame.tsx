@@ -1,6 +1,6 @@
 /** The frame around the views: navigation, key prompt, the bar of a server that is away, help. */
 import type { ComponentType, VNode } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { call, isAway } from "../api/client.ts";
 import { refusal, type Scheme, takeCredential } from "../api/key.ts";
 import type { Inbox } from "../api/types.ts";
@@ -118,6 +118,9 @@ function Current(): VNode {
   const name = view.value;
   const [shown, setShown] = useState<View | null>(null);
   const [problem, setProblem] = useState("");
+  useErrorBoundary((error) =>
+    setProblem(`This view cannot be shown: ${error instanceof Error ? error.message : error}`),
+  );
   useEffect(() => {
     const wanted = VIEWS.find((one) => one.name === name);
     setProblem(wanted ? "" : "There is no such view");

@@ -71,8 +71,12 @@ const Block = memo(
   (before, after) => before.raw === after.raw,
 );
 
-/** Null for text that nests too deep for the parser. */
+/** The parser takes seconds for some lines of this length. */
+const LONG_LINE = /[^\n]{10000}/;
+
+/** Null for text that nests too deep for the parser, or has a line that is too long for it. */
 function tokensOf(text: string): Token[] | null {
+  if (LONG_LINE.test(text)) return null;
   try {
     return marked.lexer(text, { gfm: true, breaks: true });
   } catch {
