@@ -20,8 +20,8 @@ import {
 
 export type { LibsqlOptions } from "./connect.ts";
 
-/** What runtimes say when no connection was made. */
-const NOT_SENT = /ECONNREFUSED|connection ?refused|unable to connect/i;
+/** What Node and Bun say when no connection was made. Deno also says so of a request that it has sent once before. */
+const NOT_SENT = /ECONNREFUSED|ConnectionRefused|Unable to connect/;
 
 /**
  * A Storage in a libSQL database, given by options or URL. Creates a missing file and its folder. Completed calls survive a
