@@ -77,7 +77,10 @@ const lanesOf = (runtime: Runtime): string[][] => {
 };
 
 /** What is run with other versions of LangChain's packages than those that are developed with. */
-const VERSIONED = /^test\/(?:adapters\/langgraph|clients\/(?:sdk|remote-graph|thread-streams)\.test)/;
+const VERSIONED =
+  values.all || values.versions
+    ? /^test\/(?:adapters\/langgraph|clients\/(?:sdk|remote-graph|thread-streams)\.test)/
+    : /^test\/(?:adapters\/langgraph|clients\/(?:remote-graph|thread-streams)\.test)/;
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */
 const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[]) => string[]>> = {
