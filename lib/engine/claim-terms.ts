@@ -8,6 +8,8 @@ export interface ClaimTermOptions {
   readonly executor: Executor;
   readonly environment: Environment;
   readonly lease_ms: number;
+  /** The name of this process in the runs' `claim_log`. */
+  readonly worker: string;
   readonly run_timeout_ms: number;
   /** How runs are billed. */
   readonly trace?: TraceTerms;
@@ -16,10 +18,11 @@ export interface ClaimTermOptions {
 const MAX_ATTEMPTS = 3;
 
 /** A fresh token for each claim: it identifies the lease. */
-export function claimTerms({ environment, lease_ms, trace }: ClaimTermOptions, now: number): ClaimTerms {
+export function claimTerms({ environment, lease_ms, worker, trace }: ClaimTermOptions, now: number): ClaimTerms {
   return {
     token: environment.uuid(),
     lease_until: now + lease_ms,
+    worker,
     ...(trace ? { trace } : {}),
   };
 }

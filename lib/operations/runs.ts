@@ -83,8 +83,8 @@ export interface RunDetail extends RunSummary {
   }[];
   /** Of its error; null for callers who see a part of the runs. */
   readonly stack: string | null;
-  /** What a time line cannot show, because nothing stores it. */
-  readonly not_stored: readonly ["worker", "attempts"];
+  /** Its newest claims in their order. `until`: the end of the lease while it is running, else the next claim or the end. */
+  readonly attempts: readonly { readonly at: string; readonly until: string; readonly worker: string }[];
 }
 
 /** What may change the request of a run before it is created again, and what its caller adds. */
@@ -187,7 +187,12 @@ export function runOperations(options: RunOperationOptions): RunOperations {
           expires_at: isoOrNull(expires_at),
         })),
         stack: visibility?.filter ? null : (run.stack ?? null),
-        not_stored: ["worker", "attempts"],
+        attempts: run.claim_log.map(({ at, worker }, index, log) => ({
+          at: isoTime(at),
+          // A run that waits again changed last when it was put back.
+          until: isoTime(log[index + 1]?.at ?? found.lease_until ?? run.ended_at ?? run.updated_at),
+          worker,
+        })),
       };
     },
 

@@ -113,6 +113,7 @@ export async function createNouns(given: NounOptions): Promise<Nouns> {
   const worker = createWorker({
     ...shared,
     ...workerSettings,
+    worker: environment.uuid().slice(0, 8),
     hub,
     events,
     trace,

@@ -52,6 +52,8 @@ export interface NewRun {
 export interface ClaimTerms {
   readonly token: string;
   readonly lease_until: number;
+  /** The name of the claiming process, for the run's `claim_log`. Default: the claim is not logged. */
+  readonly worker?: string;
   /** Billing of the trace that a first attempt writes. Default: no trace. */
   readonly trace?: TraceTerms;
 }

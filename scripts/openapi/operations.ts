@@ -82,7 +82,10 @@ export const operationSchemas: JsonObject = {
     delivery: nullable(ref("DeliveryDetail")),
     feedback: list(record({ feedback_key: string, created_at: time, expires_at: nullable(time) })),
     stack: { ...nullable(string), description: "Of its error; null for callers who see a part of the runs" },
-    not_stored: list(string),
+    attempts: {
+      ...list(record({ at: time, until: time, worker: string })),
+      description: "The newest claims. `until`: the end of the lease, the next claim, or the end of the run",
+    },
   }),
   RunStats: record({
     since: time,

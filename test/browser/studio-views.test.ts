@@ -125,7 +125,7 @@ describe("the studio's views", () => {
       await visit.link("Close").click();
       await page.locator(".detail-pane").waitFor({ state: "detached" });
       await opened.click();
-      await page.locator(".time-line", { hasText: "execution" }).waitFor();
+      await page.locator(".time-line", { hasText: /execution by [0-9a-f]{8}/ }).waitFor();
       assert.equal(await visit.copied(visit.button(/^Copy run id/)), run);
       const curl = await visit.copied(visit.button("Copy curl"));
       assert.ok(curl.startsWith(`curl -N ${host.origin}/threads/${done}/runs/stream `), curl);

@@ -1,8 +1,10 @@
 /** The routes under /greenroom, and the same calls in process. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { AgentFunction } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
 import type { WebhookTransport } from "../../lib/webhooks/options.ts";
+import { faulty } from "../core/faulty.ts";
 import { type TestService, type TestServiceOptions, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
 
@@ -212,8 +214,43 @@ describe("GET /greenroom/runs/{run_id}", () => {
   });
 });
 
-describe("the stack of an error", () => {
-  it("is shown to who sees every run, and nowhere else", async () => {
+describe("the attempts of a run", () => {
+  it("are shown with their workers", async () => {
+    const shared = faulty();
+    let started = (): void => {};
+    const starts = new Promise<void>((resolve) => {
+      started = resolve;
+    });
+    const start = (agent: AgentFunction): Promise<Kit> => kit({ storage: shared.share().storage, agents: { agent } });
+    const one = await start(({ signal }) => {
+      started();
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    });
+    const { thread_id } = await one.ask("POST", "/threads", {});
+    const { run_id } = await one.ask("POST", `/threads/${thread_id}/runs`, { assistant_id: "agent", input: {} });
+    await starts;
+    const running = await one.ask("GET", `/greenroom/runs/${run_id}`);
+    const [{ at, worker }] = running.attempts;
+    assert.deepEqual(running.attempts, [{ at: running.started_at, until: running.lease_until, worker }]);
+    await one[Symbol.asyncDispose]();
+
+    const two = await start(() => "done");
+    await two.ask("GET", `/threads/${thread_id}/runs/${run_id}/join`);
+    const { attempts, ended_at, status } = await two.ask("GET", `/greenroom/runs/${run_id}`);
+    await two[Symbol.asyncDispose]();
+    await shared.storage.close();
+    const [, again] = attempts;
+    assert.deepEqual(attempts, [
+      { at, until: again.at, worker },
+      { at: again.at, until: ended_at, worker: again.worker },
+    ]);
+    assert.notEqual(again.worker, worker);
+    assert.equal(status, "success");
+  });
+});
+
+describe("the stack of an error and the name of a worker", () => {
+  it("are shown with the run, the stack to who sees every run, and nowhere else", async () => {
     const bodies: string[] = [];
     const transport: WebhookTransport = {
       resolve: async () => ["93.184.215.14"],
@@ -225,9 +262,11 @@ describe("the stack of an error", () => {
     await using it = await kit({ webhooks: { transport } });
     const more = { webhook: "https://hooks.example/", stream_resumable: true };
     const [thread_id, run_id] = await ran(it, { fail: true }, more);
-    const { stack, error } = await it.ask("GET", `/greenroom/runs/${run_id}`);
-    const here = /greenroom\.test\.ts/;
-    assert.match(stack, here);
+    const { stack, error, attempts } = await it.ask("GET", `/greenroom/runs/${run_id}`);
+    const [{ worker }] = attempts;
+    assert.match(worker, /^[0-9a-f]{8}$/);
+    assert.match(stack, /greenroom\.test\.ts/);
+    const hidden = new RegExp(`greenroom\\.test\\.ts|${worker}|claim_log`);
     assert.deepEqual(error, { error: "TypeError", message: "No refunds" });
     await until(() => bodies.length > 0);
     const run = `/threads/${thread_id}/runs/${run_id}`;
@@ -238,7 +277,7 @@ describe("the stack of an error", () => {
     bodies.push(await stream.text());
     const wait = { assistant_id: "agent", input: { fail: true } };
     bodies.push(JSON.stringify(await it.ask("POST", `/threads/${thread_id}/runs/wait`, wait)));
-    for (const body of bodies) assert.doesNotMatch(body, here);
+    for (const body of bodies) assert.doesNotMatch(body, hidden);
     assert.ok(bodies.filter((body) => body.includes("No refunds")).length > 4);
     const { metadata } = await it.ask("GET", run);
     const filter = [{ key: "assistant_id", equals: metadata.assistant_id }];

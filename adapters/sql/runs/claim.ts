@@ -6,7 +6,7 @@ import type { SqlRow } from "../driver.ts";
 import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { traceClaimed } from "../usage.ts";
 import { storedFrames } from "./end.ts";
-import { toClaim } from "./row.ts";
+import { claimNote, toClaim } from "./row.ts";
 
 /**
  * True for a pending run that later runs of its thread wait for: its time has come, or it was due when it was created, which holds
@@ -100,7 +100,7 @@ const requeueExpired = prepared<{ deployment: string; run_ids: string; now: numb
 );
 
 /** A claim with the token and the end of its lease. */
-type ClaimArgs = Claimable & { token: string; lease_until: number };
+type ClaimArgs = Claimable & { token: string; lease_until: number; note: string };
 
 /** How often the run was started; while progress counts, since the latest attempt that stored a root checkpoint. */
 const starts = (p: Claimable): RawBuilder<number> =>
@@ -112,11 +112,15 @@ const countsAsAttempt = (p: Claimable): RawBuilder<number> =>
   sql<number>`case when cancelled = 1 or ${starts(p)} >= ${numberIn(p.max_attempts, sql`graph_id`)}
     then 0 else 1 end`;
 
+/** How much of `claim_log` is kept: the newest claims, about ninety. */
+const LOG_CHARS = sql`4000`;
+
 /** Leases the run that is next. */
 const leaseRun = (p: ClaimArgs, condition?: RawBuilder<unknown>): RawBuilder<unknown> =>
   sql`update runs set status = 'running', lease_token = ${p.token}, lease_until = ${p.lease_until},
       attempt = attempt + ${countsAsAttempt(p)}, claims = claims + 1, counts_as_attempt = ${countsAsAttempt(p)}, started_at = coalesce(started_at, ${p.now}),
-      updated_at = ${p.now}, turn = (select t.turn + 1 from threads t
+      updated_at = ${p.now}, claim_log = substr(${p.note} || coalesce(claim_log, ''), 1, ${LOG_CHARS}),
+      turn = (select t.turn + 1 from threads t
         where t.deployment = runs.deployment and t.thread_id = runs.thread_id)
     where run_id = ${nextRun(p, condition)}`;
 
@@ -153,7 +157,7 @@ const takeSlot = prepared<{ deployment: string; token: string; lease_until: numb
 );
 
 function claimArgs(deployment: string, request: ClaimRequest): ClaimArgs {
-  const { graph_ids, max_attempts = {}, progress_ms = {}, now, token, lease_until } = request;
+  const { graph_ids, max_attempts = {}, progress_ms = {}, now, token, lease_until, worker } = request;
   return {
     deployment,
     graph_ids: JSON.stringify(graph_ids),
@@ -162,6 +166,7 @@ function claimArgs(deployment: string, request: ClaimRequest): ClaimArgs {
     now,
     token,
     lease_until,
+    note: claimNote(worker, now),
   };
 }
 

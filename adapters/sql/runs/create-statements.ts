@@ -9,7 +9,7 @@ import { ofKey, ofThread, prepared, type Statement } from "../statement.ts";
 import { busy, type Ttl, ttlColumns } from "../threads.ts";
 import { traceClaimed } from "../usage.ts";
 import { isDue, traceTerms } from "./claim.ts";
-import { toClaim, toRun } from "./row.ts";
+import { claimNote, toClaim, toRun } from "./row.ts";
 import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
 
 // The first statement decides: it updates or creates the thread only if everything allows the run. The others depend on its
@@ -185,6 +185,7 @@ const insertRun = prepared<{
   auth_user: string | null;
   cron_id: string | null;
   token: string | null;
+  note: string;
   created_at: number;
   now: number;
 }>((p) => {
@@ -194,16 +195,16 @@ const insertRun = prepared<{
   return sql`insert into runs (run_id, deployment, thread_id, seq, assistant_id, graph_id, status, metadata, kwargs,
       multitask_strategy, temporary, attempt, claims, counts_as_attempt, turn, due_at, lease_token, lease_until, cancelled, saved, framed,
       keyed, created_at, updated_at, started_at, user_id, api_key, feedback, webhook, webhook_host, webhook_depth,
-      auth_user, cron_id)
+      auth_user, cron_id, claim_log)
     select ${p.run_id}, deployment, thread_id, run_count, ${p.assistant_id}, ${p.graph_id},
       ${claimed(sql`'running'`, sql`'pending'`)}, ${p.metadata}, ${p.kwargs}, ${p.multitask_strategy}, ${p.temporary},
       ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(one, zero)}, ${claimed(sql`turn`, zero)}, ${p.created_at},
       ${claimed(sql`slot_token`, none)}, ${claimed(sql`slot_until`, none)}, 0, 0, ${p.framed}, ${p.keyed},
       ${p.created_at}, ${p.now}, ${claimed(sql`${p.now}`, none)}, ${p.user_id}, ${p.api_key}, ${p.feedback},
-      ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}
+      ${p.webhook}, ${p.webhook_host}, ${p.webhook_depth}, ${p.auth_user}, ${p.cron_id}, ${claimed(sql`${p.note}`, none)}
     from (select *, slot_token = ${p.token} as has_slot from threads
       where deployment = ${p.deployment} and thread_id = ${p.thread_id} and last_run = ${p.run_id}) as taken
-    returning seq, status, attempt, claims, turn, started_at, lease_token`;
+    returning seq, status, attempt, claims, turn, started_at, lease_token, claim_log`;
 });
 
 export type Key = { deployment: string; route: string; key: string };
@@ -300,7 +301,7 @@ export function createStatements(
     cron_id: run.cron_id ?? null,
     created_at,
   };
-  statements.push(insertRun({ ...columns, token, now }));
+  statements.push(insertRun({ ...columns, token, note: claimNote(claim?.worker, now), now }));
   if (run.feedback) {
     const { tokens, ...terms } = run.feedback;
     statements.push(mintTokens({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now }));

@@ -18,6 +18,18 @@ function errorOf(stored: string | null): Pick<RunRow, "error" | "stack"> {
   return typeof stack === "string" ? { error, stack } : { error };
 }
 
+/** What a claim adds to the front of `claim_log`; empty where the claim names no worker. */
+export const claimNote = (worker: string | undefined, at: number): string =>
+  worker === undefined ? "" : `${JSON.stringify({ at, worker })}\n`;
+
+/** What follows the last end of a line was cut off. */
+const claimLog = (stored: string | null): RunRow["claim_log"] =>
+  (stored ?? "")
+    .split("\n")
+    .slice(0, -1)
+    .reverse()
+    .map((line) => JSON.parse(line) as RunRow["claim_log"][number]);
+
 export function toRun(row: SqlRow): RunRow {
   const stored = row as unknown as Tables["runs"];
   return {
@@ -53,6 +65,7 @@ export function toRun(row: SqlRow): RunRow {
     ...(stored.cron_id === null ? {} : { cron_id: stored.cron_id }),
     // Undefined for a run that is just made.
     ...(stored.cancel_reason ? { cancel_reason: stored.cancel_reason } : {}),
+    claim_log: claimLog(stored.claim_log),
   };
 }
 

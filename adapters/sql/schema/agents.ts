@@ -142,6 +142,8 @@ export const agentTables = {
       /** The cron that created it. */
       cron_id: "text",
       cancel_reason: "text",
+      /** One line of JSON per claim, the newest first. The end may be cut off. */
+      claim_log: "text",
     },
     constraints: [
       "check ((ended_at is null) = (status in ('pending', 'running')))",

@@ -187,6 +187,51 @@ export function claimTests(api: SuiteApi, test: StorageTest): void {
       assert.equal((await claimed(storage, assistant, "v", "v2")).run.turn, 2);
     });
 
+    test("is logged with its worker, wherever it is made", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      const log = async (run_id: string) => (await storage.getRun(here, run_id))?.claim_log;
+      const create = async (run_id: string, worker: string) =>
+        storage.createRun(here, {
+          ...(await request(storage, assistant, "t", run_id)),
+          claim: { token: `at ${run_id}`, lease_until: 5000, worker },
+        });
+      const first = await create("r1", "a");
+      assert.ok(first.kind === "created" && first.claimed);
+      assert.deepEqual(first.run.claim_log, [{ at: 1100, worker: "a" }]);
+      assert.deepEqual(first.claimed.run.claim_log, first.run.claim_log);
+      assert.deepEqual(await log("r1"), first.run.claim_log);
+      const second = await create("r2", "a");
+      assert.ok(second.kind === "created" && !second.claimed);
+      assert.deepEqual([second.run.claim_log, await log("r2")], [[], []], "r1 is running");
+
+      // The lease is over.
+      const over = (await claimNext(storage, here, { ...claimTerms("over"), now: 5000, worker: "b" })) as ClaimedRun;
+      const both = [...first.run.claim_log, { at: 5000, worker: "b" }];
+      assert.deepEqual([over.run.claim_log, await log("r1")], [both, both]);
+      const next = { ...claimTerms("next"), now: 6000, worker: "b" };
+      const end = finish({ claims: over.run.claims, next });
+      assert.equal((await storage.finishRun(here, over.lease, end))?.next?.run.run_id, "r2");
+      await storage.finishRun(here, over.lease, end);
+      assert.deepEqual([await log("r1"), await log("r2")], [both, [{ at: 6000, worker: "b" }]]);
+    });
+
+    test("drops the oldest claims from a long log", async (storage) => {
+      const assistant = await anAssistant(storage);
+      await aThread(storage, "t");
+      let { lease } = await claimed(storage, assistant, "t", "r1");
+      const worker = "w".repeat(900);
+      for (let now = 2001; now <= 2009; now++) {
+        assert.ok(await storage.requeueRun(here, lease, now));
+        lease = ((await claimNext(storage, here, { ...claimTerms(`${now}`), now, worker })) as ClaimedRun).lease;
+      }
+      const log = (await storage.getRun(here, "r1"))?.claim_log;
+      assert.deepEqual(
+        log,
+        [2006, 2007, 2008, 2009].map((at) => ({ at, worker })),
+      );
+    });
+
     test("takes only runs of the requested graphs", async (storage) => {
       const assistant = await anAssistant(storage);
       await aThread(storage, "t");

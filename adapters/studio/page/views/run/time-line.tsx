@@ -80,15 +80,11 @@ function barsOf(run: RunDetail, steps: readonly Step[], calls: readonly Bar[], n
   const started = run.started_at ? Date.parse(run.started_at) : null;
   const end = run.ended_at ? Date.parse(run.ended_at) : now;
   const bars: Bar[] = [{ kind: "queue", label: "queue", from: created, to: started ?? now }];
-  if (started !== null) {
-    const label = run.attempt > 1 ? `attempt ${run.attempt} of it` : "execution";
-    bars.push({
-      kind: "run",
-      label,
-      from: started,
-      to: end,
-      failed: run.status === "error" || run.status === "timeout",
-    });
+  const hasFailed = run.status === "error" || run.status === "timeout";
+  for (const [index, { at, until, worker }] of run.attempts.entries()) {
+    const to = Math.min(Date.parse(until), end);
+    const failed = hasFailed && index === run.attempts.length - 1;
+    bars.push({ kind: "run", label: `execution by ${worker}`, from: Date.parse(at), to, failed });
   }
   const inside: Bar[] = [...calls];
   const sorted = [...steps].sort((a, b) => a.created_at.localeCompare(b.created_at));
@@ -178,19 +174,12 @@ export function TimeLine({ run }: { readonly run: RunDetail }): VNode {
         const ends = bars.filter(({ kind }) => kind !== "webhook").map((bar) => bar.to);
         const span = Math.max(1, Math.max(...ends) - from);
         return (
-          <>
-            <ol class="time-line" aria-label="Time line">
-              {bars.map((bar, index) => (
-                // biome-ignore lint/suspicious/noArrayIndexKey: bars have no names and stay in order
-                <Line key={index} bar={bar} from={from} span={span} />
-              ))}
-            </ol>
-            {run.attempt > 1 ? (
-              <p class="faint">
-                Attempt {run.attempt}: the times of earlier attempts are not stored. Claims: {run.claims}.
-              </p>
-            ) : null}
-          </>
+          <ol class="time-line" aria-label="Time line">
+            {bars.map((bar, index) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: bars have no names and stay in order
+              <Line key={index} bar={bar} from={from} span={span} />
+            ))}
+          </ol>
         );
       }}
     </Ready>
