@@ -89,8 +89,14 @@ describe("the studio's views", () => {
         .result;
       await visit.open("inbox");
       await page.locator(".rows li").nth(1).waitFor();
-      await page.keyboard.press("j");
-      await page.locator(".rows a.at").waitFor();
+      // A view listens to its keys once it is painted.
+      const moved = async (key: string, place: string): Promise<void> =>
+        until(async () => {
+          await page.keyboard.press(key);
+          return (await page.locator(place).count()) > 0;
+        });
+      await moved("j", ".rows a.at");
+      await moved("k", ".rows li:first-child a.at");
       await page.keyboard.press("Enter");
       await page.waitForURL(new RegExp(waiting));
       await page.getByLabel("Answer", { exact: true }).fill("yes");
