@@ -15,8 +15,11 @@ export function seen({ config, context, user }) {
   return JSON.stringify({ configurable: config.configurable, context, user });
 }
 export function sleeps({ signal }) {
-  console.log("asleep");
   return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+}
+export function rests(job) {
+  console.log("resting");
+  return sleeps(job);
 }
 `,
   "graphs.ts": `
@@ -280,7 +283,7 @@ describe("a configuration file", () => {
       graphs: {
         ...config.graphs,
         made: { ...config.graphs.made, factory: true },
-        once: { path: paths.plain, max_attempts: 1 },
+        once: { path: "./src/agents.ts:rests", max_attempts: 1 },
       },
     });
     interface Run {
@@ -307,12 +310,12 @@ describe("a configuration file", () => {
       const url = await urlOf(program);
       for (const id of Object.keys(paths)) assert.equal(await endOf(url, await startRun(url, id)), "timeout", id);
       cut = await startRun(url, "once");
-      await program.printed(/asleep[\s\S]*asleep/);
+      await program.printed(/resting/);
       await program.kill("SIGKILL");
     }
     await using program = start("server.ts", ["--port", "0"], { cwd: folder.path });
     assert.equal(await endOf(await urlOf(program), cut), "error");
-    assert.doesNotMatch(program.output(), /asleep/);
+    assert.doesNotMatch(program.output(), /resting/);
   });
 
   it("serves agents that call the server, log and describe themselves, and runs an application's middleware", async () => {
