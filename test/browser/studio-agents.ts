@@ -57,6 +57,15 @@ const functions: Readonly<Record<string, AgentFunction>> = {
     const blocks = Array.isArray(content) ? (content as readonly JsonObject[]) : [];
     yield says(`Saw: ${blocks.map(({ type }) => type).join(", ")}`);
   },
+  /** For bench/studio.ts: 60 words per second, as many as the message says. */
+  async *steady({ messages }) {
+    const words = Number(messages.at(-1)?.content);
+    const start = performance.now();
+    for (let at = 0; at < words; at += 1) {
+      await new Promise((resolve) => setTimeout(resolve, Math.max(1, start + (at * 1000) / 60 - performance.now())));
+      yield at % 12 === 11 ? `**word ${at}**.\n\n` : `word ${at} `;
+    }
+  },
 };
 
 function graphs(gates: Gates): Parameters<typeof langgraph>[0] {
