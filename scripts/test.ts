@@ -77,10 +77,8 @@ const lanesOf = (runtime: Runtime): string[][] => {
 };
 
 /** What is run with other versions of LangChain's packages than those that are developed with. */
-const VERSIONED =
-  values.all || values.versions
-    ? /^test\/(?:adapters\/langgraph|clients\/(?:sdk|remote-graph|thread-streams)\.test)/
-    : /^test\/(?:adapters\/langgraph|clients\/(?:remote-graph|thread-streams)\.test)/;
+const clients = ["remote-graph", "thread-streams", ...(values.all || values.versions ? ["sdk"] : [])].join("|");
+const VERSIONED = new RegExp(`^test/(?:adapters/langgraph|clients/(?:${clients})\\.test)`);
 
 /** One process for all files of a lane: to start one and to load the code costs more than most files do. */
 const commands: Readonly<Record<Runtime, (report: string, lane: readonly string[]) => string[]>> = {

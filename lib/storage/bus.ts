@@ -1,5 +1,5 @@
 /**
- * The event bus of a process: it says that something has changed, never what. Whoever hears it reads the store. Signals carry the
+ * The event bus of a process: it says that something has changed, never what. Its listeners read the store. Signals carry the
  * same between processes that share a database.
  */
 import type { Environment } from "../environment.ts";
