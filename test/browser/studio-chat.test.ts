@@ -4,23 +4,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
-import { openBrowser, type Principal } from "./browser.ts";
-import { openStudio, type StudioHost, type StudioVisit, visitStudio } from "./studio-host.ts";
+import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
 
-let principal: Principal | undefined;
+const visitStudio = studioVisits();
 let host: StudioHost;
 before(async () => {
-  principal = await openBrowser();
   host = await openStudio();
 });
-after(async () => {
-  await principal?.[Symbol.asyncDispose]();
-  await host?.[Symbol.asyncDispose]();
-});
+after(() => host?.[Symbol.asyncDispose]());
 
 /** Threads of their own keep these tests apart. */
-const visit = (test: (visit: StudioVisit) => Promise<void>, at = host): Promise<void> =>
-  visitStudio((principal as Principal).context, at, test);
+const visit = (test: (visit: StudioVisit) => Promise<void>, at = host): Promise<void> => visitStudio(at, test);
 
 const said = (content: string) => ({ messages: [{ role: "user", content }] });
 

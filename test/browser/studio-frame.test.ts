@@ -1,22 +1,17 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { until } from "../support/until.ts";
-import { openBrowser, type Principal } from "./browser.ts";
-import { openStudio, type StudioHost, type StudioVisit, type VisitOptions, visitStudio } from "./studio-host.ts";
+import { openStudio, type StudioHost, type StudioVisit, studioVisits, type VisitOptions } from "./studio-host.ts";
 
-let principal: Principal | undefined;
+const visitStudio = studioVisits();
 let host: StudioHost;
 before(async () => {
-  principal = await openBrowser();
   host = await openStudio();
 });
-after(async () => {
-  await principal?.[Symbol.asyncDispose]();
-  await host?.[Symbol.asyncDispose]();
-});
+after(() => host?.[Symbol.asyncDispose]());
 
 const visit = (test: (visit: StudioVisit) => Promise<void>, options: VisitOptions = {}, at = host): Promise<void> =>
-  visitStudio((principal as Principal).context, at, test, options);
+  visitStudio(at, test, options);
 
 const VIEWS = ["Threads", "Inbox", "Runs", "Assistants", "Crons", "Store", "Webhooks", "Usage", "Feedback", "Server"];
 

@@ -1,7 +1,8 @@
 /** A server with the studio and the agents of the tests, and visits to it. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import type { BrowserContext, Locator, Page } from "playwright-core";
+import { after, before } from "node:test";
+import type { Locator, Page } from "playwright-core";
 import { serve } from "../../adapters/node/mod.ts";
 import { studio } from "../../adapters/studio/mod.ts";
 import { createHandler } from "../../lib/http/handler.ts";
@@ -9,6 +10,7 @@ import type { Service } from "../../lib/mod.ts";
 import { createGates, type Gates } from "../clients/graphs.ts";
 import { type TestServiceOptions, testService } from "../suite/kit.ts";
 import { until } from "../support/until.ts";
+import { openBrowser, type Principal } from "./browser.ts";
 import { notePresses, withMarks } from "./presses.ts";
 import { studioExecutor } from "./studio-agents.ts";
 
@@ -164,22 +166,31 @@ export interface VisitOptions {
   readonly dark?: boolean;
 }
 
-/** Visits a host; nothing may go wrong in the page that the test did not ask for. */
-export async function visitStudio(
-  context: BrowserContext,
+export type VisitStudio = (
   host: StudioHost,
   test: (visit: StudioVisit) => Promise<void>,
-  { width = 1400, dark = false }: VisitOptions = {},
-): Promise<void> {
-  const page = await context.newPage();
-  await page.setViewportSize({ width, height: 850 });
-  await page.emulateMedia({ colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
-  await notePresses(page);
-  const visit = new StudioVisit(page, host);
-  try {
-    await test(visit);
-    assert.deepEqual(visit.problems, []);
-  } finally {
-    await page.close();
-  }
+  options?: VisitOptions,
+) => Promise<void>;
+
+/** Opens a browser for the tests of a file. Each visit has a fresh page; nothing may go wrong in it that the test did not ask for. */
+export function studioVisits(): VisitStudio {
+  let principal: Principal | undefined;
+  before(async () => {
+    principal = await openBrowser();
+  });
+  after(() => principal?.[Symbol.asyncDispose]());
+
+  return async (host, test, { width = 1400, dark = false } = {}) => {
+    const page = await (principal as Principal).context.newPage();
+    await page.setViewportSize({ width, height: 850 });
+    await page.emulateMedia({ colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+    await notePresses(page);
+    const visit = new StudioVisit(page, host);
+    try {
+      await test(visit);
+      assert.deepEqual(visit.problems, []);
+    } finally {
+      await page.close();
+    }
+  };
 }

@@ -1,18 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, before, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { catchWebhooks } from "../suite/webhook-catcher.ts";
-import { openBrowser, type Principal } from "./browser.ts";
-import { openStudio, type StudioHost, type StudioVisit, visitStudio } from "./studio-host.ts";
+import { openStudio, studioVisits } from "./studio-host.ts";
 
-let principal: Principal | undefined;
-before(async () => {
-  principal = await openBrowser();
-});
-after(() => principal?.[Symbol.asyncDispose]());
-
-const visit = (host: StudioHost, test: (visit: StudioVisit) => Promise<void>): Promise<void> =>
-  visitStudio((principal as Principal).context, host, test);
+const visit = studioVisits();
 
 const said = (content: string) => ({ messages: [{ role: "user", content }] });
 

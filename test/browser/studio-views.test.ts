@@ -1,18 +1,13 @@
 import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { until } from "../support/until.ts";
-import { openBrowser, type Principal } from "./browser.ts";
-import { openStudio, type StudioHost, type StudioVisit, visitStudio } from "./studio-host.ts";
+import { openStudio, type StudioHost, type StudioVisit, studioVisits } from "./studio-host.ts";
 
-let principal: Principal | undefined;
-before(async () => {
-  principal = await openBrowser();
-});
-after(() => principal?.[Symbol.asyncDispose]());
+const visitStudio = studioVisits();
 
 async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void> {
   await using host = await openStudio();
-  await visitStudio((principal as Principal).context, host, test);
+  await visitStudio(host, test);
 }
 
 interface Seeded {
@@ -366,7 +361,6 @@ describe("the studio everywhere", () => {
       await using host = await openStudio({ prefix: "/agents" });
       const seeded = await seed(host);
       await visitStudio(
-        (principal as Principal).context,
         host,
         async (visit) => {
           const found: string[] = [];

@@ -1,19 +1,14 @@
 import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
+import { describe, it } from "node:test";
 import { testAccounts } from "../suite/kit.ts";
-import { openBrowser, type Principal } from "./browser.ts";
-import { openStudio, type StudioVisit, visitStudio } from "./studio-host.ts";
+import { openStudio, type StudioVisit, studioVisits } from "./studio-host.ts";
 
-let principal: Principal | undefined;
-before(async () => {
-  principal = await openBrowser();
-});
-after(() => principal?.[Symbol.asyncDispose]());
+const visitStudio = studioVisits();
 
 /** A fresh service and a fresh page. */
 async function visit(test: (visit: StudioVisit) => Promise<void>): Promise<void> {
   await using host = await openStudio();
-  await visitStudio((principal as Principal).context, host, test);
+  await visitStudio(host, test);
 }
 
 describe("the studio's chat", () => {
@@ -180,7 +175,7 @@ describe("the studio's key prompt", () => {
   it("asks for a key, says when it is wrong, goes on where it was, and keeps it in this tab", async () => {
     const { identity, keys } = testAccounts({ keys: { ann: {} } });
     await using host = await openStudio({ identity, auth: { mode: "api_key" } });
-    await visitStudio((principal as Principal).context, host, async (visit) => {
+    await visitStudio(host, async (visit) => {
       const { page } = visit;
       await visit.open("threads");
       const field = page.getByLabel("API key");
