@@ -37,6 +37,8 @@ export class Process implements Owner {
   readonly node: SimulatedNode;
   alive = true;
   paused = false;
+  /** How long it has stood still in all, with a pause that is under way. */
+  still_ms = 0;
   started = false;
   /** It was told to stop and takes no requests. */
   stopping = false;
@@ -167,6 +169,7 @@ export class SimulatedNode {
     const process = this.process;
     if (!process.started || process.paused) return;
     process.paused = true;
+    process.still_ms += ms;
     this.#world.note(`${process.name} stands still for ${ms}`);
     this.#world.oracle.executions.standsStill(process, this.#world.scheduler.now + ms);
     this.#world.scheduler.at(ms, null, () => {

@@ -41,7 +41,7 @@ export interface Removal {
   readonly covers: (run: RunNote) => boolean;
 }
 
-/** No request takes so long, whatever the store does. */
+/** No request takes so long, whatever the store does, while its process does not stand still. */
 const ANSWER_MS = 60_000;
 
 /** `again`: nothing was done, and another try may succeed. `unknown`: nobody knows what happened. */
@@ -96,12 +96,9 @@ export class Caller {
       const node = this.world.reachable(this.dice);
       if (node) {
         const { process } = node;
-        // What is asked of a process that stands still is held up with it; so is this.
-        const cancel = this.world.scheduler.at(ANSWER_MS, process, () => {
-          this.world.violation("answer", `${this.name} ${what}: ${process.name} has not answered for ${ANSWER_MS} ms`);
-        });
+        const answered = this.#expectAnswer(what, process);
         try {
-          return await node.request((service) => ask(service, process)).finally(cancel);
+          return await node.request((service) => ask(service, process)).finally(answered);
         } catch (error) {
           const answer = verdict(error);
           this.world.note(`${this.name} ${what}: ${answer}`);
@@ -113,6 +110,20 @@ export class Caller {
       await this.sleep(this.dice.between(50, 600));
     }
     return undefined;
+  }
+
+  /** Notes a violation when no answer comes in time; the result says that one has come. */
+  #expectAnswer(what: string, process: Process): () => void {
+    const { scheduler } = this.world;
+    const latest = scheduler.now + ANSWER_MS - process.still_ms;
+    let cancel = (): void => {};
+    const check = (): void => {
+      const left = latest + process.still_ms - scheduler.now;
+      if (left > 0) cancel = scheduler.at(left, process, check);
+      else this.world.violation("answer", `${this.name} ${what}: ${process.name} has not answered for ${ANSWER_MS} ms`);
+    };
+    check();
+    return () => cancel();
   }
 
   /** Asks for something that may remove runs. */
