@@ -87,7 +87,7 @@ export class SimulatedNode {
       const storage = sqlStorage(this.#driver(process));
       process.storage = storage;
       createService({
-        storage,
+        storage: this.#watched(storage, process),
         executor: agentExecutor(world, process),
         worker: {
           concurrency: world.plan.concurrency,
@@ -163,6 +163,22 @@ export class SimulatedNode {
         },
       );
     });
+  }
+
+  /** Tells the oracle of claims as they are sent. */
+  #watched(storage: Storage, process: Process): Storage {
+    const { oracle } = this.#world;
+    return {
+      ...storage,
+      claimRun(scope, request) {
+        oracle.claimSent(process, request.now);
+        return storage.claimRun(scope, request);
+      },
+      finishRun(scope, lease, end) {
+        if (end.next) oracle.claimSentWithEnd(process, end.next.now);
+        return storage.finishRun(scope, lease, end);
+      },
+    };
   }
 
   pause(ms: number): void {

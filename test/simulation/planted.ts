@@ -275,10 +275,10 @@ export const PLANTED: readonly PlantedFault[] = [
     replace: "      if (isBehind(now)) {\n",
   },
   {
-    name: "the end of a run claims the next one, whatever else is overdue",
+    name: "the end of a run claims the next one, though the process stops",
     file: "lib/engine/claims.ts",
-    find: "!(backlog || blocked) || leases.isBehind(now) || now - claimedAt",
-    replace: "!(backlog || blocked) || now - claimedAt",
+    find: "if (!slots.open || !(backlog || blocked)",
+    replace: "if (!(backlog || blocked)",
   },
   {
     name: "the end of a run always claims the next one",

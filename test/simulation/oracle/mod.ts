@@ -20,6 +20,8 @@ export class Oracle {
   readonly #world: World;
   #named = 0;
   #calmSince = Number.POSITIVE_INFINITY;
+  /** When each process last sent a claim of its own. */
+  readonly #claimsSent = new WeakMap<Process, number>();
   /** When every place was last found taken: the end of a run and the claim of the next are not always one batch. */
   #fullAt = 0;
 
@@ -118,6 +120,21 @@ export class Oracle {
       if ((state.slot_until ?? 0) > this.#world.scheduler.now) return false;
     }
     return true;
+  }
+
+  /** A claim that looks for expired leases first. */
+  claimSent(process: Process, now: number): void {
+    this.#claimsSent.set(process, now);
+  }
+
+  /** I13: where every worker slot is always taken, expired leases are looked for all the same. */
+  claimSentWithEnd(process: Process, now: number): void {
+    const late = now - (this.#claimsSent.get(process) ?? Number.NEGATIVE_INFINITY);
+    if (late < POLL_MS) return;
+    this.#world.violation(
+      "I13",
+      `${process.name} has not looked for expired leases for ${late} ms, and claims with an end`,
+    );
   }
 
   unsettled(): string {
