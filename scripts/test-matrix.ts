@@ -14,23 +14,26 @@ export interface Rule {
 
 /** The first rule whose `files` match decides. */
 export const RULES: readonly Rule[] = [
-  // Further combinations of what other files prove: SDKs with drivers, a second prefix, PGlite, the build of a Next.js project, a
-  // Postgres that is away or copied while it works, the steps of the Dockerfile.
+  // Further combinations of what other files prove: SDKs with drivers, a second prefix, the storage suite on PGlite, libSQL and the
+  // adapter of the docs, the build of a Next.js project, a Postgres that is away or copied while it works, the steps of the Dockerfile.
   { files: /^test\/clients\/(?:sdk-postgres|sdk-libsql|prefix-slash)\./, on: [] },
-  { files: /^test\/adapters\/pglite-storage\./, on: [] },
+  { files: /^test\/adapters\/(?:pglite-storage|libsql-storage|own-adapter)\./, on: [] },
   { files: /^test\/runtime\/(?:hosts-next|outage-postgres|backup-postgres|docker)\./, on: [] },
   { files: /\.node\.test\.ts$/, on: ["node"] },
   // They read the tree, and run none of it.
   { files: /^test\/(?:core\/imports|core\/exports|http\/openapi)\./, on: ["node"] },
 
   // Drivers, and the clients of database servers over a runtime's sockets.
-  { files: /^test\/adapters\/(?:storage|drivers|file-watch|libsql|postgres)\./, on: RUNTIMES },
-  // Files and locks, which Deno has from the same SQLite as Node. The second starts rivals on every runtime.
-  { files: /^test\/adapters\/faults\./, on: ["bun", "node"] },
-  { files: /^test\/adapters\/exclusive\./, on: ["bun"] },
+  { files: /^test\/adapters\/(?:storage|drivers|file-watch|libsql)\./, on: RUNTIMES },
+  // Deno has the client of Node.
+  { files: /^test\/adapters\/postgres\./, on: ["bun", "node"] },
+  // Files and locks. Bun has both SQLites; the second starts rivals on every runtime.
+  { files: /^test\/adapters\/(?:faults|exclusive)\./, on: ["bun"] },
   { files: /^test\/adapters\/langgraph(?:-streams|-stops)?\.test/, on: RUNTIMES },
   { files: /^test\/adapters\//, on: ["node"] },
-  { files: /^test\/clients\/(?:sdk|thread-streams)\./, on: RUNTIMES },
+  { files: /^test\/clients\/thread-streams\./, on: RUNTIMES },
+  // On Node prefix.node.test.ts runs the same suite.
+  { files: /^test\/clients\/sdk\./, on: ["bun", "deno"] },
   { files: /^test\/simulation\//, on: RUNTIMES },
 
   // Streams and their readers; timers; keys and signatures; bodies; processes.
@@ -40,7 +43,6 @@ export const RULES: readonly Rule[] = [
   // Sockets, hosts, signals, and how a runtime loads the modules of a project.
   { files: /^test\/runtime\/(?:listen|webhooks|local|app|hosts|hosts-node|hosts-in-process)\./, on: RUNTIMES },
   { files: /^test\/runtime\/(?:projects|dev)\./, on: RUNTIMES },
-  { files: /^test\/runtime\/operations\./, on: ["bun", "node"] },
 
   // Bun takes the least time for the same.
   { files: /^test\//, on: ["bun"] },

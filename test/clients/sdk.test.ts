@@ -15,14 +15,14 @@ if ("Bun" in globalThis) {
 describe("SQLite in memory", () => {
   const { place, close } = sharedStorage(open);
   after(close);
-  // `npm test` runs 1.15.0 in process on Node, and 2.0.0 over the sockets of Bun and Deno; prefix.node.test.ts has those of Node.
+  // `npm test` runs 1.15.0 in process on Deno, and 2.0.0 over the sockets of Bun; prefix.node.test.ts has those of Node.
   const runtime = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
   const some = process.env.GREENROOM_TEST_ALL === "0";
-  const first = runtime === "node" ? "SDK 1.15.0" : "SDK 1.12.4";
-  if (!some || runtime === "node")
+  const first = runtime === "bun" ? "SDK 1.12.4" : "SDK 1.15.0";
+  if (!some || runtime !== "bun")
     sdkSuite({ describe, it }, `${first} in process`, { Sdk: SDKS[first], open: inProcess, place });
   if (!some && runtime === "node")
     sdkSuite({ describe, it }, "SDK 2.0.0 in process", { Sdk: SDKS["SDK 2.0.0"], open: inProcess, place });
-  if (!some || runtime !== "node")
+  if (!some || runtime === "bun")
     sdkSuite({ describe, it }, "SDK 2.0.0 over a socket", { Sdk: SDKS["SDK 2.0.0"], open: overSocket, place });
 });

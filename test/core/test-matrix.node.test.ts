@@ -12,6 +12,8 @@ describe("the test matrix", () => {
   it("runs every file somewhere, but for those that only test:all runs", () => {
     const left = files.filter((file) => !runtimesOf(file).some((runtime) => canRun(file, runtime)));
     assert.deepEqual(left.sort(), [
+      "test/adapters/libsql-storage.test.ts",
+      "test/adapters/own-adapter.node.test.ts",
       "test/adapters/pglite-storage.test.ts",
       "test/clients/prefix-slash.node.test.ts",
       "test/clients/sdk-libsql.node.test.ts",
@@ -24,8 +26,16 @@ describe("the test matrix", () => {
   });
 
   it("runs the drivers, the streams and the clients on every runtime", () => {
-    for (const file of ["adapters/storage", "adapters/drivers", "clients/sdk", "core/thread-stream", "http/sse"])
+    for (const file of [
+      "adapters/storage",
+      "adapters/drivers",
+      "clients/thread-streams",
+      "core/thread-stream",
+      "http/sse",
+    ])
       assert.deepEqual(runtimesOf(`test/${file}.test.ts`), RUNTIMES, file);
+    const suites = ["clients/sdk.test.ts", "clients/prefix.node.test.ts"].flatMap((file) => runtimesOf(`test/${file}`));
+    assert.deepEqual(suites.sort(), RUNTIMES, "the suite of the SDK");
   });
 
   it("has no rule that decides nothing", () => {
