@@ -1,15 +1,139 @@
-/** Decides when to claim waiting runs: by a claim of its own, or with the end of another run. */
-import type { ClaimedRun, ClaimOutcome } from "../storage/mod.ts";
-import type { AttemptOptions, NextClaim } from "./attempt-context.ts";
-import type { ClaimHealth } from "./claim-health.ts";
-import { type ClaimTermOptions, claimRequests } from "./claim-terms.ts";
-import type { LeaseGuard } from "./lease-guard.ts";
-import type { Slots } from "./slots.ts";
-import type { StopSignals } from "./stop-signals.ts";
+/** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
+
+import type { Environment } from "../environment.ts";
+import type { Executor } from "../executor/contract.ts";
+import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms, TraceTerms } from "../storage/mod.ts";
+import type { Attempt } from "./attempt.ts";
+import type { AttemptOptions, NextClaim, StopReason } from "./attempt-context.ts";
+import type { ClaimHealth } from "./health.ts";
+import type { LeaseGuard } from "./leases.ts";
+
+/** What executes in this process, and how many claims may bring more. */
+export class Slots {
+  readonly attempts: Set<Attempt> = new Set();
+  /** This process executes runs, and does not stop. */
+  open = false;
+  /** Slots kept for claims that are not answered. */
+  reserved = 0;
+  /** Ends of runs that carry a claim and are not answered. */
+  endsWithClaim = 0;
+  /** Called whenever nothing executes and no slot is reserved. */
+  onIdle: (() => void) | undefined;
+  readonly #concurrency: number;
+
+  constructor(concurrency: number) {
+    this.#concurrency = concurrency;
+  }
+
+  free(): number {
+    return this.open ? this.#concurrency - this.attempts.size - this.reserved : 0;
+  }
+
+  /** A claim is under way: its answer may bring any run. */
+  isClaiming(): boolean {
+    return this.reserved + this.endsWithClaim > 0;
+  }
+
+  isIdle(): boolean {
+    return this.attempts.size + this.reserved === 0;
+  }
+
+  checkIdle(): void {
+    if (this.isIdle()) this.onIdle?.();
+  }
+
+  /** A run that was claimed again after its lease was lost has two attempts until the first one has settled. */
+  of(run_id: string): Attempt[] {
+    return [...this.attempts].filter((attempt) => attempt.run_id === run_id);
+  }
+}
+
+/** Stop signals that arrive before the claim of their run is answered. */
+interface StopSignals {
+  /** Stop this run if a claim under way brings it. */
+  stopLater(run_id: string, reason: StopReason): void;
+  /** Read the cancel flag of this run if a claim under way brings it. */
+  checkLater(run_id: string): void;
+  /** Removes and returns what was kept for a run. */
+  take(run_id: string): { readonly reason: StopReason | undefined; readonly check: boolean };
+  /** A claim was answered: forgets all signals, unless another claim is under way. */
+  clear(): void;
+}
+
+/** The limit of signals kept: without one, a claim that is never answered would let them grow. */
+const MOST_SIGNALS = 1_000;
+
+export function createStopSignals(slots: Slots): StopSignals {
+  const reasons = new Map<string, StopReason>();
+  const checks = new Set<string>();
+  return {
+    stopLater(run_id, reason) {
+      if (!slots.isClaiming()) return;
+      if (reasons.size >= MOST_SIGNALS) reasons.clear();
+      reasons.set(run_id, reason);
+    },
+    checkLater(run_id) {
+      if (!slots.isClaiming()) return;
+      if (checks.size >= MOST_SIGNALS) checks.clear();
+      checks.add(run_id);
+    },
+    take(run_id) {
+      const reason = reasons.get(run_id);
+      reasons.delete(run_id);
+      return { reason, check: checks.delete(run_id) };
+    },
+    clear() {
+      if (slots.isClaiming()) return;
+      reasons.clear();
+      checks.clear();
+    },
+  };
+}
+
+interface ClaimTermOptions {
+  readonly executor: Executor;
+  readonly environment: Environment;
+  readonly lease_ms: number;
+  /** The name of this process in the runs' `claim_log`. */
+  readonly worker: string;
+  readonly run_timeout_ms: number;
+  /** How runs are billed. */
+  readonly trace?: TraceTerms;
+}
+
+const MAX_ATTEMPTS = 3;
+
+/** A fresh token for each claim: it identifies the lease. */
+function claimTerms({ environment, lease_ms, worker, trace }: ClaimTermOptions, now: number): ClaimTerms {
+  return {
+    token: environment.uuid(),
+    lease_until: now + lease_ms,
+    worker,
+    ...(trace ? { trace } : {}),
+  };
+}
+
+/** Builds claims for any run that this process can execute. */
+function claimRequests(options: ClaimTermOptions): (now: number) => ClaimRequest {
+  const graphs = options.executor.graphs();
+  const limits = {
+    graph_ids: graphs.map(({ graph_id }) => graph_id),
+    max_attempts: Object.fromEntries(
+      graphs.map(({ graph_id, max_attempts }) => [graph_id, max_attempts ?? MAX_ATTEMPTS]),
+    ),
+    // Without a limit, an agent that starts anew each time would make progress for ever.
+    progress_ms: Object.fromEntries(
+      graphs
+        .filter(({ resumes }) => resumes)
+        .map(({ graph_id, timeout_ms }) => [graph_id, timeout_ms ?? options.run_timeout_ms]),
+    ),
+  };
+  return (now) => ({ ...claimTerms(options, now), ...limits, now });
+}
 
 export interface ClaimOptions extends AttemptOptions, ClaimTermOptions {}
 
-export interface Claims {
+interface Claims {
   /** The number of claims sent by themselves. */
   sent(): number;
   /** Runs are known to wait, for a slot or for their threads. */
@@ -31,7 +155,7 @@ export interface Claims {
 export const POLL_MS = 2_000;
 const RETRY_MS = 500;
 
-export interface ClaimParts {
+interface ClaimParts {
   readonly slots: Slots;
   readonly leases: LeaseGuard;
   readonly health: ClaimHealth;
@@ -157,6 +281,46 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
     stop() {
       announceBacklog();
       cancelRetry();
+    },
+  };
+}
+
+/** Slots for runs that start with their creation: the claim goes along with `createRun`. */
+export interface Reservations {
+  /** The claim for a run that is about to be created; null without a free slot. Ends with `start` or `release`. */
+  reserve(): ClaimTerms | null;
+  start(claimed: ClaimedRun): void;
+  release(terms: ClaimTerms): void;
+}
+
+export function createReservations(
+  options: ClaimTermOptions,
+  { slots, leases, signals, start }: ClaimParts,
+  claims: Claims,
+): Reservations {
+  return {
+    reserve() {
+      const now = options.environment.now();
+      // Waiting runs are older: a new run starts at once only if a slot is left for each of those made here.
+      if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;
+      const terms = claimTerms(options, now);
+      slots.reserved++;
+      leases.sent(terms);
+      return terms;
+    },
+    start(claimed) {
+      slots.reserved--;
+      start(claimed);
+      leases.answered(claimed.lease.token);
+      signals.clear();
+    },
+    release({ token }) {
+      slots.reserved--;
+      leases.answered(token);
+      signals.clear();
+      // Other runs may have waited for this slot.
+      if (claims.hasBacklog()) claims.wake();
+      slots.checkIdle();
     },
   };
 }

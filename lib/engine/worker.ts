@@ -5,20 +5,23 @@
 import type { Environment } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import type { Origin } from "../storage/bus.ts";
-import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
+import type { ClaimedRun, RunRow, Storage, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { type Attempt, startAttempt } from "./attempt.ts";
 import type { StopReason, WorkerSlot } from "./attempt-context.ts";
-import { createClaimHealth } from "./claim-health.ts";
-import { type ClaimOptions, createClaims, POLL_MS } from "./claims.ts";
-import { createDueTimer } from "./due-timer.ts";
-import { createLeaseGuard } from "./lease-guard.ts";
-import { createReservations, type Reservations } from "./reservations.ts";
-import { Slots } from "./slots.ts";
-import { createStopSignals } from "./stop-signals.ts";
-import { acquireWorkerLock } from "./worker-lock.ts";
+import {
+  type ClaimOptions,
+  createClaims,
+  createReservations,
+  createStopSignals,
+  POLL_MS,
+  type Reservations,
+  Slots,
+} from "./claims.ts";
+import { type ClaimHealth, createClaimHealth } from "./health.ts";
+import { createLeaseGuard } from "./leases.ts";
 
-export interface WorkerOptions extends ClaimOptions {
+interface WorkerOptions extends ClaimOptions {
   /** The number of slots; 0: this process executes no runs. */
   readonly concurrency: number;
   /** An attempt ended here, but its run has not: its subscribers follow the process that retries it. With its log, so no read. */
@@ -196,4 +199,86 @@ async function drain(slots: Slots, environment: Environment, grace_ms: number): 
     );
   });
   for (const cancel of cancels) cancel();
+}
+
+/** One timer for all times at which runs become due. */
+interface DueTimer {
+  add(time: number): void;
+  stop(): void;
+}
+
+/** Timers have a limit: longer waits are split. */
+const LONGEST_WAIT_MS = 3_600_000;
+
+function createDueTimer(environment: Environment, onDue: () => void): DueTimer {
+  const times: number[] = [];
+  let stopped = false;
+  let cancel = (): void => {};
+
+  function schedule(): void {
+    cancel();
+    const first = times[0];
+    if (first === undefined || stopped) return;
+    cancel = environment.timer(Math.min(Math.max(0, first - environment.now()), LONGEST_WAIT_MS), () => {
+      const later = times.findIndex((time) => time > environment.now());
+      if (times.splice(0, later < 0 ? times.length : later).length > 0) onDue();
+      schedule();
+    });
+  }
+
+  return {
+    add(time) {
+      const later = times.findIndex((other) => other > time);
+      times.splice(later < 0 ? times.length : later, 0, time);
+      if (times[0] === time) schedule();
+    },
+    stop() {
+      stopped = true;
+      cancel();
+    },
+  };
+}
+
+interface WorkerLockOptions {
+  readonly storage: Storage;
+  readonly environment: Environment;
+  readonly health: ClaimHealth;
+  /** This process has the lock. */
+  onAcquired(): void;
+  /** Another process has it; called once. */
+  onStandby(): void;
+}
+
+/** How often a standby tries to become the worker. */
+const STANDBY_MS = 250;
+
+/**
+ * One process at a time executes the runs of an embedded database, and the others stand by. Tries until this process has the
+ * lock. The result stops that.
+ */
+function acquireWorkerLock(options: WorkerLockOptions): () => void {
+  const { storage, environment, health } = options;
+  let stopped = false;
+  let announced = false;
+  let cancel = (): void => {};
+
+  async function acquire(): Promise<void> {
+    health.polled();
+    const acquired = await health.call(() => storage.becomeWorker(environment.now()));
+    if (stopped) return;
+    if (acquired) return options.onAcquired();
+    if (acquired === false && !announced) {
+      announced = true;
+      options.onStandby();
+      const message = "standby: another process holds the worker lock of this database";
+      environment.log({ level: "info", message });
+    }
+    cancel = environment.timer(STANDBY_MS, () => void acquire());
+  }
+
+  void acquire();
+  return () => {
+    stopped = true;
+    cancel();
+  };
 }

@@ -127,7 +127,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "the links of a run without a webhook never die",
-    file: "lib/engine/finish.ts",
+    file: "lib/engine/attempt.ts",
     find: "has_side_effects: run.feedback.length > 0 || run.webhook !== null,",
     replace: "has_side_effects: run.webhook !== null,",
   },
