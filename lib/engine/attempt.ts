@@ -12,7 +12,7 @@ import {
   tailLength,
   waitResult,
   webhookValues,
-} from "../streams/terminal.ts";
+} from "../streams/run-subscription.ts";
 import {
   type AttemptContext,
   type AttemptOptions,

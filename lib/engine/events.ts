@@ -11,6 +11,7 @@ import {
   type StreamEvent,
   type StreamMode,
 } from "../executor/contract.ts";
+import { createMessageFrames, type MessageFrame } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type ClaimedRun,
@@ -23,7 +24,6 @@ import {
   type ThreadEvent,
   type TraceUsage,
 } from "../storage/mod.ts";
-import { createMessageFrames, type MessageFrame } from "../streams/message-frames.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
 

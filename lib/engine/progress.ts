@@ -17,7 +17,7 @@ import {
   type ThreadEvent,
 } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
-import { firstFrameId } from "../streams/terminal.ts";
+import { firstFrameId } from "../streams/run-subscription.ts";
 
 export interface ProgressOptions extends Omit<UnstoredOptions, "onAdded"> {
   readonly storage: Storage;

@@ -1,7 +1,7 @@
 /** State updates that no run makes, for graphs whose states the worker records. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { applyUpdates } from "./apply-update.ts";
 import { type Send, StateRefused, type StateUpdate, type ThreadState } from "./contract.ts";
+import { applyUpdates } from "./messages.ts";
 
 const START = "__start__";
 const INPUT = "__input__";

@@ -1,6 +1,7 @@
 /** Turns what one call of a function yields into executor events. */
-import { applyUpdate, messagesOf } from "../executor/apply-update.ts";
+
 import type { ExecutorEvent, Interrupt, Job, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
+import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { copyJson, describe, isPlain } from "./copy.ts";
 

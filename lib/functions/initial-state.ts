@@ -1,8 +1,8 @@
 /** The state that a run starts from, with its input or command applied. */
 
 import { answersById, mismatch } from "../executor/answers.ts";
-import { applyUpdates, messagesOf } from "../executor/apply-update.ts";
 import type { Command, ExecutorEvent, Interrupt, Job, Payload, StoredCheckpoint, Task } from "../executor/contract.ts";
+import { applyUpdates, messagesOf } from "../executor/messages.ts";
 import { valuesOf } from "../executor/recorded-state.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import type { FunctionJob } from "./agent.ts";

@@ -2,9 +2,14 @@
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibility.ts";
-import { isChannel } from "../streams/event-filter.ts";
-import type { EventFilter, ProtocolEvent, SentEvent, ThreadEvents } from "../streams/protocol.ts";
-import { createReader, type Reader } from "../streams/reader.ts";
+import { createReader, type Reader } from "../streams/hub.ts";
+import {
+  type EventFilter,
+  isChannel,
+  type ProtocolEvent,
+  type SentEvent,
+  type ThreadEvents,
+} from "../streams/protocol.ts";
 import { type Command, type CommandAnswer, type CommandCaller, CommandError, errorAnswer } from "./command.ts";
 import { type CommandOptions, createCommands } from "./commands.ts";
 

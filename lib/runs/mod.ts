@@ -19,11 +19,8 @@ import type {
   ThreadTtl,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { filterFrames } from "../streams/frame-filter.ts";
-import type { Frame, StreamHub } from "../streams/hub.ts";
-import type { Reader } from "../streams/reader.ts";
-import type { RunSubscriptions } from "../streams/run-subscription.ts";
-import { endDeleted } from "../streams/terminal.ts";
+import type { Frame, Reader, StreamHub } from "../streams/hub.ts";
+import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type CreatedRunRow, createRunCreation, type RunPreparation } from "./create.ts";
@@ -31,8 +28,7 @@ import type { Notifications } from "./notifications.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { cancelReason, createStops } from "./stop.ts";
 
-export type { Frame } from "../streams/hub.ts";
-export type { Reader } from "../streams/reader.ts";
+export type { Frame, Reader } from "../streams/hub.ts";
 export type { RunCreate, RunOrigin } from "./request.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */

@@ -5,7 +5,7 @@ import { ServiceError } from "../errors.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
-import { endRolledBack } from "../streams/terminal.ts";
+import { endRolledBack } from "../streams/run-subscription.ts";
 
 export interface StopOptions {
   readonly storage: Storage;

@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { coerceMessage, coerceMessages, reduceMessages } from "../../lib/executor/messages.ts";
+import {
+  coerceMessage,
+  coerceMessages,
+  createMessageFrames,
+  type MessageFrame,
+  reduceMessages,
+} from "../../lib/executor/messages.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
-import { createMessageFrames, type MessageFrame } from "../../lib/streams/message-frames.ts";
 import { testService } from "../suite/kit.ts";
 
 const coerce = (value: Json, fallback: "human" | "ai" = "human"): JsonObject =>

@@ -139,14 +139,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "feedback links are shown after the error",
-    file: "lib/streams/terminal.ts",
+    file: "lib/streams/run-subscription.ts",
     find: '  if (feedback !== null) runEvents.publish("feedback", feedback);\n  if (error) runEvents.publish("error", JSON.stringify(error));\n',
     replace:
       '  if (error) runEvents.publish("error", JSON.stringify(error));\n  if (feedback !== null) runEvents.publish("feedback", feedback);\n',
   },
   {
     name: "feedback links are shown only where the run was executed",
-    file: "lib/streams/remote-runs.ts",
+    file: "lib/streams/run-subscription.ts",
     find: "feedback: options.feedbackUrls(row), error",
     replace: "feedback: null, error",
   },

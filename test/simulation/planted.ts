@@ -79,7 +79,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "an end is told twice",
-    file: "lib/streams/terminal.ts",
+    file: "lib/streams/run-subscription.ts",
     find: 'runEvents.publish("end", JSON.stringify({ run_id, status }));',
     replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id, status }));',
   },
