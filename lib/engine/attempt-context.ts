@@ -1,6 +1,6 @@
 /** The parts of one attempt: its job, its state, its lease, its checkpoints and what it shows. */
 import { type Environment, nextTurn, pause } from "../environment.ts";
-import { type JobCheckpoints, jobCheckpoints, recordedState } from "../executor/checkpoints.ts";
+import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type {
   AuthUser,
   CheckpointHandle,
@@ -12,8 +12,8 @@ import type {
   StreamMode,
   ThreadState,
 } from "../executor/contract.ts";
-import { headersIn, type JobRequest, knowing, mirrored, readKwargs } from "../executor/kwargs.ts";
-import { ofRun } from "../executor/state-config.ts";
+import { headersIn, type JobRequest, knowing, mirrored, ofRun, readKwargs } from "../executor/kwargs.ts";
+import { recordedState } from "../executor/recorded-states.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
 import type { Bus } from "../storage/bus.ts";

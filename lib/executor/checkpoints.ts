@@ -1,4 +1,5 @@
 /** The checkpoints of a thread as a job sees them: with what it has put, although that waits for the next save. */
+import type { Environment } from "../environment.ts";
 import { LeaseLost } from "../errors.ts";
 import { contains, type JsonObject } from "../json.ts";
 import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "../storage/mod.ts";
@@ -12,8 +13,23 @@ import type {
   StoredWrite,
 } from "./contract.ts";
 
-export { checkpointId } from "./checkpoint-ids.ts";
-export { recordedState, wireCheckpoint } from "./recorded-state.ts";
+// 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
+const UUID_EPOCH = 122_192_928_000_000_000n;
+
+/** A UUID version 6, which sorts as text by time. It is above `above`, even if the clock was set back. */
+export function checkpointId(environment: Pick<Environment, "now" | "uuid">, above: string | null): string {
+  let ticks = BigInt(Math.floor(environment.now())) * 10_000n + UUID_EPOCH;
+  if (above !== null) {
+    const hex = above.replaceAll("-", "");
+    if (/^[0-9a-f]{12}6[0-9a-f]{3}/.test(hex)) {
+      const floor = (BigInt(`0x${hex.slice(0, 12)}`) << 12n) | BigInt(`0x${hex.slice(13, 16)}`);
+      if (ticks <= floor) ticks = floor + 1n;
+    }
+  }
+  const time = ticks.toString(16).padStart(15, "0");
+  const tail = environment.uuid().slice(19);
+  return `${time.slice(0, 8)}-${time.slice(8, 12)}-6${time.slice(12, 15)}-${tail}`;
+}
 
 /** Shorter lists are stored whole, in characters. */
 const TAIL_FROM = 1024;
@@ -37,7 +53,7 @@ export interface JobCheckpoints extends CheckpointHandle {
   lose(): void;
 }
 
-export interface CheckpointOptions {
+interface CheckpointOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;

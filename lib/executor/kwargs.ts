@@ -1,6 +1,16 @@
-/** The stored request of a run: written when the run is created, read in every attempt. */
+/** The stored request of a run: its options, the configuration that graphs read, and the answers that it resumes with. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { AuthUser, CheckpointRef, Command, RunConfig, Send, StreamMode } from "./contract.ts";
+import type { AssistantRow, RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
+import {
+  type AuthUser,
+  type CheckpointRef,
+  type Command,
+  ResumeRefused,
+  type RunConfig,
+  type Send,
+  type StateConfig,
+  type StreamMode,
+} from "./contract.ts";
 
 /** The request of a run, resolved. */
 export interface JobRequest {
@@ -196,3 +206,94 @@ export const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
     langgraph_auth_permissions: [...user.permissions],
   },
 });
+
+/** The configuration that the graph got in this run. */
+export function ofRun({ kwargs, auth_user, ...run }: RunRow): StateConfig {
+  const { config, context } = mirrored(readKwargs(kwargs));
+  const { configurable } = auth_user ? knowing(config, auth_user as unknown as AuthUser) : config;
+  const { run_id, thread_id, assistant_id, graph_id } = run;
+  const metadata = { ...headersIn(config.configurable), ...run.metadata, run_id, thread_id, assistant_id, graph_id };
+  return { configurable, metadata, context };
+}
+
+/** The assistant's configuration, overridden by the thread's. */
+export function ofAssistant(assistant: AssistantRow | null, kept: JsonObject = {}): StateConfig {
+  const { config = {}, context = {}, metadata = {} } = assistant ?? {};
+  const members = [config["configurable"], kept["configurable"]].filter((one) => one !== undefined && isObject(one));
+  const ids = assistant ? { assistant_id: assistant.assistant_id, graph_id: assistant.graph_id } : {};
+  const own = { configurable: Object.assign({}, ...members, ids) as JsonObject } satisfies RunConfig;
+  const both = mirrored({ config: own, context });
+  return { configurable: both.config.configurable, metadata, context: both.context };
+}
+
+/**
+ * The configuration of the run that wrote a checkpoint. Without such a run: that of the thread's newest run of this graph, else that
+ * of the assistant and the thread. It is read lazily, and once.
+ */
+export function stateConfigs(
+  storage: Storage,
+  scope: Scope,
+  { thread_id, metadata, config }: Pick<ThreadRow, "thread_id" | "metadata" | "config">,
+): (graph_id: string, run_id: string | null | undefined) => () => Promise<StateConfig> {
+  const found = new Map<string, Promise<StateConfig>>();
+
+  async function look(graph_id: string, run_id: string | null): Promise<StateConfig> {
+    const wrote = run_id === null ? null : await storage.getRun(scope, run_id);
+    if (wrote) return ofRun(wrote);
+    const [newest] = await storage.listRuns(scope, thread_id, { limit: 1, offset: 0 });
+    if (newest?.graph_id === graph_id) return ofRun(newest);
+    const { assistant_id } = metadata;
+    const assistant = typeof assistant_id === "string" ? await storage.getAssistant(scope, assistant_id) : null;
+    return ofAssistant(assistant?.graph_id === graph_id ? assistant : null, config);
+  }
+
+  return (graph_id, run_id) => () => {
+    const key = JSON.stringify([graph_id, run_id ?? null]);
+    const known = found.get(key) ?? look(graph_id, run_id ?? null);
+    found.set(key, known);
+    return known;
+  };
+}
+
+/**
+ * The answers by interrupt id; null for a single answer. An object is a map of answers if one of its keys is the id of an open
+ * interrupt, or if all of them look like ids. Members with other keys are ignored.
+ */
+export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject | null {
+  if (!isObject(resume)) return null;
+  const names = Object.keys(resume);
+  const isMap = names.some((name) => open.has(name)) || (names.length > 0 && names.every(isInterruptId));
+  return isMap ? resume : null;
+}
+
+/** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */
+class UnknownInterruptError extends ResumeRefused {
+  // The name that clients of the API know.
+  override readonly name = "UnknownInterruptError";
+
+  constructor(reason: ResumeRefused["reason"], interrupt_ids: readonly string[], pending_ids: readonly string[]) {
+    const said = {
+      not_pending: `there is no open interrupt ${interrupt_ids.join(", ")}`,
+      empty_map: "the map names no interrupt",
+      ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
+    }[reason];
+    const open = pending_ids.length > 0 ? `open: ${pending_ids.join(", ")}` : "none is open";
+    super(`command.resume: ${said}; ${open}`, { reason, interrupt_ids, pending_ids });
+  }
+}
+
+/** The error of an answer with `strict_resume`; null if it matches these open interrupts. */
+export function mismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
+  const pending = [...new Set(open)].sort();
+  const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : answersById(resume, new Set(open));
+  if (!answers) return ambiguous(pending);
+  const strangers = Object.keys(answers).filter((id) => !pending.includes(id));
+  if (strangers.length > 0) return new UnknownInterruptError("not_pending", strangers.sort(), pending);
+  return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
+}
+
+/** A single answer cannot be assigned if several interrupts are open. */
+export const ambiguous = (pending: readonly string[]): UnknownInterruptError | null =>
+  pending.length > 1 ? new UnknownInterruptError("ambiguous", [], pending) : null;
+
+const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);

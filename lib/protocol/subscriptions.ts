@@ -1,5 +1,4 @@
 /** The subscriptions of one WebSocket, sent as one ordered sequence of events. */
-
 import type { Reader } from "../streams/hub.ts";
 import { compileFilter, type EventFilter, type Passes, type SentEvent } from "../streams/protocol.ts";
 

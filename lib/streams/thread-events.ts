@@ -2,14 +2,13 @@
 import { type Environment, nextTurn } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
-import { type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
+import { type EventMethod, type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
 import { Change, createReader, indexAfter } from "./hub.ts";
 import {
   compileFilter,
   type EventFilter,
   methodsOf,
   type Passes,
-  type ProtocolMethod,
   type SentEvent,
   type ThreadEvents,
 } from "./protocol.ts";
@@ -330,7 +329,7 @@ interface CursorOptions {
 class Cursor {
   readonly #options: CursorOptions;
   readonly #passes: Passes;
-  readonly #methods: ReadonlySet<ProtocolMethod>;
+  readonly #methods: ReadonlySet<EventMethod>;
   #cursor: number;
   /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
   #opened = 0;

@@ -85,7 +85,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a state of a simple agent is shown before its checkpoint is put",
-    file: "lib/executor/record-states.ts",
+    file: "lib/executor/recorded-states.ts",
     find: "      await checkpoints.put(checkpoint);\n",
     replace: "      void environment.timer(100, () => void checkpoints.put(checkpoint).catch(() => {}));\n",
   },
