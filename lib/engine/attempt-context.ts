@@ -3,7 +3,6 @@ import { type Environment, nextTurn, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type {
   AuthUser,
-  CheckpointHandle,
   Executor,
   GraphInfo,
   Job,
@@ -130,12 +129,12 @@ export function createContext(
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, temporary } = run;
-  const { stream_mode, resumable: _, all_events, ...request } = mirrored(readKwargs(run.kwargs));
-  const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
+  const request = mirrored(readKwargs(run.kwargs));
+  const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
-  const events = temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state";
+  const events = temporary || thread.hidden ? "none" : thread.all_events || request.all_events ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {
@@ -184,25 +183,14 @@ export function createContext(
     isLost,
     onLost,
   });
-  const job = describeJob({
-    run,
-    resumed,
-    request,
-    requested,
-    events,
-    protocol_events: graph.protocol_events ?? false,
-    checkpoints,
-    store: options.store,
-  });
+  const job = describeJob(options, graph, claimed, request, events, checkpoints);
   const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     requested,
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
-    show: progress.show,
+    progress,
     recorder,
-    hold: progress.hold,
-    release: progress.release,
     isStopped: () => state.reason !== null,
   });
   const heartbeat = startHeartbeat({
@@ -291,75 +279,46 @@ function createRetry(
   };
 }
 
-interface JobSource {
-  readonly run: RunRow;
-  readonly resumed: boolean;
-  readonly request: Omit<JobRequest, "stream_mode" | "resumable" | "all_events">;
-  /** The stream modes of the request. */
-  readonly requested: ReadonlySet<StreamMode>;
-  /** The events of the event protocol that the run records. */
-  readonly events: NonNullable<Job["events"]>;
-  /** The executor yields them itself. */
-  readonly protocol_events: boolean;
-  readonly checkpoints: CheckpointHandle;
-  readonly store: StoreHandle;
-}
-
 /** The stream modes that events are derived from. */
 const DERIVED: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
 
-function describeJob(source: JobSource): Job {
-  const { run, resumed, request, requested, events, checkpoints, store } = source;
+function describeJob(
+  { store }: AttemptOptions,
+  { protocol_events }: GraphInfo,
+  { run, resumed }: ClaimedRun,
+  { stream_mode, resumable: _resumable, all_events: _all, ...request }: JobRequest,
+  events: NonNullable<Job["events"]>,
+  checkpoints: JobCheckpoints,
+): Job {
   const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
-  const modes = new Set(requested);
+  const modes = new Set(stream_mode);
   // The worker derives this mode from the other.
   if (modes.delete("messages")) modes.add("messages-tuple");
   // Without events of its own, the executor's frames are turned into events.
-  if (events === "all" && !source.protocol_events) for (const mode of DERIVED) modes.add(mode);
+  if (events === "all" && !protocol_events) for (const mode of DERIVED) modes.add(mode);
   const ids = { run_id, thread_id, assistant_id, graph_id };
   const metadata = { ...headersIn(request.config.configurable), ...run.metadata, ...ids };
   const user = run.auth_user as AuthUser | null;
   const config = user ? knowing(request.config, user) : request.config;
-  return {
-    ...request,
-    ...ids,
-    config,
-    temporary,
-    attempt,
-    resumed,
-    metadata,
-    modes,
-    events,
-    user,
-    checkpoints,
-    store,
-  };
-}
-
-/** The part of an attempt that this module reads. */
-interface Context {
-  readonly options: { readonly executor: Executor };
-  readonly claimed: ClaimedRun;
-  readonly checkpoints: JobCheckpoints;
-  readonly mapper: Pick<EventMapper, "last">;
+  return { ...request, ...ids, config, temporary, attempt, resumed, metadata, modes, events, user, checkpoints, store };
 }
 
 /** The newest root checkpoint of the run, from this attempt or an earlier one. */
-export async function reachedCheckpoint({ checkpoints, claimed }: Context): Promise<string | null> {
+export async function reachedCheckpoint({ checkpoints, claimed }: AttemptContext): Promise<string | null> {
   const own = checkpoints.root();
   if (own !== null || !claimed.resumed) return own;
   return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
 }
 
 /** The state at the run's newest checkpoint. */
-async function reachedState(context: Context): Promise<StateEvent | null> {
+async function reachedState(context: AttemptContext): Promise<StateEvent | null> {
   const checkpoint_id = await reachedCheckpoint(context);
   const state = checkpoint_id === null ? null : await readState(context);
   return checkpoint_id !== null && state ? { ...state, type: "state", checkpoint: { ns: "", checkpoint_id } } : null;
 }
 
 /** The last state of a stopped run: the one it reported, unless it has stored a newer one. */
-export async function lastState(context: Context): Promise<StateEvent | null> {
+export async function lastState(context: AttemptContext): Promise<StateEvent | null> {
   const reported = context.mapper.last();
   const checkpoint_id = await reachedCheckpoint(context);
   // With durability `exit` a cancelled run has put none.
@@ -368,14 +327,14 @@ export async function lastState(context: Context): Promise<StateEvent | null> {
 }
 
 /** The state of the thread before the run: it stays the thread's state if the run reached none. */
-export async function stateBefore(context: Context): Promise<StateEvent | null> {
+export async function stateBefore(context: AttemptContext): Promise<StateEvent | null> {
   const { run, thread } = context.claimed;
   const state = thread.head === null || run.temporary ? null : await readState(context, thread.head);
   return state && { type: "state", values: state.values, next: state.next, tasks: state.tasks };
 }
 
 /** The state at a checkpoint, or the newest one of the run; null if it cannot be read. */
-async function readState(context: Context, checkpoint_id?: string): Promise<ThreadState | null> {
+async function readState(context: AttemptContext, checkpoint_id?: string): Promise<ThreadState | null> {
   const { options, claimed, checkpoints } = context;
   const { run } = claimed;
   const at = { thread_id: run.thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };

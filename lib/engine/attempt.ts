@@ -1,5 +1,5 @@
 /** One attempt of a run, from its claim to its end. attempt-context.ts connects its parts. */
-import { type Environment, nextTurn, pause } from "../environment.ts";
+import { nextTurn, pause } from "../environment.ts";
 import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { ClaimedRun, FinishOutcome, FinishRun, TerminalStatus } from "../storage/mod.ts";
@@ -25,7 +25,6 @@ import {
   type WorkerSlot,
 } from "./attempt-context.ts";
 import type { LeasedAttempt } from "./leases.ts";
-import type { ProgressWriter } from "./progress.ts";
 
 /** An attempt, as the worker sees it. */
 export interface Attempt extends LeasedAttempt {
@@ -63,13 +62,7 @@ export function startAttempt(
     checkCancelled() {
       if (state.phase !== "ending" && !isLost()) heartbeat.checkCancelled();
     },
-    flushShown: () =>
-      flushShown({
-        environment: options.environment,
-        progress: context.progress,
-        phase: () => (isLost() ? "lost" : state.phase === "executing" ? "executing" : "ending"),
-        done,
-      }),
+    flushShown: () => flushShown(context, done),
     isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
     async beforeClaim() {
       if (isLost()) await state.done.promise;
@@ -378,14 +371,6 @@ async function storeEnd({ options, slot, claimed, retry }: AttemptContext, end: 
   return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;
 }
 
-interface FlushOptions {
-  readonly environment: Environment;
-  readonly progress: Pick<ProgressWriter, "isBehind" | "flush">;
-  phase(): "executing" | "ending" | "lost";
-  /** Resolves when the end of the run is stored, or will not be. */
-  readonly done: Promise<void>;
-}
-
 /** A slow store delays a read by at most this long. The read then sees what is stored. */
 const LONGEST_FLUSH_MS = 2_000;
 /**
@@ -396,14 +381,15 @@ const SAVES = 3;
 const TURNS = 2;
 
 /** Read consistency on a busy thread: resolves when everything shown is stored, or cannot be stored soon. */
-async function flushShown({ environment, progress, phase, done }: FlushOptions): Promise<void> {
+async function flushShown({ options, progress, state, isLost }: AttemptContext, done: Promise<void>): Promise<void> {
+  const { environment } = options;
   const store = async (): Promise<void> => {
-    for (let saves = SAVES; saves > 0 && phase() === "executing"; saves--) {
+    for (let saves = SAVES; saves > 0 && state.phase === "executing" && !isLost(); saves--) {
       for (let turns = TURNS; turns > 0; turns--) await nextTurn(environment);
       if (!progress.isBehind()) break;
       await progress.flush();
     }
-    if (phase() === "ending") await done;
+    if (state.phase !== "executing" && !isLost()) await done;
   };
   await new Promise<void>((resolve) => {
     const cancel = environment.timer(LONGEST_FLUSH_MS, resolve);

@@ -1,14 +1,14 @@
 /** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
-
-import type { Environment } from "../environment.ts";
-import type { Executor } from "../executor/contract.ts";
 import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms, TraceTerms } from "../storage/mod.ts";
 import type { Attempt } from "./attempt.ts";
 import type { AttemptOptions, NextClaim, StopReason } from "./attempt-context.ts";
 import type { ClaimHealth } from "./health.ts";
 import type { LeaseGuard } from "./leases.ts";
 
-/** What executes in this process, and how many claims may bring more. */
+/** The limit of signals kept: without one, a claim that is never answered would let them grow. */
+const MOST_SIGNALS = 1_000;
+
+/** What executes in this process, how many claims may bring more, and stop signals that arrive before those are answered. */
 export class Slots {
   readonly attempts: Set<Attempt> = new Set();
   /** This process executes runs, and does not stop. */
@@ -20,6 +20,8 @@ export class Slots {
   /** Called whenever nothing executes and no slot is reserved. */
   onIdle: (() => void) | undefined;
   readonly #concurrency: number;
+  readonly #reasons = new Map<string, StopReason>();
+  readonly #checks = new Set<string>();
 
   constructor(concurrency: number) {
     this.#concurrency = concurrency;
@@ -46,57 +48,39 @@ export class Slots {
   of(run_id: string): Attempt[] {
     return [...this.attempts].filter((attempt) => attempt.run_id === run_id);
   }
-}
 
-/** Stop signals that arrive before the claim of their run is answered. */
-interface StopSignals {
   /** Stop this run if a claim under way brings it. */
-  stopLater(run_id: string, reason: StopReason): void;
+  stopLater(run_id: string, reason: StopReason): void {
+    if (!this.isClaiming()) return;
+    if (this.#reasons.size >= MOST_SIGNALS) this.#reasons.clear();
+    this.#reasons.set(run_id, reason);
+  }
+
   /** Read the cancel flag of this run if a claim under way brings it. */
-  checkLater(run_id: string): void;
+  checkLater(run_id: string): void {
+    if (!this.isClaiming()) return;
+    if (this.#checks.size >= MOST_SIGNALS) this.#checks.clear();
+    this.#checks.add(run_id);
+  }
+
   /** Removes and returns what was kept for a run. */
-  take(run_id: string): { readonly reason: StopReason | undefined; readonly check: boolean };
+  takeSignals(run_id: string): { readonly reason: StopReason | undefined; readonly check: boolean } {
+    const reason = this.#reasons.get(run_id);
+    this.#reasons.delete(run_id);
+    return { reason, check: this.#checks.delete(run_id) };
+  }
+
   /** A claim was answered: forgets all signals, unless another claim is under way. */
-  clear(): void;
+  clearSignals(): void {
+    if (this.isClaiming()) return;
+    this.#reasons.clear();
+    this.#checks.clear();
+  }
 }
 
-/** The limit of signals kept: without one, a claim that is never answered would let them grow. */
-const MOST_SIGNALS = 1_000;
-
-export function createStopSignals(slots: Slots): StopSignals {
-  const reasons = new Map<string, StopReason>();
-  const checks = new Set<string>();
-  return {
-    stopLater(run_id, reason) {
-      if (!slots.isClaiming()) return;
-      if (reasons.size >= MOST_SIGNALS) reasons.clear();
-      reasons.set(run_id, reason);
-    },
-    checkLater(run_id) {
-      if (!slots.isClaiming()) return;
-      if (checks.size >= MOST_SIGNALS) checks.clear();
-      checks.add(run_id);
-    },
-    take(run_id) {
-      const reason = reasons.get(run_id);
-      reasons.delete(run_id);
-      return { reason, check: checks.delete(run_id) };
-    },
-    clear() {
-      if (slots.isClaiming()) return;
-      reasons.clear();
-      checks.clear();
-    },
-  };
-}
-
-interface ClaimTermOptions {
-  readonly executor: Executor;
-  readonly environment: Environment;
-  readonly lease_ms: number;
+export interface ClaimOptions extends AttemptOptions {
   /** The name of this process in the runs' `claim_log`. */
   readonly worker: string;
-  readonly run_timeout_ms: number;
   /** How runs are billed. */
   readonly trace?: TraceTerms;
 }
@@ -104,7 +88,7 @@ interface ClaimTermOptions {
 const MAX_ATTEMPTS = 3;
 
 /** A fresh token for each claim: it identifies the lease. */
-function claimTerms({ environment, lease_ms, worker, trace }: ClaimTermOptions, now: number): ClaimTerms {
+function claimTerms({ environment, lease_ms, worker, trace }: ClaimOptions, now: number): ClaimTerms {
   return {
     token: environment.uuid(),
     lease_until: now + lease_ms,
@@ -114,7 +98,7 @@ function claimTerms({ environment, lease_ms, worker, trace }: ClaimTermOptions, 
 }
 
 /** Builds claims for any run that this process can execute. */
-function claimRequests(options: ClaimTermOptions): (now: number) => ClaimRequest {
+function claimRequests(options: ClaimOptions): (now: number) => ClaimRequest {
   const graphs = options.executor.graphs();
   const limits = {
     graph_ids: graphs.map(({ graph_id }) => graph_id),
@@ -130,8 +114,6 @@ function claimRequests(options: ClaimTermOptions): (now: number) => ClaimRequest
   };
   return (now) => ({ ...claimTerms(options, now), ...limits, now });
 }
-
-export interface ClaimOptions extends AttemptOptions, ClaimTermOptions {}
 
 interface Claims {
   /** The number of claims sent by themselves. */
@@ -159,13 +141,12 @@ interface ClaimParts {
   readonly slots: Slots;
   readonly leases: LeaseGuard;
   readonly health: ClaimHealth;
-  readonly signals: StopSignals;
   /** Starts an attempt. */
   start(claimed: ClaimedRun): void;
 }
 
 export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
-  const { slots, leases, health, signals, start } = parts;
+  const { slots, leases, health, start } = parts;
   const { environment, storage, bus, scope } = options;
   const request = claimRequests(options);
   let sent = 0;
@@ -190,7 +171,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   function claim(): void {
     claiming = claimAll().finally(() => {
       claiming = null;
-      signals.clear();
+      slots.clearSignals();
       announceBacklog();
       if (backlog && slots.free() > 0 && !health.isFailing()) claim();
       slots.checkIdle();
@@ -257,7 +238,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
           backlog = false;
           blocked = outcome.blocked ?? true;
         }
-        signals.clear();
+        slots.clearSignals();
       },
     };
   }
@@ -294,8 +275,8 @@ export interface Reservations {
 }
 
 export function createReservations(
-  options: ClaimTermOptions,
-  { slots, leases, signals, start }: ClaimParts,
+  options: ClaimOptions,
+  { slots, leases, start }: ClaimParts,
   claims: Claims,
 ): Reservations {
   return {
@@ -312,12 +293,12 @@ export function createReservations(
       slots.reserved--;
       start(claimed);
       leases.answered(claimed.lease.token);
-      signals.clear();
+      slots.clearSignals();
     },
     release({ token }) {
       slots.reserved--;
       leases.answered(token);
-      signals.clear();
+      slots.clearSignals();
       // Other runs may have waited for this slot.
       if (claims.hasBacklog()) claims.wake();
       slots.checkIdle();

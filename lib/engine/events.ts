@@ -1,5 +1,4 @@
 /** What the engine makes of an executor's events: frames of the requested stream modes, and events of the thread. */
-
 import type { Environment } from "../environment.ts";
 import { createContentBlocks } from "../executor/content-blocks.ts";
 import {
@@ -24,6 +23,7 @@ import {
   type ThreadEvent,
   type TraceUsage,
 } from "../storage/mod.ts";
+import type { ProgressWriter } from "./progress.ts";
 
 type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
 
@@ -32,12 +32,9 @@ interface EventMapperOptions {
   readonly requested: ReadonlySet<StreamMode>;
   /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
   readonly resumedValues: (() => Promise<Json | undefined>) | null;
-  show(event: string, data: Json): void;
-  /** Records events for the event protocol. */
-  readonly recorder: Pick<EventRecorder, "take">;
-  /** Holds frames from now on, until `release`: the state that they describe comes next. */
-  hold(): void;
-  release(): void;
+  /** Holds frames of an interrupt until the state that they describe. */
+  readonly progress: Pick<ProgressWriter, "show" | "hold" | "release">;
+  readonly recorder: EventRecorder;
   /** The run must stop: events that still arrive are not shown. */
   isStopped(): boolean;
 }
@@ -53,7 +50,8 @@ export interface EventMapper {
 }
 
 export function createEventMapper(options: EventMapperOptions): EventMapper {
-  const { requested, recorder, show, isStopped } = options;
+  const { requested, recorder, progress, isStopped } = options;
+  const { show } = progress;
   const messageFrames = createMessageFrames();
   let { resumedValues } = options;
   let last: StateEvent | null = null;
@@ -93,15 +91,15 @@ export function createEventMapper(options: EventMapperOptions): EventMapper {
     if (isStopped()) return;
     if (resumedValues) await showResumedValues(event);
     const interrupt = isInterrupt(event);
-    if (interrupt && event.namespace?.length) options.hold();
+    if (interrupt && event.namespace?.length) progress.hold();
     showStream(event);
-    if (interrupt && !event.namespace?.length) options.release();
+    if (interrupt && !event.namespace?.length) progress.release();
   }
 
   async function takeState(event: StateEvent): Promise<void> {
     if (resumedValues) await showResumedValues(event);
     last = event;
-    options.release();
+    progress.release();
     for (const shown of event.shows ?? []) showStream(shown);
     recorder.take(event);
     if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
@@ -195,7 +193,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
   const { run, thread } = claimed;
   if ((job.events ?? "none") === "none") return NOTHING;
   const all = job.events === "all";
-  const deriver = graph.protocol_events ? null : createEventDeriver(all, job.durability !== "exit");
+  const derive = graph.protocol_events ? null : createEventDeriver(all, job.durability !== "exit");
   // Namespaces of subgraphs and nodes that have started and not ended, with the names of their graphs.
   const open = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
   const requested = new Set<Json>();
@@ -269,7 +267,7 @@ export function createEventRecorder(options: EventRecorderOptions): EventRecorde
     },
     take(event) {
       if (event.type === "event") takeYielded(event);
-      else for (const derived of deriver?.take(event) ?? []) takeYielded(derived);
+      else for (const derived of derive?.(event) ?? []) takeYielded(derived);
     },
     async end({ status, error, waits, failure }) {
       // The run was stopped before this attempt began.
@@ -307,13 +305,11 @@ function answeredIds(resume: Json | undefined, interrupts: JsonObject): string[]
 /** An event as executors yield it. */
 type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
 
-/** Makes protocol events of the root graph from what simple executors yield. */
-interface EventDeriver {
-  take(event: ExecutorEvent): YieldedEvent[];
-}
-
-/** `all`: every method. Otherwise only states and interrupts. `stored`: the checkpoint of every state is stored, with its values. */
-function createEventDeriver(all: boolean, stored: boolean): EventDeriver {
+/**
+ * Makes protocol events of the root graph from what simple executors yield. `all`: every method, otherwise only states and interrupts.
+ * `stored`: the checkpoint of every state is stored, with its values.
+ */
+function createEventDeriver(all: boolean, stored: boolean): (event: ExecutorEvent) => YieldedEvent[] {
   const blocks = all ? createContentBlocks() : null;
 
   const messages = (list: readonly Omit<YieldedEvent, "method">[]): YieldedEvent[] =>
@@ -370,10 +366,8 @@ function createEventDeriver(all: boolean, stored: boolean): EventDeriver {
     ];
   }
 
-  return {
-    take(event) {
-      if (event.type === "stream") return all ? takeStream(event) : [];
-      return event.type === "state" ? takeState(event) : [];
-    },
+  return (event) => {
+    if (event.type === "stream") return all ? takeStream(event) : [];
+    return event.type === "state" ? takeState(event) : [];
   };
 }

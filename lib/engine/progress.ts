@@ -19,7 +19,7 @@ import {
 import type { RunEvents } from "../streams/hub.ts";
 import { firstFrameId } from "../streams/run-subscription.ts";
 
-export interface ProgressOptions extends Omit<UnstoredOptions, "onAdded"> {
+export interface ProgressOptions extends UnstoredOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
@@ -59,16 +59,7 @@ const LARGE_VALUES = 16 * 1024;
 
 export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   const { storage, scope, environment, claimed, checkpoints, onlyAtEnd, isLost } = options;
-  const {
-    take: takeUnstored,
-    shown,
-    isDirty: isUnstored,
-    isAwaited,
-    ...unstored
-  } = createUnstored({
-    ...options,
-    onAdded: saveSoon,
-  });
+  const unstored = createUnstored(options, saveSoon);
   let saved = false;
   let saving: Promise<void> | null = null;
   let cancelTimer: (() => void) | null = null;
@@ -79,14 +70,14 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   function take(all: boolean): Progress {
     const progress = all || !onlyAtEnd ? checkpoints.take() : { checkpoints: [], writes: [] };
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
-    return { ...progress, ...takeUnstored() };
+    return { ...progress, ...unstored.take() };
   }
 
-  const isDirty = (all: boolean): boolean => isUnstored(all) || ((all || !onlyAtEnd) && checkpoints.isDirty());
+  const isDirty = (all: boolean): boolean => unstored.isDirty(all) || ((all || !onlyAtEnd) && checkpoints.isDirty());
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
-    cancelTimer = environment.timer(isAwaited() ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
+    cancelTimer = environment.timer(unstored.isAwaited() ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
   function stopTimer(): void {
@@ -112,7 +103,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
       const save = (part: Progress) => storage.saveProgress(scope, claimed.lease, part, environment.now());
       let stored = true;
       for (const part of partsOf(withoutLarge(progress))) stored &&= await options.retry(() => save(part));
-      if (stored) return shown(progress);
+      if (stored) return unstored.shown(progress);
     } catch {
       // Another claim retries the run.
     }
@@ -134,7 +125,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     },
     rest() {
       const progress = take(true);
-      return { progress: withoutLarge(progress), shown: () => shown(progress) };
+      return { progress: withoutLarge(progress), shown: () => unstored.shown(progress) };
     },
   };
 }
@@ -176,8 +167,6 @@ interface UnstoredOptions {
   hasEventReaders(): boolean;
   /** Shows stored events. `before`: the `seq` before the first one. */
   publishEvents(before: number, events: readonly ThreadEvent[]): void;
-  /** Something was added for which subscribers wait. */
-  onAdded(): void;
 }
 
 /** The frames and events that are numbered and not stored yet, in the order in which they were made. */
@@ -212,7 +201,8 @@ const MOST_HELD = 256;
 
 const sizeOf = ({ data }: NewFrame | ThreadEvent): number => (data?.length ?? 0) + FRAME_OVERHEAD;
 
-function createUnstored(options: UnstoredOptions): Unstored {
+/** `onAdded`: something was added for which subscribers wait. */
+function createUnstored(options: UnstoredOptions, onAdded: () => void): Unstored {
   const { claimed, runEvents, counters, hasEventReaders } = options;
   const { framed, turn } = claimed.run;
   let nextId = continueLog(claimed, runEvents);
@@ -223,17 +213,17 @@ function createUnstored(options: UnstoredOptions): Unstored {
   let withheld: (NewFrame | ThreadEvent)[] | null = null;
   let withheldFrames = 0;
   // The size of the frames that are not stored, with those of a save under way.
-  let unstored = 0;
+  let size = 0;
 
   function pass(frame: NewFrame | ThreadEvent): void {
     if ("seq" in frame) {
       events.push(frame);
-      unstored += sizeOf(frame);
-      if (hasEventReaders()) options.onAdded();
+      size += sizeOf(frame);
+      if (hasEventReaders()) onAdded();
     } else if (framed) {
       frames.push(frame);
-      unstored += sizeOf(frame);
-      options.onAdded();
+      size += sizeOf(frame);
+      onAdded();
     } else {
       counters.frames_shown++;
       runEvents.publish(frame.event, frame.data);
@@ -272,8 +262,8 @@ function createUnstored(options: UnstoredOptions): Unstored {
     },
     hasHeldFrames: () => withheld !== null && withheld.length > 0,
     release,
-    isFull: () => unstored > BACKLOG,
-    isDirty: (all) => frames.length > 0 || (events.length > 0 && (all || unstored > BACKLOG || hasEventReaders())),
+    isFull: () => size > BACKLOG,
+    isDirty: (all) => frames.length > 0 || (events.length > 0 && (all || size > BACKLOG || hasEventReaders())),
     isAwaited: () => framed || (events.length > 0 && hasEventReaders()),
     take() {
       const list = frames;
@@ -289,12 +279,12 @@ function createUnstored(options: UnstoredOptions): Unstored {
     shown({ frames: stored, events: recorded = [] }) {
       const newest = recorded.at(-1);
       if (newest) {
-        for (const event of recorded) unstored -= sizeOf(event);
+        for (const event of recorded) size -= sizeOf(event);
         options.publishEvents(publishedSeq, recorded);
         publishedSeq = newest.seq;
       }
       for (const frame of stored?.list ?? []) {
-        unstored -= sizeOf(frame);
+        size -= sizeOf(frame);
         counters.frames_stored++;
         counters.frames_shown++;
         runEvents.publish(frame.event, frame.data);

@@ -5,19 +5,11 @@
 import type { Environment } from "../environment.ts";
 import type { GraphInfo } from "../executor/contract.ts";
 import type { Origin } from "../storage/bus.ts";
-import type { ClaimedRun, RunRow, Storage, TerminalStatus } from "../storage/mod.ts";
+import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { type Attempt, startAttempt } from "./attempt.ts";
 import type { StopReason, WorkerSlot } from "./attempt-context.ts";
-import {
-  type ClaimOptions,
-  createClaims,
-  createReservations,
-  createStopSignals,
-  POLL_MS,
-  type Reservations,
-  Slots,
-} from "./claims.ts";
+import { type ClaimOptions, createClaims, createReservations, POLL_MS, type Reservations, Slots } from "./claims.ts";
 import { type ClaimHealth, createClaimHealth } from "./health.ts";
 import { createLeaseGuard } from "./leases.ts";
 
@@ -67,10 +59,9 @@ export function createWorker(options: WorkerOptions): Worker {
   const { storage, bus, scope, environment, concurrency } = options;
   const graphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   const slots = new Slots(concurrency);
-  const signals = createStopSignals(slots);
   const health = createClaimHealth(environment);
   const leases = createLeaseGuard(environment, slots.attempts, storage.single_process);
-  const parts = { slots, signals, health, leases, start };
+  const parts = { slots, health, leases, start };
   const claims = createClaims(options, parts);
   const dueTimer = createDueTimer(environment, () => {
     claims.wake();
@@ -98,7 +89,7 @@ export function createWorker(options: WorkerOptions): Worker {
     slots.attempts.add(attempt);
     counters.started++;
     if (number > 1) counters.retried++;
-    const signal = signals.take(run_id);
+    const signal = slots.takeSignals(run_id);
     const stopped = signal.reason ?? (claimed.cancelled ? "cancelled" : stopping ? "shutting_down" : null);
     if (stopped) attempt.stop(stopped);
     if (signal.check) attempt.checkCancelled();
@@ -130,7 +121,7 @@ export function createWorker(options: WorkerOptions): Worker {
 
   bus.on("work", scope.deployment, claims.wake);
   bus.on("run", null, (run_id, from) => {
-    if (run_id !== undefined && from !== "here") signals.checkLater(run_id);
+    if (run_id !== undefined && from !== "here") slots.checkLater(run_id);
     checkCancelled(from, (attempt) => run_id === undefined || run_id === attempt.run_id);
   });
   bus.on("thread", null, (thread_id, from) => checkCancelled(from, (attempt) => thread_id === attempt.thread_id));
@@ -138,17 +129,12 @@ export function createWorker(options: WorkerOptions): Worker {
   // Webhooks wait for this, too: the deliveries of a dead worker are free only once this process takes over from it.
   if (concurrency === 0) bus.checkAll();
   else {
-    releaseLock = acquireWorkerLock({
-      storage,
-      environment,
-      health,
-      onAcquired() {
-        slots.open = true;
-        poll();
-        bus.checkAll();
-      },
-      onStandby: bus.checkAll,
-    });
+    const onAcquired = (): void => {
+      slots.open = true;
+      poll();
+      bus.checkAll();
+    };
+    releaseLock = acquireWorkerLock(options, health, onAcquired, bus.checkAll);
   }
 
   return {
@@ -157,7 +143,7 @@ export function createWorker(options: WorkerOptions): Worker {
     ...createReservations(options, parts, claims),
     cancel(run_id, reason) {
       const attempts = slots.of(run_id);
-      if (attempts.length === 0) signals.stopLater(run_id, reason);
+      if (attempts.length === 0) slots.stopLater(run_id, reason);
       return attempts.filter((attempt) => attempt.stop(reason)).length > 0;
     },
     flushShown: async (run_id) =>
@@ -201,16 +187,11 @@ async function drain(slots: Slots, environment: Environment, grace_ms: number): 
   for (const cancel of cancels) cancel();
 }
 
-/** One timer for all times at which runs become due. */
-interface DueTimer {
-  add(time: number): void;
-  stop(): void;
-}
-
 /** Timers have a limit: longer waits are split. */
 const LONGEST_WAIT_MS = 3_600_000;
 
-function createDueTimer(environment: Environment, onDue: () => void): DueTimer {
+/** One timer for all times at which runs become due. */
+function createDueTimer(environment: Environment, onDue: () => void): { add(time: number): void; stop(): void } {
   const times: number[] = [];
   let stopped = false;
   let cancel = (): void => {};
@@ -239,25 +220,19 @@ function createDueTimer(environment: Environment, onDue: () => void): DueTimer {
   };
 }
 
-interface WorkerLockOptions {
-  readonly storage: Storage;
-  readonly environment: Environment;
-  readonly health: ClaimHealth;
-  /** This process has the lock. */
-  onAcquired(): void;
-  /** Another process has it; called once. */
-  onStandby(): void;
-}
-
 /** How often a standby tries to become the worker. */
 const STANDBY_MS = 250;
 
 /**
  * One process at a time executes the runs of an embedded database, and the others stand by. Tries until this process has the
- * lock. The result stops that.
+ * lock; `onStandby` is called once. The result stops that.
  */
-function acquireWorkerLock(options: WorkerLockOptions): () => void {
-  const { storage, environment, health } = options;
+function acquireWorkerLock(
+  { storage, environment }: WorkerOptions,
+  health: ClaimHealth,
+  onAcquired: () => void,
+  onStandby: () => void,
+): () => void {
   let stopped = false;
   let announced = false;
   let cancel = (): void => {};
@@ -266,10 +241,10 @@ function acquireWorkerLock(options: WorkerLockOptions): () => void {
     health.polled();
     const acquired = await health.call(() => storage.becomeWorker(environment.now()));
     if (stopped) return;
-    if (acquired) return options.onAcquired();
+    if (acquired) return onAcquired();
     if (acquired === false && !announced) {
       announced = true;
-      options.onStandby();
+      onStandby();
       const message = "standby: another process holds the worker lock of this database";
       environment.log({ level: "info", message });
     }

@@ -1,5 +1,4 @@
 /** The states of agents that put no checkpoints: how they are recorded, read and updated. */
-
 import type { Environment } from "../environment.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import { checkpointId } from "./checkpoints.ts";

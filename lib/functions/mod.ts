@@ -1,5 +1,4 @@
 /** Hosts plain functions as graphs of one node. */
-
 import type { Environment } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
 import type {

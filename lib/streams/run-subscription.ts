@@ -1,5 +1,4 @@
 /** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
-
 import { type Environment, nextTurn } from "../environment.ts";
 import { StateUnreadable } from "../errors.ts";
 import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.ts";

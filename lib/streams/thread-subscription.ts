@@ -1,5 +1,4 @@
 /** The stream of a thread: the frames of its runs, one run after another. */
-
 import type { Environment } from "../environment.ts";
 import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
