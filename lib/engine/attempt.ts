@@ -78,7 +78,7 @@ export function startAttempt(
 /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
 async function run(context: AttemptContext): Promise<void> {
   const { options, claimed, state, checkpoints, progress, heartbeat, isLost } = context;
-  const detach = options.events.attach(claimed.run.thread_id, { flush: progress.saveSoon });
+  const detach = options.events.attach(claimed.run.thread_id, progress.saveSoon);
   try {
     let failure: unknown;
     try {

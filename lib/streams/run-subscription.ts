@@ -92,16 +92,20 @@ export function errorBody(failure: unknown, last: StateEvent | null): JsonObject
   };
 }
 
-interface StoredResultOptions {
+interface RunSubscriptionOptions {
   readonly storage: Storage;
+  readonly bus: Bus;
   readonly scope: Scope;
   readonly environment: Environment;
+  readonly hub: StreamHub;
   /** The state at a thread's head; null before the first run. Errors: StateUnreadable. */
   currentState(thread: ThreadRow): Promise<ThreadState | null>;
+  /** The feedback URLs of a run by key, as JSON; null when it has none. */
+  readonly feedbackUrls: (run: RunRow) => string | null;
 }
 
 /** What wait and join answer for a run that ended before the call. */
-async function storedResult(options: StoredResultOptions, run: RunRow): Promise<Json> {
+async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promise<Json> {
   const { storage, scope, environment } = options;
   const { run_id, thread_id } = run;
   if (run.error) return { __error__: run.error };
@@ -121,25 +125,7 @@ async function storedResult(options: StoredResultOptions, run: RunRow): Promise<
   }
 }
 
-interface RemoteRunOptions extends StoredResultOptions {
-  readonly storage: Storage;
-  readonly bus: Bus;
-  readonly scope: Scope;
-  readonly environment: Environment;
-  readonly hub: StreamHub;
-  /** The feedback URLs of a run by key, as JSON; null when it has none. */
-  readonly feedbackUrls: (run: RunRow) => string | null;
-}
-
 type RunIds = Pick<RunRow, "run_id" | "thread_id">;
-
-/** Follows runs that execute in another process: copies their stored frames, and ends their log when the run's row has ended. */
-interface RemoteRuns {
-  /** Follows the run while it has subscribers here, unless this process executes it. */
-  watch(run: RunIds, runEvents: RunEvents): void;
-  /** Ends the log if the run's row has ended. */
-  closeIfEnded(run_id: string, runEvents: RunEvents): Promise<void>;
-}
 
 interface FollowedRun {
   readonly run: RunIds;
@@ -162,7 +148,8 @@ const isOpen = (runEvents: RunEvents): boolean => !runEvents.outcome && !runEven
 export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
   status !== "pending" && status !== "running";
 
-function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
+/** Follows runs that execute in another process: copies their stored frames, and ends their log when the run's row has ended. */
+function createRemoteRuns(options: RunSubscriptionOptions) {
   const { storage, bus, scope, environment, hub } = options;
   const signalled = storage.signals !== undefined;
   const followed = new Map<RunEvents, FollowedRun>();
@@ -234,6 +221,7 @@ function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
     }
   }
 
+  /** Ends the log if the run's row has ended. */
   async function closeIfEnded(run_id: string, runEvents: RunEvents): Promise<void> {
     if (!isOpen(runEvents)) return;
     const row = await storage.getRun(scope, run_id);
@@ -279,7 +267,9 @@ function createRemoteRuns(options: RemoteRunOptions): RemoteRuns {
   return { watch, closeIfEnded };
 }
 
-export interface RunSubscriptions extends Pick<RemoteRuns, "watch"> {
+export interface RunSubscriptions {
+  /** Follows the run while it has subscribers here, unless this process executes it. */
+  watch(run: RunIds, runEvents: RunEvents): void;
   /**
    * The frames of a run with ids above `after`; all of them if the run has no such id. `created`: the caller has just created
    * the run, so a store that fails now must not fail the call.
@@ -297,7 +287,7 @@ export interface RunSubscriptions extends Pick<RemoteRuns, "watch"> {
 /** Clients may send any number as the last id they have seen. */
 const HIGHEST_ID = 2 ** 52;
 
-export function createRunSubscriptions(options: RemoteRunOptions): RunSubscriptions {
+export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);
 

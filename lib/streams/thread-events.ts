@@ -13,12 +13,16 @@ import {
   type ThreadEvents,
 } from "./protocol.ts";
 
-interface ThreadLogOptions {
+interface ThreadEventOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
-  /** The event as it is sent; null if its values can no longer be read. */
-  toSent(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null>;
+  readonly bus: Bus;
+  /** The values at a checkpoint; undefined if it is gone. */
+  values(
+    thread_id: string,
+    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
+  ): Promise<Json | undefined>;
 }
 
 /** The size of a log in memory, in characters. */
@@ -49,7 +53,7 @@ class ThreadLog {
   /** Readers may find something new, or have to end. */
   readonly change: Change = new Change();
   readonly #thread_id: string;
-  readonly #options: ThreadLogOptions;
+  readonly #options: ThreadEventOptions;
   #size = 0;
   /** Published, and not in `events` before the store was read. */
   readonly #early = new Map<number, SentEvent>();
@@ -58,7 +62,7 @@ class ThreadLog {
   #checkThread = false;
   #cancelPoll = (): void => {};
 
-  constructor(thread_id: string, options: ThreadLogOptions) {
+  constructor(thread_id: string, options: ThreadEventOptions) {
     this.#thread_id = thread_id;
     this.#options = options;
     this.ready = this.#begin();
@@ -97,7 +101,7 @@ class ThreadLog {
   }
 
   async #readAll(): Promise<void> {
-    const { storage, scope, environment, toSent } = this.#options;
+    const { storage, scope, environment } = this.#options;
     try {
       await this.ready;
       while (this.#readAgain && !this.closed) {
@@ -110,7 +114,7 @@ class ThreadLog {
           const page = await storage.readEvents(scope, this.#thread_id, { after });
           for (const event of page.events) {
             if (event.seq <= this.last) continue;
-            const logged = this.#early.get(event.seq) ?? (await toSent(this.#thread_id, event));
+            const logged = this.#early.get(event.seq) ?? (await toSent(this.#options, this.#thread_id, event));
             if (logged) this.#append(logged);
           }
           after = page.more ? page.read_to : null;
@@ -165,30 +169,18 @@ class ThreadLog {
   }
 }
 
-/** The attempt of a thread in this process. */
-interface EventWriter {
-  /** Stores soon what was recorded: the thread has a reader now. */
-  flush(): void;
-}
-
 export interface ThreadEventLogs extends ThreadEvents {
   /** An attempt here has stored these events. `before`: the `seq` before the first one. */
   publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
   /** The thread has readers here. */
   isWatched(thread_id: string): boolean;
-  /** Registers the attempt that records events of the thread. The result unregisters it. */
-  attach(thread_id: string, writer: EventWriter): () => void;
+  /**
+   * Registers the attempt that records events of the thread. `flush` stores soon what it has recorded: a reader has come. The result
+   * unregisters it.
+   */
+  attach(thread_id: string, flush: () => void): () => void;
   /** Ends all readers. */
   close(): void;
-}
-
-interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
-  readonly bus: Bus;
-  /** The values at a checkpoint; undefined if it is gone. */
-  values(
-    thread_id: string,
-    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
-  ): Promise<Json | undefined>;
 }
 
 /** The size limit of one batch, in characters. */
@@ -209,38 +201,19 @@ interface OpenLog {
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
   const { storage, bus } = options;
   const logs = new Map<string, OpenLog>();
-  const writers = new Map<string, Set<EventWriter>>();
+  const writers = new Map<string, Set<() => void>>();
   let closed = false;
-
-  async function toSent(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
-    if (event.data !== null) return sentOf(event, event.data);
-    const { checkpoint_id = "", namespace } = event;
-    const values = await options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-    return values === undefined ? null : sentOf(event, JSON.stringify(values));
-  }
-
-  /** The events that pass, as they are sent. */
-  async function* passing(
-    thread_id: string,
-    events: readonly StoredThreadEvent[],
-    passes: Passes,
-  ): AsyncGenerator<SentEvent> {
-    for (const event of events) {
-      const sent = passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
-      if (sent) yield sent;
-    }
-  }
 
   /** The log of a thread with one reader more. */
   function enter(thread_id: string): ThreadLog {
     let open = logs.get(thread_id);
     if (!open || open.log.closed) {
-      const log = new ThreadLog(thread_id, { ...options, toSent });
+      const log = new ThreadLog(thread_id, options);
       open = { log, unsubscribe: bus.on("thread", thread_id, () => void log.read(true)) };
       logs.set(thread_id, open);
     }
     open.log.readers++;
-    for (const writer of writers.get(thread_id) ?? []) writer.flush();
+    for (const flush of writers.get(thread_id) ?? []) flush();
     return open.log;
   }
 
@@ -259,8 +232,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     subscribe(scope, thread_id, filter) {
       const log = enter(thread_id);
       if (closed) log.close();
-      const onLeave = (): void => leave(thread_id, log);
-      const cursor = new Cursor({ storage, scope, thread_id, filter, log, passing, onLeave });
+      const cursor = new Cursor({ ...options, scope, thread_id, filter, log, onLeave: () => leave(thread_id, log) });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),
@@ -273,7 +245,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
       while (after !== null && methods.size > 0) {
         const page = await storage.readEvents(scope, thread_id, { after, methods });
-        yield* passing(thread_id, page.events, passes);
+        yield* passing(options, thread_id, page.events, passes);
         after = page.more ? page.read_to : null;
       }
     },
@@ -290,11 +262,11 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
         );
     },
     isWatched: (thread_id) => logs.has(thread_id),
-    attach(thread_id, writer) {
+    attach(thread_id, flush) {
       const own = writers.get(thread_id) ?? new Set();
-      writers.set(thread_id, own.add(writer));
+      writers.set(thread_id, own.add(flush));
       return () => {
-        own.delete(writer);
+        own.delete(flush);
         if (own.size === 0 && writers.get(thread_id) === own) writers.delete(thread_id);
       };
     },
@@ -314,14 +286,35 @@ function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   return { seq, id, event: method, namespace, name, data: envelope };
 }
 
-interface CursorOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
+/** The event as it is sent; null if its values can no longer be read. */
+async function toSent(
+  { values }: ThreadEventOptions,
+  thread_id: string,
+  event: StoredThreadEvent,
+): Promise<SentEvent | null> {
+  if (event.data !== null) return sentOf(event, event.data);
+  const { checkpoint_id = "", namespace } = event;
+  const found = await values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
+  return found === undefined ? null : sentOf(event, JSON.stringify(found));
+}
+
+/** The events that pass, as they are sent. */
+async function* passing(
+  options: ThreadEventOptions,
+  thread_id: string,
+  events: readonly StoredThreadEvent[],
+  passes: Passes,
+): AsyncGenerator<SentEvent> {
+  for (const event of events) {
+    const sent = passes(event.method, event.namespace, event.name) ? await toSent(options, thread_id, event) : null;
+    if (sent) yield sent;
+  }
+}
+
+interface CursorOptions extends ThreadEventOptions {
   readonly thread_id: string;
   readonly filter: EventFilter;
   readonly log: ThreadLog;
-  /** The events that pass, as they are sent. */
-  passing(thread_id: string, events: readonly StoredThreadEvent[], passes: Passes): AsyncIterable<SentEvent>;
   onLeave(): void;
 }
 
@@ -402,7 +395,7 @@ class Cursor {
 
   /** Reads one page behind the log. */
   async #load(): Promise<SentEvent[]> {
-    const { storage, scope, thread_id, passing } = this.#options;
+    const { storage, scope, thread_id } = this.#options;
     const floor = this.#floor;
     const ready: SentEvent[] = [];
     if (this.#methods.size === 0) {
@@ -411,7 +404,7 @@ class Cursor {
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
-    for await (const event of passing(thread_id, events, this.#passes)) ready.push(event);
+    for await (const event of passing(this.#options, thread_id, events, this.#passes)) ready.push(event);
     // Nothing below it is still to be stored: the log has continued from there.
     this.#cursor = read_to ?? Math.max(this.#cursor, floor);
     return ready;

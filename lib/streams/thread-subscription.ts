@@ -28,34 +28,19 @@ interface ThreadRun {
   shown: boolean;
 }
 
+const PAGE = 100;
+
+type ThreadRuns = ReturnType<typeof createThreadRuns>;
+
 /**
  * Runs in the order in which they started. A run that ended without starting comes when it ended, but after the runs before it
  * in the queue. The order follows from the rows alone, so that a position means the same in every process.
  */
-interface ThreadRuns {
-  /** There may be new runs, or some of the known ones may have started or ended. */
-  stale: boolean;
-  /** Loads the runs that are active now. Call it once, first. */
-  begin(): Promise<void>;
-  /** Finds every run whose turn has come. */
-  refresh(): Promise<void>;
-  /** Takes the run whose turn is next. */
-  next(): ThreadRun | undefined;
-  /** No known run waits for its turn to be shown. */
-  isLast(): boolean;
-  /** The first run that is due but has not started. */
-  firstWaiting(now: number): ThreadRun | undefined;
-}
-
-const PAGE = 100;
-
 function createThreadRuns(
-  storage: Storage,
-  scope: Scope,
-  hub: StreamHub,
+  { storage, scope, hub }: ThreadStreamOptions,
   thread_id: string,
   after: ThreadPosition | undefined,
-): ThreadRuns {
+) {
   // Runs that are not shown yet, and some shown ones that may decide the turn of others. In the order of their `seq`.
   let entries: ThreadRun[] = [];
   let ready: ThreadRun[] = [];
@@ -114,8 +99,10 @@ function createThreadRuns(
   }
 
   return {
+    /** There may be new runs, or some of the known ones may have started or ended. */
     stale: true,
-    async begin() {
+    /** Loads the runs that are active now. Call it once, first. */
+    async begin(): Promise<void> {
       const [newest, pending, running] = await Promise.all([
         after ? [] : storage.listRuns(scope, thread_id, { limit: 1, offset: 0 }),
         listPending(),
@@ -127,7 +114,8 @@ function createThreadRuns(
         if (run.seq <= top) entries.push(entryOf(run, after ? 0 : await newestFrame(run)));
       }
     },
-    async refresh() {
+    /** Finds every run whose turn has come. */
+    async refresh(): Promise<void> {
       let rows: readonly RunRow[];
       let waited: boolean;
       do {
@@ -148,9 +136,12 @@ function createThreadRuns(
       for (const entry of ready) entry.shown = true;
       entries = entries.filter(({ shown }, i) => !shown || i >= entries.length - PAGE);
     },
+    /** Takes the run whose turn is next. */
     next: () => ready.shift(),
+    /** No known run waits for its turn to be shown. */
     isLast: () => ready.length === 0,
-    firstWaiting: (now) => entries.find((entry) => startOf(entry) === null && entry.run.created_at <= now),
+    /** The first run that is due but has not started. */
+    firstWaiting: (now: number) => entries.find((entry) => startOf(entry) === null && entry.run.created_at <= now),
   };
 }
 
@@ -288,7 +279,7 @@ export async function subscribeThread(
   query: ThreadStreamQuery,
 ): Promise<Reader<Frame>> {
   const { storage, bus, scope, environment, hub } = options;
-  const runs = createThreadRuns(storage, scope, hub, thread_id, query.after);
+  const runs = createThreadRuns(options, thread_id, query.after);
   const frames = new ThreadFrames(query, async () => {
     // Only the last run left the thread's current state.
     const thread = runs.isLast() && (await storage.getThread(scope, thread_id));
@@ -305,9 +296,9 @@ export async function subscribeThread(
   const unsubscribe = bus.on("thread", thread_id, refreshSoon);
 
   async function open(entry: ThreadRun, run: RunRow): Promise<Source> {
-    const source = await openSource(options, entry, run);
-    if (left) source.frames.leave();
-    return source;
+    const { frames } = await options.read(run, entry.after);
+    if (left) frames.leave();
+    return { entry, frames, started: entry.after > 0 };
   }
 
   const upcoming = createUpcoming(options, runs, open, refreshSoon);
@@ -393,51 +384,37 @@ export async function subscribeThread(
   });
 }
 
-interface Upcoming {
-  /** The subscription to the run that starts next. */
-  readonly source: Source | undefined;
-  subscribe(): Promise<void>;
-  /** The subscription, if it is to this run. */
-  take(entry: ThreadRun): Source | undefined;
-}
-
 /** Subscribes to the run that starts next, because its first frame reports the start at once. */
 function createUpcoming(
   { storage, scope, environment }: ThreadStreamOptions,
   runs: ThreadRuns,
   open: (entry: ThreadRun, run: RunRow) => Promise<Source>,
   refreshSoon: () => void,
-): Upcoming {
-  let source: Source | undefined;
+) {
   return {
-    get source() {
-      return source;
-    },
-    async subscribe() {
+    source: undefined as Source | undefined,
+    async subscribe(): Promise<void> {
       const entry = runs.firstWaiting(environment.now());
-      if (!entry || entry === source?.entry) return;
+      if (!entry || entry === this.source?.entry) return;
       const run = await storage.getRun(scope, entry.run.run_id);
       if (run?.status !== "pending" || run.started_at !== null) {
         runs.stale = true;
         return;
       }
-      source?.frames.leave();
-      source = await open(entry, run);
+      this.source?.frames.leave();
+      const source = await open(entry, run);
+      this.source = source;
       source.first = source.frames.next();
       source.first.then(refreshSoon, refreshSoon);
     },
-    take(entry) {
+    /** The subscription, if it is to this run. */
+    take(entry: ThreadRun): Source | undefined {
+      const { source } = this;
       if (source?.entry !== entry) return undefined;
-      const taken = source;
-      source = undefined;
-      return taken;
+      this.source = undefined;
+      return source;
     },
   };
-}
-
-async function openSource({ read }: ThreadStreamOptions, entry: ThreadRun, run: RunRow): Promise<Source> {
-  const { frames } = await read(run, entry.after);
-  return { entry, frames, started: entry.after > 0 };
 }
 
 const positionText = (seq: number, frame: Frame["id"], at: number): string => `${seq}-${frame}-${at}`;
