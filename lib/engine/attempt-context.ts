@@ -11,7 +11,7 @@ import type {
   StreamMode,
   ThreadState,
 } from "../executor/contract.ts";
-import { headersIn, type JobRequest, knowing, mirrored, ofRun, readKwargs } from "../executor/kwargs.ts";
+import { type JobRequest, jobConfig, mirrored, ofRun, readKwargs } from "../executor/kwargs.ts";
 import { recordedState } from "../executor/recorded-states.ts";
 import type { JsonObject } from "../json.ts";
 import { isoTime } from "../rfc3339.ts";
@@ -297,10 +297,9 @@ function describeJob(
   // Without events of its own, the executor's frames are turned into events.
   if (events === "all" && !protocol_events) for (const mode of DERIVED) modes.add(mode);
   const ids = { run_id, thread_id, assistant_id, graph_id };
-  const metadata = { ...headersIn(request.config.configurable), ...run.metadata, ...ids };
   const user = run.auth_user as AuthUser | null;
-  const config = user ? knowing(request.config, user) : request.config;
-  return { ...request, ...ids, config, temporary, attempt, resumed, metadata, modes, events, user, checkpoints, store };
+  const own = jobConfig(run, request.config);
+  return { ...request, ...ids, ...own, temporary, attempt, resumed, modes, events, user, checkpoints, store };
 }
 
 /** The newest root checkpoint of the run, from this attempt or an earlier one. */

@@ -1,6 +1,6 @@
 /** What the engine makes of an executor's events: frames of the requested stream modes, and events of the thread. */
 import type { Environment } from "../environment.ts";
-import { createContentBlocks } from "../executor/content-blocks.ts";
+import { ContentBlocks } from "../executor/content-blocks.ts";
 import {
   type ExecutorEvent,
   type GraphInfo,
@@ -10,7 +10,7 @@ import {
   type StreamEvent,
   type StreamMode,
 } from "../executor/contract.ts";
-import { createMessageFrames, type MessageFrame } from "../executor/messages.ts";
+import { type MessageFrame, MessageFrames } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type ClaimedRun,
@@ -52,7 +52,7 @@ export interface EventMapper {
 export function createEventMapper(options: EventMapperOptions): EventMapper {
   const { requested, recorder, progress, isStopped } = options;
   const { show } = progress;
-  const messageFrames = createMessageFrames();
+  const messageFrames = new MessageFrames();
   let { resumedValues } = options;
   let last: StateEvent | null = null;
   let usage: TraceUsage | null = null;
@@ -310,7 +310,7 @@ type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
  * `stored`: the checkpoint of every state is stored, with its values.
  */
 function createEventDeriver(all: boolean, stored: boolean): (event: ExecutorEvent) => YieldedEvent[] {
-  const blocks = all ? createContentBlocks() : null;
+  const blocks = all ? new ContentBlocks() : null;
 
   const messages = (list: readonly Omit<YieldedEvent, "method">[]): YieldedEvent[] =>
     list.map((event) => ({ ...event, method: "messages" }));

@@ -7,7 +7,6 @@ import type {
   ChannelValue,
   CheckpointHandle,
   CheckpointReader,
-  CheckpointRef,
   NewCheckpoint,
   StoredCheckpoint,
   StoredWrite,
@@ -75,7 +74,6 @@ interface CheckpointOptions {
 }
 
 const key = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
-const split = (name: string): [ns: string, checkpoint_id: string] => name.split("\u0000") as [string, string];
 
 export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   const { storage, scope, thread_id } = options;
@@ -89,7 +87,13 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   let taken: string[] = [];
   let backlog = 0;
   let lost = false;
-  const ownWrites = new OwnWrites();
+  // Its own writes by checkpoint, stored or not: they override those in the store.
+  const ownWrites = new Map<string, readonly StoredWrite[]>();
+
+  function withOwn(checkpoint: StoredCheckpoint): StoredCheckpoint {
+    const own = ownWrites.get(key(checkpoint.ns, checkpoint.checkpoint_id));
+    return own ? { ...checkpoint, writes: overlay(checkpoint.writes, own) } : checkpoint;
+  }
 
   async function load(at: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
     const stored = await options.retry(() => storage.getCheckpoint(scope, thread_id, at));
@@ -127,11 +131,11 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   return {
     async get({ ns, checkpoint_id }) {
       const found = await find(ns, checkpoint_id);
-      return found && ownWrites.applyTo(found);
+      return found && withOwn(found);
     },
     async *list(at) {
       const unsaved = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
-      for await (const checkpoint of listAll(options, at, unsaved)) yield ownWrites.applyTo(checkpoint);
+      for await (const checkpoint of listAll(options, at, unsaved)) yield withOwn(checkpoint);
     },
     async put(checkpoint) {
       if (lost) throw new LeaseLost(String(options.run_id));
@@ -141,26 +145,22 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     async putWrites(at, task_id, items) {
       if (lost) throw new LeaseLost(String(options.run_id));
       if (items.length === 0) return;
-      ownWrites.add(
-        at,
-        items.map((item) => ({ ...item, task_id })),
-      );
+      const name = key(at.ns, at.checkpoint_id);
+      const own = items.map((item) => ({ ...item, task_id }));
+      ownWrites.set(name, overlay(ownWrites.get(name) ?? [], own));
       writes.push({ ...at, task_id, writes: items });
       for (const item of items) backlog += item.data.length;
       await queued();
     },
     take() {
       const progress = { checkpoints, writes };
-      const isNewest = (name: string): boolean => {
-        const [ns, id] = split(name);
-        return newest.get(ns) === id;
-      };
+      const names = new Set([...newest].map(([ns, id]) => key(ns, id)));
       // Saves run one after another, so what the last one took is stored now.
-      for (const name of taken.filter((old) => !isNewest(old))) {
+      for (const name of taken.filter((old) => !names.has(old))) {
         known.delete(name);
         ownWrites.delete(name);
       }
-      taken = [...taken.filter(isNewest), ...unsavedOrder];
+      taken = [...taken.filter((old) => names.has(old)), ...unsavedOrder];
       checkpoints = [];
       writes = [];
       unsavedOrder = [];
@@ -176,41 +176,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   };
 }
 
-/** A job's own writes by checkpoint, stored or not: they override those in the store. */
-class OwnWrites {
-  readonly #writes = new Map<string, readonly StoredWrite[]>();
-
-  add({ ns, checkpoint_id }: CheckpointRef, writes: readonly StoredWrite[]): void {
-    const name = key(ns, checkpoint_id);
-    this.#writes.set(name, overlay(this.#writes.get(name) ?? [], writes));
-  }
-
-  applyTo(checkpoint: StoredCheckpoint): StoredCheckpoint {
-    const own = this.#writes.get(key(checkpoint.ns, checkpoint.checkpoint_id));
-    return own ? { ...checkpoint, writes: overlay(checkpoint.writes, own) } : checkpoint;
-  }
-
-  delete(name: string): void {
-    this.#writes.delete(name);
-  }
-}
-
 type ListQuery = Parameters<CheckpointReader["list"]>[0];
-
-/** The matching checkpoints that are not stored, newest first, and the query for the stored ones, which are all older. */
-function splitQuery(
-  at: ListQuery,
-  unsaved: readonly StoredCheckpoint[],
-): { readonly fresh: readonly StoredCheckpoint[]; readonly stored: ListQuery } {
-  // `before` may name a checkpoint of another namespace.
-  const end = unsaved.findIndex((checkpoint) => checkpoint.checkpoint_id === at.before);
-  const { before, ...rest } = at;
-  const fresh = (before === undefined ? [...unsaved] : unsaved.slice(0, Math.max(end, 0)))
-    .reverse()
-    .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
-    .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
-  return { fresh, stored: end === -1 ? at : rest };
-}
 
 /** Unsaved checkpoints, then stored ones; newest first. */
 async function* listAll(
@@ -218,7 +184,13 @@ async function* listAll(
   at: ListQuery,
   unsaved: readonly StoredCheckpoint[],
 ): AsyncGenerator<StoredCheckpoint> {
-  const { fresh, stored } = splitQuery(at, unsaved);
+  // `before` may name a checkpoint of another namespace.
+  const end = unsaved.findIndex((checkpoint) => checkpoint.checkpoint_id === at.before);
+  const { before, ...rest } = at;
+  const fresh = (before === undefined ? [...unsaved] : unsaved.slice(0, Math.max(end, 0)))
+    .reverse()
+    .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
+    .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
   let left = at.limit ?? Number.POSITIVE_INFINITY;
   const listed = new Set<string>();
   for (const checkpoint of fresh) {
@@ -226,7 +198,13 @@ async function* listAll(
     listed.add(key(checkpoint.ns, checkpoint.checkpoint_id));
     yield checkpoint;
   }
-  for await (const checkpoint of listStored(storage, scope, thread_id, { ...stored, limit: left }, retry)) {
+  for await (const checkpoint of listStored(
+    storage,
+    scope,
+    thread_id,
+    { ...(end === -1 ? at : rest), limit: left },
+    retry,
+  )) {
     if (!listed.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield checkpoint;
   }
 }

@@ -32,73 +32,46 @@ export interface JobRequest {
 
 /** Leaves out options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
-  const {
-    input,
-    command,
-    strict_resume,
-    from,
-    config,
-    context,
-    stream_mode,
-    subgraphs,
-    resumable,
-    all_events,
-    durability,
-  } = request;
+  const { input, command, strict_resume, from, interrupt_before, interrupt_after, all_events } = request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
     ...(strict_resume ? { strict_resume } : {}),
-    config: config as unknown as JsonObject,
-    context,
-    stream_mode: [...stream_mode],
-    ...(request.interrupt_before.length > 0 ? { interrupt_before: list(request.interrupt_before) } : {}),
-    ...(request.interrupt_after.length > 0 ? { interrupt_after: list(request.interrupt_after) } : {}),
+    config: request.config as unknown as JsonObject,
+    context: request.context,
+    stream_mode: [...request.stream_mode],
+    ...(interrupt_before.length > 0 ? { interrupt_before: list(interrupt_before) } : {}),
+    ...(interrupt_after.length > 0 ? { interrupt_after: list(interrupt_after) } : {}),
     ...(from ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
     temporary,
-    subgraphs,
-    resumable,
+    subgraphs: request.subgraphs,
+    resumable: request.resumable,
     ...(all_events ? { all_events } : {}),
-    durability,
+    durability: request.durability,
   };
 }
 
 const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
-interface StoredKwargs {
-  input?: Json;
-  command?: Command;
-  strict_resume?: boolean;
-  config: RunConfig;
-  context: JsonObject;
-  stream_mode: readonly StreamMode[];
-  interrupt_before?: "*" | readonly string[];
-  interrupt_after?: "*" | readonly string[];
-  checkpoint?: { checkpoint_ns: string; checkpoint_id: string };
-  subgraphs: boolean;
-  resumable: boolean;
-  all_events?: boolean;
-  durability: "sync" | "async" | "exit";
+/** What `writeKwargs` leaves out. */
+type Default = "input" | "command" | "strict_resume" | "all_events" | "interrupt_before" | "interrupt_after";
+
+interface StoredKwargs extends Omit<JobRequest, "from" | Default>, Partial<Pick<JobRequest, Default>> {
+  readonly temporary: boolean;
+  readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
 }
 
 export function readKwargs(kwargs: JsonObject): JobRequest {
-  const stored = kwargs as unknown as StoredKwargs;
-  const { checkpoint } = stored;
-  return {
-    input: stored.input,
-    command: stored.command ?? null,
-    strict_resume: stored.strict_resume ?? false,
-    from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
-    config: stored.config,
-    context: stored.context,
-    stream_mode: stored.stream_mode,
-    subgraphs: stored.subgraphs,
-    resumable: stored.resumable,
-    all_events: stored.all_events ?? false,
-    interrupt_before: stored.interrupt_before ?? [],
-    interrupt_after: stored.interrupt_after ?? [],
-    durability: stored.durability,
+  const { temporary: _temporary, checkpoint, ...stored } = kwargs as unknown as StoredKwargs;
+  const from = checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null;
+  const defaults = {
+    command: null,
+    strict_resume: false,
+    all_events: false,
+    interrupt_before: [],
+    interrupt_after: [],
   };
+  return { input: undefined, ...defaults, ...stored, from };
 }
 
 /** `goto` of a request as a list. */
@@ -125,14 +98,10 @@ export function shownRequest(kwargs: JsonObject): JsonObject {
 
 /** A copy without members, at any depth, whose names mark API keys, credentials or the authenticated user. */
 export function withoutSecrets<Value extends Json>(value: Value): Value {
-  return cleared(value) as Value;
-}
-
-function cleared(value: Json): Json {
-  if (Array.isArray(value)) return value.map(cleared);
+  if (Array.isArray(value)) return value.map(withoutSecrets) as Value;
   if (!isObject(value)) return value;
   const entries = Object.entries(value).filter(([name]) => !isSecret(name));
-  return Object.fromEntries(entries.map(([name, inner]) => [name, cleared(inner)]));
+  return Object.fromEntries(entries.map(([name, inner]) => [name, withoutSecrets(inner)])) as Value;
 }
 
 /**
@@ -168,7 +137,7 @@ export const PLACES: ReadonlySet<string> = new Set([
 ]);
 
 /** The copies of headers in `config.configurable` without credentials, because checkpoints store them. */
-export const headersIn = (configurable: JsonObject): JsonObject =>
+const headersIn = (configurable: JsonObject): JsonObject =>
   withoutSecrets(
     Object.fromEntries(
       Object.entries(configurable).filter(
@@ -197,7 +166,7 @@ export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(re
 }
 
 /** Adds the user, where graphs and their tools read it. */
-export const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
+const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {
     ...config.configurable,
@@ -207,13 +176,24 @@ export const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
   },
 });
 
-/** The configuration that the graph got in this run. */
-export function ofRun({ kwargs, auth_user, ...run }: RunRow): StateConfig {
-  const { config, context } = mirrored(readKwargs(kwargs));
-  const { configurable } = auth_user ? knowing(config, auth_user as unknown as AuthUser) : config;
+/** The configuration and the metadata that the graph gets in this run. `config`: that of its request. */
+export function jobConfig(
+  run: RunRow,
+  config: RunConfig,
+): { readonly config: RunConfig; readonly metadata: JsonObject } {
   const { run_id, thread_id, assistant_id, graph_id } = run;
-  const metadata = { ...headersIn(config.configurable), ...run.metadata, run_id, thread_id, assistant_id, graph_id };
-  return { configurable, metadata, context };
+  const user = run.auth_user as AuthUser | null;
+  return {
+    config: user ? knowing(config, user) : config,
+    metadata: { ...headersIn(config.configurable), ...run.metadata, run_id, thread_id, assistant_id, graph_id },
+  };
+}
+
+/** The configuration that the graph got in this run. */
+export function ofRun(run: RunRow): StateConfig {
+  const { config: own, context } = mirrored(readKwargs(run.kwargs));
+  const { config, metadata } = jobConfig(run, own);
+  return { configurable: config.configurable, metadata, context };
 }
 
 /** The assistant's configuration, overridden by the thread's. */

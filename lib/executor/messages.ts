@@ -124,7 +124,7 @@ function toolCalls(calls: readonly Json[]): JsonObject {
 }
 
 /** Tool arguments as an object; null while they are incomplete. */
-function parseArguments(text: Json): JsonObject | null {
+export function parseArguments(text: Json): JsonObject | null {
   // Incomplete arguments rarely end in a brace, so most need no parsing.
   if (typeof text !== "string" || !text.trimEnd().endsWith("}")) return null;
   try {
@@ -226,52 +226,43 @@ export interface MessageFrame {
 }
 
 /** Derives the events of mode `messages` from those of mode `messages-tuple`. Holds only incomplete messages. */
-interface MessageFrames {
+export class MessageFrames {
+  readonly #growing = new Map<string, { readonly namespace: readonly string[]; readonly message: JsonObject }>();
+
   /**
    * Takes one tuple. A chunk (`…MessageChunk`) yields its message so far, and the first one the metadata before that. A full message
    * is complete. Messages without an id are ignored.
    */
-  chunk(message: JsonObject, metadata: JsonObject, namespace?: readonly string[]): MessageFrame[];
+  chunk(message: JsonObject, metadata: JsonObject, at: readonly string[] = []): MessageFrame[] {
+    const { id, type } = message;
+    if (typeof id !== "string" || typeof type !== "string") return [];
+    const known = this.#growing.get(id);
+    const namespace = known?.namespace ?? at;
+    if (!type.endsWith("MessageChunk")) {
+      this.#growing.delete(id);
+      return [{ event: "messages/complete", namespace, data: [message] }];
+    }
+    const grown = known ? mergeChunk(known.message, message) : { ...message, type: plainType(type) };
+    this.#growing.set(id, { namespace, message: grown });
+    const partial: MessageFrame = { event: "messages/partial", namespace, data: [shown(grown)] };
+    return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
+  }
+
   /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
-  finish(messages: Json | undefined): MessageFrame[];
-}
-
-interface GrowingMessage {
-  readonly namespace: readonly string[];
-  readonly message: JsonObject;
-}
-
-export function createMessageFrames(): MessageFrames {
-  const growing = new Map<string, GrowingMessage>();
-  return {
-    chunk(message, metadata, at = []) {
-      const { id, type } = message;
-      if (typeof id !== "string" || typeof type !== "string") return [];
-      const known = growing.get(id);
-      const namespace = known?.namespace ?? at;
-      if (!type.endsWith("MessageChunk")) {
-        growing.delete(id);
-        return [{ event: "messages/complete", namespace, data: [message] }];
-      }
-      const grown = known ? mergeChunk(known.message, message) : { ...message, type: plainType(type) };
-      growing.set(id, { namespace, message: grown });
-      const partial: MessageFrame = { event: "messages/partial", namespace, data: [shown(grown)] };
-      return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
-    },
-    finish(messages) {
-      if (growing.size === 0 || !Array.isArray(messages)) return [];
-      const final: MessageFrame[] = [];
-      // From the end, because streamed messages are among the newest.
-      for (let at = messages.length - 1; at >= 0 && growing.size > 0; at--) {
-        const message = messages[at] as Json;
-        const known = isObject(message) ? growing.get(message.id as string) : undefined;
-        if (!known) continue;
-        growing.delete((message as JsonObject).id as string);
-        final.unshift({ event: "messages/complete", namespace: known.namespace, data: [message] });
-      }
-      return final;
-    },
-  };
+  finish(messages: Json | undefined): MessageFrame[] {
+    const growing = this.#growing;
+    if (growing.size === 0 || !Array.isArray(messages)) return [];
+    const final: MessageFrame[] = [];
+    // From the end, because streamed messages are among the newest.
+    for (let at = messages.length - 1; at >= 0 && growing.size > 0; at--) {
+      const message = messages[at] as Json;
+      const known = isObject(message) ? growing.get(message.id as string) : undefined;
+      if (!known) continue;
+      growing.delete((message as JsonObject).id as string);
+      final.unshift({ event: "messages/complete", namespace: known.namespace, data: [message] });
+    }
+    return final;
+  }
 }
 
 /** An incomplete message in wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */

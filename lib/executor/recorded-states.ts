@@ -12,13 +12,11 @@ import {
   type Interrupt,
   type Job,
   type NewCheckpoint,
-  type Send,
   type StateEvent,
   StateRefused,
   type StateUpdate,
   type StoredCheckpoint,
   type StreamEvent,
-  type Task,
   type ThreadState,
   type WireCheckpoint,
 } from "./contract.ts";
@@ -72,33 +70,32 @@ const ROOT = "__root__";
 /** The limit of channels, because each one is a row: larger states are stored as one value. */
 const MOST_CHANNELS = 1_000;
 
-/** `whole`: the state is stored as one value. */
-export function valuesOf(
-  stored: StoredCheckpoint,
-  whole: boolean,
-  read: (value: ChannelValue) => Json = ({ type, data }) =>
-    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null,
-): Json {
-  const only = stored.values[0];
+export function valuesOf({ values }: StoredCheckpoint, whole: boolean): Json {
+  const read = ({ type, data }: ChannelValue): Json =>
+    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null;
+  const [only] = values;
   if (whole && only) return read(only);
-  return Object.fromEntries(stored.values.map((value) => [value.channel, read(value)]));
+  return Object.fromEntries(values.map((value) => [value.channel, read(value)]));
 }
 
 function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpoint_id: string): WireCheckpoint {
   return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
 }
 
+interface RecordedParts extends Pick<StateEvent, "next" | "tasks"> {
+  /** The state is stored as one value. */
+  readonly whole: boolean;
+}
+
+/** What a recorded checkpoint has beside its values; null if another kind of graph has put it. */
+export function recordedParts({ payload: { type, data } }: StoredCheckpoint): RecordedParts | null {
+  const parsed: unknown = type === "json" && typeof data === "string" ? JSON.parse(data) : null;
+  if (!isObject(parsed) || !Array.isArray(parsed.next)) return null;
+  return { tasks: [], whole: false, ...(parsed as object as Pick<RecordedParts, "next">) };
+}
+
 function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
-  const rest = stored.payload.type === "json" ? (JSON.parse(String(stored.payload.data)) as Json) : {};
-  const {
-    next = [],
-    tasks = [],
-    whole = false,
-  } = (isObject(rest) ? rest : {}) as unknown as {
-    next?: readonly string[];
-    tasks?: readonly Task[];
-    whole?: boolean;
-  };
+  const { next, tasks, whole } = recordedParts(stored) ?? { next: [], tasks: [], whole: false };
   return {
     values: valuesOf(stored, whole),
     next,
@@ -111,11 +108,6 @@ function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
   };
 }
 
-function isRecorded({ payload: { type, data } }: StoredCheckpoint): boolean {
-  const rest = type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null;
-  return isObject(rest) && Array.isArray(rest.next);
-}
-
 /** The states of graphs of one node, named like the graph. */
 export const recordedState: GraphState = {
   async get(at, checkpoints) {
@@ -126,7 +118,7 @@ export const recordedState: GraphState = {
     let place: CheckpointRef | null = null;
     for (const updates of steps) {
       const stored: StoredCheckpoint | null = await checkpoints.get(place ?? at);
-      if (stored && !isRecorded(stored))
+      if (stored && !recordedParts(stored))
         throw new StateRefused("The thread's state was written by another kind of graph");
       const before = stored && threadState(thread_id, stored);
       const { source, ...state } = changeState(before, graph_id, updates, () => environment.uuid());
@@ -223,7 +215,7 @@ function copied(
 
 /** Null: `next` does not change. */
 function nextOf({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
-  const targets = (command?.goto ?? []).map(nodeOf);
+  const targets = (command?.goto ?? []).map((target) => (typeof target === "string" ? target : target.node));
   const stranger = targets.find((target) => target !== name && target !== END);
   if (stranger !== undefined) {
     throw new StateRefused(`command.goto: the graph has no node ${JSON.stringify(stranger)}`);
@@ -232,8 +224,6 @@ function nextOf({ as_node, command }: StateUpdate, name: string): readonly strin
   if (as_node === undefined) return null;
   return as_node === START || as_node === INPUT ? [name] : [];
 }
-
-const nodeOf = (target: string | Send): string => (typeof target === "string" ? target : target.node);
 
 function changesOf({ values, command }: StateUpdate, name: string): JsonObject[] {
   if (command?.resume !== undefined) throw new StateRefused("command.resume: only a run can answer an interrupt");
@@ -299,8 +289,6 @@ export function recordStates(execute: Executor["execute"]): Executor["execute"] 
   };
 }
 
-type Previous = Pick<StoredCheckpoint, "checkpoint_id" | "values">;
-
 class Recorder {
   private readonly job: Job;
   private readonly environment: Environment;
@@ -309,7 +297,7 @@ class Recorder {
   /** The newest state; undefined until the first one. */
   private newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
   /** The newest state that is put: the next one that is put follows it. */
-  private stored: Previous | null = null;
+  private stored: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null = null;
   /** Put at the end. */
   private last: NewCheckpoint | null = null;
 
@@ -339,7 +327,9 @@ class Recorder {
     this.newest = checkpoint;
     if (this.onlyLast) this.last = checkpoint;
     else {
-      this.stored = { checkpoint_id, values: allValues(checkpoint, this.stored) };
+      const { versions, values } = checkpoint;
+      const kept = this.stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
+      this.stored = { checkpoint_id, values: [...kept, ...values] };
       await checkpoints.put(checkpoint);
     }
     const place = { checkpoint_id, ...(previous ? { parent_id: previous.checkpoint_id } : {}) };
@@ -390,10 +380,4 @@ class Recorder {
     const step = this.newest?.metadata.step ?? -1;
     return { type: "stream", mode: "debug", data: { step, timestamp, type, payload } };
   }
-}
-
-/** All values of a checkpoint: its own, and those that it has of the one before. */
-function allValues({ versions, values }: NewCheckpoint, previous: Previous | null): ChannelValue[] {
-  const kept = previous?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
-  return [...kept, ...values];
 }

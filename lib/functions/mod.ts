@@ -1,19 +1,10 @@
 /** Hosts plain functions as graphs of one node. */
 import type { Environment } from "../environment.ts";
 import { ConfigError } from "../errors.ts";
-import type {
-  Command,
-  Executor,
-  ExecutorEvent,
-  Interrupt,
-  Job,
-  Payload,
-  StoredCheckpoint,
-  Task,
-} from "../executor/contract.ts";
+import type { Command, Executor, ExecutorEvent, Interrupt, Job, StoredCheckpoint, Task } from "../executor/contract.ts";
 import { answersById, mismatch } from "../executor/kwargs.ts";
 import { applyUpdates, messagesOf } from "../executor/messages.ts";
-import { recordStates, valuesOf } from "../executor/recorded-states.ts";
+import { recordedParts, recordStates, valuesOf } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
 import {
   type AgentEntry,
@@ -133,24 +124,15 @@ async function readHead(job: Job): Promise<Head> {
     while (first?.run_id === job.run_id)
       first = first.parent_id === null ? null : await checkpoints.get({ ns: "", checkpoint_id: first.parent_id });
   }
-  const { next, tasks, whole } = rest(stored);
-  const values = valuesOf(stored, whole, read);
+  const { next, tasks, whole } = recordedParts(stored) ?? foreign();
+  const values = valuesOf(stored, whole);
   return {
     values: isObject(values) ? values : foreign(),
     next,
     tasks,
     step: typeof stored.metadata.step === "number" ? stored.metadata.step : -2,
-    interrupts: first ? rest(first).tasks.flatMap((pending) => pending.interrupts) : [],
+    interrupts: first ? (recordedParts(first) ?? foreign()).tasks.flatMap((pending) => pending.interrupts) : [],
   };
-}
-
-function rest({ payload }: StoredCheckpoint): Pick<Head, "next" | "tasks"> & { readonly whole: boolean } {
-  const { next = foreign(), tasks = [], whole = false } = read(payload) as unknown as Partial<ReturnType<typeof rest>>;
-  return { next, tasks, whole };
-}
-
-function read({ type, data }: Payload): Json {
-  return type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : foreign();
 }
 
 function foreign(): never {
