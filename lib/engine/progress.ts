@@ -34,7 +34,19 @@ export interface ProgressOptions extends UnstoredOptions {
   onLost(): void;
 }
 
-export interface ProgressWriter extends Omit<Unstored, "isDirty" | "isAwaited" | "take" | "shown"> {
+export interface ProgressWriter {
+  /** The id of the next frame. */
+  nextId(): number;
+  show(event: string, data: Json): void;
+  /** Numbers and keeps an event of the thread; `end`: the last one of the run. */
+  record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
+  /** Frames and events shown from now on are held until `release`. */
+  hold(): void;
+  hasHeldFrames(): boolean;
+  /** Shows the held frames, or drops them. */
+  release(what?: "shown" | "dropped"): void;
+  /** Back-pressure: too many frames are not stored yet, so the executor must wait. */
+  isFull(): boolean;
   /** Some checkpoints or writes were saved. */
   hasSaved(): boolean;
   /** Saves in a few milliseconds, together with what arrives until then. */
@@ -169,30 +181,6 @@ interface UnstoredOptions {
   publishEvents(before: number, events: readonly ThreadEvent[]): void;
 }
 
-/** The frames and events that are numbered and not stored yet, in the order in which they were made. */
-interface Unstored {
-  /** The id of the next frame. */
-  nextId(): number;
-  show(event: string, data: Json): void;
-  /** Numbers and keeps an event of the thread; `end`: the last one of the run. */
-  record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
-  /** Frames and events shown from now on are held until `release`. */
-  hold(): void;
-  hasHeldFrames(): boolean;
-  /** Shows the held frames, or drops them. */
-  release(what?: "shown" | "dropped"): void;
-  /** Back-pressure: too many frames are not stored yet, so the executor must wait. */
-  isFull(): boolean;
-  /** `all`: events count too for which no reader waits. */
-  isDirty(all: boolean): boolean;
-  /** Subscribers wait for what is not stored yet. */
-  isAwaited(): boolean;
-  /** Takes everything that is not held, to be stored. */
-  take(): Pick<Progress, "frames" | "events">;
-  /** Shows what is stored now. */
-  shown(stored: Pick<Progress, "frames" | "events">): void;
-}
-
 /** The limit of frames that are not stored, in characters. They are shown in one go, so the rings must be able to hold them. */
 const BACKLOG = 512 * 1024;
 const FRAME_OVERHEAD = 64;
@@ -201,8 +189,11 @@ const MOST_HELD = 256;
 
 const sizeOf = ({ data }: NewFrame | ThreadEvent): number => (data?.length ?? 0) + FRAME_OVERHEAD;
 
-/** `onAdded`: something was added for which subscribers wait. */
-function createUnstored(options: UnstoredOptions, onAdded: () => void): Unstored {
+/**
+ * The frames and events that are numbered and not stored yet, in the order in which they were made. `onAdded`: something was added
+ * for which subscribers wait.
+ */
+function createUnstored(options: UnstoredOptions, onAdded: () => void) {
   const { claimed, runEvents, counters, hasEventReaders } = options;
   const { framed, turn } = claimed.run;
   let nextId = continueLog(claimed, runEvents);
@@ -247,25 +238,29 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void): Unstored
 
   return {
     nextId: () => nextId,
-    show(event, data) {
+    show(event: string, data: Json): void {
       const frame = { event, data: JSON.stringify(data) ?? "null" };
       nextId++;
       if (withheld) withheldFrames++;
       add(frame);
     },
-    record(event, end = false) {
+    record(event: Omit<ThreadEvent, "seq">, end = false): void {
       const seq = end ? seqOf(turn, END_FRAME) : nextSeq++;
       add({ ...event, seq });
     },
-    hold() {
+    hold(): void {
       withheld ??= [];
     },
     hasHeldFrames: () => withheld !== null && withheld.length > 0,
     release,
     isFull: () => size > BACKLOG,
-    isDirty: (all) => frames.length > 0 || (events.length > 0 && (all || size > BACKLOG || hasEventReaders())),
+    /** `all`: events count too for which no reader waits. */
+    isDirty: (all: boolean): boolean =>
+      frames.length > 0 || (events.length > 0 && (all || size > BACKLOG || hasEventReaders())),
+    /** Subscribers wait for what is not stored yet. */
     isAwaited: () => framed || (events.length > 0 && hasEventReaders()),
-    take() {
+    /** Takes everything that is not held, to be stored. */
+    take(): Pick<Progress, "frames" | "events"> {
       const list = frames;
       frames = [];
       const first_id = nextId - withheldFrames - list.length;
@@ -276,7 +271,8 @@ function createUnstored(options: UnstoredOptions, onAdded: () => void): Unstored
         ...(taken.length > 0 ? { events: taken } : {}),
       };
     },
-    shown({ frames: stored, events: recorded = [] }) {
+    /** Shows what is stored now. */
+    shown({ frames: stored, events: recorded = [] }: Pick<Progress, "frames" | "events">): void {
       const newest = recorded.at(-1);
       if (newest) {
         for (const event of recorded) size -= sizeOf(event);

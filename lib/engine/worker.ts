@@ -67,8 +67,8 @@ export function createWorker(options: WorkerOptions): Worker {
     claims.wake();
     if (slots.free() <= 0) bus.publish("work", scope.deployment, "elsewhere");
   });
-  const totals = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0 };
-  const counters = { ...totals, ended: { success: 0, error: 0, timeout: 0, interrupted: 0 } };
+  const ended = { success: 0, error: 0, timeout: 0, interrupted: 0 };
+  const counters = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0, ended };
   let stopping = false;
   let cancelPoll = (): void => {};
   let releaseLock = (): void => {};
@@ -152,12 +152,7 @@ export function createWorker(options: WorkerOptions): Worker {
       await Promise.all(slots.of(run_id).map((attempt) => attempt.done));
     },
     isHealthy: () => concurrency === 0 || stopping || health.isHealthy(3 * POLL_MS),
-    counters: () => ({
-      ...counters,
-      claims: claims.sent(),
-      ended: { ...counters.ended },
-      executing: slots.attempts.size,
-    }),
+    counters: () => ({ ...counters, claims: claims.sent(), ended: { ...ended }, executing: slots.attempts.size }),
     async stop(grace_ms) {
       stopping = true;
       slots.open = false;

@@ -293,12 +293,6 @@ type FunctionEvent =
   | { readonly kind: "waiting"; readonly value?: undefined }
   | { readonly kind: "yielded" | "returned"; readonly value: unknown };
 
-interface Outcome {
-  readonly ok: boolean;
-  readonly value?: unknown;
-  readonly error?: unknown;
-}
-
 /**
  * Calls the function. The last item is its return value or its interrupt; `waiting` means that it is still at work one turn of
  * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
@@ -318,14 +312,17 @@ export async function* drive(
   /** Waits for one step of the function and passes on what it emits meanwhile. */
   async function* wait(work: () => unknown): AsyncGenerator<FunctionEvent, unknown> {
     signal.throwIfAborted();
-    let outcome: Outcome | undefined;
-    const finish = (result: Outcome): void => {
+    let outcome: (() => unknown) | undefined;
+    const finish = (result: () => unknown): void => {
       outcome = result;
       wake();
     };
     const finished = (async () => work())().then(
-      (value) => finish({ ok: true, value }),
-      (error: unknown) => finish({ ok: false, error }),
+      (value) => finish(() => value),
+      (error: unknown) =>
+        finish(() => {
+          throw error;
+        }),
     );
     let turned = false;
     defer(() => {
@@ -345,9 +342,7 @@ export async function* drive(
     // An aborted function may still be at work: the thread must not go on before it has stopped.
     if (signal.aborted) await finished;
     signal.throwIfAborted();
-    const { ok, value, error } = outcome as Outcome;
-    if (!ok) throw error;
-    return value;
+    return (outcome as () => unknown)();
   }
 
   try {
