@@ -144,7 +144,7 @@ async function releaseThread({ options, claimed, state, runEvents, retry }: Atte
   await retry(() => storage.releaseSlot(scope, claimed.lease));
   if (runEvents.outcome) return;
   const deleted = state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
-  if (deleted) endRolledBack(runEvents, run_id);
+  if (deleted) endRolledBack(runEvents);
 }
 
 /** How long, and for how many events, the event loop may go without a turn. */
@@ -344,7 +344,7 @@ async function finishRun(context: AttemptContext, failure: unknown): Promise<voi
     environment.log({ level: "error", message: "a run failed", run_id, thread_id, graph_id, attempt, error: cause });
   }
   shown();
-  closeRunEvents(runEvents, run_id, { status, result }, tail, end.end_frame);
+  closeRunEvents(runEvents, { status, result }, tail, end.end_frame);
   if (run.webhook) bus.publish("deliveries", scope.deployment, "here");
   options.onFinished?.(run, { status, ended_at: end.now, error });
 }

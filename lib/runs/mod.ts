@@ -199,7 +199,7 @@ export function createRuns(options: RunOptions): RunDirectory {
         leave(run, request.on_disconnect === "cancel"),
         true,
       );
-      const shown = namespaces.length === 0 ? frames : filterFrames(frames, runEvents, run.run_id, { namespaces });
+      const shown = namespaces.length === 0 ? frames : filterFrames(frames, runEvents, { namespaces });
       return { run: toRun(run), frames: shown };
     },
     async wait(thread_id, request, origin = {}) {
@@ -224,7 +224,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
       const runEvents = hub.find(run.run_id);
-      if (runEvents) endDeleted(runEvents, run.run_id);
+      if (runEvents) endDeleted(runEvents);
     },
     async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}, visibility) {
       const stored = reason === undefined ? undefined : cancelReason(reason, action);
@@ -239,7 +239,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
       const run = await find(thread_id, run_id, visibility);
       const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect, visibility));
-      return { run: toRun(run), frames: filterFrames(frames, runEvents, run.run_id, shown) };
+      return { run: toRun(run), frames: filterFrames(frames, runEvents, shown) };
     },
   };
 }

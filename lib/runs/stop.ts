@@ -56,7 +56,7 @@ export function createStops(options: StopOptions): Stops {
       const { run_id, thread_id, kind, slot_token } = run;
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
       const runEvents = hub.find(run_id);
-      if (kind === "deleted" && runEvents) endRolledBack(runEvents, run_id);
+      if (kind === "deleted" && runEvents) endRolledBack(runEvents);
       if (kind === "ended") options.onEndedUnstarted?.(run);
       if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
     }

@@ -98,7 +98,7 @@ export interface StreamHub {
   runEvents(run_id: string): RunEvents;
   find(run_id: string): RunEvents | undefined;
   /** Drops a log without subscribers that no attempt here writes. */
-  forget(run_id: string, runEvents: RunEvents): void;
+  forget(runEvents: RunEvents): void;
   /** Ends every open log as `gone` at shutdown. */
   close(): void;
   readonly closed: boolean;
@@ -116,28 +116,24 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
   const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
   const logs = new Map<string, RunEvents>();
   // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
-  const kept: {
-    readonly run_id: string;
-    readonly runEvents: RunEvents;
-    readonly until: number;
-    readonly size: number;
-  }[] = [];
+  const kept: { readonly runEvents: RunEvents; readonly until: number; readonly size: number }[] = [];
   let keptSize = 0;
   let closed = false;
 
-  function forget(run_id: string, runEvents: RunEvents): void {
+  function forget(runEvents: RunEvents): void {
+    const { run_id } = runEvents;
     if (logs.get(run_id) === runEvents) logs.delete(run_id);
   }
 
-  function keep(run_id: string, runEvents: RunEvents, size: number): void {
+  function keep(runEvents: RunEvents, size: number): void {
     const now = environment.now();
-    kept.push({ run_id, runEvents, until: now + keep_ms, size });
+    kept.push({ runEvents, until: now + keep_ms, size });
     keptSize += size;
     let count = 0;
     for (const entry of kept) {
       if (entry.until > now && keptSize <= keep_size) break;
       keptSize -= entry.size;
-      forget(entry.run_id, entry.runEvents);
+      forget(entry.runEvents);
       count++;
     }
     if (count > 0) kept.splice(0, count);
@@ -181,11 +177,12 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
 interface LogSettings {
   readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   readonly ring_size: number;
-  readonly keep: (run_id: string, runEvents: RunEvents, size: number) => void;
+  readonly keep: (runEvents: RunEvents, size: number) => void;
 }
 
 /** The event log of one run. A class, because hundreds of ended logs are kept and closures would take several times the memory. */
 export class RunEvents {
+  readonly run_id: string;
   /** An attempt in this process writes the log. */
   live = false;
   /** The log has or had a subscriber, or will get one. */
@@ -198,7 +195,6 @@ export class RunEvents {
   seen = 0;
   #lastId = 0;
   #outcome: Outcome | undefined;
-  readonly #run_id: string;
   readonly #settings: LogSettings;
   #frames: StoredFrame[] = [];
   #size = 0;
@@ -213,7 +209,7 @@ export class RunEvents {
   #endWaiters: ((outcome: Outcome) => void)[] = [];
 
   constructor(run_id: string, settings: LogSettings) {
-    this.#run_id = run_id;
+    this.run_id = run_id;
     this.#settings = settings;
   }
 
@@ -268,7 +264,7 @@ export class RunEvents {
     this.#change.notify();
     for (const resolve of this.#endWaiters) resolve(outcome);
     this.#endWaiters = [];
-    this.#settings.keep(this.#run_id, this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
+    this.#settings.keep(this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
   }
 
   /** Resolves when the run has ended. */
@@ -374,7 +370,7 @@ export class RunEvents {
     const loading = (async () => {
       await before;
       if (this.#framesAfter(after).length > 0) return undefined;
-      const page = await this.#settings.load(this.#run_id, after);
+      const page = await this.#settings.load(this.run_id, after);
       const first = page[0]?.id ?? Number.POSITIVE_INFINITY;
       if (page.length > 0) this.#pages = [page, ...this.#pages.slice(0, PAGES - 1)];
       return first > after + 1 ? first : undefined;
@@ -385,7 +381,7 @@ export class RunEvents {
 
   #gap(missing_before: number): Frame {
     const attempt = this.attempt > 0 ? { attempt: this.attempt } : {};
-    const data = JSON.stringify({ run_id: this.#run_id, ...attempt, missing_before });
+    const data = JSON.stringify({ run_id: this.run_id, ...attempt, missing_before });
     return { id: null, event: "metadata", data };
   }
 }

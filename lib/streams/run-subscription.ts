@@ -27,13 +27,7 @@ export function firstFrameId(claims: number): number {
  * Ends the log with a `feedback` and an `error` frame, if the tail has them, and the `end`. `end_frame` is the one in the run's
  * row; null when the row was deleted. No effect on a log that has ended.
  */
-export function closeRunEvents(
-  runEvents: RunEvents,
-  run_id: string,
-  outcome: Outcome,
-  tail: Tail,
-  end_frame: number | null,
-): void {
+export function closeRunEvents(runEvents: RunEvents, outcome: Outcome, tail: Tail, end_frame: number | null): void {
   const { feedback, error } = tail;
   if (end_frame !== null) {
     const first = end_frame - tailLength(tail);
@@ -44,23 +38,23 @@ export function closeRunEvents(
   if (feedback !== null) runEvents.publish("feedback", feedback);
   if (error) runEvents.publish("error", JSON.stringify(error));
   const status = outcome.status === "gone" ? "rollback" : outcome.status;
-  runEvents.publish("end", JSON.stringify({ run_id, status }));
+  runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));
   runEvents.end(outcome);
 }
 
 /** The run was deleted. */
-export function endDeleted(runEvents: RunEvents, run_id: string): void {
-  endGone(runEvents, run_id, { error: "RunDeleted", message: "The run was deleted" });
+export function endDeleted(runEvents: RunEvents): void {
+  endGone(runEvents, { error: "RunDeleted", message: "The run was deleted" });
 }
 
 /** The run was rolled back. */
-export function endRolledBack(runEvents: RunEvents, run_id: string): void {
-  endGone(runEvents, run_id, { error: "RunRolledBack", message: "The run was rolled back" });
+export function endRolledBack(runEvents: RunEvents): void {
+  endGone(runEvents, { error: "RunRolledBack", message: "The run was rolled back" });
 }
 
-function endGone(runEvents: RunEvents, run_id: string, error: JsonObject): void {
+function endGone(runEvents: RunEvents, error: JsonObject): void {
   runEvents.startAt(runEvents.seen + 1);
-  closeRunEvents(runEvents, run_id, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
+  closeRunEvents(runEvents, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
 }
 
 /** What wait and join answer for a run that did not fail. `stopped`: it was interrupted, so remaining nodes are no breakpoint. */
@@ -185,9 +179,9 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
         entry.checkAgain = false;
         // The first check of a run tells whether its frames are stored.
         const wasStored = runEvents.stored;
-        if (isOpen(runEvents) && wasStored) await copyFrames(run_id, runEvents);
-        await closeIfEnded(run_id, runEvents);
-        if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(run_id, runEvents);
+        if (isOpen(runEvents) && wasStored) await copyFrames(runEvents);
+        await closeIfEnded(runEvents);
+        if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(runEvents);
       } while (entry.checkAgain && isOpen(runEvents) && runEvents.followed);
     } catch (error) {
       warn(run_id, error);
@@ -199,7 +193,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
       return;
     }
     followed.delete(runEvents);
-    if (isOpen(runEvents)) hub.forget(run_id, runEvents);
+    if (isOpen(runEvents)) hub.forget(runEvents);
   }
 
   function checkRun(entry: FollowedRun): void {
@@ -209,9 +203,9 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     void poll(entry, SIGNALLED_POLL_MS);
   }
 
-  async function copyFrames(run_id: string, runEvents: RunEvents): Promise<void> {
+  async function copyFrames(runEvents: RunEvents): Promise<void> {
     while (runEvents.followed) {
-      const page = await storage.readFrames(scope, run_id, runEvents.lastId);
+      const page = await storage.readFrames(scope, runEvents.run_id, runEvents.lastId);
       if (page.length === 0 || !isOpen(runEvents)) return;
       for (const { id, event, data } of page) {
         runEvents.skipTo(id - 1);
@@ -222,11 +216,11 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
   }
 
   /** Ends the log if the run's row has ended. */
-  async function closeIfEnded(run_id: string, runEvents: RunEvents): Promise<void> {
+  async function closeIfEnded(runEvents: RunEvents): Promise<void> {
     if (!isOpen(runEvents)) return;
-    const row = await storage.getRun(scope, run_id);
+    const row = await storage.getRun(scope, runEvents.run_id);
     if (!row) {
-      if (isOpen(runEvents)) endRolledBack(runEvents, run_id);
+      if (isOpen(runEvents)) endRolledBack(runEvents);
       return;
     }
     const result = hasEnded(row) ? await storedResult(options, row) : null;
@@ -239,7 +233,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     const end_frame = row.end_frame ?? firstFrameId(row.claims) + tailLength(tail);
     // Frames that retention has deleted are reported to subscribers as missing.
     if (row.kwargs["resumable"] === true) runEvents.skipTo(end_frame - tailLength(tail) - 1);
-    closeRunEvents(runEvents, run_id, { status: row.status as TerminalStatus, result }, tail, end_frame);
+    closeRunEvents(runEvents, { status: row.status as TerminalStatus, result }, tail, end_frame);
   }
 
   /** Reads a run again that is not executed here. */
@@ -248,7 +242,7 @@ function createRemoteRuns(options: RunSubscriptionOptions) {
     if (!runEvents) return;
     const entry = followed.get(runEvents);
     if (entry) checkRun(entry);
-    else closeIfEnded(run_id, runEvents).catch((error: unknown) => warn(run_id, error));
+    else closeIfEnded(runEvents).catch((error: unknown) => warn(run_id, error));
   }
 
   function checkRuns(thread_id?: string): void {
@@ -301,15 +295,15 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
       known.seen = Math.max(known.seen, seen);
       return known;
     }
-    if (known) hub.forget(run_id, known);
+    if (known) hub.forget(known);
     // `run` may be older than the end of the run: the row is read again once the log exists.
     const runEvents = hub.runEvents(run_id);
     runEvents.seen = seen;
     try {
-      await closeIfEnded(run_id, runEvents);
+      await closeIfEnded(runEvents);
     } catch (error) {
       if (!created) {
-        hub.forget(run_id, runEvents);
+        hub.forget(runEvents);
         throw error;
       }
       environment.log({ level: "warn", message: "following a run failed", run_id, thread_id, error });
@@ -318,12 +312,13 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
   }
 
   /** The id to read after: `seen` if the run has that id, else 0. */
-  async function position(run_id: string, runEvents: RunEvents, seen: number): Promise<number> {
+  async function position(runEvents: RunEvents, seen: number): Promise<number> {
+    const { run_id } = runEvents;
     const after = Math.min(seen, HIGHEST_ID);
     // Another process may have shown the end, which is not a stored frame.
     if (after > runEvents.lastId && isOpen(runEvents)) {
       storage.refresh?.();
-      await closeIfEnded(run_id, runEvents);
+      await closeIfEnded(runEvents);
     }
     if (after > runEvents.lastId && runEvents.stored && !runEvents.outcome) {
       // Another process may have shown this frame.
@@ -333,7 +328,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
         return after;
       }
       // A rollback deletes the frames: the subscriber must not get any of them again.
-      await closeIfEnded(run_id, runEvents);
+      await closeIfEnded(runEvents);
     }
     if (after > runEvents.lastId && runEvents.live) {
       // The attempt here may have lost its lease. Its log then gets the end of the run once the attempt has stopped.
@@ -348,7 +343,7 @@ export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubs
     async read(run, after, onLeave, created = false) {
       const runEvents = await logOf(run, after, created);
       try {
-        return { runEvents, frames: runEvents.read(await position(run.run_id, runEvents, after), onLeave) };
+        return { runEvents, frames: runEvents.read(await position(runEvents, after), onLeave) };
       } finally {
         // After an error too: it forgets a log without subscribers.
         watch(run, runEvents);
@@ -393,7 +388,6 @@ interface FrameFilter {
 export function filterFrames(
   frames: Reader<Frame>,
   runEvents: RunEvents,
-  run_id: string,
   { modes = [], namespaces = [] }: FrameFilter,
 ): Reader<Frame> {
   let ended = false;
@@ -416,7 +410,7 @@ export function filterFrames(
       const status = ended ? "gone" : (runEvents.outcome?.status ?? "gone");
       if (status === "gone") return [];
       ended = true;
-      return [{ id: null, event: "end", data: JSON.stringify({ run_id, status }) }];
+      return [{ id: null, event: "end", data: JSON.stringify({ run_id: runEvents.run_id, status }) }];
     }
   }, frames.leave);
 }

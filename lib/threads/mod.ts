@@ -173,7 +173,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
         const runEvents = hub.find(run_id);
-        if (runEvents) endDeleted(runEvents, run_id);
+        if (runEvents) endDeleted(runEvents);
       }
     },
     async copy(thread_id, authorize, visibility) {

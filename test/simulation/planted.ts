@@ -80,8 +80,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "an end is told twice",
     file: "lib/streams/run-subscription.ts",
-    find: 'runEvents.publish("end", JSON.stringify({ run_id, status }));',
-    replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id, status }));',
+    find: 'runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));',
+    replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));',
   },
   {
     name: "a state of a simple agent is shown before its checkpoint is put",
@@ -228,8 +228,8 @@ export const PLANTED: readonly PlantedFault[] = [
   {
     name: "a resumed stream begins with the last frame again",
     file: "lib/streams/run-subscription.ts",
-    find: "runEvents.read(await position(run.run_id, runEvents, after), onLeave)",
-    replace: "runEvents.read((await position(run.run_id, runEvents, after)) - 1, onLeave)",
+    find: "runEvents.read(await position(runEvents, after), onLeave)",
+    replace: "runEvents.read((await position(runEvents, after)) - 1, onLeave)",
   },
   {
     name: "what an interrupted run has done is not its thread's state",
