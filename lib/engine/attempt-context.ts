@@ -1,4 +1,4 @@
-/** The parts of one attempt: its job, its state, its lease, its checkpoints and what it shows. */
+/** The parts of one attempt: its job, its state, its lease, its checkpoints, what it shows, and the hook that its end calls. */
 import { type Environment, nextTurn, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
 import type {
