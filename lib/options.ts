@@ -2,7 +2,7 @@
 import { isName } from "./auth/account-checks.ts";
 import { problemsOfAuth } from "./auth/custom.ts";
 import type { AuthOptions } from "./auth/principal.ts";
-import type { FinishedRun } from "./engine/run-finished.ts";
+import type { FinishedRun } from "./engine/attempt-context.ts";
 import type { Environment } from "./environment.ts";
 import { ConfigError } from "./errors.ts";
 import type { Executor } from "./executor/contract.ts";

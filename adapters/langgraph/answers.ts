@@ -4,8 +4,8 @@
  * task took it, and an answer that was taken is not given again.
  */
 
-import { mismatch } from "../../lib/executor/answers.ts";
 import type { Command, Job, StoredCheckpoint, StoredWrite } from "../../lib/executor/contract.ts";
+import { mismatch } from "../../lib/executor/kwargs.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import { ANSWERED, INTERRUPT, idsOf, NULL_TASK, pendingWrites, readWrite, type Values } from "./saver.ts";
 

@@ -1,5 +1,5 @@
 /** Makes the events of the thread event protocol from what LangGraph streams. */
-import { createContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
+import { ContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
 import type { ExecutorEvent, Job, StateEvent } from "../../lib/executor/contract.ts";
 import { isObject, type Json, type JsonObject } from "../../lib/json.ts";
 import type { Callbacks } from "./callbacks.ts";
@@ -34,7 +34,7 @@ export class ProtocolEvents {
   private readonly lifecycle: Lifecycle | null;
   private readonly transformers: Transformers | null;
   private readonly agents = new Agents();
-  private readonly blocks = createContentBlocks();
+  private readonly blocks = new ContentBlocks();
   /** Checkpoints whose states come next, by namespace. Null: those of this run are not all stored. */
   private readonly checkpoints: Map<string, string> | null;
   private readonly asked = new Set<string>();

@@ -1,6 +1,6 @@
 /** State updates without a run. */
 import type { Environment } from "../../lib/environment.ts";
-import { checkpointId } from "../../lib/executor/checkpoint-ids.ts";
+import { checkpointId } from "../../lib/executor/checkpoints.ts";
 import {
   type CheckpointRef,
   type StateRef,

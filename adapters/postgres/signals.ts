@@ -1,5 +1,5 @@
 /** Signals by LISTEN and NOTIFY on one separate session: in a write transaction, NOTIFY would serialize all commits. */
-import type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
+import type { SignalKind, SignalListener, Signals } from "../../lib/storage/mod.ts";
 import { limited, type PostgresListener, type PostgresNotification, type Timer } from "./connection.ts";
 
 const CHANNEL = "greenroom";

@@ -1,7 +1,7 @@
 /** `SqlDriver`, the interface that an adapter author implements. All code above it is the same for every database. */
-import type { Signals } from "../../lib/storage/signals.ts";
+import type { Signals } from "../../lib/storage/mod.ts";
 
-export type { SignalKind, SignalListener, Signals } from "../../lib/storage/signals.ts";
+export type { SignalKind, SignalListener, Signals } from "../../lib/storage/mod.ts";
 
 /** A value of a parameter or of a row. */
 export type SqlValue = string | number | null | Uint8Array;

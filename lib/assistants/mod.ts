@@ -1,9 +1,9 @@
 /** Assistants: stored, versioned configurations of a graph. */
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
-import { recordedState } from "../executor/checkpoints.ts";
 import type { DrawnGraph, Executor, GraphSchemas, GraphState } from "../executor/contract.ts";
-import { ofAssistant } from "../executor/state-config.ts";
+import { ofAssistant } from "../executor/kwargs.ts";
+import { recordedState } from "../executor/recorded-states.ts";
 import { isObject, type Json, type JsonObject, sameJson } from "../json.ts";
 import type { AssistantContent, AssistantRow, AssistantSort, Scope, Storage } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";

@@ -1,8 +1,20 @@
-/** The parts of one attempt: its state, its lease, its checkpoints and what it shows. */
-import { type Environment, pause } from "../environment.ts";
+/** The parts of one attempt: its job, its state, its lease, its checkpoints, what it shows, and the hook that its end calls. */
+import { type Environment, nextTurn, pause } from "../environment.ts";
 import { type JobCheckpoints, jobCheckpoints } from "../executor/checkpoints.ts";
-import type { Executor, GraphInfo, Job, StoreHandle, StreamMode } from "../executor/contract.ts";
-import { mirrored, readKwargs } from "../executor/kwargs.ts";
+import type {
+  AuthUser,
+  Executor,
+  GraphInfo,
+  Job,
+  StateEvent,
+  StoreHandle,
+  StreamMode,
+  ThreadState,
+} from "../executor/contract.ts";
+import { type JobRequest, jobConfig, mirrored, ofRun, readKwargs } from "../executor/kwargs.ts";
+import { recordedState } from "../executor/recorded-states.ts";
+import type { JsonObject } from "../json.ts";
+import { isoTime } from "../rfc3339.ts";
 import type { Bus } from "../storage/bus.ts";
 import type {
   ClaimedRun,
@@ -15,13 +27,9 @@ import type {
 } from "../storage/mod.ts";
 import type { RunEvents, StreamHub } from "../streams/hub.ts";
 import type { ThreadEventLogs } from "../streams/thread-events.ts";
-import { createEventMapper, type EventMapper } from "./event-mapper.ts";
-import { createEventRecorder, type EventRecorder } from "./event-recorder.ts";
-import { type Heartbeat, startHeartbeat } from "./heartbeat.ts";
-import { describeJob } from "./job.ts";
+import { createEventMapper, createEventRecorder, type EventMapper, type EventRecorder } from "./events.ts";
+import { type Heartbeat, startHeartbeat } from "./leases.ts";
 import { createProgressWriter, type ProgressOptions, type ProgressWriter } from "./progress.ts";
-import { readState } from "./reached-state.ts";
-import type { OnRunFinished } from "./run-finished.ts";
 
 /** Why the signal of a job was aborted. */
 export type StopReason = "cancelled" | "rolled_back" | "timed_out" | "shutting_down" | "lease_lost";
@@ -59,14 +67,14 @@ export interface NextClaim {
   answered(outcome: FinishOutcome | undefined): void;
 }
 
-export interface AttemptCounters {
+interface AttemptCounters {
   frames_shown: number;
   frames_stored: number;
   leases_lost: number;
   readonly ended: Record<TerminalStatus, number>;
 }
 
-export interface AttemptState {
+interface AttemptState {
   /** Why the attempt must stop; null while it need not. A lost lease replaces every other reason. */
   reason: StopReason | null;
   /** `settled`: the executor has returned or was abandoned. `ending`: the end of the run is being stored. */
@@ -121,12 +129,12 @@ export function createContext(
   const { storage, scope, environment, lease_ms } = options;
   const { run, thread, lease, resumed } = claimed;
   const { run_id, thread_id, temporary } = run;
-  const { stream_mode, resumable: _, all_events, ...request } = mirrored(readKwargs(run.kwargs));
-  const requested: ReadonlySet<StreamMode> = new Set(stream_mode);
+  const request = mirrored(readKwargs(run.kwargs));
+  const requested: ReadonlySet<StreamMode> = new Set(request.stream_mode);
   const abandon_ms = graph.abandon_ms ?? (storage.single_process ? ABANDON_SINGLE_PROCESS_MS : ABANDON_MS);
   const runEvents = options.hub.runEvents(run_id);
   const state = initialState();
-  const events = temporary || thread.hidden ? "none" : thread.all_events || all_events ? "all" : "state";
+  const events = temporary || thread.hidden ? "none" : thread.all_events || request.all_events ? "all" : "state";
   const retry = createRetry(options, state, { run_id, thread_id });
   const isLost = (): boolean => isLoss(state.reason);
   const onLost = (): void => {
@@ -175,25 +183,14 @@ export function createContext(
     isLost,
     onLost,
   });
-  const job = describeJob({
-    run,
-    resumed,
-    request,
-    requested,
-    events,
-    protocol_events: graph.protocol_events ?? false,
-    checkpoints,
-    store: options.store,
-  });
+  const job = describeJob(options, graph, claimed, request, events, checkpoints);
   const recorder = createEventRecorder({ ...options, graph, claimed, job, retry, record: progress.record });
   const showsResumed = run.claims > 1 && resumed && requested.has("values");
   const mapper = createEventMapper({
     requested,
     resumedValues: showsResumed ? async () => (await readState(context))?.values : null,
-    show: progress.show,
+    progress,
     recorder,
-    hold: progress.hold,
-    release: progress.release,
     isStopped: () => state.reason !== null,
   });
   const heartbeat = startHeartbeat({
@@ -279,5 +276,124 @@ function createRetry(
         await pause(environment, RETRY_MS);
       }
     }
+  };
+}
+
+/** The stream modes that events are derived from. */
+const DERIVED: readonly StreamMode[] = ["messages-tuple", "updates", "custom", "tasks"];
+
+function describeJob(
+  { store }: AttemptOptions,
+  { protocol_events }: GraphInfo,
+  { run, resumed }: ClaimedRun,
+  { stream_mode, resumable: _resumable, all_events: _all, ...request }: JobRequest,
+  events: NonNullable<Job["events"]>,
+  checkpoints: JobCheckpoints,
+): Job {
+  const { run_id, thread_id, assistant_id, graph_id, temporary, attempt } = run;
+  const modes = new Set(stream_mode);
+  // The worker derives this mode from the other.
+  if (modes.delete("messages")) modes.add("messages-tuple");
+  // Without events of its own, the executor's frames are turned into events.
+  if (events === "all" && !protocol_events) for (const mode of DERIVED) modes.add(mode);
+  const ids = { run_id, thread_id, assistant_id, graph_id };
+  const user = run.auth_user as AuthUser | null;
+  const own = jobConfig(run, request.config);
+  return { ...request, ...ids, ...own, temporary, attempt, resumed, modes, events, user, checkpoints, store };
+}
+
+/** The newest root checkpoint of the run, from this attempt or an earlier one. */
+export async function reachedCheckpoint({ checkpoints, claimed }: AttemptContext): Promise<string | null> {
+  const own = checkpoints.root();
+  if (own !== null || !claimed.resumed) return own;
+  return (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+}
+
+/** The state at the run's newest checkpoint. */
+async function reachedState(context: AttemptContext): Promise<StateEvent | null> {
+  const checkpoint_id = await reachedCheckpoint(context);
+  const state = checkpoint_id === null ? null : await readState(context);
+  return checkpoint_id !== null && state ? { ...state, type: "state", checkpoint: { ns: "", checkpoint_id } } : null;
+}
+
+/** The last state of a stopped run: the one it reported, unless it has stored a newer one. */
+export async function lastState(context: AttemptContext): Promise<StateEvent | null> {
+  const reported = context.mapper.last();
+  const checkpoint_id = await reachedCheckpoint(context);
+  // With durability `exit` a cancelled run has put none.
+  if (reported && (reported.checkpoint?.checkpoint_id ?? null) === checkpoint_id) return reported;
+  return checkpoint_id === null ? null : ((await reachedState(context)) ?? reported);
+}
+
+/** The state of the thread before the run: it stays the thread's state if the run reached none. */
+export async function stateBefore(context: AttemptContext): Promise<StateEvent | null> {
+  const { run, thread } = context.claimed;
+  const state = thread.head === null || run.temporary ? null : await readState(context, thread.head);
+  return state && { type: "state", values: state.values, next: state.next, tasks: state.tasks };
+}
+
+/** The state at a checkpoint, or the newest one of the run; null if it cannot be read. */
+async function readState(context: AttemptContext, checkpoint_id?: string): Promise<ThreadState | null> {
+  const { options, claimed, checkpoints } = context;
+  const { run } = claimed;
+  const at = { thread_id: run.thread_id, ns: "", ...(checkpoint_id === undefined ? {} : { checkpoint_id }) };
+  try {
+    const reader = options.executor.state?.(run.graph_id) ?? recordedState;
+    return await reader.get(at, checkpoints, { subgraphs: false, config: async () => ofRun(run) });
+  } catch {
+    return null;
+  }
+}
+
+/** A run that has ended; times are ISO 8601, UTC. */
+export interface FinishedRun {
+  readonly run_id: string;
+  readonly thread_id: string;
+  readonly assistant_id: string;
+  readonly graph_id: string;
+  readonly status: TerminalStatus;
+  readonly metadata: JsonObject;
+  /** The number of attempts; 0 for a run cancelled before it started. */
+  readonly attempt: number;
+  readonly started_at: string | null;
+  readonly ended_at: string;
+  /** `{error, message}` if the run failed. */
+  readonly error?: JsonObject;
+}
+
+type RunEnd = Pick<RunRow, "ended_at" | "error"> & { readonly status: TerminalStatus };
+
+/** Calls the hook in a later turn of the event loop. Never throws. */
+type OnRunFinished = (run: RunRow, end: RunEnd) => void;
+
+/** `onCall` receives the promise of each call; it never rejects. */
+export function createRunFinishedHook(
+  environment: Environment,
+  hook: ((run: FinishedRun) => void | Promise<void>) | undefined,
+  onCall: (call: Promise<void>) => void,
+): OnRunFinished {
+  return (run, { status, ended_at, error }) => {
+    if (!hook) return;
+    const { run_id, thread_id, assistant_id, graph_id, metadata, attempt, started_at } = run;
+    const finished: FinishedRun = {
+      run_id,
+      thread_id,
+      assistant_id,
+      graph_id,
+      status,
+      metadata,
+      attempt,
+      started_at: isoTime(started_at),
+      ended_at: isoTime(ended_at ?? environment.now()),
+      ...(error ? { error } : {}),
+    };
+    onCall(
+      // In a later turn: a hook that blocks must not delay the subscribers of the run.
+      nextTurn(environment)
+        .then(() => hook(finished))
+        .catch((thrown: unknown) => {
+          environment.log({ level: "error", message: "onRunFinished failed", run_id, thread_id, error: thrown });
+        }),
+    );
   };
 }

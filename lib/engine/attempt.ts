@@ -1,26 +1,33 @@
-/**
- * One attempt of a run, from its claim to its end. Read on in execute.ts (the executor's events), finish.ts (the end of the run)
- * and heartbeat.ts (when a lease is lost).
- */
+/** One attempt of a run, from its claim to its end. attempt-context.ts connects its parts. */
 import { nextTurn, pause } from "../environment.ts";
-import type { GraphInfo } from "../executor/contract.ts";
-import type { ClaimedRun } from "../storage/mod.ts";
+import type { ExecutorEvent, GraphInfo, StateEvent } from "../executor/contract.ts";
+import { type Json, type JsonObject, scalarsOf } from "../json.ts";
+import type { ClaimedRun, FinishOutcome, FinishRun, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
-import { endRolledBack } from "../streams/terminal.ts";
+import {
+  closeRunEvents,
+  endRolledBack,
+  errorBody,
+  type Tail,
+  tailLength,
+  waitResult,
+  webhookValues,
+} from "../streams/run-subscription.ts";
 import {
   type AttemptContext,
   type AttemptOptions,
   createContext,
+  lastState,
   RETRY_MS,
+  reachedCheckpoint,
   type StopReason,
+  stateBefore,
   type WorkerSlot,
 } from "./attempt-context.ts";
-import { executeJob } from "./execute.ts";
-import { finishRun, requeueRun } from "./finish.ts";
-import { flushShown } from "./flush-shown.ts";
+import type { LeasedAttempt } from "./leases.ts";
 
 /** An attempt, as the worker sees it. */
-export interface Attempt {
+export interface Attempt extends LeasedAttempt {
   readonly run_id: string;
   readonly thread_id: string;
   readonly runEvents: RunEvents;
@@ -32,10 +39,6 @@ export interface Attempt {
   checkCancelled(): void;
   /** Resolves when what subscribers were shown is stored, or cannot be stored soon. */
   flushShown(): Promise<void>;
-  /** The lease, or the slot of the thread, has expired while the executor is at work: a claim could take the run. */
-  isExpired(now: number): boolean;
-  /** Resolves when a claim can no longer take this run while its executor is at work. Rejects while that is uncertain. */
-  beforeClaim(): Promise<void>;
 }
 
 /** Starts in the next microtask, so that a stop which arrives first has no side effects. */
@@ -59,13 +62,7 @@ export function startAttempt(
     checkCancelled() {
       if (state.phase !== "ending" && !isLost()) heartbeat.checkCancelled();
     },
-    flushShown: () =>
-      flushShown({
-        environment: options.environment,
-        progress: context.progress,
-        phase: () => (isLost() ? "lost" : state.phase === "executing" ? "executing" : "ending"),
-        done,
-      }),
+    flushShown: () => flushShown(context, done),
     isExpired: (now) => heartbeat.isExpired(now) && !(state.phase !== "executing" && isLost()),
     async beforeClaim() {
       if (isLost()) await state.done.promise;
@@ -81,7 +78,7 @@ export function startAttempt(
 /** Never rejects: an error becomes the status of the run, or the run keeps its lease until another claim retries it. */
 async function run(context: AttemptContext): Promise<void> {
   const { options, claimed, state, checkpoints, progress, heartbeat, isLost } = context;
-  const detach = options.events.attach(claimed.run.thread_id, { flush: progress.saveSoon });
+  const detach = options.events.attach(claimed.run.thread_id, progress.saveSoon);
   try {
     let failure: unknown;
     try {
@@ -147,5 +144,258 @@ async function releaseThread({ options, claimed, state, runEvents, retry }: Atte
   await retry(() => storage.releaseSlot(scope, claimed.lease));
   if (runEvents.outcome) return;
   const deleted = state.reason === "rolled_back" || !(await retry(() => storage.getRun(scope, run_id)));
-  if (deleted) endRolledBack(runEvents, run_id);
+  if (deleted) endRolledBack(runEvents);
+}
+
+/** How long, and for how many events, the event loop may go without a turn. */
+const BUSY_MS = 4;
+const BUSY_EVENTS = 256;
+/** How long an interrupt of a subgraph waits for its parent's, and how often while a save is under way. */
+const INTERRUPT_MS = 50;
+const INTERRUPT_WAITS = 20;
+/** The limit of timers on all runtimes. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** Pulls the executor's events, one at a time. Throws what it throws. Returns early once it was abandoned. */
+async function executeJob(context: AttemptContext): Promise<void> {
+  const { options, claimed, graph, state, checkpoints, progress } = context;
+  const { environment } = options;
+  if (state.reason) return;
+  if (claimed.exhausted) {
+    throw Object.assign(new Error(`The run was started ${claimed.run.attempt} times and never reached its end`), {
+      name: "AttemptsExhausted",
+    });
+  }
+  const timeout_ms = graph.timeout_ms ?? options.run_timeout_ms;
+  const cancelTimeout = environment.timer(Math.min(timeout_ms, LONGEST_TIMER_MS), () => context.stop("timed_out"));
+  const releaseHeld = whenInterrupted(context);
+  try {
+    const iterator = options.executor.execute(context.job, state.abort.signal, environment)[Symbol.asyncIterator]();
+    let turnedAt = environment.now();
+    let taken = 0;
+    while (true) {
+      const pulled = pull(context, iterator);
+      if (progress.hasHeldFrames()) void releaseHeld();
+      const next = await pulled;
+      if (!next || next.done) break;
+      try {
+        const taking = context.mapper.take(next.value);
+        if (taking) await taking;
+      } catch (error) {
+        await stopExecutor(context, iterator, error);
+        throw error;
+      }
+      if (checkpoints.isFull()) await progress.save();
+      if (progress.isFull()) {
+        // A graph may put the state of a frame later in the same turn of the event loop: they are stored together.
+        await nextTurn(environment);
+        await progress.flush();
+      }
+      if (++taken % BUSY_EVENTS === 0 || environment.now() - turnedAt >= BUSY_MS) {
+        // Bytes leave only when the event loop turns.
+        await nextTurn(environment);
+        turnedAt = environment.now();
+      }
+    }
+  } finally {
+    cancelTimeout();
+  }
+}
+
+/** The next event; null once the executor was abandoned. */
+function pull(
+  { state }: AttemptContext,
+  iterator: AsyncIterator<ExecutorEvent>,
+): Promise<IteratorResult<ExecutorEvent> | null> {
+  return new Promise((resolve, reject) => {
+    state.abandonWait = () => {
+      resolve(null);
+      (async () => iterator.return?.())().catch(() => {});
+    };
+    if (state.abandoned) state.abandonWait();
+    else iterator.next().then(resolve, reject);
+  });
+}
+
+/** Shows the held interrupt of a subgraph after a while. Its parent's follows unless another branch is at work. */
+function whenInterrupted({ options, state, progress }: AttemptContext): () => Promise<void> {
+  let waiting = false;
+  return async () => {
+    if (waiting) return;
+    waiting = true;
+    let waits = 0;
+    do await pause(options.environment, INTERRUPT_MS);
+    while (state.phase === "executing" && progress.isBehind() && ++waits < INTERRUPT_WAITS);
+    waiting = false;
+    if (state.phase === "executing" && !state.reason) progress.release();
+  };
+}
+
+/** Stops an executor whose event is invalid. The run ends only after it has settled or was abandoned. */
+function stopExecutor(
+  { options, state, abandon_ms }: AttemptContext,
+  iterator: AsyncIterator<ExecutorEvent>,
+  error: unknown,
+): Promise<void> {
+  state.abort.abort(error);
+  return new Promise((resolve) => {
+    const cancel = options.environment.timer(abandon_ms, resolve);
+    const returned = async (): Promise<unknown> => iterator.return?.();
+    returned()
+      .catch(() => {})
+      .then(() => {
+        cancel();
+        resolve();
+      });
+  });
+}
+
+/** Shutdown: another process, or this one later, retries the run. Its log stays open, so that subscribers reconnect. */
+async function requeueRun(context: AttemptContext): Promise<void> {
+  const { options, claimed, state, progress, retry } = context;
+  const { storage, scope, environment } = options;
+  await progress.save();
+  if (context.isLost()) return;
+  state.phase = "ending";
+  if (!(await retry(() => storage.requeueRun(scope, claimed.lease, environment.now())))) context.stop("lease_lost");
+}
+
+/** How the run ends. */
+interface AttemptResult {
+  readonly status: TerminalStatus;
+  readonly error: JsonObject | null;
+  /** The last state; null if the run reached none. */
+  readonly last: StateEvent | null;
+  /** The run was cancelled, and has a state of its own. */
+  readonly stoppedMidway: boolean;
+}
+
+async function resultOf(context: AttemptContext, failure: unknown): Promise<AttemptResult> {
+  const { state, graph, options, mapper } = context;
+  if (state.reason === "cancelled") {
+    const own = await lastState(context);
+    const last = own ?? (await stateBefore(context));
+    return { status: "interrupted", error: null, last, stoppedMidway: own !== null };
+  }
+  const last = mapper.last();
+  if (state.reason === "timed_out") {
+    const message = `The run took longer than ${graph.timeout_ms ?? options.run_timeout_ms} ms`;
+    return { status: "timeout", error: { error: "RunTimeout", message }, last, stoppedMidway: false };
+  }
+  const error = errorBody(failure, last);
+  return { status: error ? "error" : "success", error, last, stoppedMidway: false };
+}
+
+const MOST_STACK = 16_000;
+
+/** `failure`: what the executor threw; undefined if it returned. */
+async function finishRun(context: AttemptContext, failure: unknown): Promise<void> {
+  const { options, slot, claimed, state, progress, mapper, runEvents } = context;
+  const { environment, bus, scope } = options;
+  const { run, resumed } = claimed;
+  const { run_id, thread_id, graph_id, attempt, temporary } = run;
+  state.phase = "ending";
+  const { status, error, last, stoppedMidway } = await resultOf(context, failure);
+  const next = last?.next ?? [];
+  const interrupts: [string, Json][] = (last?.tasks ?? [])
+    .filter((task) => task.interrupts.length > 0)
+    .map((task) => [task.id, task.interrupts as unknown as Json]);
+  const open = interrupts.flatMap(([, list]) => list as Json[]);
+  const result: Json = error ? { __error__: error } : waitResult(last?.values ?? {}, next, open, stoppedMidway);
+  const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));
+  const discard = temporary && (progress.hasSaved() || resumed);
+  await context.recorder.end({ status, error, waits: next.length > 0, failure });
+  const { progress: unsaved, shown } = progress.rest();
+  const tail: Tail = { feedback: options.feedbackUrls(run), error };
+  const usage = mapper.usage();
+  const end: FinishRun = {
+    claims: run.claims,
+    status,
+    error,
+    ...(error && failure instanceof Error && failure.stack ? { stack: failure.stack.slice(0, MOST_STACK) } : {}),
+    result: temporary ? result : null,
+    progress: temporary ? { ...unsaved, checkpoints: [], writes: [] } : unsaved,
+    discard,
+    thread: {
+      head,
+      status: error ? "error" : next.length > 0 ? "interrupted" : "idle",
+      interrupts: Object.fromEntries(interrupts),
+      error,
+      ...(head === null || temporary
+        ? {}
+        : { scalars: last?.checkpoint?.checkpoint_id === head ? scalarsOf(last.values) : null }),
+    },
+    end_frame: progress.nextId() + tailLength(tail),
+    has_side_effects: run.feedback.length > 0 || run.webhook !== null,
+    ...(run.webhook && !temporary ? { values: webhookValues(last?.values) } : {}),
+    ...(usage ? { usage } : {}),
+    ...(run.cron_id === undefined ? {} : { cron_id: run.cron_id }),
+    waiting: slot.hasWaitingRuns(),
+    // The same time in every try: it identifies a try that took effect without an answer.
+    now: environment.now(),
+  };
+  if (!(await storeEnd(context, end))) {
+    context.stop("lease_lost");
+    return;
+  }
+  slot.counters.ended[status]++;
+  if (error) {
+    const cause = status === "timeout" ? error["message"] : (failure ?? error["message"]);
+    environment.log({ level: "error", message: "a run failed", run_id, thread_id, graph_id, attempt, error: cause });
+  }
+  shown();
+  closeRunEvents(runEvents, { status, result }, tail, end.end_frame);
+  if (run.webhook) bus.publish("deliveries", scope.deployment, "here");
+  options.onFinished?.(run, { status, ended_at: end.now, error });
+}
+
+/** Stores the end, with a claim for the next run in this slot. False: another process has the run. */
+async function storeEnd({ options, slot, claimed, retry }: AttemptContext, end: FinishRun): Promise<boolean> {
+  const { storage, scope } = options;
+  let tries = 0;
+  const finished = await retry(async () => {
+    tries++;
+    const claim = slot.nextClaim();
+    let outcome: FinishOutcome | undefined;
+    try {
+      outcome = await storage.finishRun(scope, claimed.lease, claim ? { ...end, next: claim.request } : end);
+    } finally {
+      claim?.answered(outcome);
+    }
+    return outcome;
+  });
+  if (finished || tries === 1) return finished !== null;
+  // An earlier try may have taken effect although the store reported a failure.
+  const row = await retry(() => storage.getRun(scope, claimed.run.run_id));
+  const { claims, status, end_frame, now } = end;
+  return row?.claims === claims && row.status === status && row.end_frame === end_frame && row.ended_at === now;
+}
+
+/** A slow store delays a read by at most this long. The read then sees what is stored. */
+const LONGEST_FLUSH_MS = 2_000;
+/**
+ * LangGraph puts a checkpoint within two turns of the event loop after it shows a frame. With durability `sync` an interrupt in a
+ * subgraph takes a save for the subgraph and one for its parent.
+ */
+const SAVES = 3;
+const TURNS = 2;
+
+/** Read consistency on a busy thread: resolves when everything shown is stored, or cannot be stored soon. */
+async function flushShown({ options, progress, state, isLost }: AttemptContext, done: Promise<void>): Promise<void> {
+  const { environment } = options;
+  const store = async (): Promise<void> => {
+    for (let saves = SAVES; saves > 0 && state.phase === "executing" && !isLost(); saves--) {
+      for (let turns = TURNS; turns > 0; turns--) await nextTurn(environment);
+      if (!progress.isBehind()) break;
+      await progress.flush();
+    }
+    if (state.phase !== "executing" && !isLost()) await done;
+  };
+  await new Promise<void>((resolve) => {
+    const cancel = environment.timer(LONGEST_FLUSH_MS, resolve);
+    void store().finally(() => {
+      cancel();
+      resolve();
+    });
+  });
 }

@@ -1,15 +1,121 @@
-/** Decides when to claim waiting runs: by a claim of its own, or with the end of another run. */
-import type { ClaimedRun, ClaimOutcome } from "../storage/mod.ts";
-import type { AttemptOptions, NextClaim } from "./attempt-context.ts";
-import type { ClaimHealth } from "./claim-health.ts";
-import { type ClaimTermOptions, claimRequests } from "./claim-terms.ts";
-import type { LeaseGuard } from "./lease-guard.ts";
-import type { Slots } from "./slots.ts";
-import type { StopSignals } from "./stop-signals.ts";
+/** The slots of a worker, and when it claims runs for them: by a claim of its own, or with the creation or the end of a run. */
+import type { ClaimedRun, ClaimOutcome, ClaimRequest, ClaimTerms, TraceTerms } from "../storage/mod.ts";
+import type { Attempt } from "./attempt.ts";
+import type { AttemptOptions, NextClaim, StopReason } from "./attempt-context.ts";
+import type { ClaimHealth } from "./health.ts";
+import type { LeaseGuard } from "./leases.ts";
 
-export interface ClaimOptions extends AttemptOptions, ClaimTermOptions {}
+/** The limit of signals kept: without one, a claim that is never answered would let them grow. */
+const MOST_SIGNALS = 1_000;
 
-export interface Claims {
+/** What executes in this process, how many claims may bring more, and stop signals that arrive before those are answered. */
+export class Slots {
+  readonly attempts: Set<Attempt> = new Set();
+  /** This process executes runs, and does not stop. */
+  open = false;
+  /** Slots kept for claims that are not answered. */
+  reserved = 0;
+  /** Ends of runs that carry a claim and are not answered. */
+  endsWithClaim = 0;
+  /** Called whenever nothing executes and no slot is reserved. */
+  onIdle: (() => void) | undefined;
+  readonly #concurrency: number;
+  readonly #reasons = new Map<string, StopReason>();
+  readonly #checks = new Set<string>();
+
+  constructor(concurrency: number) {
+    this.#concurrency = concurrency;
+  }
+
+  free(): number {
+    return this.open ? this.#concurrency - this.attempts.size - this.reserved : 0;
+  }
+
+  /** A claim is under way: its answer may bring any run. */
+  isClaiming(): boolean {
+    return this.reserved + this.endsWithClaim > 0;
+  }
+
+  isIdle(): boolean {
+    return this.attempts.size + this.reserved === 0;
+  }
+
+  checkIdle(): void {
+    if (this.isIdle()) this.onIdle?.();
+  }
+
+  /** A run that was claimed again after its lease was lost has two attempts until the first one has settled. */
+  of(run_id: string): Attempt[] {
+    return [...this.attempts].filter((attempt) => attempt.run_id === run_id);
+  }
+
+  /** Stop this run if a claim under way brings it. */
+  stopLater(run_id: string, reason: StopReason): void {
+    if (!this.isClaiming()) return;
+    if (this.#reasons.size >= MOST_SIGNALS) this.#reasons.clear();
+    this.#reasons.set(run_id, reason);
+  }
+
+  /** Read the cancel flag of this run if a claim under way brings it. */
+  checkLater(run_id: string): void {
+    if (!this.isClaiming()) return;
+    if (this.#checks.size >= MOST_SIGNALS) this.#checks.clear();
+    this.#checks.add(run_id);
+  }
+
+  /** Removes and returns what was kept for a run. */
+  takeSignals(run_id: string): { readonly reason: StopReason | undefined; readonly check: boolean } {
+    const reason = this.#reasons.get(run_id);
+    this.#reasons.delete(run_id);
+    return { reason, check: this.#checks.delete(run_id) };
+  }
+
+  /** A claim was answered: forgets all signals, unless another claim is under way. */
+  clearSignals(): void {
+    if (this.isClaiming()) return;
+    this.#reasons.clear();
+    this.#checks.clear();
+  }
+}
+
+export interface ClaimOptions extends AttemptOptions {
+  /** The name of this process in the runs' `claim_log`. */
+  readonly worker: string;
+  /** How runs are billed. */
+  readonly trace?: TraceTerms;
+}
+
+const MAX_ATTEMPTS = 3;
+
+/** A fresh token for each claim: it identifies the lease. */
+function claimTerms({ environment, lease_ms, worker, trace }: ClaimOptions, now: number): ClaimTerms {
+  return {
+    token: environment.uuid(),
+    lease_until: now + lease_ms,
+    worker,
+    ...(trace ? { trace } : {}),
+  };
+}
+
+/** Builds claims for any run that this process can execute. */
+function claimRequests(options: ClaimOptions): (now: number) => ClaimRequest {
+  const graphs = options.executor.graphs();
+  const limits = {
+    graph_ids: graphs.map(({ graph_id }) => graph_id),
+    max_attempts: Object.fromEntries(
+      graphs.map(({ graph_id, max_attempts }) => [graph_id, max_attempts ?? MAX_ATTEMPTS]),
+    ),
+    // Without a limit, an agent that starts anew each time would make progress for ever.
+    progress_ms: Object.fromEntries(
+      graphs
+        .filter(({ resumes }) => resumes)
+        .map(({ graph_id, timeout_ms }) => [graph_id, timeout_ms ?? options.run_timeout_ms]),
+    ),
+  };
+  return (now) => ({ ...claimTerms(options, now), ...limits, now });
+}
+
+interface Claims {
   /** The number of claims sent by themselves. */
   sent(): number;
   /** Runs are known to wait, for a slot or for their threads. */
@@ -31,17 +137,16 @@ export interface Claims {
 export const POLL_MS = 2_000;
 const RETRY_MS = 500;
 
-export interface ClaimParts {
+interface ClaimParts {
   readonly slots: Slots;
   readonly leases: LeaseGuard;
   readonly health: ClaimHealth;
-  readonly signals: StopSignals;
   /** Starts an attempt. */
   start(claimed: ClaimedRun): void;
 }
 
 export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
-  const { slots, leases, health, signals, start } = parts;
+  const { slots, leases, health, start } = parts;
   const { environment, storage, bus, scope } = options;
   const request = claimRequests(options);
   let sent = 0;
@@ -66,7 +171,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
   function claim(): void {
     claiming = claimAll().finally(() => {
       claiming = null;
-      signals.clear();
+      slots.clearSignals();
       announceBacklog();
       if (backlog && slots.free() > 0 && !health.isFailing()) claim();
       slots.checkIdle();
@@ -133,7 +238,7 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
           backlog = false;
           blocked = outcome.blocked ?? true;
         }
-        signals.clear();
+        slots.clearSignals();
       },
     };
   }
@@ -157,6 +262,46 @@ export function createClaims(options: ClaimOptions, parts: ClaimParts): Claims {
     stop() {
       announceBacklog();
       cancelRetry();
+    },
+  };
+}
+
+/** Slots for runs that start with their creation: the claim goes along with `createRun`. */
+export interface Reservations {
+  /** The claim for a run that is about to be created; null without a free slot. Ends with `start` or `release`. */
+  reserve(): ClaimTerms | null;
+  start(claimed: ClaimedRun): void;
+  release(terms: ClaimTerms): void;
+}
+
+export function createReservations(
+  options: ClaimOptions,
+  { slots, leases, start }: ClaimParts,
+  claims: Claims,
+): Reservations {
+  return {
+    reserve() {
+      const now = options.environment.now();
+      // Waiting runs are older: a new run starts at once only if a slot is left for each of those made here.
+      if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;
+      const terms = claimTerms(options, now);
+      slots.reserved++;
+      leases.sent(terms);
+      return terms;
+    },
+    start(claimed) {
+      slots.reserved--;
+      start(claimed);
+      leases.answered(claimed.lease.token);
+      slots.clearSignals();
+    },
+    release({ token }) {
+      slots.reserved--;
+      leases.answered(token);
+      slots.clearSignals();
+      // Other runs may have waited for this slot.
+      if (claims.hasBacklog()) claims.wake();
+      slots.checkIdle();
     },
   };
 }

@@ -1,7 +1,7 @@
 /** The database's clock, for processes that share a database and whose own clocks differ. */
 import type { Environment } from "../environment.ts";
 
-export interface ClockOptions {
+interface ClockOptions {
   readonly environment: Pick<Environment, "now" | "monotonic" | "timer" | "log">;
   /** Milliseconds since 1970 by the clock of the database. */
   now(): Promise<number>;

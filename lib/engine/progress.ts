@@ -1,13 +1,25 @@
 /**
- * Writes the progress of an attempt: checkpoints and frames, in the order in which they were made. Stored frames are shown once they
- * are committed, others at once.
+ * Writes the progress of an attempt: checkpoints, frames and events, in the order in which they were made. Stored frames are shown
+ * once they are committed, others at once.
  */
 import type { Environment } from "../environment.ts";
 import type { JobCheckpoints } from "../executor/checkpoints.ts";
-import type { Progress, Scope, Storage, ThreadEvent } from "../storage/mod.ts";
-import { createUnstored, type Unstored, type UnstoredOptions } from "./unstored.ts";
+import type { Json } from "../json.ts";
+import {
+  type ClaimedRun,
+  END_FRAME,
+  FIRST_FRAME,
+  type NewFrame,
+  type Progress,
+  type Scope,
+  type Storage,
+  seqOf,
+  type ThreadEvent,
+} from "../storage/mod.ts";
+import type { RunEvents } from "../streams/hub.ts";
+import { firstFrameId } from "../streams/run-subscription.ts";
 
-export interface ProgressOptions extends Omit<UnstoredOptions, "onAdded"> {
+export interface ProgressOptions extends UnstoredOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly environment: Environment;
@@ -22,7 +34,19 @@ export interface ProgressOptions extends Omit<UnstoredOptions, "onAdded"> {
   onLost(): void;
 }
 
-export interface ProgressWriter extends Omit<Unstored, "isDirty" | "isAwaited" | "take" | "shown"> {
+export interface ProgressWriter {
+  /** The id of the next frame. */
+  nextId(): number;
+  show(event: string, data: Json): void;
+  /** Numbers and keeps an event of the thread; `end`: the last one of the run. */
+  record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
+  /** Frames and events shown from now on are held until `release`. */
+  hold(): void;
+  hasHeldFrames(): boolean;
+  /** Shows the held frames, or drops them. */
+  release(what?: "shown" | "dropped"): void;
+  /** Back-pressure: too many frames are not stored yet, so the executor must wait. */
+  isFull(): boolean;
   /** Some checkpoints or writes were saved. */
   hasSaved(): boolean;
   /** Saves in a few milliseconds, together with what arrives until then. */
@@ -47,16 +71,7 @@ const LARGE_VALUES = 16 * 1024;
 
 export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   const { storage, scope, environment, claimed, checkpoints, onlyAtEnd, isLost } = options;
-  const {
-    take: takeUnstored,
-    shown,
-    isDirty: isUnstored,
-    isAwaited,
-    ...unstored
-  } = createUnstored({
-    ...options,
-    onAdded: saveSoon,
-  });
+  const unstored = createUnstored(options, saveSoon);
   let saved = false;
   let saving: Promise<void> | null = null;
   let cancelTimer: (() => void) | null = null;
@@ -67,14 +82,14 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
   function take(all: boolean): Progress {
     const progress = all || !onlyAtEnd ? checkpoints.take() : { checkpoints: [], writes: [] };
     saved ||= progress.checkpoints.length + progress.writes.length > 0;
-    return { ...progress, ...takeUnstored() };
+    return { ...progress, ...unstored.take() };
   }
 
-  const isDirty = (all: boolean): boolean => isUnstored(all) || ((all || !onlyAtEnd) && checkpoints.isDirty());
+  const isDirty = (all: boolean): boolean => unstored.isDirty(all) || ((all || !onlyAtEnd) && checkpoints.isDirty());
 
   function saveSoon(): void {
     if (cancelTimer || saving || closed || failed || !isDirty(false)) return;
-    cancelTimer = environment.timer(isAwaited() ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
+    cancelTimer = environment.timer(unstored.isAwaited() ? SAVE_FRAMES_MS : SAVE_MS, () => void save(false));
   }
 
   function stopTimer(): void {
@@ -100,7 +115,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
       const save = (part: Progress) => storage.saveProgress(scope, claimed.lease, part, environment.now());
       let stored = true;
       for (const part of partsOf(withoutLarge(progress))) stored &&= await options.retry(() => save(part));
-      if (stored) return shown(progress);
+      if (stored) return unstored.shown(progress);
     } catch {
       // Another claim retries the run.
     }
@@ -122,7 +137,7 @@ export function createProgressWriter(options: ProgressOptions): ProgressWriter {
     },
     rest() {
       const progress = take(true);
-      return { progress: withoutLarge(progress), shown: () => shown(progress) };
+      return { progress: withoutLarge(progress), shown: () => unstored.shown(progress) };
     },
   };
 }
@@ -154,4 +169,133 @@ function withoutLarge(progress: Progress): Progress {
     checkpoint_id !== undefined && data !== null && data.length > LARGE_VALUES;
   if (!progress.events?.some(isLarge)) return progress;
   return { ...progress, events: progress.events.map((event) => (isLarge(event) ? { ...event, data: null } : event)) };
+}
+
+interface UnstoredOptions {
+  readonly claimed: ClaimedRun;
+  readonly runEvents: RunEvents;
+  readonly counters: { frames_shown: number; frames_stored: number };
+  /** The events of the thread have readers that wait for them. */
+  hasEventReaders(): boolean;
+  /** Shows stored events. `before`: the `seq` before the first one. */
+  publishEvents(before: number, events: readonly ThreadEvent[]): void;
+}
+
+/** The limit of frames that are not stored, in characters. They are shown in one go, so the rings must be able to hold them. */
+const BACKLOG = 512 * 1024;
+const FRAME_OVERHEAD = 64;
+/** The limit of held frames and events: more than these are shown without their state. */
+const MOST_HELD = 256;
+
+const sizeOf = ({ data }: NewFrame | ThreadEvent): number => (data?.length ?? 0) + FRAME_OVERHEAD;
+
+/**
+ * The frames and events that are numbered and not stored yet, in the order in which they were made. `onAdded`: something was added
+ * for which subscribers wait.
+ */
+function createUnstored(options: UnstoredOptions, onAdded: () => void) {
+  const { claimed, runEvents, counters, hasEventReaders } = options;
+  const { framed, turn } = claimed.run;
+  let nextId = continueLog(claimed, runEvents);
+  let frames: NewFrame[] = [];
+  let events: ThreadEvent[] = [];
+  let nextSeq = seqOf(turn, FIRST_FRAME);
+  let publishedSeq = seqOf(turn, 0) - 1;
+  let withheld: (NewFrame | ThreadEvent)[] | null = null;
+  let withheldFrames = 0;
+  // The size of the frames that are not stored, with those of a save under way.
+  let size = 0;
+
+  function pass(frame: NewFrame | ThreadEvent): void {
+    if ("seq" in frame) {
+      events.push(frame);
+      size += sizeOf(frame);
+      if (hasEventReaders()) onAdded();
+    } else if (framed) {
+      frames.push(frame);
+      size += sizeOf(frame);
+      onAdded();
+    } else {
+      counters.frames_shown++;
+      runEvents.publish(frame.event, frame.data);
+    }
+  }
+
+  function release(what: "shown" | "dropped" = "shown"): void {
+    const list = withheld ?? [];
+    withheld = null;
+    if (what === "dropped") nextId -= withheldFrames;
+    withheldFrames = 0;
+    // What has started or ended is not undone: every start gets one end.
+    for (const one of list) if (what === "shown" || ("seq" in one && one.method === "lifecycle")) pass(one);
+  }
+
+  function add(one: NewFrame | ThreadEvent): void {
+    withheld?.push(one);
+    if (!withheld) pass(one);
+    else if (withheld.length > MOST_HELD) release();
+  }
+
+  return {
+    nextId: () => nextId,
+    show(event: string, data: Json): void {
+      const frame = { event, data: JSON.stringify(data) ?? "null" };
+      nextId++;
+      if (withheld) withheldFrames++;
+      add(frame);
+    },
+    record(event: Omit<ThreadEvent, "seq">, end = false): void {
+      const seq = end ? seqOf(turn, END_FRAME) : nextSeq++;
+      add({ ...event, seq });
+    },
+    hold(): void {
+      withheld ??= [];
+    },
+    hasHeldFrames: () => withheld !== null && withheld.length > 0,
+    release,
+    isFull: () => size > BACKLOG,
+    /** `all`: events count too for which no reader waits. */
+    isDirty: (all: boolean): boolean =>
+      frames.length > 0 || (events.length > 0 && (all || size > BACKLOG || hasEventReaders())),
+    /** Subscribers wait for what is not stored yet. */
+    isAwaited: () => framed || (events.length > 0 && hasEventReaders()),
+    /** Takes everything that is not held, to be stored. */
+    take(): Pick<Progress, "frames" | "events"> {
+      const list = frames;
+      frames = [];
+      const first_id = nextId - withheldFrames - list.length;
+      const taken = events;
+      events = [];
+      return {
+        ...(list.length > 0 ? { frames: { first_id, list } } : {}),
+        ...(taken.length > 0 ? { events: taken } : {}),
+      };
+    },
+    /** Shows what is stored now. */
+    shown({ frames: stored, events: recorded = [] }: Pick<Progress, "frames" | "events">): void {
+      const newest = recorded.at(-1);
+      if (newest) {
+        for (const event of recorded) size -= sizeOf(event);
+        options.publishEvents(publishedSeq, recorded);
+        publishedSeq = newest.seq;
+      }
+      for (const frame of stored?.list ?? []) {
+        size -= sizeOf(frame);
+        counters.frames_stored++;
+        counters.frames_shown++;
+        runEvents.publish(frame.event, frame.data);
+      }
+    },
+  };
+}
+
+/** Continues the log behind the earlier attempts. Returns the id of the first frame. */
+function continueLog({ run, last_frame }: ClaimedRun, runEvents: RunEvents): number {
+  const { framed } = run;
+  const nextId = framed ? last_frame + 1 : firstFrameId(run.claims - 1);
+  runEvents.stored = framed;
+  runEvents.attempt = run.attempt;
+  if (framed) runEvents.skipTo(last_frame);
+  else runEvents.startAt(nextId);
+  return nextId;
 }

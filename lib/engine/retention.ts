@@ -1,7 +1,7 @@
 /** Runs the retention jobs, which delete or summarize old rows at intervals. */
 import { type Environment, nextTurn } from "../environment.ts";
 
-export interface RetentionJobOptions {
+interface RetentionJobOptions {
   readonly environment: Environment;
   readonly every_ms: number;
   /** The log message when the job fails. */

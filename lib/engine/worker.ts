@@ -9,16 +9,11 @@ import type { ClaimedRun, RunRow, TerminalStatus } from "../storage/mod.ts";
 import type { RunEvents } from "../streams/hub.ts";
 import { type Attempt, startAttempt } from "./attempt.ts";
 import type { StopReason, WorkerSlot } from "./attempt-context.ts";
-import { createClaimHealth } from "./claim-health.ts";
-import { type ClaimOptions, createClaims, POLL_MS } from "./claims.ts";
-import { createDueTimer } from "./due-timer.ts";
-import { createLeaseGuard } from "./lease-guard.ts";
-import { createReservations, type Reservations } from "./reservations.ts";
-import { Slots } from "./slots.ts";
-import { createStopSignals } from "./stop-signals.ts";
-import { acquireWorkerLock } from "./worker-lock.ts";
+import { type ClaimOptions, createClaims, createReservations, POLL_MS, type Reservations, Slots } from "./claims.ts";
+import { type ClaimHealth, createClaimHealth } from "./health.ts";
+import { createLeaseGuard } from "./leases.ts";
 
-export interface WorkerOptions extends ClaimOptions {
+interface WorkerOptions extends ClaimOptions {
   /** The number of slots; 0: this process executes no runs. */
   readonly concurrency: number;
   /** An attempt ended here, but its run has not: its subscribers follow the process that retries it. With its log, so no read. */
@@ -64,17 +59,16 @@ export function createWorker(options: WorkerOptions): Worker {
   const { storage, bus, scope, environment, concurrency } = options;
   const graphs = new Map(options.executor.graphs().map((graph) => [graph.graph_id, graph]));
   const slots = new Slots(concurrency);
-  const signals = createStopSignals(slots);
   const health = createClaimHealth(environment);
   const leases = createLeaseGuard(environment, slots.attempts, storage.single_process);
-  const parts = { slots, signals, health, leases, start };
+  const parts = { slots, health, leases, start };
   const claims = createClaims(options, parts);
   const dueTimer = createDueTimer(environment, () => {
     claims.wake();
     if (slots.free() <= 0) bus.publish("work", scope.deployment, "elsewhere");
   });
-  const totals = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0 };
-  const counters = { ...totals, ended: { success: 0, error: 0, timeout: 0, interrupted: 0 } };
+  const ended = { success: 0, error: 0, timeout: 0, interrupted: 0 };
+  const counters = { started: 0, retried: 0, leases_lost: 0, frames_shown: 0, frames_stored: 0, ended };
   let stopping = false;
   let cancelPoll = (): void => {};
   let releaseLock = (): void => {};
@@ -95,7 +89,7 @@ export function createWorker(options: WorkerOptions): Worker {
     slots.attempts.add(attempt);
     counters.started++;
     if (number > 1) counters.retried++;
-    const signal = signals.take(run_id);
+    const signal = slots.takeSignals(run_id);
     const stopped = signal.reason ?? (claimed.cancelled ? "cancelled" : stopping ? "shutting_down" : null);
     if (stopped) attempt.stop(stopped);
     if (signal.check) attempt.checkCancelled();
@@ -127,7 +121,7 @@ export function createWorker(options: WorkerOptions): Worker {
 
   bus.on("work", scope.deployment, claims.wake);
   bus.on("run", null, (run_id, from) => {
-    if (run_id !== undefined && from !== "here") signals.checkLater(run_id);
+    if (run_id !== undefined && from !== "here") slots.checkLater(run_id);
     checkCancelled(from, (attempt) => run_id === undefined || run_id === attempt.run_id);
   });
   bus.on("thread", null, (thread_id, from) => checkCancelled(from, (attempt) => thread_id === attempt.thread_id));
@@ -135,17 +129,12 @@ export function createWorker(options: WorkerOptions): Worker {
   // Webhooks wait for this, too: the deliveries of a dead worker are free only once this process takes over from it.
   if (concurrency === 0) bus.checkAll();
   else {
-    releaseLock = acquireWorkerLock({
-      storage,
-      environment,
-      health,
-      onAcquired() {
-        slots.open = true;
-        poll();
-        bus.checkAll();
-      },
-      onStandby: bus.checkAll,
-    });
+    const onAcquired = (): void => {
+      slots.open = true;
+      poll();
+      bus.checkAll();
+    };
+    releaseLock = acquireWorkerLock(options, health, onAcquired, bus.checkAll);
   }
 
   return {
@@ -154,7 +143,7 @@ export function createWorker(options: WorkerOptions): Worker {
     ...createReservations(options, parts, claims),
     cancel(run_id, reason) {
       const attempts = slots.of(run_id);
-      if (attempts.length === 0) signals.stopLater(run_id, reason);
+      if (attempts.length === 0) slots.stopLater(run_id, reason);
       return attempts.filter((attempt) => attempt.stop(reason)).length > 0;
     },
     flushShown: async (run_id) =>
@@ -163,12 +152,7 @@ export function createWorker(options: WorkerOptions): Worker {
       await Promise.all(slots.of(run_id).map((attempt) => attempt.done));
     },
     isHealthy: () => concurrency === 0 || stopping || health.isHealthy(3 * POLL_MS),
-    counters: () => ({
-      ...counters,
-      claims: claims.sent(),
-      ended: { ...counters.ended },
-      executing: slots.attempts.size,
-    }),
+    counters: () => ({ ...counters, claims: claims.sent(), ended: { ...ended }, executing: slots.attempts.size }),
     async stop(grace_ms) {
       stopping = true;
       slots.open = false;
@@ -196,4 +180,75 @@ async function drain(slots: Slots, environment: Environment, grace_ms: number): 
     );
   });
   for (const cancel of cancels) cancel();
+}
+
+/** Timers have a limit: longer waits are split. */
+const LONGEST_WAIT_MS = 3_600_000;
+
+/** One timer for all times at which runs become due. */
+function createDueTimer(environment: Environment, onDue: () => void): { add(time: number): void; stop(): void } {
+  const times: number[] = [];
+  let stopped = false;
+  let cancel = (): void => {};
+
+  function schedule(): void {
+    cancel();
+    const first = times[0];
+    if (first === undefined || stopped) return;
+    cancel = environment.timer(Math.min(Math.max(0, first - environment.now()), LONGEST_WAIT_MS), () => {
+      const later = times.findIndex((time) => time > environment.now());
+      if (times.splice(0, later < 0 ? times.length : later).length > 0) onDue();
+      schedule();
+    });
+  }
+
+  return {
+    add(time) {
+      const later = times.findIndex((other) => other > time);
+      times.splice(later < 0 ? times.length : later, 0, time);
+      if (times[0] === time) schedule();
+    },
+    stop() {
+      stopped = true;
+      cancel();
+    },
+  };
+}
+
+/** How often a standby tries to become the worker. */
+const STANDBY_MS = 250;
+
+/**
+ * One process at a time executes the runs of an embedded database, and the others stand by. Tries until this process has the
+ * lock; `onStandby` is called once. The result stops that.
+ */
+function acquireWorkerLock(
+  { storage, environment }: WorkerOptions,
+  health: ClaimHealth,
+  onAcquired: () => void,
+  onStandby: () => void,
+): () => void {
+  let stopped = false;
+  let announced = false;
+  let cancel = (): void => {};
+
+  async function acquire(): Promise<void> {
+    health.polled();
+    const acquired = await health.call(() => storage.becomeWorker(environment.now()));
+    if (stopped) return;
+    if (acquired) return onAcquired();
+    if (acquired === false && !announced) {
+      announced = true;
+      onStandby();
+      const message = "standby: another process holds the worker lock of this database";
+      environment.log({ level: "info", message });
+    }
+    cancel = environment.timer(STANDBY_MS, () => void acquire());
+  }
+
+  void acquire();
+  return () => {
+    stopped = true;
+    cancel();
+  };
 }

@@ -1,4 +1,5 @@
 /** The checkpoints of a thread as a job sees them: with what it has put, although that waits for the next save. */
+import type { Environment } from "../environment.ts";
 import { LeaseLost } from "../errors.ts";
 import { contains, type JsonObject } from "../json.ts";
 import type { NewWrites, Progress, SavedCheckpoint, SavedValue, Scope, Storage } from "../storage/mod.ts";
@@ -6,14 +7,28 @@ import type {
   ChannelValue,
   CheckpointHandle,
   CheckpointReader,
-  CheckpointRef,
   NewCheckpoint,
   StoredCheckpoint,
   StoredWrite,
 } from "./contract.ts";
 
-export { checkpointId } from "./checkpoint-ids.ts";
-export { recordedState, wireCheckpoint } from "./recorded-state.ts";
+// 100 ns ticks between 1582-10-15, where UUID time begins, and 1970.
+const UUID_EPOCH = 122_192_928_000_000_000n;
+
+/** A UUID version 6, which sorts as text by time. It is above `above`, even if the clock was set back. */
+export function checkpointId(environment: Pick<Environment, "now" | "uuid">, above: string | null): string {
+  let ticks = BigInt(Math.floor(environment.now())) * 10_000n + UUID_EPOCH;
+  if (above !== null) {
+    const hex = above.replaceAll("-", "");
+    if (/^[0-9a-f]{12}6[0-9a-f]{3}/.test(hex)) {
+      const floor = (BigInt(`0x${hex.slice(0, 12)}`) << 12n) | BigInt(`0x${hex.slice(13, 16)}`);
+      if (ticks <= floor) ticks = floor + 1n;
+    }
+  }
+  const time = ticks.toString(16).padStart(15, "0");
+  const tail = environment.uuid().slice(19);
+  return `${time.slice(0, 8)}-${time.slice(8, 12)}-6${time.slice(12, 15)}-${tail}`;
+}
 
 /** Shorter lists are stored whole, in characters. */
 const TAIL_FROM = 1024;
@@ -37,7 +52,7 @@ export interface JobCheckpoints extends CheckpointHandle {
   lose(): void;
 }
 
-export interface CheckpointOptions {
+interface CheckpointOptions {
   readonly storage: Storage;
   readonly scope: Scope;
   readonly thread_id: string;
@@ -59,7 +74,6 @@ export interface CheckpointOptions {
 }
 
 const key = (ns: string, checkpoint_id: string): string => `${ns}\u0000${checkpoint_id}`;
-const split = (name: string): [ns: string, checkpoint_id: string] => name.split("\u0000") as [string, string];
 
 export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   const { storage, scope, thread_id } = options;
@@ -73,7 +87,13 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   let taken: string[] = [];
   let backlog = 0;
   let lost = false;
-  const ownWrites = new OwnWrites();
+  // Its own writes by checkpoint, stored or not: they override those in the store.
+  const ownWrites = new Map<string, readonly StoredWrite[]>();
+
+  function withOwn(checkpoint: StoredCheckpoint): StoredCheckpoint {
+    const own = ownWrites.get(key(checkpoint.ns, checkpoint.checkpoint_id));
+    return own ? { ...checkpoint, writes: overlay(checkpoint.writes, own) } : checkpoint;
+  }
 
   async function load(at: { ns: string; checkpoint_id?: string; run_id?: string }): Promise<StoredCheckpoint | null> {
     const stored = await options.retry(() => storage.getCheckpoint(scope, thread_id, at));
@@ -111,11 +131,11 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   return {
     async get({ ns, checkpoint_id }) {
       const found = await find(ns, checkpoint_id);
-      return found && ownWrites.applyTo(found);
+      return found && withOwn(found);
     },
     async *list(at) {
       const unsaved = unsavedOrder.map((name) => known.get(name)).filter((checkpoint) => checkpoint !== undefined);
-      for await (const checkpoint of listAll(options, at, unsaved)) yield ownWrites.applyTo(checkpoint);
+      for await (const checkpoint of listAll(options, at, unsaved)) yield withOwn(checkpoint);
     },
     async put(checkpoint) {
       if (lost) throw new LeaseLost(String(options.run_id));
@@ -125,26 +145,22 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
     async putWrites(at, task_id, items) {
       if (lost) throw new LeaseLost(String(options.run_id));
       if (items.length === 0) return;
-      ownWrites.add(
-        at,
-        items.map((item) => ({ ...item, task_id })),
-      );
+      const name = key(at.ns, at.checkpoint_id);
+      const own = items.map((item) => ({ ...item, task_id }));
+      ownWrites.set(name, overlay(ownWrites.get(name) ?? [], own));
       writes.push({ ...at, task_id, writes: items });
       for (const item of items) backlog += item.data.length;
       await queued();
     },
     take() {
       const progress = { checkpoints, writes };
-      const isNewest = (name: string): boolean => {
-        const [ns, id] = split(name);
-        return newest.get(ns) === id;
-      };
+      const names = new Set([...newest].map(([ns, id]) => key(ns, id)));
       // Saves run one after another, so what the last one took is stored now.
-      for (const name of taken.filter((old) => !isNewest(old))) {
+      for (const name of taken.filter((old) => !names.has(old))) {
         known.delete(name);
         ownWrites.delete(name);
       }
-      taken = [...taken.filter(isNewest), ...unsavedOrder];
+      taken = [...taken.filter((old) => names.has(old)), ...unsavedOrder];
       checkpoints = [];
       writes = [];
       unsavedOrder = [];
@@ -160,41 +176,7 @@ export function jobCheckpoints(options: CheckpointOptions): JobCheckpoints {
   };
 }
 
-/** A job's own writes by checkpoint, stored or not: they override those in the store. */
-class OwnWrites {
-  readonly #writes = new Map<string, readonly StoredWrite[]>();
-
-  add({ ns, checkpoint_id }: CheckpointRef, writes: readonly StoredWrite[]): void {
-    const name = key(ns, checkpoint_id);
-    this.#writes.set(name, overlay(this.#writes.get(name) ?? [], writes));
-  }
-
-  applyTo(checkpoint: StoredCheckpoint): StoredCheckpoint {
-    const own = this.#writes.get(key(checkpoint.ns, checkpoint.checkpoint_id));
-    return own ? { ...checkpoint, writes: overlay(checkpoint.writes, own) } : checkpoint;
-  }
-
-  delete(name: string): void {
-    this.#writes.delete(name);
-  }
-}
-
 type ListQuery = Parameters<CheckpointReader["list"]>[0];
-
-/** The matching checkpoints that are not stored, newest first, and the query for the stored ones, which are all older. */
-function splitQuery(
-  at: ListQuery,
-  unsaved: readonly StoredCheckpoint[],
-): { readonly fresh: readonly StoredCheckpoint[]; readonly stored: ListQuery } {
-  // `before` may name a checkpoint of another namespace.
-  const end = unsaved.findIndex((checkpoint) => checkpoint.checkpoint_id === at.before);
-  const { before, ...rest } = at;
-  const fresh = (before === undefined ? [...unsaved] : unsaved.slice(0, Math.max(end, 0)))
-    .reverse()
-    .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
-    .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
-  return { fresh, stored: end === -1 ? at : rest };
-}
 
 /** Unsaved checkpoints, then stored ones; newest first. */
 async function* listAll(
@@ -202,7 +184,13 @@ async function* listAll(
   at: ListQuery,
   unsaved: readonly StoredCheckpoint[],
 ): AsyncGenerator<StoredCheckpoint> {
-  const { fresh, stored } = splitQuery(at, unsaved);
+  // `before` may name a checkpoint of another namespace.
+  const end = unsaved.findIndex((checkpoint) => checkpoint.checkpoint_id === at.before);
+  const { before, ...rest } = at;
+  const fresh = (before === undefined ? [...unsaved] : unsaved.slice(0, Math.max(end, 0)))
+    .reverse()
+    .filter((checkpoint) => at.ns === undefined || checkpoint.ns === at.ns)
+    .filter((checkpoint) => at.metadata === undefined || contains(checkpoint.metadata, at.metadata));
   let left = at.limit ?? Number.POSITIVE_INFINITY;
   const listed = new Set<string>();
   for (const checkpoint of fresh) {
@@ -210,7 +198,13 @@ async function* listAll(
     listed.add(key(checkpoint.ns, checkpoint.checkpoint_id));
     yield checkpoint;
   }
-  for await (const checkpoint of listStored(storage, scope, thread_id, { ...stored, limit: left }, retry)) {
+  for await (const checkpoint of listStored(
+    storage,
+    scope,
+    thread_id,
+    { ...(end === -1 ? at : rest), limit: left },
+    retry,
+  )) {
     if (!listed.has(key(checkpoint.ns, checkpoint.checkpoint_id))) yield checkpoint;
   }
 }

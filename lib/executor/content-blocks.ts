@@ -1,7 +1,6 @@
-/** Makes `messages` events of the thread event protocol from chunks of messages and from whole messages. */
+/** Makes `messages` events of the thread event protocol from chunks of messages and from whole messages, whatever provider they come from. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { grow, plainType, sum } from "./messages.ts";
-import { standardBlocks } from "./standard-blocks.ts";
+import { grow, parseArguments, plainType, sum } from "./messages.ts";
 
 /** One `messages` event. */
 export interface MessageEvent {
@@ -11,73 +10,65 @@ export interface MessageEvent {
   readonly data: JsonObject;
 }
 
-/** Converts the messages of one attempt. Each message that starts is ended once: by its whole form or by `close`. It is not shown again. */
-export interface ContentBlocks {
-  /** Some messages have not ended. */
-  readonly open: boolean;
-  /** Takes one tuple: a chunk (`…MessageChunk`), or a whole message. Messages without an id are ignored. */
-  chunk(message: JsonObject, metadata: JsonObject): MessageEvent[];
-  /** Takes a list of whole messages, and ends those that have started. */
-  finish(messages: Json | undefined): MessageEvent[];
-  /** Ends the messages of a task, and of what it has called. With an error if they have failed. */
-  close(namespace: readonly string[], error?: string): MessageEvent[];
-}
-
 /**
- * A converter for one attempt.
+ * Converts the messages of one attempt. Each message that starts is ended once: by its whole form or by `close`. It is not shown
+ * again.
  *
  * @example
  * ```ts
- * const blocks = createContentBlocks();
+ * const blocks = new ContentBlocks();
  * const chunk = { type: "AIMessageChunk", id: "m1", content: "Hi" };
  * const events = blocks.chunk(chunk, { langgraph_node: "agent" }); // message-start, content-block-start, content-block-delta
  * events.push(...blocks.close([])); // content-block-finish, message-finish
  * ```
  */
-export function createContentBlocks(): ContentBlocks {
-  const growing = new Map<string, GrowingMessage>();
-  const ended = new Set<string>();
+export class ContentBlocks {
+  readonly #growing = new Map<string, GrowingMessage>();
+  readonly #ended = new Set<string>();
 
-  function end(id: string, message: GrowingMessage, whole?: JsonObject): MessageEvent[] {
-    growing.delete(id);
-    ended.add(id);
-    return message.finish(whole);
+  /** Some messages have not ended. */
+  get open(): boolean {
+    return this.#growing.size > 0;
   }
 
-  return {
-    get open() {
-      return growing.size > 0;
-    },
-    chunk(message, metadata) {
-      const { id, type } = message;
-      if (typeof id !== "string" || typeof type !== "string" || type === "remove" || ended.has(id)) return [];
-      const isWhole = !type.endsWith("Chunk");
-      const known = growing.get(id);
-      if (known && isWhole) return end(id, known, message);
-      const grown = known ?? new GrowingMessage(message, metadata);
-      growing.set(id, grown);
-      const events = grown.add(message);
-      if (!known) events.unshift(grown.start());
-      return isWhole ? [...events, ...end(id, grown)] : events;
-    },
-    finish(messages) {
-      if (growing.size === 0 || !Array.isArray(messages)) return [];
-      return messages.flatMap((message) => {
-        if (!isObject(message) || typeof message.id !== "string") return [];
-        const known = growing.get(message.id);
-        return known ? end(message.id, known, message) : [];
-      });
-    },
-    close(namespace, error) {
-      const inside = [...growing].filter(([, { namespace: at }]) => namespace.every((one, depth) => at[depth] === one));
-      return inside.flatMap(([id, message]) => {
-        if (error === undefined) return end(id, message);
-        growing.delete(id);
-        ended.add(id);
-        return [message.fail(error)];
-      });
-    },
-  };
+  /** Takes one tuple: a chunk (`…MessageChunk`), or a whole message. Messages without an id are ignored. */
+  chunk(message: JsonObject, metadata: JsonObject): MessageEvent[] {
+    const { id, type } = message;
+    if (typeof id !== "string" || typeof type !== "string" || type === "remove" || this.#ended.has(id)) return [];
+    const isWhole = !type.endsWith("Chunk");
+    const known = this.#growing.get(id);
+    if (known && isWhole) return this.#end(id, known.finish(message));
+    const grown = known ?? new GrowingMessage(message, metadata);
+    this.#growing.set(id, grown);
+    const events = grown.add(message);
+    if (!known) events.unshift(grown.start());
+    return isWhole ? [...events, ...this.#end(id, grown.finish())] : events;
+  }
+
+  /** Takes a list of whole messages, and ends those that have started. */
+  finish(messages: Json | undefined): MessageEvent[] {
+    if (!this.open || !Array.isArray(messages)) return [];
+    return messages.flatMap((message) => {
+      if (!isObject(message) || typeof message.id !== "string") return [];
+      const known = this.#growing.get(message.id);
+      return known ? this.#end(message.id, known.finish(message)) : [];
+    });
+  }
+
+  /** Ends the messages of a task, and of what it has called. With an error if they have failed. */
+  close(namespace: readonly string[], error?: string): MessageEvent[] {
+    const isInside = ({ namespace: at }: GrowingMessage): boolean => namespace.every((one, depth) => at[depth] === one);
+    const inside = [...this.#growing].filter(([, message]) => isInside(message));
+    return inside.flatMap(([id, message]) =>
+      this.#end(id, error === undefined ? message.finish() : [message.fail(error)]),
+    );
+  }
+
+  #end(id: string, events: MessageEvent[]): MessageEvent[] {
+    this.#growing.delete(id);
+    this.#ended.add(id);
+    return events;
+  }
 }
 
 interface Block {
@@ -287,20 +278,10 @@ function finalOf({ index: _index, ...content }: JsonObject): JsonObject {
     return { type, id, name, args, error: content.error ?? "The arguments are not a JSON object" };
   }
   if (type !== "tool_call_chunk") return content;
-  const parsed = parsedArgs(args);
+  // Calls without arguments have no text.
+  const parsed = typeof args === "string" ? parseArguments(args.trim() || "{}") : null;
   if (parsed) return { type: "tool_call", id, name, args: parsed };
   return { type: "invalid_tool_call", id, name, args, error: "The arguments are not a JSON object" };
-}
-
-/** Null for anything but a JSON object. Calls without arguments have no text. */
-function parsedArgs(args: Json): JsonObject | null {
-  if (typeof args !== "string") return null;
-  try {
-    const value = JSON.parse(args.trim() || "{}") as Json;
-    return isObject(value) ? value : null;
-  } catch {
-    return null;
-  }
 }
 
 const REASONS: readonly (readonly [reason: string, said: RegExp])[] = [
@@ -314,4 +295,138 @@ function reasonOf(response: JsonObject, called: boolean): string {
   const said = response.finish_reason ?? response.finishReason ?? response.stop_reason ?? response.stopReason;
   const known = typeof said === "string" ? REASONS.find(([, pattern]) => pattern.test(said)) : undefined;
   return known?.[0] ?? (called ? "tool_use" : "stop");
+}
+
+/**
+ * The content of a message or of one chunk of it: blocks of type `text`, `reasoning`, `tool_call`, `tool_call_chunk`,
+ * `invalid_tool_call`, `image`, `audio`, `video` or `file`. Others keep the provider's form. In chunks, `index` says which block continues.
+ */
+function standardBlocks(message: JsonObject): JsonObject[] {
+  const { content = "" } = message;
+  const kwargs = isObject(message.additional_kwargs) ? message.additional_kwargs : {};
+  const calls = toolCalls(message);
+  // Most chunks are nothing but text.
+  if (typeof content === "string" && calls.length === 0 && Object.keys(kwargs).length === 0) {
+    return [{ type: "text", text: content }];
+  }
+  const parts = typeof content === "string" ? [{ type: "text", text: content }] : objects(content);
+  const shown = calls.length > 0 ? parts.filter((part) => !isToolPart(part)) : parts;
+  const blocks = shown.map(standardBlock);
+  const reasoned = blocks.some(({ type }) => type === "reasoning");
+  return [...(reasoned ? [] : reasoningIn(kwargs)), ...blocks, ...calls, ...mediaIn(kwargs)];
+}
+
+const objects = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
+
+/** Chunks have their calls twice: read so far, and as text. Providers repeat them in the content. */
+function toolCalls(message: JsonObject): JsonObject[] {
+  const chunks = objects(message.tool_call_chunks);
+  if (chunks.length > 0) return chunks.map((chunk) => ({ ...chunk, type: "tool_call_chunk" }));
+  return [
+    ...objects(message.tool_calls).map((call) => ({ ...call, type: "tool_call" })),
+    ...objects(message.invalid_tool_calls).map((call) => ({ ...call, type: "invalid_tool_call" })),
+  ];
+}
+
+const TOOL_PARTS: ReadonlySet<Json | undefined> = new Set([
+  "tool_use",
+  "input_json_delta",
+  "tool_call",
+  "tool_call_chunk",
+  "invalid_tool_call",
+  "functionCall",
+  "function_call",
+]);
+
+const isToolPart = ({ type }: JsonObject): boolean => TOOL_PARTS.has(type);
+
+function standardBlock(part: JsonObject): JsonObject {
+  switch (part.type) {
+    case "text":
+      return part.thought === true ? reasoning(part.text, part) : part;
+    case "output_text":
+      return { ...part, type: "text" };
+    case "reasoning":
+      return typeof part.reasoning === "string" ? part : reasoning(summaryOf(part), part);
+    case "thinking":
+      return reasoning(part.thinking ?? part.text, part);
+    case "reasoning_content":
+      return reasoning(isObject(part.reasoningText) ? part.reasoningText.text : part.reasoningText, part);
+    case "tool_use": {
+      const { id = null, name = null, input = {} } = part;
+      return { type: "tool_call", id, name, args: input };
+    }
+    default:
+      return media(part) ?? part;
+  }
+}
+
+function reasoning(text: Json | undefined, part: JsonObject): JsonObject {
+  const { index, id, signature } = isObject(part.reasoningText) ? { ...part, ...part.reasoningText } : part;
+  const named = Object.entries({ index, id, signature }).filter(([, value]) => value !== undefined);
+  return { type: "reasoning", reasoning: typeof text === "string" ? text : "", ...Object.fromEntries(named) };
+}
+
+const summaryOf = ({ summary }: JsonObject): string =>
+  objects(summary)
+    .map(({ text }) => (typeof text === "string" ? text : ""))
+    .join("");
+
+/** DeepSeek and others give a text, Groq too, OpenAI's Responses a list of summaries. */
+function reasoningIn({ reasoning_content, reasoning: given }: JsonObject): JsonObject[] {
+  const text = isObject(given) ? summaryOf(given) : (given ?? reasoning_content);
+  if (typeof text !== "string" || text === "") return [];
+  return [reasoning(text, isObject(given) && typeof given.id === "string" ? { id: given.id } : {})];
+}
+
+const MEDIA: Readonly<Record<string, string>> = {
+  image: "image",
+  image_url: "image",
+  audio: "audio",
+  input_audio: "audio",
+  video: "video",
+  file: "file",
+  document: "file",
+  inlineData: "",
+  fileData: "",
+};
+
+/** Null for other blocks. What it holds is beside its type, or in a member of that name or `source`. */
+function media(part: JsonObject): JsonObject | null {
+  const type = String(part.type);
+  if (!Object.hasOwn(MEDIA, type)) return null;
+  const inner = [part[type], part.source].find((value) => value !== undefined && isObject(value)) as JsonObject;
+  const from: JsonObject = { ...part, ...inner };
+  const format = typeof from.format === "string" ? `${MEDIA[type]}/${from.format}` : undefined;
+  const mime = from.mime_type ?? from.mimeType ?? from.media_type ?? format;
+  const url = typeof part[type] === "string" ? part[type] : from.url;
+  const [, inlined, base64] = (typeof url === "string" && /^data:([^;,]+);base64,(.*)$/s.exec(url)) || [];
+  const file_id = from.file_id ?? from.fileId ?? from.fileUri ?? (part.source_type === "id" ? part.id : undefined);
+  const data = base64 ?? from.data ?? from.file_data ?? from.bytes;
+  const where = { data, url: base64 === undefined ? url : undefined, file_id };
+  if (Object.values(where).every((value) => typeof value !== "string")) return null;
+  const kind = MEDIA[type] || /^(?:image|audio|video)(?=\/)/.exec(String(mime))?.[0] || "file";
+  const members = { index: part.index, id: part.id, mime_type: inlined ?? mime, ...where };
+  return {
+    type: kind,
+    ...Object.fromEntries(Object.entries(members).filter((entry): entry is [string, Json] => entry[1] !== undefined)),
+  };
+}
+
+/** OpenAI's spoken answers and generated images. */
+function mediaIn({ audio, tool_outputs }: JsonObject): JsonObject[] {
+  const blocks = objects(tool_outputs)
+    .filter(({ type, result }) => type === "image_generation_call" && typeof result === "string")
+    .map(({ id = null, result = null, output_format = "png" }) => ({
+      type: "image",
+      id,
+      mime_type: `image/${output_format}`,
+      data: result,
+    }));
+  if (!audio || !isObject(audio)) return blocks;
+  const { id, data, transcript, format = "wav" } = audio;
+  if (typeof data !== "string" && typeof transcript !== "string") return blocks;
+  const mime_type = format === "pcm16" ? "audio/pcm" : `audio/${format}`;
+  const named = Object.entries({ id, data, transcript }).filter((entry): entry is [string, Json] => Boolean(entry[1]));
+  return [...blocks, { type: "audio", index: "audio", mime_type, ...Object.fromEntries(named) }];
 }

@@ -309,14 +309,7 @@ export class ResumeRefused extends Error {
   readonly interrupt_ids: readonly string[];
   readonly pending_ids: readonly string[];
 
-  constructor(
-    message: string,
-    refused: {
-      readonly reason: ResumeRefused["reason"];
-      readonly interrupt_ids: readonly string[];
-      readonly pending_ids: readonly string[];
-    },
-  ) {
+  constructor(message: string, refused: Pick<ResumeRefused, "reason" | "interrupt_ids" | "pending_ids">) {
     super(message);
     this.reason = refused.reason;
     this.interrupt_ids = refused.interrupt_ids;

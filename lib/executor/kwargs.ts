@@ -1,6 +1,16 @@
-/** The stored request of a run: written when the run is created, read in every attempt. */
+/** The stored request of a run: its options, the configuration that graphs read, and the answers that it resumes with. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import type { AuthUser, CheckpointRef, Command, RunConfig, Send, StreamMode } from "./contract.ts";
+import type { AssistantRow, RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
+import {
+  type AuthUser,
+  type CheckpointRef,
+  type Command,
+  ResumeRefused,
+  type RunConfig,
+  type Send,
+  type StateConfig,
+  type StreamMode,
+} from "./contract.ts";
 
 /** The request of a run, resolved. */
 export interface JobRequest {
@@ -22,73 +32,46 @@ export interface JobRequest {
 
 /** Leaves out options at their default, as clients expect in `run.kwargs`. */
 export function writeKwargs(request: JobRequest, temporary: boolean): JsonObject {
-  const {
-    input,
-    command,
-    strict_resume,
-    from,
-    config,
-    context,
-    stream_mode,
-    subgraphs,
-    resumable,
-    all_events,
-    durability,
-  } = request;
+  const { input, command, strict_resume, from, interrupt_before, interrupt_after, all_events } = request;
   return {
     ...(input === undefined ? {} : { input }),
     ...(command ? { command: command as unknown as JsonObject } : {}),
     ...(strict_resume ? { strict_resume } : {}),
-    config: config as unknown as JsonObject,
-    context,
-    stream_mode: [...stream_mode],
-    ...(request.interrupt_before.length > 0 ? { interrupt_before: list(request.interrupt_before) } : {}),
-    ...(request.interrupt_after.length > 0 ? { interrupt_after: list(request.interrupt_after) } : {}),
+    config: request.config as unknown as JsonObject,
+    context: request.context,
+    stream_mode: [...request.stream_mode],
+    ...(interrupt_before.length > 0 ? { interrupt_before: list(interrupt_before) } : {}),
+    ...(interrupt_after.length > 0 ? { interrupt_after: list(interrupt_after) } : {}),
     ...(from ? { checkpoint: { checkpoint_ns: from.ns, checkpoint_id: from.checkpoint_id } } : {}),
     temporary,
-    subgraphs,
-    resumable,
+    subgraphs: request.subgraphs,
+    resumable: request.resumable,
     ...(all_events ? { all_events } : {}),
-    durability,
+    durability: request.durability,
   };
 }
 
 const list = (names: "*" | readonly string[]): Json => (names === "*" ? "*" : [...names]);
 
-interface StoredKwargs {
-  input?: Json;
-  command?: Command;
-  strict_resume?: boolean;
-  config: RunConfig;
-  context: JsonObject;
-  stream_mode: readonly StreamMode[];
-  interrupt_before?: "*" | readonly string[];
-  interrupt_after?: "*" | readonly string[];
-  checkpoint?: { checkpoint_ns: string; checkpoint_id: string };
-  subgraphs: boolean;
-  resumable: boolean;
-  all_events?: boolean;
-  durability: "sync" | "async" | "exit";
+/** What `writeKwargs` leaves out. */
+type Default = "input" | "command" | "strict_resume" | "all_events" | "interrupt_before" | "interrupt_after";
+
+interface StoredKwargs extends Omit<JobRequest, "from" | Default>, Partial<Pick<JobRequest, Default>> {
+  readonly temporary: boolean;
+  readonly checkpoint?: { readonly checkpoint_ns: string; readonly checkpoint_id: string };
 }
 
 export function readKwargs(kwargs: JsonObject): JobRequest {
-  const stored = kwargs as unknown as StoredKwargs;
-  const { checkpoint } = stored;
-  return {
-    input: stored.input,
-    command: stored.command ?? null,
-    strict_resume: stored.strict_resume ?? false,
-    from: checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null,
-    config: stored.config,
-    context: stored.context,
-    stream_mode: stored.stream_mode,
-    subgraphs: stored.subgraphs,
-    resumable: stored.resumable,
-    all_events: stored.all_events ?? false,
-    interrupt_before: stored.interrupt_before ?? [],
-    interrupt_after: stored.interrupt_after ?? [],
-    durability: stored.durability,
+  const { temporary: _temporary, checkpoint, ...stored } = kwargs as unknown as StoredKwargs;
+  const from = checkpoint ? { ns: checkpoint.checkpoint_ns, checkpoint_id: checkpoint.checkpoint_id } : null;
+  const defaults = {
+    command: null,
+    strict_resume: false,
+    all_events: false,
+    interrupt_before: [],
+    interrupt_after: [],
   };
+  return { input: undefined, ...defaults, ...stored, from };
 }
 
 /** `goto` of a request as a list. */
@@ -115,14 +98,10 @@ export function shownRequest(kwargs: JsonObject): JsonObject {
 
 /** A copy without members, at any depth, whose names mark API keys, credentials or the authenticated user. */
 export function withoutSecrets<Value extends Json>(value: Value): Value {
-  return cleared(value) as Value;
-}
-
-function cleared(value: Json): Json {
-  if (Array.isArray(value)) return value.map(cleared);
+  if (Array.isArray(value)) return value.map(withoutSecrets) as Value;
   if (!isObject(value)) return value;
   const entries = Object.entries(value).filter(([name]) => !isSecret(name));
-  return Object.fromEntries(entries.map(([name, inner]) => [name, cleared(inner)]));
+  return Object.fromEntries(entries.map(([name, inner]) => [name, withoutSecrets(inner)])) as Value;
 }
 
 /**
@@ -158,7 +137,7 @@ export const PLACES: ReadonlySet<string> = new Set([
 ]);
 
 /** The copies of headers in `config.configurable` without credentials, because checkpoints store them. */
-export const headersIn = (configurable: JsonObject): JsonObject =>
+const headersIn = (configurable: JsonObject): JsonObject =>
   withoutSecrets(
     Object.fromEntries(
       Object.entries(configurable).filter(
@@ -187,7 +166,7 @@ export function mirrored<Both extends Pick<JobRequest, "config" | "context">>(re
 }
 
 /** Adds the user, where graphs and their tools read it. */
-export const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
+const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
   ...config,
   configurable: {
     ...config.configurable,
@@ -196,3 +175,105 @@ export const knowing = (config: RunConfig, user: AuthUser): RunConfig => ({
     langgraph_auth_permissions: [...user.permissions],
   },
 });
+
+/** The configuration and the metadata that the graph gets in this run. `config`: that of its request. */
+export function jobConfig(
+  run: RunRow,
+  config: RunConfig,
+): { readonly config: RunConfig; readonly metadata: JsonObject } {
+  const { run_id, thread_id, assistant_id, graph_id } = run;
+  const user = run.auth_user as AuthUser | null;
+  return {
+    config: user ? knowing(config, user) : config,
+    metadata: { ...headersIn(config.configurable), ...run.metadata, run_id, thread_id, assistant_id, graph_id },
+  };
+}
+
+/** The configuration that the graph got in this run. */
+export function ofRun(run: RunRow): StateConfig {
+  const { config: own, context } = mirrored(readKwargs(run.kwargs));
+  const { config, metadata } = jobConfig(run, own);
+  return { configurable: config.configurable, metadata, context };
+}
+
+/** The assistant's configuration, overridden by the thread's. */
+export function ofAssistant(assistant: AssistantRow | null, kept: JsonObject = {}): StateConfig {
+  const { config = {}, context = {}, metadata = {} } = assistant ?? {};
+  const members = [config["configurable"], kept["configurable"]].filter((one) => one !== undefined && isObject(one));
+  const ids = assistant ? { assistant_id: assistant.assistant_id, graph_id: assistant.graph_id } : {};
+  const own = { configurable: Object.assign({}, ...members, ids) as JsonObject } satisfies RunConfig;
+  const both = mirrored({ config: own, context });
+  return { configurable: both.config.configurable, metadata, context: both.context };
+}
+
+/**
+ * The configuration of the run that wrote a checkpoint. Without such a run: that of the thread's newest run of this graph, else that
+ * of the assistant and the thread. It is read lazily, and once.
+ */
+export function stateConfigs(
+  storage: Storage,
+  scope: Scope,
+  { thread_id, metadata, config }: Pick<ThreadRow, "thread_id" | "metadata" | "config">,
+): (graph_id: string, run_id: string | null | undefined) => () => Promise<StateConfig> {
+  const found = new Map<string, Promise<StateConfig>>();
+
+  async function look(graph_id: string, run_id: string | null): Promise<StateConfig> {
+    const wrote = run_id === null ? null : await storage.getRun(scope, run_id);
+    if (wrote) return ofRun(wrote);
+    const [newest] = await storage.listRuns(scope, thread_id, { limit: 1, offset: 0 });
+    if (newest?.graph_id === graph_id) return ofRun(newest);
+    const { assistant_id } = metadata;
+    const assistant = typeof assistant_id === "string" ? await storage.getAssistant(scope, assistant_id) : null;
+    return ofAssistant(assistant?.graph_id === graph_id ? assistant : null, config);
+  }
+
+  return (graph_id, run_id) => () => {
+    const key = JSON.stringify([graph_id, run_id ?? null]);
+    const known = found.get(key) ?? look(graph_id, run_id ?? null);
+    found.set(key, known);
+    return known;
+  };
+}
+
+/**
+ * The answers by interrupt id; null for a single answer. An object is a map of answers if one of its keys is the id of an open
+ * interrupt, or if all of them look like ids. Members with other keys are ignored.
+ */
+export function answersById(resume: Json, open: ReadonlySet<string>): JsonObject | null {
+  if (!isObject(resume)) return null;
+  const names = Object.keys(resume);
+  const isMap = names.some((name) => open.has(name)) || (names.length > 0 && names.every(isInterruptId));
+  return isMap ? resume : null;
+}
+
+/** An answer that matches no open interrupt. Nothing was written: the open interrupts can still be answered. */
+class UnknownInterruptError extends ResumeRefused {
+  // The name that clients of the API know.
+  override readonly name = "UnknownInterruptError";
+
+  constructor(reason: ResumeRefused["reason"], interrupt_ids: readonly string[], pending_ids: readonly string[]) {
+    const said = {
+      not_pending: `there is no open interrupt ${interrupt_ids.join(", ")}`,
+      empty_map: "the map names no interrupt",
+      ambiguous: `${pending_ids.length} interrupts are open, give a map of their ids to answers`,
+    }[reason];
+    const open = pending_ids.length > 0 ? `open: ${pending_ids.join(", ")}` : "none is open";
+    super(`command.resume: ${said}; ${open}`, { reason, interrupt_ids, pending_ids });
+  }
+}
+
+/** The error of an answer with `strict_resume`; null if it matches these open interrupts. */
+export function mismatch(resume: Json, open: readonly string[]): UnknownInterruptError | null {
+  const pending = [...new Set(open)].sort();
+  const answers = isObject(resume) && Object.keys(resume).length === 0 ? resume : answersById(resume, new Set(open));
+  if (!answers) return ambiguous(pending);
+  const strangers = Object.keys(answers).filter((id) => !pending.includes(id));
+  if (strangers.length > 0) return new UnknownInterruptError("not_pending", strangers.sort(), pending);
+  return Object.keys(answers).length === 0 ? new UnknownInterruptError("empty_map", [], pending) : null;
+}
+
+/** A single answer cannot be assigned if several interrupts are open. */
+export const ambiguous = (pending: readonly string[]): UnknownInterruptError | null =>
+  pending.length > 1 ? new UnknownInterruptError("ambiguous", [], pending) : null;
+
+const isInterruptId = (id: string): boolean => /^[0-9a-f]{32}$/.test(id);

@@ -1,8 +1,8 @@
-/** Messages in wire form (flat JSON): which forms are accepted, and how lists of them merge. */
+/** Messages in wire form (flat JSON): which forms are accepted, how lists of them merge, and how streamed ones are assembled. */
 import { isObject, type Json, type JsonObject } from "../json.ts";
 
 /** The id of a `remove` message that clears the list. */
-export const REMOVE_ALL = "__remove_all__";
+const REMOVE_ALL = "__remove_all__";
 
 const TYPES: ReadonlyMap<string, string> = new Map([
   ["user", "human"],
@@ -174,4 +174,137 @@ export function sum(known: Json, delta: Json): Json {
     Object.hasOwn(known, key) ? sum(known[key] as Json, value) : value,
   ]);
   return { ...known, ...Object.fromEntries(sums) };
+}
+
+/** The state after a change, and the change with its messages coerced. The lists and objects of `state` are shared, never changed. */
+export function applyUpdate(
+  state: JsonObject,
+  change: JsonObject,
+  uuid: () => string,
+  fallback: "human" | "ai",
+): { readonly values: JsonObject; readonly update: JsonObject } {
+  if (!Object.hasOwn(change, "messages")) return { values: { ...state, ...change }, update: change };
+  const messages = coerceMessages(change.messages as Json, uuid, fallback);
+  const update = { ...change, messages };
+  return { values: { ...state, ...update, messages: reduceMessages(messagesOf(state), messages) }, update };
+}
+
+/** Many changes at the cost of one: the state is copied once, and its messages are merged once. */
+export function applyUpdates(
+  state: JsonObject,
+  changes: readonly (readonly [change: JsonObject, fallback: "human" | "ai"])[],
+  uuid: () => string,
+): JsonObject {
+  const [only] = changes;
+  if (!only) return state;
+  if (changes.length === 1) return applyUpdate(state, only[0], uuid, only[1]).values;
+  const values = new Map(Object.entries(state));
+  const messages: JsonObject[] = [];
+  for (const [change, fallback] of changes) {
+    for (const [name, value] of Object.entries(change)) {
+      if (name !== "messages") values.set(name, value);
+      else for (const message of coerceMessages(value, uuid, fallback)) messages.push(message);
+    }
+  }
+  // A state without messages gets no empty list.
+  if (changes.some(([change]) => Object.hasOwn(change, "messages"))) {
+    values.set("messages", reduceMessages(messagesOf(state), messages));
+  }
+  return Object.fromEntries(values);
+}
+
+export function messagesOf(state: JsonObject): Json[] {
+  return Array.isArray(state.messages) ? state.messages : [];
+}
+
+/** One event of stream mode `messages`. */
+export interface MessageFrame {
+  readonly event: "messages/metadata" | "messages/partial" | "messages/complete";
+  /** The namespace of the graph; empty for the root graph. */
+  readonly namespace: readonly string[];
+  readonly data: Json;
+}
+
+/** Derives the events of mode `messages` from those of mode `messages-tuple`. Holds only incomplete messages. */
+export class MessageFrames {
+  readonly #growing = new Map<string, { readonly namespace: readonly string[]; readonly message: JsonObject }>();
+
+  /**
+   * Takes one tuple. A chunk (`…MessageChunk`) yields its message so far, and the first one the metadata before that. A full message
+   * is complete. Messages without an id are ignored.
+   */
+  chunk(message: JsonObject, metadata: JsonObject, at: readonly string[] = []): MessageFrame[] {
+    const { id, type } = message;
+    if (typeof id !== "string" || typeof type !== "string") return [];
+    const known = this.#growing.get(id);
+    const namespace = known?.namespace ?? at;
+    if (!type.endsWith("MessageChunk")) {
+      this.#growing.delete(id);
+      return [{ event: "messages/complete", namespace, data: [message] }];
+    }
+    const grown = known ? mergeChunk(known.message, message) : { ...message, type: plainType(type) };
+    this.#growing.set(id, { namespace, message: grown });
+    const partial: MessageFrame = { event: "messages/partial", namespace, data: [shown(grown)] };
+    return known ? [partial] : [{ event: "messages/metadata", namespace, data: { [id]: { metadata } } }, partial];
+  }
+
+  /** Takes a list of complete messages. Completes each one that was streamed in chunks, once, in its namespace. */
+  finish(messages: Json | undefined): MessageFrame[] {
+    const growing = this.#growing;
+    if (growing.size === 0 || !Array.isArray(messages)) return [];
+    const final: MessageFrame[] = [];
+    // From the end, because streamed messages are among the newest.
+    for (let at = messages.length - 1; at >= 0 && growing.size > 0; at--) {
+      const message = messages[at] as Json;
+      const known = isObject(message) ? growing.get(message.id as string) : undefined;
+      if (!known) continue;
+      growing.delete((message as JsonObject).id as string);
+      final.unshift({ event: "messages/complete", namespace: known.namespace, data: [message] });
+    }
+    return final;
+  }
+}
+
+/** An incomplete message in wire form: tool calls instead of their chunks, with `{}` for incomplete arguments. */
+function shown(message: JsonObject): JsonObject {
+  const { tool_call_chunks: chunks, ...rest } = message;
+  if (!Array.isArray(chunks) || chunks.length === 0) return rest;
+  const calls = chunks.filter(isObject).map((call) => ({
+    name: call.name ?? "",
+    args: parseArguments(call.args ?? "") ?? {},
+    id: call.id ?? null,
+    type: "tool_call",
+  }));
+  return { ...rest, tool_calls: calls };
+}
+
+function mergeChunk(known: JsonObject, delta: JsonObject): JsonObject {
+  const {
+    type: _type,
+    content = "",
+    additional_kwargs,
+    response_metadata,
+    usage_metadata,
+    tool_call_chunks,
+    ...rest
+  } = delta;
+  return {
+    ...known,
+    ...rest,
+    content: mergeContent(known.content ?? "", content),
+    additional_kwargs: grow(known.additional_kwargs ?? {}, additional_kwargs ?? {}),
+    response_metadata: { ...(known.response_metadata as JsonObject), ...(response_metadata as JsonObject) },
+    ...(usage_metadata ? { usage_metadata: sum(known.usage_metadata ?? null, usage_metadata) } : {}),
+    ...(tool_call_chunks ? { tool_call_chunks: grow(known.tool_call_chunks ?? [], tool_call_chunks) } : {}),
+  };
+}
+
+function mergeContent(known: Json, delta: Json): Json {
+  if (typeof known === "string" && typeof delta === "string") return known + delta;
+  return grow(blocks(known), blocks(delta));
+}
+
+function blocks(content: Json): Json {
+  if (typeof content !== "string") return content;
+  return content === "" ? [] : [{ type: "text", text: content }];
 }

@@ -1,3 +1,3 @@
 /** What an agent runtime implements. */
 export * from "./contract.ts";
-export { recordStates } from "./record-states.ts";
+export { recordStates } from "./recorded-states.ts";

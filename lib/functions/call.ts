@@ -1,8 +1,59 @@
-/** Turns what one call of a function yields into executor events. */
-import { applyUpdate, messagesOf } from "../executor/apply-update.ts";
+/** One call of a hosted function: what it gets, and what becomes of what it emits, yields and returns. */
 import type { ExecutorEvent, Interrupt, Job, StreamEvent, StreamMode, Task } from "../executor/contract.ts";
+import { applyUpdate, messagesOf } from "../executor/messages.ts";
 import { isObject, type Json, type JsonObject } from "../json.ts";
-import { copyJson, describe, isPlain } from "./copy.ts";
+
+/** What an agent function receives: the job and the current state. The function gets a copy, which it may change. */
+export interface FunctionJob extends Job {
+  /** The thread's values with this run's input or `command.update` applied. */
+  readonly state: JsonObject;
+  /** `state.messages` in wire form (`{type, content, id, …}`); `[]` where there are none. */
+  readonly messages: JsonObject[];
+  /**
+   * Aborts when the run must stop. The reason is `cancelled`, `rolled_back`, `timed_out`, `shutting_down` or `lease_lost`.
+   * Pass it to every call that waits: the thread's next run starts when this function returns, or after `abandon_ms`.
+   */
+  readonly signal: AbortSignal;
+  /** Sends JSON data to subscribers of stream mode `custom` at once, even while the function awaits something else. */
+  emit(data: unknown): void;
+  /** Adds tokens and cost to the usage stored with the run's trace. Values must not be negative; tokens are integers. */
+  spend(usage: { readonly tokens_in?: number; readonly tokens_out?: number; readonly cost_usd?: number }): void;
+  /**
+   * Pauses the run for an answer: `yield job.interrupt(value)`, or return it. The run ends and the thread is interrupted.
+   * The run that resumes it calls the function again from its start, with the answer in `command.resume` and the stored state.
+   */
+  interrupt(value: unknown): object;
+}
+
+/**
+ * An agent: an async generator function, or a function that returns (a promise of) a string, an object, an async iterable
+ * or an object with a `textStream`, such as the result of `streamText` in the AI SDK.
+ *
+ * Yielded, or items of the iterable:
+ * - a string is a token of the reply being written. The tokens become one message of type `ai` at the next object or the end.
+ * - a plain object is an update of the state: `messages` are coerced (`role` or `type`, a string is an `ai` message) and merged
+ *   by id, every other key replaces its value. The object is copied: later changes to it have no effect.
+ * - `job.interrupt(value)` ends the run with an interrupt.
+ *
+ * A returned string or object counts like a yielded one; `undefined` and `null` are ignored. Any other value, and any value that
+ * is not JSON, fails the run. A thrown error is the run's error: updates yielded before it are kept, an unfinished reply is not.
+ */
+export type AgentFunction = (job: FunctionJob) => unknown;
+
+/** A function with its settings. */
+export interface AgentEntry {
+  readonly agent: AgentFunction;
+  readonly description?: string;
+  /** How many attempts a run gets before it ends as `error`. Default 3. */
+  readonly max_attempts?: number;
+  /** How long one attempt may take before the run ends as `timeout`. Default: the service's `worker.run_timeout_ms`. */
+  readonly timeout_ms?: number;
+  /**
+   * How long a stopped run may ignore its signal before the worker abandons it, in milliseconds, at most `worker.lease_ms`. The
+   * thread's next run starts then. Default 1,000 on a SQLite file that only this process executes, else 5,000.
+   */
+  readonly abandon_ms?: number;
+}
 
 /** The value that `job.interrupt(value)` returns. */
 export class RaisedInterrupt {
@@ -234,4 +285,154 @@ export function showInterrupts(job: Job, interrupts: readonly Interrupt[]): Stre
 
 export function task(id: string, name: string, outcome: Partial<Task> = {}): Task {
   return { id, name, error: null, interrupts: [], checkpoint: null, state: null, result: null, ...outcome };
+}
+
+type FunctionEvent =
+  | { readonly kind: "custom"; readonly data: Json; readonly value?: undefined }
+  | { readonly kind: "usage"; readonly usage: Parameters<FunctionJob["spend"]>[0]; readonly value?: undefined }
+  | { readonly kind: "waiting"; readonly value?: undefined }
+  | { readonly kind: "yielded" | "returned"; readonly value: unknown };
+
+/**
+ * Calls the function. The last item is its return value or its interrupt; `waiting` means that it is still at work one turn of
+ * the event loop after it was asked for more. Throws what the function throws or, once it has stopped, the signal's reason.
+ */
+export async function* drive(
+  agent: AgentFunction,
+  job: Omit<FunctionJob, "emit" | "interrupt" | "spend">,
+  signal: AbortSignal,
+  defer: (then: () => void) => void,
+): AsyncGenerator<FunctionEvent> {
+  const emitted: FunctionEvent[] = [];
+  let wake = (): void => {};
+  let iterator: AsyncIterator<unknown> | undefined;
+  const onAbort = (): void => wake();
+  signal.addEventListener("abort", onAbort);
+
+  /** Waits for one step of the function and passes on what it emits meanwhile. */
+  async function* wait(work: () => unknown): AsyncGenerator<FunctionEvent, unknown> {
+    signal.throwIfAborted();
+    let outcome: (() => unknown) | undefined;
+    const finish = (result: () => unknown): void => {
+      outcome = result;
+      wake();
+    };
+    const finished = (async () => work())().then(
+      (value) => finish(() => value),
+      (error: unknown) =>
+        finish(() => {
+          throw error;
+        }),
+    );
+    let turned = false;
+    defer(() => {
+      turned = true;
+      wake();
+    });
+    while ((!outcome || emitted.length > 0) && !signal.aborted) {
+      if (emitted.length > 0) yield emitted.shift() as FunctionEvent;
+      else if (turned) {
+        turned = false;
+        yield { kind: "waiting" };
+      } else
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+    }
+    // An aborted function may still be at work: the thread must not go on before it has stopped.
+    if (signal.aborted) await finished;
+    signal.throwIfAborted();
+    return (outcome as () => unknown)();
+  }
+
+  try {
+    const result = yield* wait(() =>
+      agent({
+        ...job,
+        emit(data) {
+          emitted.push({ kind: "custom", data: copyJson(data, "emitted data") });
+          wake();
+        },
+        spend(usage) {
+          emitted.push({ kind: "usage", usage: { ...usage } });
+          wake();
+        },
+        interrupt: (value) => new RaisedInterrupt(copyJson(value, "interrupt value")),
+      }),
+    );
+    const stream = streamOf(result);
+    if (!stream) {
+      yield { kind: "returned", value: result };
+      return;
+    }
+    const items = stream[Symbol.asyncIterator]();
+    iterator = items;
+    while (true) {
+      const { done, value } = (yield* wait(() => items.next())) as IteratorResult<unknown>;
+      if (done) iterator = undefined;
+      else if (value instanceof RaisedInterrupt) {
+        iterator = undefined;
+        yield* wait(() => items.return?.());
+      }
+      if (done || value instanceof RaisedInterrupt) {
+        yield { kind: "returned", value };
+        return;
+      }
+      yield { kind: "yielded", value };
+    }
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    // Its cleanup belongs to the run.
+    if (iterator) await (async (open) => open.return?.())(iterator).catch(() => {});
+  }
+}
+
+function streamOf(result: unknown): AsyncIterable<unknown> | null {
+  if (isAsyncIterable(result)) return result;
+  const text =
+    typeof result === "object" && result !== null ? (result as { textStream?: unknown }).textStream : undefined;
+  return isAsyncIterable(text) ? text : null;
+}
+
+function isAsyncIterable(value: unknown): value is AsyncIterable<unknown> {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    typeof (value as Partial<AsyncIterable<unknown>>)[Symbol.asyncIterator] === "function"
+  );
+}
+
+/**
+ * A deep copy of a JSON value. Objects with `toJSON` (dates, LangChain messages) are converted, undefined members are left out.
+ * Any other value throws an error that names its path.
+ */
+export function copyJson(value: unknown, path: string, above: readonly object[] = []): Json {
+  if (value === null || typeof value === "string" || typeof value === "boolean") return value;
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  if (typeof value !== "object") throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
+  if (above.includes(value)) throw new TypeError(`Not JSON: ${path} contains itself`);
+  const inside = [...above, value];
+  if (Array.isArray(value)) return Array.from(value, (item, at) => copyJson(item, `${path}[${at}]`, inside));
+  const { toJSON } = value as { toJSON?: unknown };
+  if (typeof toJSON === "function") return copyJson(toJSON.call(value), path, inside);
+  if (!isPlain(value)) throw new TypeError(`Not JSON: ${path} is ${describe(value)}`);
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([, item]) => item !== undefined)
+      .map(([key, item]) => [key, copyJson(item, `${path}.${key}`, inside)]),
+  );
+}
+
+/** An object made by a literal, in any realm, or one without a prototype. */
+function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+function describe(value: unknown): string {
+  if (typeof value === "function") return "a function";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object" && value !== null) return `an instance of ${value.constructor?.name || "a class"}`;
+  return typeof value === "bigint" ? `the bigint ${value}` : String(value);
 }

@@ -2,13 +2,18 @@
 import type { Environment } from "../environment.ts";
 import { ServiceError } from "../errors.ts";
 import { EVERYTHING, type Visibility, withVisibility } from "../storage/visibility.ts";
-import { isChannel } from "../streams/event-filter.ts";
-import type { EventFilter, ProtocolEvent, SentEvent, ThreadEvents } from "../streams/protocol.ts";
-import { createReader, type Reader } from "../streams/reader.ts";
+import { createReader, type Reader } from "../streams/hub.ts";
+import {
+  type EventFilter,
+  type ProtocolEvent,
+  problemOfChannels,
+  type SentEvent,
+  type ThreadEvents,
+} from "../streams/protocol.ts";
 import { type Command, type CommandAnswer, type CommandCaller, CommandError, errorAnswer } from "./command.ts";
 import { type CommandOptions, createCommands } from "./commands.ts";
 
-export type { EventFilter, ProtocolEvent, ProtocolMethod } from "../streams/protocol.ts";
+export type { EventFilter, ProtocolEvent } from "../streams/protocol.ts";
 export type { AnswerMeta, Command, CommandAnswer, CommandCaller, CommandErrorCode } from "./command.ts";
 
 /** Commands to threads, and their events, with the same objects as over HTTP. */
@@ -90,12 +95,4 @@ export function createProtocol(options: ProtocolOptions): Protocol {
       }
     },
   };
-}
-
-/** What is wrong with a list of channels; undefined if nothing is. */
-export function problemOfChannels(channels: unknown): string | undefined {
-  if (!Array.isArray(channels) || channels.length === 0) return "requires a non-empty channels array.";
-  return channels.every((channel) => typeof channel === "string" && isChannel(channel))
-    ? undefined
-    : "received an unsupported channel.";
 }

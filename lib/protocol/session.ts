@@ -4,6 +4,7 @@ import { ServiceError } from "../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { Visibility } from "../storage/visibility.ts";
 import type { EventFilter } from "../streams/protocol.ts";
+import { problemOfChannels } from "../streams/protocol.ts";
 import {
   type Command,
   type CommandAnswer,
@@ -13,7 +14,7 @@ import {
   invalid,
   readCommand,
 } from "./command.ts";
-import { type Protocol, problemOfChannels } from "./mod.ts";
+import type { Protocol } from "./mod.ts";
 import { createSubscriptions, type Subscriptions } from "./subscriptions.ts";
 
 /** What a session needs of a socket. */

@@ -1,7 +1,6 @@
 /** The subscriptions of one WebSocket, sent as one ordered sequence of events. */
-import { compileFilter, type Passes } from "../streams/event-filter.ts";
-import type { EventFilter, SentEvent } from "../streams/protocol.ts";
-import type { Reader } from "../streams/reader.ts";
+import type { Reader } from "../streams/hub.ts";
+import { compileFilter, type EventFilter, type Passes, type SentEvent } from "../streams/protocol.ts";
 
 export interface Subscription {
   readonly id: string;

@@ -19,11 +19,8 @@ import type {
   ThreadTtl,
 } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
-import { filterFrames } from "../streams/frame-filter.ts";
-import type { Frame, StreamHub } from "../streams/hub.ts";
-import type { Reader } from "../streams/reader.ts";
-import type { RunSubscriptions } from "../streams/run-subscription.ts";
-import { endDeleted } from "../streams/terminal.ts";
+import type { Frame, Reader, StreamHub } from "../streams/hub.ts";
+import { endDeleted, filterFrames, type RunSubscriptions } from "../streams/run-subscription.ts";
 import type { ThreadDirectory } from "../threads/mod.ts";
 import { shownUrl } from "../webhooks/policy.ts";
 import { type CreatedRunRow, createRunCreation, type RunPreparation } from "./create.ts";
@@ -31,8 +28,7 @@ import type { Notifications } from "./notifications.ts";
 import type { RunCreate, RunOrigin } from "./request.ts";
 import { cancelReason, createStops } from "./stop.ts";
 
-export type { Frame } from "../streams/hub.ts";
-export type { Reader } from "../streams/reader.ts";
+export type { Frame, Reader } from "../streams/hub.ts";
 export type { RunCreate, RunOrigin } from "./request.ts";
 
 /** A run as the API shows it; times are ISO 8601, UTC. */
@@ -203,7 +199,7 @@ export function createRuns(options: RunOptions): RunDirectory {
         leave(run, request.on_disconnect === "cancel"),
         true,
       );
-      const shown = namespaces.length === 0 ? frames : filterFrames(frames, runEvents, run.run_id, { namespaces });
+      const shown = namespaces.length === 0 ? frames : filterFrames(frames, runEvents, { namespaces });
       return { run: toRun(run), frames: shown };
     },
     async wait(thread_id, request, origin = {}) {
@@ -228,7 +224,7 @@ export function createRuns(options: RunOptions): RunDirectory {
       if (outcome === "running") throw new ServiceError("conflict", `Run ${run_id} is running: cancel it first`);
       if (outcome === "not_found") throw new ServiceError("not_found", `Run ${run_id} not found`);
       const runEvents = hub.find(run.run_id);
-      if (runEvents) endDeleted(runEvents, run.run_id);
+      if (runEvents) endDeleted(runEvents);
     },
     async cancel(thread_id, run_id, { action = "interrupt", wait: waits = false, reason } = {}, visibility) {
       const stored = reason === undefined ? undefined : cancelReason(reason, action);
@@ -243,7 +239,7 @@ export function createRuns(options: RunOptions): RunDirectory {
     async joinStream(thread_id, run_id, { after = 0, cancel_on_disconnect = false, ...shown } = {}, visibility) {
       const run = await find(thread_id, run_id, visibility);
       const { runEvents, frames } = await subscriptions.read(run, after, leave(run, cancel_on_disconnect, visibility));
-      return { run: toRun(run), frames: filterFrames(frames, runEvents, run.run_id, shown) };
+      return { run: toRun(run), frames: filterFrames(frames, runEvents, shown) };
     },
   };
 }

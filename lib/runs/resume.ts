@@ -1,7 +1,7 @@
 /** Checks the answers to interrupts before a run is created. */
 import { ServiceError } from "../errors.ts";
-import { ambiguous, answersById, mismatch } from "../executor/answers.ts";
 import type { Interrupt } from "../executor/contract.ts";
+import { ambiguous, answersById, mismatch } from "../executor/kwargs.ts";
 import type { RunCreate } from "./request.ts";
 
 /**

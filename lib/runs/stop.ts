@@ -5,7 +5,7 @@ import { ServiceError } from "../errors.ts";
 import type { RunRow, Scope, StopAction, StoppedRun, StopTarget, Storage } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";
 import type { StreamHub } from "../streams/hub.ts";
-import { endRolledBack } from "../streams/terminal.ts";
+import { endRolledBack } from "../streams/run-subscription.ts";
 
 export interface StopOptions {
   readonly storage: Storage;
@@ -56,7 +56,7 @@ export function createStops(options: StopOptions): Stops {
       const { run_id, thread_id, kind, slot_token } = run;
       const here = kind !== "ended" && worker.cancel(run_id, kind === "deleted" ? "rolled_back" : "cancelled");
       const runEvents = hub.find(run_id);
-      if (kind === "deleted" && runEvents) endRolledBack(runEvents, run_id);
+      if (kind === "deleted" && runEvents) endRolledBack(runEvents);
       if (kind === "ended") options.onEndedUnstarted?.(run);
       if (slot_token !== null && !here) wakeAfter(thread_id, slot_token);
     }

@@ -1,7 +1,7 @@
 /** Creates the nouns of a service and the worker that executes its runs, and connects them. */
 import { type Assistants, createAssistants } from "../assistants/mod.ts";
 import { type CronLoop, createCrons } from "../crons/mod.ts";
-import { createRunFinishedHook } from "../engine/run-finished.ts";
+import { createRunFinishedHook } from "../engine/attempt-context.ts";
 import { createWorker, type Worker } from "../engine/worker.ts";
 import type { Environment } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";

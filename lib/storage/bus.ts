@@ -3,8 +3,7 @@
  * same between processes that share a database.
  */
 import type { Environment } from "../environment.ts";
-import type { CreatedRun, Storage } from "./mod.ts";
-import type { SignalKind, Signals } from "./signals.ts";
+import type { CreatedRun, SignalKind, Signals, Storage } from "./mod.ts";
 
 /** Where a change happened. `unknown`: news may have been missed, so everything must be read again; it comes without an id. */
 export type Origin = "here" | "elsewhere" | "unknown";

@@ -7,26 +7,22 @@ import type { AssistantStorage } from "./assistants.ts";
 import type { CheckpointStorage } from "./checkpoints.ts";
 import type { CronStorage } from "./crons.ts";
 import type { DeliveryStorage } from "./deliveries.ts";
-import type { EventStorage } from "./events.ts";
 import type { FeedbackStorage } from "./feedback.ts";
 import type { IdentityStore } from "./identity.ts";
 import type { ItemStorage } from "./items.ts";
 import type { OperationStorage } from "./operations.ts";
 import type { RunStorage } from "./runs.ts";
-import type { Signals } from "./signals.ts";
-import type { StateStorage, ThreadStorage } from "./threads.ts";
+import type { EventStorage, StateStorage, ThreadStorage } from "./threads.ts";
 import type { UsageStorage } from "./usage.ts";
 
 export type * from "./assistants.ts";
 export type * from "./checkpoints.ts";
 export type * from "./crons.ts";
 export type * from "./deliveries.ts";
-export * from "./event-rows.ts";
-export type * from "./events.ts";
 export type * from "./feedback.ts";
 export type * from "./items.ts";
 export type * from "./operations.ts";
-export type * from "./rows.ts";
+export * from "./rows.ts";
 export type * from "./runs.ts";
 export type * from "./threads.ts";
 export type * from "./usage.ts";
@@ -76,4 +72,27 @@ export interface Storage
   failure?(): string | null;
   /** Releases what the storage opened itself. */
   close(): Promise<void>;
+}
+
+/**
+ * What has changed, on the bus and between processes. `run`: frames of that run were stored, or it has ended, or it is to stop.
+ * `thread`: a run of that thread was made, is to stop or has ended, or the thread is gone. `events`: events of that thread were
+ * stored. `work`: runs of that deployment may be waiting for a worker. `deliveries`: of that deployment, webhooks.
+ */
+export type SignalKind = "run" | "events" | "thread" | "work" | "deliveries";
+
+/** Receives signals. */
+export interface SignalListener {
+  /** Another process, or this one, has published this. */
+  heard(kind: SignalKind, id: string): void;
+  /** Signals may have been missed: look at everything. Called when the connection that brings them is back, too. */
+  missed(): void;
+}
+
+/** Publishes and receives signals between processes that share a database: they carry ids, never data, and may be lost, late or doubled. */
+export interface Signals {
+  /** Returns at once, and never throws. Equal signals that wait to be sent are one. */
+  publish(kind: SignalKind, id: string): void;
+  /** The result ends it. */
+  subscribe(listener: SignalListener): () => void;
 }

@@ -4,5 +4,4 @@
  */
 export type * from "./identity.ts";
 export type * from "./mod.ts";
-export type { SignalKind, SignalListener, Signals } from "./signals.ts";
 export type { Condition, Filter, Scalar, Visibility } from "./visibility.ts";

@@ -5,7 +5,66 @@
 import { type Environment, nextTurn } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { StoredFrame, TerminalStatus } from "../storage/mod.ts";
-import { Change, createReader, indexAfter, type Reader } from "./reader.ts";
+
+/** A subscription. Call `next` again only after its answer. */
+export interface Reader<Item> extends AsyncIterable<Item> {
+  /** Waits until an item is ready. Returns all that are ready, up to a limit; none once the stream has ended or was left. */
+  next(): Promise<readonly Item[]>;
+  /** Ends the subscription: a waiting `next` returns nothing. */
+  leave(): void;
+}
+
+const END = { done: true, value: undefined } as const;
+
+/** Not a generator: `return` of a generator waits for the next item. */
+export function createReader<Item>(next: Reader<Item>["next"], leave: () => void): Reader<Item> {
+  return {
+    next,
+    leave,
+    [Symbol.asyncIterator]() {
+      const ready: Item[] = [];
+      return {
+        async next() {
+          if (ready.length === 0) ready.push(...(await next()));
+          return ready.length > 0 ? { done: false, value: ready.shift() as Item } : END;
+        },
+        async return() {
+          ready.length = 0;
+          leave();
+          return END;
+        },
+      };
+    },
+  };
+}
+
+/** Wakes the readers that wait for a change. */
+export class Change {
+  #next: PromiseWithResolvers<void> | undefined;
+
+  /** Resolves with the next `notify`. */
+  wait(): Promise<void> {
+    this.#next ??= Promise.withResolvers<void>();
+    return this.#next.promise;
+  }
+
+  notify(): void {
+    this.#next?.resolve();
+    this.#next = undefined;
+  }
+}
+
+/** The index of the first item whose place is above `cursor`. Places rise. */
+export function indexAfter<Item>(items: readonly Item[], cursor: number, placeOf: (item: Item) => number): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (placeOf(items[middle] as Item) > cursor) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
 
 /** One event of a stream. */
 export interface Frame {
@@ -21,42 +80,6 @@ export interface Frame {
 export interface Outcome {
   readonly status: TerminalStatus | "gone";
   readonly result: Json;
-}
-
-/** The event log of one run. */
-export interface RunEvents {
-  /** Undefined until the run has ended; then the log accepts no more frames. */
-  readonly outcome: Outcome | undefined;
-  /** An attempt in this process writes the log. */
-  live: boolean;
-  /** The log has or had a subscriber, or will get one. */
-  watched: boolean;
-  /** The run's frames are stored: subscribers behind the ring read them from the store. Set it before the first frame. */
-  stored: boolean;
-  /** The attempt that a gap frame names; 0 while it is unknown. */
-  attempt: number;
-  /** The highest id that a subscriber says it has seen elsewhere. The end of a deleted run gets ids above it. */
-  seen: number;
-  /** The highest id so far; 0 before the first. */
-  readonly lastId: number;
-  /** The log has a subscriber now, or a caller that waits for its end. */
-  readonly followed: boolean;
-  /** The next frame gets at least this id, without a gap before it. */
-  startAt(id: number): void;
-  /** Frames up to this id exist, but not in this ring. No effect if the log is already past that id. */
-  skipTo(id: number): void;
-  publish(event: string, data: string): void;
-  /** Shows subscribers a `metadata` frame without an id while there are no frames yet: it says why. */
-  note(data: string): void;
-  end(outcome: Outcome): void;
-  /** Resolves when the run has ended. */
-  ended(): Promise<Outcome>;
-  /**
-   * Frames with an id above `after`, then live ones until the end. Frames behind the ring are loaded from the store; missing ones
-   * are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once if the
-   * subscriber leaves before the end.
-   */
-  read(after: number, onLeave?: () => void): Reader<Frame>;
 }
 
 export interface StreamHubOptions {
@@ -75,7 +98,7 @@ export interface StreamHub {
   runEvents(run_id: string): RunEvents;
   find(run_id: string): RunEvents | undefined;
   /** Drops a log without subscribers that no attempt here writes. */
-  forget(run_id: string, runEvents: RunEvents): void;
+  forget(runEvents: RunEvents): void;
   /** Ends every open log as `gone` at shutdown. */
   close(): void;
   readonly closed: boolean;
@@ -91,30 +114,26 @@ const PAGES = 4;
 
 export function createStreamHub(environment: Environment, options: StreamHubOptions = {}): StreamHub {
   const { load = async () => [], ring_size = 4 * 1024 * 1024, keep_ms = 60_000, keep_size = 2 * 1024 * 1024 } = options;
-  const logs = new Map<string, RunEventLog>();
+  const logs = new Map<string, RunEvents>();
   // Ended logs, oldest first. Age and size are bounded, so that memory does not grow with the number of runs.
-  const kept: {
-    readonly run_id: string;
-    readonly runEvents: RunEventLog;
-    readonly until: number;
-    readonly size: number;
-  }[] = [];
+  const kept: { readonly runEvents: RunEvents; readonly until: number; readonly size: number }[] = [];
   let keptSize = 0;
   let closed = false;
 
-  function forget(run_id: string, runEvents: RunEvents): void {
+  function forget(runEvents: RunEvents): void {
+    const { run_id } = runEvents;
     if (logs.get(run_id) === runEvents) logs.delete(run_id);
   }
 
-  function keep(run_id: string, runEvents: RunEventLog, size: number): void {
+  function keep(runEvents: RunEvents, size: number): void {
     const now = environment.now();
-    kept.push({ run_id, runEvents, until: now + keep_ms, size });
+    kept.push({ runEvents, until: now + keep_ms, size });
     keptSize += size;
     let count = 0;
     for (const entry of kept) {
       if (entry.until > now && keptSize <= keep_size) break;
       keptSize -= entry.size;
-      forget(entry.run_id, entry.runEvents);
+      forget(entry.runEvents);
       count++;
     }
     if (count > 0) kept.splice(0, count);
@@ -134,7 +153,7 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
     runEvents(run_id) {
       let runEvents = logs.get(run_id);
       if (!runEvents) {
-        runEvents = new RunEventLog(run_id, settings);
+        runEvents = new RunEvents(run_id, settings);
         logs.set(run_id, runEvents);
       }
       return runEvents;
@@ -158,19 +177,24 @@ export function createStreamHub(environment: Environment, options: StreamHubOpti
 interface LogSettings {
   readonly load: (run_id: string, after: number) => Promise<readonly StoredFrame[]>;
   readonly ring_size: number;
-  readonly keep: (run_id: string, runEvents: RunEventLog, size: number) => void;
+  readonly keep: (runEvents: RunEvents, size: number) => void;
 }
 
-// A class, because hundreds of ended logs are kept and closures would take several times the memory.
-class RunEventLog implements RunEvents {
+/** The event log of one run. A class, because hundreds of ended logs are kept and closures would take several times the memory. */
+export class RunEvents {
+  readonly run_id: string;
+  /** An attempt in this process writes the log. */
   live = false;
+  /** The log has or had a subscriber, or will get one. */
   watched = false;
+  /** The run's frames are stored: subscribers behind the ring read them from the store. Set it before the first frame. */
   stored = false;
+  /** The attempt that a gap frame names; 0 while it is unknown. */
   attempt = 0;
+  /** The highest id that a subscriber says it has seen elsewhere. The end of a deleted run gets ids above it. */
   seen = 0;
-  lastId = 0;
-  outcome: Outcome | undefined;
-  readonly #run_id: string;
+  #lastId = 0;
+  #outcome: Outcome | undefined;
   readonly #settings: LogSettings;
   #frames: StoredFrame[] = [];
   #size = 0;
@@ -185,54 +209,74 @@ class RunEventLog implements RunEvents {
   #endWaiters: ((outcome: Outcome) => void)[] = [];
 
   constructor(run_id: string, settings: LogSettings) {
-    this.#run_id = run_id;
+    this.run_id = run_id;
     this.#settings = settings;
   }
 
+  /** The highest id so far; 0 before the first. */
+  get lastId(): number {
+    return this.#lastId;
+  }
+
+  /** Undefined until the run has ended; then the log accepts no more frames. */
+  get outcome(): Outcome | undefined {
+    return this.#outcome;
+  }
+
+  /** The log has a subscriber now, or a caller that waits for its end. */
   get followed(): boolean {
     return this.#readers > 0 || this.#endWaiters.length > 0;
   }
 
+  /** The next frame gets at least this id, without a gap before it. */
   startAt(id: number): void {
-    this.lastId = Math.max(this.lastId, id - 1);
+    this.#lastId = Math.max(this.#lastId, id - 1);
   }
 
+  /** Frames up to this id exist, but not in this ring. No effect if the log is already past that id. */
   skipTo(id: number): void {
-    if (id <= this.lastId || this.outcome) return;
+    if (id <= this.#lastId || this.#outcome) return;
     this.#frames = [];
     this.#size = 0;
-    this.lastId = id;
+    this.#lastId = id;
     this.#lostUpTo = id;
     this.#change.notify();
   }
 
   publish(event: string, data: string): void {
-    if (this.outcome) return;
-    this.#frames.push({ id: ++this.lastId, event, data });
+    if (this.#outcome) return;
+    this.#frames.push({ id: ++this.#lastId, event, data });
     this.#size += data.length + FRAME_OVERHEAD;
     if (this.#size > this.#room()) this.#cut();
     this.#change.notify();
   }
 
+  /** Shows subscribers a `metadata` frame without an id while there are no frames yet: it says why. */
   note(data: string): void {
-    if (this.live || this.outcome || this.lastId > 0) return;
+    if (this.live || this.#outcome || this.#lastId > 0) return;
     this.#note = data;
     this.#change.notify();
   }
 
   end(outcome: Outcome): void {
-    if (this.outcome) return;
-    this.outcome = outcome;
+    if (this.#outcome) return;
+    this.#outcome = outcome;
     this.#change.notify();
     for (const resolve of this.#endWaiters) resolve(outcome);
     this.#endWaiters = [];
-    this.#settings.keep(this.#run_id, this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
+    this.#settings.keep(this, this.#size + weightOf(outcome.result) + LOG_OVERHEAD);
   }
 
+  /** Resolves when the run has ended. */
   async ended(): Promise<Outcome> {
-    return this.outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
+    return this.#outcome ?? new Promise<Outcome>((resolve) => this.#endWaiters.push(resolve));
   }
 
+  /**
+   * Frames with an id above `after`, then live ones until the end. Frames behind the ring are loaded from the store; missing ones
+   * are reported by one frame `metadata {run_id, attempt, missing_before}` without an id. `onLeave` is called once if the
+   * subscriber leaves before the end.
+   */
   read(after: number, onLeave?: () => void): Reader<Frame> {
     this.watched = true;
     this.#readers++;
@@ -248,7 +292,7 @@ class RunEventLog implements RunEvents {
     };
     const pull = (): Frame[] => {
       if (left) return [];
-      if (this.#note !== undefined && this.lastId === 0 && !noted) {
+      if (this.#note !== undefined && this.#lastId === 0 && !noted) {
         noted = true;
         return [{ id: null, event: "metadata", data: this.#note }];
       }
@@ -280,7 +324,7 @@ class RunEventLog implements RunEvents {
         const ready = pull();
         if (ready.length > 0 || left) return ready;
         if (cursor < this.#lostUpTo) await load();
-        else if (this.outcome) close();
+        else if (this.#outcome) close();
         else await this.#change.wait();
       }
     };
@@ -288,7 +332,7 @@ class RunEventLog implements RunEvents {
       if (left) return;
       close();
       this.#change.notify();
-      if (!this.outcome) onLeave?.();
+      if (!this.#outcome) onLeave?.();
     };
     return createReader(next, leave);
   }
@@ -326,7 +370,7 @@ class RunEventLog implements RunEvents {
     const loading = (async () => {
       await before;
       if (this.#framesAfter(after).length > 0) return undefined;
-      const page = await this.#settings.load(this.#run_id, after);
+      const page = await this.#settings.load(this.run_id, after);
       const first = page[0]?.id ?? Number.POSITIVE_INFINITY;
       if (page.length > 0) this.#pages = [page, ...this.#pages.slice(0, PAGES - 1)];
       return first > after + 1 ? first : undefined;
@@ -337,7 +381,7 @@ class RunEventLog implements RunEvents {
 
   #gap(missing_before: number): Frame {
     const attempt = this.attempt > 0 ? { attempt: this.attempt } : {};
-    const data = JSON.stringify({ run_id: this.#run_id, ...attempt, missing_before });
+    const data = JSON.stringify({ run_id: this.run_id, ...attempt, missing_before });
     return { id: null, event: "metadata", data };
   }
 }

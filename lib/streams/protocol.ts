@@ -1,13 +1,7 @@
 /** The event protocol of threads (v2): its events on the wire, and which of them a subscriber gets. */
 import type { Json } from "../json.ts";
-import type { EventMethod, Scope } from "../storage/mod.ts";
-import type { Frame } from "./hub.ts";
-import type { Reader } from "./reader.ts";
-
-export { EVENT_METHODS as METHODS } from "../storage/event-rows.ts";
-
-/** The method of an event. Channel `input` has both `input.…` methods. */
-export type ProtocolMethod = EventMethod;
+import { EVENT_METHODS, type EventMethod, type Scope } from "../storage/mod.ts";
+import type { Frame, Reader } from "./hub.ts";
 
 /** One event of a thread, as a subscriber gets it. */
 export interface ProtocolEvent {
@@ -16,7 +10,7 @@ export interface ProtocolEvent {
   readonly event_id: string;
   /** `turn * 2^32 + frame`: grows along the thread, with gaps. */
   readonly seq: number;
-  readonly method: ProtocolMethod;
+  readonly method: EventMethod;
   readonly params: {
     /** Empty for the graph itself, else `<node>:<task id>` of each level. */
     readonly namespace: readonly string[];
@@ -29,7 +23,7 @@ export interface ProtocolEvent {
 
 /** Which events of a thread a subscriber gets. */
 export interface EventFilter {
-  /** Names of channels: methods, `input`, or `custom:<name>`. */
+  /** Names of channels: methods, `input` for both `input.…` methods, or `custom:<name>`. */
   readonly channels: readonly string[];
   /** Prefixes. A segment without `:` matches all tasks of that node. Absent or empty: all namespaces. */
   readonly namespaces?: readonly (readonly string[])[];
@@ -45,7 +39,7 @@ export interface SentEvent extends Frame {
   /** The `event_id`. */
   readonly id: string;
   /** The method. */
-  readonly event: ProtocolMethod;
+  readonly event: EventMethod;
   readonly namespace: readonly string[];
   /** Of `custom`: the name of its channel. */
   readonly name: string | undefined;
@@ -65,4 +59,59 @@ export interface ThreadEvents {
   kept(scope: Scope, thread_id: string, filter: EventFilter): AsyncIterable<SentEvent>;
   /** The `seq` of the newest kept event; 0 without any. */
   lastSeq(scope: Scope, thread_id: string): Promise<number>;
+}
+
+/** Whether an event passes. `name`: the name in the data of a `custom` event. */
+export type Passes = (method: EventMethod, namespace: readonly string[], name: string | undefined) => boolean;
+
+const NAMED = "custom:";
+const INPUT = "input";
+
+/** The channel of a method. */
+const channelOf = (method: EventMethod): string => (method.startsWith("input.") ? INPUT : method);
+
+const CHANNELS: ReadonlySet<string> = new Set(EVENT_METHODS.map(channelOf));
+
+/** Whether the protocol has this channel. */
+export const isChannel = (channel: string): boolean => CHANNELS.has(channel) || channel.startsWith(NAMED);
+
+/** What is wrong with a list of channels; undefined if nothing is. */
+export function problemOfChannels(channels: unknown): string | undefined {
+  if (!Array.isArray(channels) || channels.length === 0) return "requires a non-empty channels array.";
+  return channels.every((channel) => typeof channel === "string" && isChannel(channel))
+    ? undefined
+    : "received an unsupported channel.";
+}
+
+/** The methods that a filter can let pass. Unknown channels have none. */
+export function methodsOf({ channels }: EventFilter): ReadonlySet<EventMethod> {
+  const wanted = new Set(channels.map((channel) => (channel.startsWith(NAMED) ? "custom" : channel)));
+  return new Set(EVENT_METHODS.filter((method) => wanted.has(channelOf(method))));
+}
+
+/** The filter as a function. `since` has no effect on it. */
+export function compileFilter(filter: EventFilter): Passes {
+  const { channels, namespaces = [], depth = Number.POSITIVE_INFINITY } = filter;
+  const methods = methodsOf(filter);
+  const every_name = channels.includes("custom");
+  const names = new Set(
+    channels.filter((channel) => channel.startsWith(NAMED)).map((channel) => channel.slice(NAMED.length)),
+  );
+  return (method, namespace, name) => {
+    if (!methods.has(method)) return false;
+    if (method === "custom" && !every_name && !(name !== undefined && names.has(name))) return false;
+    if (namespaces.length === 0) return true;
+    return namespaces.some(
+      (prefix) =>
+        prefix.length <= namespace.length &&
+        namespace.length - prefix.length <= depth &&
+        prefix.every((wanted, level) => isSegment(namespace[level] as string, wanted)),
+    );
+  };
+}
+
+/** Equal, or the node of it: a wanted segment without a task id matches all tasks of the node. */
+function isSegment(segment: string, wanted: string): boolean {
+  if (segment === wanted) return true;
+  return !wanted.includes(":") && segment.startsWith(wanted) && segment[wanted.length] === ":";
 }

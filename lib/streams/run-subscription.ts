@@ -1,12 +1,269 @@
-/** Subscriptions to the frames and the results of runs, in whichever process the runs execute. */
-import type { Json } from "../json.ts";
-import type { RunRow } from "../storage/mod.ts";
-import type { Frame, RunEvents } from "./hub.ts";
-import type { Reader } from "./reader.ts";
-import { createRemoteRuns, hasEnded, isOpen, type RemoteRunOptions, type RemoteRuns } from "./remote-runs.ts";
-import { storedResult } from "./stored-result.ts";
+/** Subscriptions to the frames and the results of runs, in whichever process the runs execute, and how a run's log ends. */
+import { type Environment, nextTurn } from "../environment.ts";
+import { StateUnreadable } from "../errors.ts";
+import type { StateEvent, StreamMode, ThreadState } from "../executor/contract.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import type { Bus } from "../storage/bus.ts";
+import type { FinishRun, RunRow, RunStatus, Scope, Storage, TerminalStatus, ThreadRow } from "../storage/mod.ts";
+import { createReader, type Frame, type Outcome, type Reader, type RunEvents, type StreamHub } from "./hub.ts";
 
-export interface RunSubscriptions extends Pick<RemoteRuns, "watch"> {
+/** What comes before the `end`: the feedback URLs by key, as JSON, and the error. */
+export interface Tail {
+  readonly feedback: string | null;
+  readonly error: JsonObject | null;
+}
+
+/** How many frames come right before the `end`. */
+export function tailLength({ feedback, error }: Tail): number {
+  return (feedback === null ? 0 : 1) + (error === null ? 0 : 1);
+}
+
+/** The first frame id after so many claims, for a run without stored frames: above the ids of all earlier attempts. */
+export function firstFrameId(claims: number): number {
+  return claims * 2 ** 32 + 1;
+}
+
+/**
+ * Ends the log with a `feedback` and an `error` frame, if the tail has them, and the `end`. `end_frame` is the one in the run's
+ * row; null when the row was deleted. No effect on a log that has ended.
+ */
+export function closeRunEvents(runEvents: RunEvents, outcome: Outcome, tail: Tail, end_frame: number | null): void {
+  const { feedback, error } = tail;
+  if (end_frame !== null) {
+    const first = end_frame - tailLength(tail);
+    if (runEvents.stored) runEvents.skipTo(first - 1);
+    else runEvents.startAt(first);
+  }
+  // Clients stop reading at an error.
+  if (feedback !== null) runEvents.publish("feedback", feedback);
+  if (error) runEvents.publish("error", JSON.stringify(error));
+  const status = outcome.status === "gone" ? "rollback" : outcome.status;
+  runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));
+  runEvents.end(outcome);
+}
+
+/** The run was deleted. */
+export function endDeleted(runEvents: RunEvents): void {
+  endGone(runEvents, { error: "RunDeleted", message: "The run was deleted" });
+}
+
+/** The run was rolled back. */
+export function endRolledBack(runEvents: RunEvents): void {
+  endGone(runEvents, { error: "RunRolledBack", message: "The run was rolled back" });
+}
+
+function endGone(runEvents: RunEvents, error: JsonObject): void {
+  runEvents.startAt(runEvents.seen + 1);
+  closeRunEvents(runEvents, { status: "gone", result: { __error__: error } }, { feedback: null, error }, null);
+}
+
+/** What wait and join answer for a run that did not fail. `stopped`: it was interrupted, so remaining nodes are no breakpoint. */
+export function waitResult(values: Json, next: readonly string[], interrupts: readonly Json[], stopped: boolean): Json {
+  if (next.length === 0 || (stopped && interrupts.length === 0)) return values ?? {};
+  return isObject(values) ? { ...values, __interrupt__: [...interrupts] } : { __interrupt__: [...interrupts] };
+}
+
+/** A larger state is left out of webhooks, in characters. */
+const LARGEST_VALUES = 5 * 1024 * 1024;
+
+/** The state as the webhook payload has it. */
+export function webhookValues(values: Json | undefined): NonNullable<FinishRun["values"]> {
+  const json = values === undefined ? null : JSON.stringify(values);
+  const omitted = json !== null && json.length > LARGEST_VALUES;
+  return { json: omitted ? null : json, omitted };
+}
+
+/** The error of an attempt; null if it succeeded, which takes at least one state. */
+export function errorBody(failure: unknown, last: StateEvent | null): JsonObject | null {
+  if (failure === undefined) return last ? null : { error: "Error", message: "The graph ended without a state" };
+  const { name, message } = (typeof failure === "object" && failure !== null ? failure : {}) as {
+    name?: unknown;
+    message?: unknown;
+  };
+  return {
+    error: typeof name === "string" && name !== "" ? name : "Error",
+    message: typeof message === "string" ? message : typeof failure === "string" ? failure : "The graph failed",
+  };
+}
+
+interface RunSubscriptionOptions {
+  readonly storage: Storage;
+  readonly bus: Bus;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly hub: StreamHub;
+  /** The state at a thread's head; null before the first run. Errors: StateUnreadable. */
+  currentState(thread: ThreadRow): Promise<ThreadState | null>;
+  /** The feedback URLs of a run by key, as JSON; null when it has none. */
+  readonly feedbackUrls: (run: RunRow) => string | null;
+}
+
+/** What wait and join answer for a run that ended before the call. */
+async function storedResult(options: RunSubscriptionOptions, run: RunRow): Promise<Json> {
+  const { storage, scope, environment } = options;
+  const { run_id, thread_id } = run;
+  if (run.error) return { __error__: run.error };
+  if (run.temporary) return run.result ?? {};
+  const thread = await storage.getThread(scope, thread_id);
+  try {
+    // Checkpoints of a run that is still active belong to that run, not to this one.
+    const state = thread && (await options.currentState({ ...thread, running: null }));
+    if (!state) return {};
+    const writer = state.metadata?.["run_id"];
+    const last = writer === run_id || typeof writer !== "string" ? run : await storage.getRun(scope, writer);
+    return waitResult(state.values, state.next, state.interrupts as unknown as Json[], last?.status === "interrupted");
+  } catch (error) {
+    if (!(error instanceof StateUnreadable)) throw error;
+    environment.log({ level: "error", message: "a state could not be read", run_id, thread_id, error });
+    return { __error__: { error: "StateUnreadable", message: "The state could not be read" } };
+  }
+}
+
+type RunIds = Pick<RunRow, "run_id" | "thread_id">;
+
+interface FollowedRun {
+  readonly run: RunIds;
+  readonly runEvents: RunEvents;
+  /** A signal arrived after the check under way began. */
+  checkAgain: boolean;
+  checking: boolean;
+  cancelTimer(): void;
+}
+
+/** The interval between two checks; it grows while nothing changes. */
+const FIRST_POLL_MS = 250;
+const LONGEST_POLL_MS = 1_000;
+/** The interval where signals announce changes: a signal may be lost. */
+const SIGNALLED_POLL_MS = 800;
+
+/** The log of this run accepts frames, and no attempt here writes them. */
+const isOpen = (runEvents: RunEvents): boolean => !runEvents.outcome && !runEvents.live;
+
+export const hasEnded = ({ status }: { readonly status: RunStatus }): boolean =>
+  status !== "pending" && status !== "running";
+
+/** Follows runs that execute in another process: copies their stored frames, and ends their log when the run's row has ended. */
+function createRemoteRuns(options: RunSubscriptionOptions) {
+  const { storage, bus, scope, environment, hub } = options;
+  const signalled = storage.signals !== undefined;
+  const followed = new Map<RunEvents, FollowedRun>();
+
+  const warn = (run_id: string, error: unknown): void =>
+    environment.log({ level: "warn", message: "following a run failed", run_id, error });
+
+  function watch(run: RunIds, runEvents: RunEvents): void {
+    if (!isOpen(runEvents)) return;
+    const known = followed.get(runEvents);
+    if (known) {
+      if (signalled) checkRun(known);
+      return;
+    }
+    const entry: FollowedRun = { run, runEvents, checkAgain: false, checking: false, cancelTimer: () => {} };
+    followed.set(runEvents, entry);
+    // Signals sent before this moment did not reach this process.
+    if (signalled) void poll(entry, SIGNALLED_POLL_MS);
+    else pollAfter(entry, FIRST_POLL_MS);
+  }
+
+  function pollAfter(entry: FollowedRun, ms: number): void {
+    entry.cancelTimer = environment.timer(ms, () => void poll(entry, ms));
+  }
+
+  async function poll(entry: FollowedRun, ms: number): Promise<void> {
+    const { run, runEvents } = entry;
+    const { run_id } = run;
+    const before = runEvents.lastId;
+    entry.checking = true;
+    try {
+      do {
+        entry.checkAgain = false;
+        // The first check of a run tells whether its frames are stored.
+        const wasStored = runEvents.stored;
+        if (isOpen(runEvents) && wasStored) await copyFrames(runEvents);
+        await closeIfEnded(runEvents);
+        if (isOpen(runEvents) && runEvents.stored && !wasStored) await copyFrames(runEvents);
+      } while (entry.checkAgain && isOpen(runEvents) && runEvents.followed);
+    } catch (error) {
+      warn(run_id, error);
+    }
+    entry.checking = false;
+    if (isOpen(runEvents) && runEvents.followed) {
+      const quiet = runEvents.lastId === before;
+      pollAfter(entry, signalled ? SIGNALLED_POLL_MS : quiet ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS);
+      return;
+    }
+    followed.delete(runEvents);
+    if (isOpen(runEvents)) hub.forget(runEvents);
+  }
+
+  function checkRun(entry: FollowedRun): void {
+    entry.checkAgain = true;
+    if (entry.checking) return;
+    entry.cancelTimer();
+    void poll(entry, SIGNALLED_POLL_MS);
+  }
+
+  async function copyFrames(runEvents: RunEvents): Promise<void> {
+    while (runEvents.followed) {
+      const page = await storage.readFrames(scope, runEvents.run_id, runEvents.lastId);
+      if (page.length === 0 || !isOpen(runEvents)) return;
+      for (const { id, event, data } of page) {
+        runEvents.skipTo(id - 1);
+        if (id > runEvents.lastId) runEvents.publish(event, data);
+      }
+      await nextTurn(environment);
+    }
+  }
+
+  /** Ends the log if the run's row has ended. */
+  async function closeIfEnded(runEvents: RunEvents): Promise<void> {
+    if (!isOpen(runEvents)) return;
+    const row = await storage.getRun(scope, runEvents.run_id);
+    if (!row) {
+      if (isOpen(runEvents)) endRolledBack(runEvents);
+      return;
+    }
+    const result = hasEnded(row) ? await storedResult(options, row) : null;
+    // This process may have claimed the run during the reads.
+    if (!isOpen(runEvents)) return;
+    runEvents.stored ||= row.framed;
+    runEvents.attempt = row.attempt;
+    if (!hasEnded(row)) return;
+    const tail = { feedback: options.feedbackUrls(row), error: row.error };
+    const end_frame = row.end_frame ?? firstFrameId(row.claims) + tailLength(tail);
+    // Frames that retention has deleted are reported to subscribers as missing.
+    if (row.kwargs["resumable"] === true) runEvents.skipTo(end_frame - tailLength(tail) - 1);
+    closeRunEvents(runEvents, { status: row.status as TerminalStatus, result }, tail, end_frame);
+  }
+
+  /** Reads a run again that is not executed here. */
+  function runChanged(run_id: string): void {
+    const runEvents = hub.find(run_id);
+    if (!runEvents) return;
+    const entry = followed.get(runEvents);
+    if (entry) checkRun(entry);
+    else closeIfEnded(runEvents).catch((error: unknown) => warn(run_id, error));
+  }
+
+  function checkRuns(thread_id?: string): void {
+    for (const entry of [...followed.values()]) {
+      if (thread_id === undefined || thread_id === entry.run.thread_id) checkRun(entry);
+    }
+  }
+
+  bus.on("run", null, (run_id) => (run_id === undefined ? checkRuns() : runChanged(run_id)));
+  bus.on(
+    "thread",
+    null,
+    (thread_id, from) => void (thread_id !== undefined && from !== "here" && checkRuns(thread_id)),
+  );
+
+  return { watch, closeIfEnded };
+}
+
+export interface RunSubscriptions {
+  /** Follows the run while it has subscribers here, unless this process executes it. */
+  watch(run: RunIds, runEvents: RunEvents): void;
   /**
    * The frames of a run with ids above `after`; all of them if the run has no such id. `created`: the caller has just created
    * the run, so a store that fails now must not fail the call.
@@ -24,7 +281,7 @@ export interface RunSubscriptions extends Pick<RemoteRuns, "watch"> {
 /** Clients may send any number as the last id they have seen. */
 const HIGHEST_ID = 2 ** 52;
 
-export function createRunSubscriptions(options: RemoteRunOptions): RunSubscriptions {
+export function createRunSubscriptions(options: RunSubscriptionOptions): RunSubscriptions {
   const { storage, scope, environment, hub } = options;
   const { watch, closeIfEnded } = createRemoteRuns(options);
 
@@ -38,15 +295,15 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
       known.seen = Math.max(known.seen, seen);
       return known;
     }
-    if (known) hub.forget(run_id, known);
+    if (known) hub.forget(known);
     // `run` may be older than the end of the run: the row is read again once the log exists.
     const runEvents = hub.runEvents(run_id);
     runEvents.seen = seen;
     try {
-      await closeIfEnded(run_id, runEvents);
+      await closeIfEnded(runEvents);
     } catch (error) {
       if (!created) {
-        hub.forget(run_id, runEvents);
+        hub.forget(runEvents);
         throw error;
       }
       environment.log({ level: "warn", message: "following a run failed", run_id, thread_id, error });
@@ -55,12 +312,13 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
   }
 
   /** The id to read after: `seen` if the run has that id, else 0. */
-  async function position(run_id: string, runEvents: RunEvents, seen: number): Promise<number> {
+  async function position(runEvents: RunEvents, seen: number): Promise<number> {
+    const { run_id } = runEvents;
     const after = Math.min(seen, HIGHEST_ID);
     // Another process may have shown the end, which is not a stored frame.
     if (after > runEvents.lastId && isOpen(runEvents)) {
       storage.refresh?.();
-      await closeIfEnded(run_id, runEvents);
+      await closeIfEnded(runEvents);
     }
     if (after > runEvents.lastId && runEvents.stored && !runEvents.outcome) {
       // Another process may have shown this frame.
@@ -70,7 +328,7 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
         return after;
       }
       // A rollback deletes the frames: the subscriber must not get any of them again.
-      await closeIfEnded(run_id, runEvents);
+      await closeIfEnded(runEvents);
     }
     if (after > runEvents.lastId && runEvents.live) {
       // The attempt here may have lost its lease. Its log then gets the end of the run once the attempt has stopped.
@@ -85,7 +343,7 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
     async read(run, after, onLeave, created = false) {
       const runEvents = await logOf(run, after, created);
       try {
-        return { runEvents, frames: runEvents.read(await position(run.run_id, runEvents, after), onLeave) };
+        return { runEvents, frames: runEvents.read(await position(runEvents, after), onLeave) };
       } finally {
         // After an error too: it forgets a log without subscribers.
         watch(run, runEvents);
@@ -105,4 +363,54 @@ export function createRunSubscriptions(options: RemoteRunOptions): RunSubscripti
       }
     },
   };
+}
+
+/** Events that pass every filter. */
+const ALWAYS = new Set(["metadata", "error", "feedback", "end"]);
+
+/** Whether a namespace is one of these or a subgraph in one of them. Subagents (`tools:…` segments) do not count. */
+function isWithin(namespace: string, namespaces: readonly string[]): boolean {
+  return namespaces.some((wanted) => {
+    if (namespace === wanted) return true;
+    const inside = wanted === "" ? namespace : namespace.slice(wanted.length + 1);
+    if (wanted !== "" && !namespace.startsWith(`${wanted}|`)) return false;
+    return !inside.split("|").some((segment) => segment.startsWith("tools:"));
+  });
+}
+
+/** An empty or missing list lets all modes or namespaces pass. */
+interface FrameFilter {
+  readonly modes?: readonly StreamMode[];
+  readonly namespaces?: readonly string[];
+}
+
+/** The matching frames, and always an `end`: clients treat an empty stream as a broken one. */
+export function filterFrames(
+  frames: Reader<Frame>,
+  runEvents: RunEvents,
+  { modes = [], namespaces = [] }: FrameFilter,
+): Reader<Frame> {
+  let ended = false;
+  const passes = ({ event }: Frame): boolean => {
+    ended ||= event === "end";
+    const bar = event.indexOf("|");
+    const name = bar < 0 ? event : event.slice(0, bar);
+    if (bar < 0 && ALWAYS.has(name)) return true;
+    if (namespaces.length > 0 && !isWithin(bar < 0 ? "" : event.slice(bar + 1), namespaces)) return false;
+    if (modes.length === 0 || ALWAYS.has(name)) return true;
+    if (name.startsWith("messages/")) return modes.includes("messages");
+    return modes.includes(name === "messages" ? "messages-tuple" : (name as StreamMode));
+  };
+  return createReader(async () => {
+    while (true) {
+      const batch = await frames.next();
+      const passing = batch.filter(passes);
+      if (passing.length > 0) return passing;
+      if (batch.length > 0) continue;
+      const status = ended ? "gone" : (runEvents.outcome?.status ?? "gone");
+      if (status === "gone") return [];
+      ended = true;
+      return [{ id: null, event: "end", data: JSON.stringify({ run_id: runEvents.run_id, status }) }];
+    }
+  }, frames.leave);
 }

@@ -1,16 +1,172 @@
 /** The events of threads: kept ones from the store, then live ones, for each reader through its filter. */
+import { type Environment, nextTurn } from "../environment.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
-import { type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
-import { compileFilter, methodsOf, type Passes } from "./event-filter.ts";
-import type { EventFilter, ProtocolMethod, SentEvent, ThreadEvents } from "./protocol.ts";
-import { createReader, indexAfter } from "./reader.ts";
-import { ThreadLog, type ThreadLogOptions } from "./thread-log.ts";
+import { type EventMethod, type Scope, type Storage, type StoredThreadEvent, seqOf } from "../storage/mod.ts";
+import { Change, createReader, indexAfter } from "./hub.ts";
+import {
+  compileFilter,
+  type EventFilter,
+  methodsOf,
+  type Passes,
+  type SentEvent,
+  type ThreadEvents,
+} from "./protocol.ts";
 
-/** The attempt of a thread in this process. */
-export interface EventWriter {
-  /** Stores soon what was recorded: the thread has a reader now. */
-  flush(): void;
+interface ThreadEventOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly bus: Bus;
+  /** The values at a checkpoint; undefined if it is gone. */
+  values(
+    thread_id: string,
+    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
+  ): Promise<Json | undefined>;
+}
+
+/** The size of a log in memory, in characters. */
+const RING_SIZE = 1024 * 1024;
+const EVENT_OVERHEAD = 128;
+/** The interval between two reads while nothing arrives. */
+const FIRST_POLL_MS = 250;
+const LONGEST_POLL_MS = 1_000;
+
+/**
+ * The newest events of a thread in memory, shared by all its readers in this process. The attempt that executes here appends what it
+ * has stored; events of other processes are read from the store.
+ */
+class ThreadLog {
+  /** All events above this `seq` are in `events`. */
+  from = 0;
+  /** The highest `seq` so far. */
+  last = 0;
+  /** Rising by `seq`. */
+  events: SentEvent[] = [];
+  readers = 0;
+  /** A reader has seen the thread: once it is gone, it was deleted. */
+  exists = false;
+  /** The thread was deleted, or the service stops: readers end. */
+  closed = false;
+  /** Resolves when `from` and `last` are known. */
+  readonly ready: Promise<void>;
+  /** Readers may find something new, or have to end. */
+  readonly change: Change = new Change();
+  readonly #thread_id: string;
+  readonly #options: ThreadEventOptions;
+  #size = 0;
+  /** Published, and not in `events` before the store was read. */
+  readonly #early = new Map<number, SentEvent>();
+  #reading: Promise<void> | undefined;
+  #readAgain = false;
+  #checkThread = false;
+  #cancelPoll = (): void => {};
+
+  constructor(thread_id: string, options: ThreadEventOptions) {
+    this.#thread_id = thread_id;
+    this.#options = options;
+    this.ready = this.#begin();
+    this.ready.catch(() => {});
+  }
+
+  async #begin(): Promise<void> {
+    const { storage, scope } = this.#options;
+    const newest = await storage.lastEvent(scope, this.#thread_id);
+    if (this.last === 0) {
+      this.last = newest;
+      this.from = newest;
+    }
+    this.#poll(FIRST_POLL_MS);
+  }
+
+  /** Adds events that an attempt of this process has stored. `before`: the `seq` before the first one. */
+  publish(before: number, events: readonly SentEvent[]): void {
+    if (this.last < before || this.last === 0) {
+      // The store has others before them, but perhaps not their large values.
+      for (const event of events) this.#early.set(event.seq, event);
+      return void this.read();
+    }
+    for (const event of events) this.#append(event);
+    this.change.notify();
+  }
+
+  /** Reads what other processes have stored. `deletable`: also whether the thread was deleted. */
+  read(deletable = false): Promise<void> {
+    this.#checkThread ||= deletable;
+    this.#readAgain = true;
+    this.#reading ??= this.#readAll().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #readAll(): Promise<void> {
+    const { storage, scope, environment } = this.#options;
+    try {
+      await this.ready;
+      while (this.#readAgain && !this.closed) {
+        this.#readAgain = false;
+        const check = this.#checkThread && this.exists;
+        this.#checkThread = false;
+        if (check && !(await storage.getThread(scope, this.#thread_id))) this.close();
+        let after: number | null = this.last;
+        while (after !== null) {
+          const page = await storage.readEvents(scope, this.#thread_id, { after });
+          for (const event of page.events) {
+            if (event.seq <= this.last) continue;
+            const logged = this.#early.get(event.seq) ?? (await toSent(this.#options, this.#thread_id, event));
+            if (logged) this.#append(logged);
+          }
+          after = page.more ? page.read_to : null;
+          if (after !== null) await nextTurn(environment);
+        }
+      }
+    } catch (error) {
+      const message = "reading the events of a thread failed";
+      environment.log({ level: "warn", message, thread_id: this.#thread_id, error });
+    }
+    this.#early.clear();
+    this.change.notify();
+  }
+
+  close(): void {
+    this.closed = true;
+    this.#cancelPoll();
+    this.change.notify();
+  }
+
+  #poll(ms: number): void {
+    if (this.closed) return;
+    const before = this.last;
+    this.#cancelPoll = this.#options.environment.timer(ms, () => {
+      if (this.readers === 0) return;
+      // Something has arrived without a poll: the next one waits until that stops.
+      if (this.last !== before) return this.#poll(FIRST_POLL_MS);
+      void this.read(true).then(() =>
+        this.#poll(this.last === before ? Math.min(2 * ms, LONGEST_POLL_MS) : FIRST_POLL_MS),
+      );
+    });
+  }
+
+  #append(event: SentEvent): void {
+    const { seq, data } = event;
+    if (seq <= this.last) return;
+    this.events.push(event);
+    this.last = seq;
+    this.#size += data.length + EVENT_OVERHEAD;
+    if (this.#size > RING_SIZE) this.#cut();
+  }
+
+  /** Drops the oldest half, but never the newest event. */
+  #cut(): void {
+    let count = 0;
+    while (count < this.events.length - 1 && this.#size > RING_SIZE / 2) {
+      const { seq, data } = this.events[count++] as SentEvent;
+      this.#size -= data.length + EVENT_OVERHEAD;
+      this.from = seq;
+    }
+    this.events = this.events.slice(count);
+  }
 }
 
 export interface ThreadEventLogs extends ThreadEvents {
@@ -18,19 +174,13 @@ export interface ThreadEventLogs extends ThreadEvents {
   publish(thread_id: string, before: number, events: readonly StoredThreadEvent[]): void;
   /** The thread has readers here. */
   isWatched(thread_id: string): boolean;
-  /** Registers the attempt that records events of the thread. The result unregisters it. */
-  attach(thread_id: string, writer: EventWriter): () => void;
+  /**
+   * Registers the attempt that records events of the thread. `flush` stores soon what it has recorded: a reader has come. The result
+   * unregisters it.
+   */
+  attach(thread_id: string, flush: () => void): () => void;
   /** Ends all readers. */
   close(): void;
-}
-
-export interface ThreadEventOptions extends Omit<ThreadLogOptions, "toSent"> {
-  readonly bus: Bus;
-  /** The values at a checkpoint; undefined if it is gone. */
-  values(
-    thread_id: string,
-    checkpoint: { readonly checkpoint_ns: string; readonly checkpoint_id: string },
-  ): Promise<Json | undefined>;
 }
 
 /** The size limit of one batch, in characters. */
@@ -51,38 +201,19 @@ interface OpenLog {
 export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs {
   const { storage, bus } = options;
   const logs = new Map<string, OpenLog>();
-  const writers = new Map<string, Set<EventWriter>>();
+  const writers = new Map<string, Set<() => void>>();
   let closed = false;
-
-  async function toSent(thread_id: string, event: StoredThreadEvent): Promise<SentEvent | null> {
-    if (event.data !== null) return sentOf(event, event.data);
-    const { checkpoint_id = "", namespace } = event;
-    const values = await options.values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
-    return values === undefined ? null : sentOf(event, JSON.stringify(values));
-  }
-
-  /** The events that pass, as they are sent. */
-  async function* passing(
-    thread_id: string,
-    events: readonly StoredThreadEvent[],
-    passes: Passes,
-  ): AsyncGenerator<SentEvent> {
-    for (const event of events) {
-      const sent = passes(event.method, event.namespace, event.name) ? await toSent(thread_id, event) : null;
-      if (sent) yield sent;
-    }
-  }
 
   /** The log of a thread with one reader more. */
   function enter(thread_id: string): ThreadLog {
     let open = logs.get(thread_id);
     if (!open || open.log.closed) {
-      const log = new ThreadLog(thread_id, { ...options, toSent });
+      const log = new ThreadLog(thread_id, options);
       open = { log, unsubscribe: bus.on("thread", thread_id, () => void log.read(true)) };
       logs.set(thread_id, open);
     }
     open.log.readers++;
-    for (const writer of writers.get(thread_id) ?? []) writer.flush();
+    for (const flush of writers.get(thread_id) ?? []) flush();
     return open.log;
   }
 
@@ -101,8 +232,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
     subscribe(scope, thread_id, filter) {
       const log = enter(thread_id);
       if (closed) log.close();
-      const onLeave = (): void => leave(thread_id, log);
-      const cursor = new Cursor({ storage, scope, thread_id, filter, log, passing, onLeave });
+      const cursor = new Cursor({ ...options, scope, thread_id, filter, log, onLeave: () => leave(thread_id, log) });
       return createReader(
         () => cursor.next(),
         () => cursor.leave(),
@@ -115,7 +245,7 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
       let after: number | null = filter.since || beginningOf(await storage.lastEvent(scope, thread_id));
       while (after !== null && methods.size > 0) {
         const page = await storage.readEvents(scope, thread_id, { after, methods });
-        yield* passing(thread_id, page.events, passes);
+        yield* passing(options, thread_id, page.events, passes);
         after = page.more ? page.read_to : null;
       }
     },
@@ -132,11 +262,11 @@ export function createThreadEvents(options: ThreadEventOptions): ThreadEventLogs
         );
     },
     isWatched: (thread_id) => logs.has(thread_id),
-    attach(thread_id, writer) {
+    attach(thread_id, flush) {
       const own = writers.get(thread_id) ?? new Set();
-      writers.set(thread_id, own.add(writer));
+      writers.set(thread_id, own.add(flush));
       return () => {
-        own.delete(writer);
+        own.delete(flush);
         if (own.size === 0 && writers.get(thread_id) === own) writers.delete(thread_id);
       };
     },
@@ -156,14 +286,35 @@ function sentOf(event: StoredThreadEvent, data: string): SentEvent {
   return { seq, id, event: method, namespace, name, data: envelope };
 }
 
-interface CursorOptions {
-  readonly storage: Storage;
-  readonly scope: Scope;
+/** The event as it is sent; null if its values can no longer be read. */
+async function toSent(
+  { values }: ThreadEventOptions,
+  thread_id: string,
+  event: StoredThreadEvent,
+): Promise<SentEvent | null> {
+  if (event.data !== null) return sentOf(event, event.data);
+  const { checkpoint_id = "", namespace } = event;
+  const found = await values(thread_id, { checkpoint_ns: namespace.join("|"), checkpoint_id });
+  return found === undefined ? null : sentOf(event, JSON.stringify(found));
+}
+
+/** The events that pass, as they are sent. */
+async function* passing(
+  options: ThreadEventOptions,
+  thread_id: string,
+  events: readonly StoredThreadEvent[],
+  passes: Passes,
+): AsyncGenerator<SentEvent> {
+  for (const event of events) {
+    const sent = passes(event.method, event.namespace, event.name) ? await toSent(options, thread_id, event) : null;
+    if (sent) yield sent;
+  }
+}
+
+interface CursorOptions extends ThreadEventOptions {
   readonly thread_id: string;
   readonly filter: EventFilter;
   readonly log: ThreadLog;
-  /** The events that pass, as they are sent. */
-  passing(thread_id: string, events: readonly StoredThreadEvent[], passes: Passes): AsyncIterable<SentEvent>;
   onLeave(): void;
 }
 
@@ -171,7 +322,7 @@ interface CursorOptions {
 class Cursor {
   readonly #options: CursorOptions;
   readonly #passes: Passes;
-  readonly #methods: ReadonlySet<ProtocolMethod>;
+  readonly #methods: ReadonlySet<EventMethod>;
   #cursor: number;
   /** The log's last event when this reader opened. The log may hold events of runs that were rolled back since they were shown. */
   #opened = 0;
@@ -244,7 +395,7 @@ class Cursor {
 
   /** Reads one page behind the log. */
   async #load(): Promise<SentEvent[]> {
-    const { storage, scope, thread_id, passing } = this.#options;
+    const { storage, scope, thread_id } = this.#options;
     const floor = this.#floor;
     const ready: SentEvent[] = [];
     if (this.#methods.size === 0) {
@@ -253,7 +404,7 @@ class Cursor {
     }
     const query = { after: this.#cursor, methods: this.#methods };
     const { events, read_to } = await storage.readEvents(scope, thread_id, query);
-    for await (const event of passing(thread_id, events, this.#passes)) ready.push(event);
+    for await (const event of passing(this.#options, thread_id, events, this.#passes)) ready.push(event);
     // Nothing below it is still to be stored: the log has continued from there.
     this.#cursor = read_to ?? Math.max(this.#cursor, floor);
     return ready;

@@ -4,12 +4,160 @@ import type { ThreadState } from "../executor/contract.ts";
 import type { Json } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { RunRow, Scope, Storage, ThreadRow } from "../storage/mod.ts";
-import type { Frame, StreamHub } from "./hub.ts";
-import { createReader, type Reader } from "./reader.ts";
-import { hasEnded } from "./remote-runs.ts";
-import { createThreadRuns, inTurn, type ThreadPosition, type ThreadRun, type ThreadRuns } from "./thread-runs.ts";
+import { createReader, type Frame, type Reader, type StreamHub } from "./hub.ts";
+import { hasEnded } from "./run-subscription.ts";
 
-export type { ThreadPosition } from "./thread-runs.ts";
+/** A position in the stream of a thread. Frames carry it as `<seq>-<frame>-<at>`. */
+export interface ThreadPosition {
+  /** The `seq` of a run. */
+  readonly seq: number;
+  /** The id of one of its frames. */
+  readonly frame: number;
+  /** The time of the run's turn, in milliseconds since 1970: it orders runs even after this one was deleted. */
+  readonly at: number;
+}
+
+interface ThreadRun {
+  /** The row as read last, without its large members. */
+  run: RunRow;
+  /** Show frames after this id. */
+  readonly after: number;
+  /** The time of its turn; null while that is not known. */
+  turn: number | null;
+  /** Its turn has come, or the subscriber has seen it to its end. */
+  shown: boolean;
+}
+
+const PAGE = 100;
+
+type ThreadRuns = ReturnType<typeof createThreadRuns>;
+
+/**
+ * Runs in the order in which they started. A run that ended without starting comes when it ended, but after the runs before it
+ * in the queue. The order follows from the rows alone, so that a position means the same in every process.
+ */
+function createThreadRuns(
+  { storage, scope, hub }: ThreadStreamOptions,
+  thread_id: string,
+  after: ThreadPosition | undefined,
+) {
+  // Runs that are not shown yet, and some shown ones that may decide the turn of others. In the order of their `seq`.
+  let entries: ThreadRun[] = [];
+  let ready: ThreadRun[] = [];
+  let position = after;
+  // The highest `seq` read so far.
+  let top = 0;
+
+  const listPending = (): Promise<readonly RunRow[]> =>
+    storage.listRuns(scope, thread_id, { status: "pending", limit: 1_000, offset: 0 });
+
+  /** The last frame of a run that subscribers have been shown, here or by another process. */
+  async function newestFrame(run: RunRow): Promise<number> {
+    const runEvents = hub.find(run.run_id);
+    if (runEvents || !run.framed) return runEvents?.lastId ?? 0;
+    let last = 0;
+    while (true) {
+      const frame = (await storage.readFrames(scope, run.run_id, last)).at(-1);
+      if (!frame) return last;
+      last = frame.id;
+    }
+  }
+
+  /** Reads the waiting runs again. True if there were any. */
+  async function refreshWaiting(): Promise<boolean> {
+    const waiting = entries.filter((entry) => startOf(entry) === null);
+    const pending = new Map((waiting.length > 0 ? await listPending() : []).map((run) => [run.seq, run]));
+    for (const entry of waiting) {
+      const { run } = entry;
+      const row = pending.get(run.seq) ?? (await storage.getRun(scope, run.run_id));
+      entry.run = row ? withoutPayload(row) : { ...run, ended_at: 0 };
+    }
+    return waiting.length > 0;
+  }
+
+  /** The start of the run; for one that never started, not before the turns of the runs before it in the queue. */
+  function turnOf(entry: ThreadRun): number | null {
+    const { seq, started_at, created_at } = entry.run;
+    let turn = startOf(entry);
+    if (turn === null || started_at !== null) return turn;
+    for (const earlier of entries) {
+      if (earlier.run.seq >= seq) break;
+      if (earlier.run.created_at > created_at) continue;
+      if (earlier.turn === null) return null;
+      turn = Math.max(turn, earlier.turn);
+    }
+    return turn;
+  }
+
+  /** Marks the runs that the subscriber has seen to their end. */
+  function skipSeen({ seq, frame, at }: ThreadPosition): void {
+    for (const entry of entries) {
+      const { run, turn } = entry;
+      if (turn === null || run.end_frame === null) continue;
+      entry.shown = run.seq === seq ? frame >= run.end_frame : (turn - at || run.seq - seq) < 0;
+    }
+  }
+
+  return {
+    /** There may be new runs, or some of the known ones may have started or ended. */
+    stale: true,
+    /** Loads the runs that are active now. Call it once, first. */
+    async begin(): Promise<void> {
+      const [newest, pending, running] = await Promise.all([
+        after ? [] : storage.listRuns(scope, thread_id, { limit: 1, offset: 0 }),
+        listPending(),
+        storage.listRuns(scope, thread_id, { status: "running", limit: 1, offset: 0 }),
+      ]);
+      top = Math.max(0, after ? after.seq - PAGE : (newest[0]?.seq ?? 0));
+      // A run that starts between the two reads is in both lists.
+      for (const run of new Map([...pending, ...running].map((run) => [run.seq, run])).values()) {
+        if (run.seq <= top) entries.push(entryOf(run, after ? 0 : await newestFrame(run)));
+      }
+    },
+    /** Finds every run whose turn has come. */
+    async refresh(): Promise<void> {
+      let rows: readonly RunRow[];
+      let waited: boolean;
+      do {
+        this.stale = false;
+        waited = await refreshWaiting();
+        rows = await storage.listRunsAfter(scope, thread_id, top, PAGE);
+        for (const run of rows) {
+          top = run.seq;
+          entries.push(entryOf(run, run.seq === after?.seq ? after.frame : 0));
+        }
+        // A new run may have started after one that was still pending when it was read.
+      } while (rows.length === PAGE || (waited && rows.length > 0));
+      entries.sort((a, b) => a.run.seq - b.run.seq);
+      for (const entry of entries) entry.turn ??= turnOf(entry);
+      if (position) skipSeen(position);
+      position = undefined;
+      ready = entries.filter(({ turn, shown }) => turn !== null && !shown).sort(inTurn);
+      for (const entry of ready) entry.shown = true;
+      entries = entries.filter(({ shown }, i) => !shown || i >= entries.length - PAGE);
+    },
+    /** Takes the run whose turn is next. */
+    next: () => ready.shift(),
+    /** No known run waits for its turn to be shown. */
+    isLast: () => ready.length === 0,
+    /** The first run that is due but has not started. */
+    firstWaiting: (now: number) => entries.find((entry) => startOf(entry) === null && entry.run.created_at <= now),
+  };
+}
+
+const withoutPayload = (run: RunRow): RunRow => ({ ...run, kwargs: {}, metadata: {}, result: null });
+
+const entryOf = (run: RunRow, after: number): ThreadRun => ({
+  run: withoutPayload(run),
+  after,
+  turn: null,
+  shown: false,
+});
+
+/** When it started, or ended without starting. Once set it never changes. */
+const startOf = ({ run }: ThreadRun): number | null => run.started_at ?? run.ended_at;
+
+const inTurn = (a: ThreadRun, b: ThreadRun): number => (a.turn ?? 0) - (b.turn ?? 0) || a.run.seq - b.run.seq;
 
 /** `run_modes`: the runs' frames, and `run_done` after each. `lifecycle`: its start and end. `state_update`: the state it left. */
 export type ThreadStreamMode = "run_modes" | "lifecycle" | "state_update";
@@ -131,7 +279,7 @@ export async function subscribeThread(
   query: ThreadStreamQuery,
 ): Promise<Reader<Frame>> {
   const { storage, bus, scope, environment, hub } = options;
-  const runs = createThreadRuns(storage, scope, hub, thread_id, query.after);
+  const runs = createThreadRuns(options, thread_id, query.after);
   const frames = new ThreadFrames(query, async () => {
     // Only the last run left the thread's current state.
     const thread = runs.isLast() && (await storage.getThread(scope, thread_id));
@@ -148,9 +296,9 @@ export async function subscribeThread(
   const unsubscribe = bus.on("thread", thread_id, refreshSoon);
 
   async function open(entry: ThreadRun, run: RunRow): Promise<Source> {
-    const source = await openSource(options, entry, run);
-    if (left) source.frames.leave();
-    return source;
+    const { frames } = await options.read(run, entry.after);
+    if (left) frames.leave();
+    return { entry, frames, started: entry.after > 0 };
   }
 
   const upcoming = createUpcoming(options, runs, open, refreshSoon);
@@ -236,51 +384,37 @@ export async function subscribeThread(
   });
 }
 
-interface Upcoming {
-  /** The subscription to the run that starts next. */
-  readonly source: Source | undefined;
-  subscribe(): Promise<void>;
-  /** The subscription, if it is to this run. */
-  take(entry: ThreadRun): Source | undefined;
-}
-
 /** Subscribes to the run that starts next, because its first frame reports the start at once. */
 function createUpcoming(
   { storage, scope, environment }: ThreadStreamOptions,
   runs: ThreadRuns,
   open: (entry: ThreadRun, run: RunRow) => Promise<Source>,
   refreshSoon: () => void,
-): Upcoming {
-  let source: Source | undefined;
+) {
   return {
-    get source() {
-      return source;
-    },
-    async subscribe() {
+    source: undefined as Source | undefined,
+    async subscribe(): Promise<void> {
       const entry = runs.firstWaiting(environment.now());
-      if (!entry || entry === source?.entry) return;
+      if (!entry || entry === this.source?.entry) return;
       const run = await storage.getRun(scope, entry.run.run_id);
       if (run?.status !== "pending" || run.started_at !== null) {
         runs.stale = true;
         return;
       }
-      source?.frames.leave();
-      source = await open(entry, run);
+      this.source?.frames.leave();
+      const source = await open(entry, run);
+      this.source = source;
       source.first = source.frames.next();
       source.first.then(refreshSoon, refreshSoon);
     },
-    take(entry) {
+    /** The subscription, if it is to this run. */
+    take(entry: ThreadRun): Source | undefined {
+      const { source } = this;
       if (source?.entry !== entry) return undefined;
-      const taken = source;
-      source = undefined;
-      return taken;
+      this.source = undefined;
+      return source;
     },
   };
-}
-
-async function openSource({ read }: ThreadStreamOptions, entry: ThreadRun, run: RunRow): Promise<Source> {
-  const { frames } = await read(run, entry.after);
-  return { entry, frames, started: entry.after > 0 };
 }
 
 const positionText = (seq: number, frame: Frame["id"], at: number): string => `${seq}-${frame}-${at}`;

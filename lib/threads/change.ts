@@ -13,7 +13,7 @@ import {
   type ThreadState,
   type WireCheckpoint,
 } from "../executor/contract.ts";
-import { stateConfigs } from "../executor/state-config.ts";
+import { stateConfigs } from "../executor/kwargs.ts";
 import { type Json, type JsonObject, scalarsOf } from "../json.ts";
 import type { NewState, PruneStrategy, Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";

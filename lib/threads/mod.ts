@@ -8,9 +8,8 @@ import type { JsonObject } from "../json.ts";
 import type { Bus } from "../storage/bus.ts";
 import type { PruneStrategy, Scope, Storage, ThreadRow, ThreadSize, ThreadTtl } from "../storage/mod.ts";
 import { permits, refuseForOthers, requireKept, type Visibility, withVisibility } from "../storage/visibility.ts";
-import type { Frame, StreamHub } from "../streams/hub.ts";
-import type { Reader } from "../streams/reader.ts";
-import { endDeleted } from "../streams/terminal.ts";
+import type { Frame, Reader, StreamHub } from "../streams/hub.ts";
+import { endDeleted } from "../streams/run-subscription.ts";
 import { subscribeThread, type ThreadStreamOptions, type ThreadStreamQuery } from "../streams/thread-subscription.ts";
 import { type AuthorizeCopy, createChanges, type StateChange, type Superstep } from "./change.ts";
 import { type CheckpointSelector, type HistoryQuery, notFound, type States } from "./read.ts";
@@ -174,7 +173,7 @@ export function createThreads(options: ThreadOptions): ThreadDirectory {
       for (const { run_id } of active) {
         worker.cancel(run_id, "rolled_back");
         const runEvents = hub.find(run_id);
-        if (runEvents) endDeleted(runEvents, run_id);
+        if (runEvents) endDeleted(runEvents);
       }
     },
     async copy(thread_id, authorize, visibility) {

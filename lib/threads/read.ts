@@ -1,7 +1,7 @@
 /** Reads the states of threads. */
 import { type Environment, nextTurn } from "../environment.ts";
 import { ServiceError, StateUnreadable } from "../errors.ts";
-import { recordedState, storedCheckpoints } from "../executor/checkpoints.ts";
+import { storedCheckpoints } from "../executor/checkpoints.ts";
 import type {
   CheckpointReader,
   Executor,
@@ -11,7 +11,8 @@ import type {
   StoredCheckpoint,
   ThreadState,
 } from "../executor/contract.ts";
-import { stateConfigs } from "../executor/state-config.ts";
+import { stateConfigs } from "../executor/kwargs.ts";
+import { recordedState } from "../executor/recorded-states.ts";
 import type { JsonObject } from "../json.ts";
 import type { Scope, Storage, ThreadRow } from "../storage/mod.ts";
 import { type Visibility, withVisibility } from "../storage/visibility.ts";

@@ -3,7 +3,7 @@ import { after, before, describe, it } from "node:test";
 import pg from "pg";
 import { type PostgresOptions, postgresDriver } from "../../adapters/postgres/mod.ts";
 import type { SqlDriver } from "../../adapters/sql/driver.ts";
-import type { SignalKind, Signals } from "../../lib/storage/signals.ts";
+import type { SignalKind, Signals } from "../../lib/storage/mod.ts";
 import { startPostgres, type TestPostgres } from "./postgres-server.ts";
 import { statement } from "./postgres-suite.ts";
 

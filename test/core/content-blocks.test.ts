@@ -1,7 +1,7 @@
 /** Messages of all kinds as content blocks: what subscribers of the thread event protocol see of each. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
+import { ContentBlocks, type MessageEvent } from "../../lib/executor/content-blocks.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 
 const at = { langgraph_checkpoint_ns: "agent:t1", langgraph_node: "agent" };
@@ -16,7 +16,7 @@ function shown(events: readonly MessageEvent[], run_id = "m", namespace: readonl
 
 /** What a message that streams in these chunks shows, ended by `close`. */
 function streamed(...chunks: readonly JsonObject[]): Json[] {
-  const blocks = createContentBlocks();
+  const blocks = new ContentBlocks();
   const events = chunks.flatMap((chunk) => blocks.chunk({ type: "AIMessageChunk", id: "m", ...chunk }, at));
   assert.equal(blocks.open, true);
   events.push(...blocks.close(["agent:t1"]));
@@ -26,7 +26,7 @@ function streamed(...chunks: readonly JsonObject[]): Json[] {
 
 /** What a message shows that comes whole. */
 function whole(message: JsonObject): Json[] {
-  return shown(createContentBlocks().chunk({ id: "m", ...message }, at));
+  return shown(new ContentBlocks().chunk({ id: "m", ...message }, at));
 }
 
 const started = { event: "message-start", id: "m", role: "ai" };
@@ -385,7 +385,7 @@ describe("content blocks: ends", () => {
 
   it("come with the whole message, once, and its usage counts", () => {
     for (const end of ["chunk", "finish"] as const) {
-      const blocks = createContentBlocks();
+      const blocks = new ContentBlocks();
       const first = blocks.chunk(chunk("m"), at);
       const usage_metadata = { input_tokens: 1, output_tokens: 1, total_tokens: 2 };
       const message = {
@@ -410,7 +410,7 @@ describe("content blocks: ends", () => {
   });
 
   it("come with the end of the task, and of no other task", () => {
-    const blocks = createContentBlocks();
+    const blocks = new ContentBlocks();
     blocks.chunk(chunk("a"), { langgraph_checkpoint_ns: "agent:t1|inner:t2", langgraph_node: "agent" });
     blocks.chunk(chunk("b"), { langgraph_checkpoint_ns: "agent:t3", langgraph_node: "agent" });
     const finished = shown(blocks.close(["agent:t1"]), "a", ["agent:t1", "inner:t2"]);
@@ -420,14 +420,14 @@ describe("content blocks: ends", () => {
   });
 
   it("come with a failure", () => {
-    const blocks = createContentBlocks();
+    const blocks = new ContentBlocks();
     blocks.chunk(chunk("m"), at);
     assert.deepEqual(shown(blocks.close(["agent:t1"], "boom")), [{ event: "error", message: "boom" }]);
     assert.deepEqual([...blocks.close(["agent:t1"], "boom"), ...blocks.chunk(chunk("m"), at), ...blocks.close([])], []);
   });
 
   it("keep messages apart that stream side by side", () => {
-    const blocks = createContentBlocks();
+    const blocks = new ContentBlocks();
     const events = ["run-a", "b", "run-a", "b"].flatMap((id) => blocks.chunk(chunk(id, id), at));
     events.push(...blocks.close([]));
     const of = (run_id: string): MessageEvent[] => events.filter(({ data }) => data.run_id === run_id);
@@ -436,11 +436,11 @@ describe("content blocks: ends", () => {
   });
 
   it("are none for messages without an id", () => {
-    assert.deepEqual(createContentBlocks().chunk({ type: "AIMessageChunk", content: "a" }, at), []);
+    assert.deepEqual(new ContentBlocks().chunk({ type: "AIMessageChunk", content: "a" }, at), []);
   });
 
   it("are at the root for agents without tasks", () => {
-    const [start] = createContentBlocks().chunk(chunk("m"), { langgraph_checkpoint_ns: "", langgraph_node: "agent" });
+    const [start] = new ContentBlocks().chunk(chunk("m"), { langgraph_checkpoint_ns: "", langgraph_node: "agent" });
     assert.deepEqual(start?.namespace, []);
   });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { compileFilter, isChannel, methodsOf } from "../../lib/streams/event-filter.ts";
-import { type EventFilter, METHODS } from "../../lib/streams/protocol.ts";
+import { EVENT_METHODS } from "../../lib/storage/mod.ts";
+import { compileFilter, type EventFilter, isChannel, methodsOf } from "../../lib/streams/protocol.ts";
 
 const passes = (filter: EventFilter, namespace: readonly string[]): boolean =>
   compileFilter(filter)("values", namespace, undefined);
@@ -11,7 +11,7 @@ describe("channels", () => {
     for (const channel of ["values", "updates", "checkpoints", "messages", "tools", "lifecycle", "tasks"] as const) {
       const matches = compileFilter({ channels: [channel] });
       assert.deepEqual(
-        METHODS.filter((method) => matches(method, [], undefined)),
+        EVENT_METHODS.filter((method) => matches(method, [], undefined)),
         [channel],
       );
     }
@@ -45,7 +45,7 @@ describe("channels", () => {
     for (const channels of [["nonsense"], ["input.requested"], ["custom.notes"], ["toString"], []]) {
       assert.deepEqual([...methodsOf({ channels })], [], JSON.stringify(channels));
       const matches = compileFilter({ channels });
-      assert.ok(METHODS.every((method) => !matches(method, [], undefined)));
+      assert.ok(EVENT_METHODS.every((method) => !matches(method, [], undefined)));
     }
   });
 

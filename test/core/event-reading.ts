@@ -3,13 +3,14 @@ import assert from "node:assert/strict";
 import type { ExecutorEvent } from "../../lib/executor/contract.ts";
 import type { Json, Service } from "../../lib/mod.ts";
 import { serviceInternals } from "../../lib/service.ts";
+import { EVENT_METHODS } from "../../lib/storage/mod.ts";
 import { EVERYTHING, type Visibility } from "../../lib/storage/visibility.ts";
-import { type EventFilter, METHODS, type ProtocolEvent, type SentEvent } from "../../lib/streams/protocol.ts";
-import type { Reader } from "../../lib/streams/reader.ts";
+import type { Reader } from "../../lib/streams/hub.ts";
+import type { EventFilter, ProtocolEvent, SentEvent } from "../../lib/streams/protocol.ts";
 import { until } from "../support/until.ts";
 
 export const ALL: EventFilter = {
-  channels: [...METHODS.filter((method) => !method.startsWith("input.")), "input"],
+  channels: [...EVENT_METHODS.filter((method) => !method.startsWith("input.")), "input"],
 };
 
 export const parse = ({ data, seq, id, event: method }: SentEvent): ProtocolEvent => {

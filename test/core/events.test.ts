@@ -198,10 +198,10 @@ describe("events", () => {
     assert.equal(runEvents.followed, false);
     void runEvents.ended();
     assert.equal(runEvents.followed, true);
-    events.forget(RUN, runEvents);
+    events.forget(runEvents);
     assert.equal(events.find(RUN), undefined);
     const next = events.runEvents(RUN);
-    events.forget(RUN, runEvents);
+    events.forget(runEvents);
     runEvents.end({ status: "success", result: {} });
     assert.equal(events.find(RUN), next);
   });

@@ -37,7 +37,7 @@ describe("import rules", () => {
       ["lib/threads/mod.ts", 'import { createRuns } from "../runs/mod.ts";'],
       ["lib/assistants/mod.ts", 'import { x } from "../engine/worker.ts";'],
       ["lib/functions/call.ts", 'import { x } from "../store/mod.ts";'],
-      ["lib/storage/signals.ts", 'import type { Job } from "../executor/contract.ts";'],
+      ["lib/storage/mod.ts", 'import type { Job } from "../executor/contract.ts";'],
       ["lib/errors.ts", 'import { isObject } from "./json.ts";'],
       ["lib/runs/mod.ts", 'import { x } from "../elsewhere/mod.ts";'],
       ["lib/threads/change.ts", 'const x = await import("../runs/mod.ts");'],

@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { addLabels, labelsOf, replaceLabels } from "../../adapters/sql/labels.ts";
-import { recordedState } from "../../lib/executor/checkpoints.ts";
 import type { CheckpointHandle, NewCheckpoint, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import { changeState } from "../../lib/executor/state-update.ts";
+import { changeState, recordedState } from "../../lib/executor/recorded-states.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { runTree } from "../../lib/protocol/tree.ts";
 import { serviceInternals } from "../../lib/service.ts";

@@ -1,7 +1,7 @@
 /** When a lease that cannot be renewed counts as lost. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Heartbeat, startHeartbeat } from "../../lib/engine/heartbeat.ts";
+import { type Heartbeat, startHeartbeat } from "../../lib/engine/leases.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { Storage } from "../../lib/storage/mod.ts";
 import { type TestClock, testClock } from "../suite/kit.ts";

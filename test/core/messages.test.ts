@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { coerceMessage, coerceMessages, reduceMessages } from "../../lib/executor/messages.ts";
+import {
+  coerceMessage,
+  coerceMessages,
+  type MessageFrame,
+  MessageFrames,
+  reduceMessages,
+} from "../../lib/executor/messages.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
-import { createMessageFrames, type MessageFrame } from "../../lib/streams/message-frames.ts";
 import { testService } from "../suite/kit.ts";
 
 const coerce = (value: Json, fallback: "human" | "ai" = "human"): JsonObject =>
@@ -119,16 +124,16 @@ describe("reduceMessages", () => {
   });
 });
 
-describe("createMessageFrames", () => {
+describe("MessageFrames", () => {
   const chunk = (delta: JsonObject): JsonObject => ({ type: "AIMessageChunk", id: "m", content: "", ...delta });
   const last = (deltas: readonly JsonObject[]): JsonObject => {
-    const frames = createMessageFrames();
+    const frames = new MessageFrames();
     const seen = deltas.flatMap((delta) => frames.chunk(chunk(delta), {}));
     return (seen.at(-1) as { data: JsonObject[] }).data[0] as JsonObject;
   };
 
   it("gives metadata once, every partial, and the full message once", () => {
-    const frames = createMessageFrames();
+    const frames = new MessageFrames();
     const metadata = { langgraph_node: "chat" };
     const content = (frame: MessageFrame | undefined): Json | undefined =>
       (frame?.data as JsonObject[] | undefined)?.[0]?.content;
@@ -152,7 +157,7 @@ describe("createMessageFrames", () => {
   });
 
   it("keeps a message in the graph where it was begun, whoever tells that it is complete", () => {
-    const frames = createMessageFrames();
+    const frames = new MessageFrames();
     const namespaces = (given: readonly MessageFrame[]): Json[] =>
       given.map(({ event, namespace }) => [event, ...namespace]);
     const inner = ["child:1"];
@@ -171,7 +176,7 @@ describe("createMessageFrames", () => {
   });
 
   it("completes a full message at once, also one that grew by chunks", () => {
-    const frames = createMessageFrames();
+    const frames = new MessageFrames();
     const full = { type: "tool", id: "m", content: "42" };
     frames.chunk(chunk({ content: "4" }), {});
     assert.deepEqual(frames.chunk(full, {}), [{ event: "messages/complete", namespace: [], data: [full] }]);

@@ -1,8 +1,13 @@
 /** Events of a thread that a test writes, and a socket that it reads. */
 
-import { compileFilter } from "../../lib/streams/event-filter.ts";
-import type { EventFilter, ProtocolEvent, SentEvent, ThreadEvents } from "../../lib/streams/protocol.ts";
-import { createReader, type Reader } from "../../lib/streams/reader.ts";
+import { createReader, type Reader } from "../../lib/streams/hub.ts";
+import {
+  compileFilter,
+  type EventFilter,
+  type ProtocolEvent,
+  type SentEvent,
+  type ThreadEvents,
+} from "../../lib/streams/protocol.ts";
 
 /** An event as the service sends it. */
 export function event(

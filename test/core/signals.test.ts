@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Bus, createBus, type Origin, withBus } from "../../lib/storage/bus.ts";
-import type { Storage } from "../../lib/storage/mod.ts";
-import type { SignalKind, Signals } from "../../lib/storage/signals.ts";
+import type { SignalKind, Signals, Storage } from "../../lib/storage/mod.ts";
 import { type Sent, turns, until, world } from "./webhook-world.ts";
 
 type Published = (readonly [kind: SignalKind, id: string])[];

@@ -3,8 +3,7 @@ import { after, before, describe, it } from "node:test";
 import { nodeSqlite } from "../../adapters/sqlite/node.ts";
 import { systemEnvironment } from "../../lib/environment.ts";
 import type { CheckpointHandle, StateUpdate, StoredCheckpoint, ThreadState } from "../../lib/executor/contract.ts";
-import { recordedState } from "../../lib/executor/recorded-state.ts";
-import { changeState } from "../../lib/executor/state-update.ts";
+import { changeState, recordedState } from "../../lib/executor/recorded-states.ts";
 import {
   ConfigError,
   createService,

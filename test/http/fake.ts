@@ -14,7 +14,7 @@ import {
 } from "../../lib/service.ts";
 import type { Caller } from "../../lib/storage/identity.ts";
 import { EVERYTHING } from "../../lib/storage/visibility.ts";
-import { createReader } from "../../lib/streams/reader.ts";
+import { createReader } from "../../lib/streams/hub.ts";
 
 export const THREAD = "11111111-1111-4111-8111-111111111111";
 export const RUN = "22222222-2222-4222-8222-222222222222";

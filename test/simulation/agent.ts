@@ -1,7 +1,7 @@
 /** The simulated agent: an executor that does what the run's input tells it, step by step, and well or badly. */
-import { checkpointId, recordedState } from "../../lib/executor/checkpoints.ts";
+import { checkpointId } from "../../lib/executor/checkpoints.ts";
 import type { Executor, ExecutorEvent, Job, StoredCheckpoint } from "../../lib/executor/contract.ts";
-import { recordStates } from "../../lib/executor/record-states.ts";
+import { recordedState, recordStates } from "../../lib/executor/recorded-states.ts";
 import type { Json, JsonObject } from "../../lib/json.ts";
 import { never, type Process } from "./node.ts";
 import type { World } from "./world.ts";

@@ -127,7 +127,7 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "the links of a run without a webhook never die",
-    file: "lib/engine/finish.ts",
+    file: "lib/engine/attempt.ts",
     find: "has_side_effects: run.feedback.length > 0 || run.webhook !== null,",
     replace: "has_side_effects: run.webhook !== null,",
   },
@@ -139,14 +139,14 @@ export const PLATFORM: readonly PlantedFault[] = [
   },
   {
     name: "feedback links are shown after the error",
-    file: "lib/streams/terminal.ts",
+    file: "lib/streams/run-subscription.ts",
     find: '  if (feedback !== null) runEvents.publish("feedback", feedback);\n  if (error) runEvents.publish("error", JSON.stringify(error));\n',
     replace:
       '  if (error) runEvents.publish("error", JSON.stringify(error));\n  if (feedback !== null) runEvents.publish("feedback", feedback);\n',
   },
   {
     name: "feedback links are shown only where the run was executed",
-    file: "lib/streams/remote-runs.ts",
+    file: "lib/streams/run-subscription.ts",
     find: "feedback: options.feedbackUrls(row), error",
     replace: "feedback: null, error",
   },

@@ -49,7 +49,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a worker has one token for all its claims",
-    file: "lib/engine/claim-terms.ts",
+    file: "lib/engine/claims.ts",
     find: "    token: environment.uuid(),\n    lease_until",
     replace: "    token: ((environment as { token?: string }).token ??= environment.uuid()),\n    lease_until",
   },
@@ -61,7 +61,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "no heartbeat",
-    file: "lib/engine/heartbeat.ts",
+    file: "lib/engine/leases.ts",
     find: "schedule(until - environment.now() - (2 * lease_ms) / 3);",
     replace: "",
   },
@@ -73,37 +73,37 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a retried run begins again in the events of its thread",
-    file: "lib/engine/event-recorder.ts",
+    file: "lib/engine/events.ts",
     find: "if (!running) recordRoot(",
     replace: "recordRoot(",
   },
   {
     name: "an end is told twice",
-    file: "lib/streams/terminal.ts",
-    find: 'runEvents.publish("end", JSON.stringify({ run_id, status }));',
-    replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id, status }));',
+    file: "lib/streams/run-subscription.ts",
+    find: 'runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));',
+    replace: 'for (const _ of [1, 2]) runEvents.publish("end", JSON.stringify({ run_id: runEvents.run_id, status }));',
   },
   {
     name: "a state of a simple agent is shown before its checkpoint is put",
-    file: "lib/executor/record-states.ts",
+    file: "lib/executor/recorded-states.ts",
     find: "      await checkpoints.put(checkpoint);\n",
     replace: "      void environment.timer(100, () => void checkpoints.put(checkpoint).catch(() => {}));\n",
   },
   {
     name: "frames are shown before they are stored",
-    file: "lib/engine/unstored.ts",
+    file: "lib/engine/progress.ts",
     find: "      frames.push(frame);\n",
     replace: "      frames.push(frame);\n      runEvents.publish(frame.event, frame.data);\n",
   },
   {
     name: "frame ids start again in a later attempt",
-    file: "lib/engine/unstored.ts",
+    file: "lib/engine/progress.ts",
     find: "framed ? last_frame + 1 :",
     replace: "framed ? 1 :",
   },
   {
     name: "frame ids of a later attempt leave a gap",
-    file: "lib/engine/unstored.ts",
+    file: "lib/engine/progress.ts",
     find: "framed ? last_frame + 1 :",
     replace: "framed ? last_frame + 2 :",
   },
@@ -221,19 +221,19 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a run may take for ever",
-    file: "lib/engine/execute.ts",
+    file: "lib/engine/attempt.ts",
     find: '() => context.stop("timed_out"));',
     replace: "() => {});",
   },
   {
     name: "a resumed stream begins with the last frame again",
     file: "lib/streams/run-subscription.ts",
-    find: "runEvents.read(await position(run.run_id, runEvents, after), onLeave)",
-    replace: "runEvents.read((await position(run.run_id, runEvents, after)) - 1, onLeave)",
+    find: "runEvents.read(await position(runEvents, after), onLeave)",
+    replace: "runEvents.read((await position(runEvents, after)) - 1, onLeave)",
   },
   {
     name: "what an interrupted run has done is not its thread's state",
-    file: "lib/engine/finish.ts",
+    file: "lib/engine/attempt.ts",
     find: "const head = (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));",
     replace:
       'const head = status === "interrupted" ? null : (error ? null : last?.checkpoint?.checkpoint_id) ?? (await reachedCheckpoint(context));',
@@ -246,7 +246,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a shut-down leaves its runs to their leases",
-    file: "lib/engine/finish.ts",
+    file: "lib/engine/attempt.ts",
     find: "if (!(await retry(() => storage.requeueRun(scope, claimed.lease, environment.now())))) context.stop(",
     replace: "if (claimed.run.run_id === claimed.run.thread_id) context.stop(",
   },
@@ -258,7 +258,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a process that stood still does not know it",
-    file: "lib/engine/lease-guard.ts",
+    file: "lib/engine/leases.ts",
     find: "    return expired.claims.length + expired.attempts.length > 0;\n",
     replace: "    return expired.claims.length + expired.attempts.length < 0;\n",
   },
@@ -270,7 +270,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a process that stood still looks only once at what it holds",
-    file: "lib/engine/lease-guard.ts",
+    file: "lib/engine/leases.ts",
     find: "      while (isBehind(now)) {\n",
     replace: "      if (isBehind(now)) {\n",
   },
@@ -288,7 +288,7 @@ export const PLANTED: readonly PlantedFault[] = [
   },
   {
     name: "a run starts with its creation, whatever else is overdue",
-    file: "lib/engine/reservations.ts",
+    file: "lib/engine/claims.ts",
     find: "if (slots.free() <= claims.waitingHere() || leases.isBehind(now)) return null;",
     replace: "if (slots.free() <= claims.waitingHere()) return null;",
   },

@@ -1,5 +1,5 @@
 /** What must hold of the events of threads when everything has ended. */
-import { FIRST_FRAME } from "../../lib/storage/event-rows.ts";
+import { FIRST_FRAME } from "../../lib/storage/rows.ts";
 import type { World } from "./world.ts";
 
 /** The rows that attempts have stored. Those below say that a run was stopped. */

@@ -1,7 +1,7 @@
 /** Everything of one simulated seed: clock, database, machines, clients, what was seen and what was wrong. */
 import type { SqliteConnection } from "../../adapters/sqlite/writer.ts";
 import type { LogRecord } from "../../lib/environment.ts";
-import type { SignalListener } from "../../lib/storage/signals.ts";
+import type { SignalListener } from "../../lib/storage/mod.ts";
 import { type Client, createClients } from "./client/mod.ts";
 import { type Database, fullError } from "./database.ts";
 import { finalChecks } from "./final.ts";

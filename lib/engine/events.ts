@@ -1,0 +1,373 @@
+/** What the engine makes of an executor's events: frames of the requested stream modes, and events of the thread. */
+import type { Environment } from "../environment.ts";
+import { ContentBlocks } from "../executor/content-blocks.ts";
+import {
+  type ExecutorEvent,
+  type GraphInfo,
+  type Job,
+  ResumeRefused,
+  type StateEvent,
+  type StreamEvent,
+  type StreamMode,
+} from "../executor/contract.ts";
+import { type MessageFrame, MessageFrames } from "../executor/messages.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import {
+  type ClaimedRun,
+  type EventMethod,
+  type EventPage,
+  type Scope,
+  type Storage,
+  seqOf,
+  type TerminalStatus,
+  type ThreadEvent,
+  type TraceUsage,
+} from "../storage/mod.ts";
+import type { ProgressWriter } from "./progress.ts";
+
+type UsageEvent = Extract<ExecutorEvent, { type: "usage" }>;
+
+interface EventMapperOptions {
+  /** The modes of the request. */
+  readonly requested: ReadonlySet<StreamMode>;
+  /** Reads the state that a retry continues from, if subscribers of `values` must see it first. */
+  readonly resumedValues: (() => Promise<Json | undefined>) | null;
+  /** Holds frames of an interrupt until the state that they describe. */
+  readonly progress: Pick<ProgressWriter, "show" | "hold" | "release">;
+  readonly recorder: EventRecorder;
+  /** The run must stop: events that still arrive are not shown. */
+  isStopped(): boolean;
+}
+
+/** Maps the events of an executor to frames of the requested stream modes. */
+export interface EventMapper {
+  /** No promise where there is nothing to wait for: there is one event per token. */
+  take(event: ExecutorEvent): Promise<void> | undefined;
+  /** The last state, with its checkpoint. */
+  last(): StateEvent | null;
+  /** The sum of all usage events; null without any. */
+  usage(): TraceUsage | null;
+}
+
+export function createEventMapper(options: EventMapperOptions): EventMapper {
+  const { requested, recorder, progress, isStopped } = options;
+  const { show } = progress;
+  const messageFrames = new MessageFrames();
+  let { resumedValues } = options;
+  let last: StateEvent | null = null;
+  let usage: TraceUsage | null = null;
+
+  function showStream(event: StreamEvent): void {
+    const { mode, namespace = [], data } = event;
+    if (mode === "messages-tuple") {
+      if (requested.has("messages-tuple")) show(named("messages", namespace), data);
+      if (requested.has("messages") && Array.isArray(data)) {
+        showMessages(messageFrames.chunk(data[0] as JsonObject, (data[1] ?? {}) as JsonObject, namespace));
+      }
+    } else if (mode === "messages") {
+      if (requested.has("messages")) showMessages(messageFrames.finish(data));
+    } else if (requested.has(mode)) {
+      show(named(mode, namespace), data);
+    }
+    recorder.take(event);
+  }
+
+  function showMessages(frames: readonly MessageFrame[]): void {
+    for (const { event, namespace, data } of frames) show(named(event, namespace), data);
+  }
+
+  /** Shows the state that a retry continues from, unless the executor shows it first. */
+  async function showResumedValues(first: ExecutorEvent): Promise<void> {
+    if (!resumedValues || (first.type === "stream" && first.mode === "events")) return;
+    const read = resumedValues;
+    resumedValues = null;
+    const shown = first.type === "state" ? (first.shows ?? []) : [first];
+    if (shown.some((one) => one.type === "stream" && one.mode === "values" && !one.namespace?.length)) return;
+    const values = await read();
+    if (values !== undefined && !isStopped()) show("values", values);
+  }
+
+  async function takeStream(event: StreamEvent): Promise<void> {
+    if (isStopped()) return;
+    if (resumedValues) await showResumedValues(event);
+    const interrupt = isInterrupt(event);
+    if (interrupt && event.namespace?.length) progress.hold();
+    showStream(event);
+    if (interrupt && !event.namespace?.length) progress.release();
+  }
+
+  async function takeState(event: StateEvent): Promise<void> {
+    if (resumedValues) await showResumedValues(event);
+    last = event;
+    progress.release();
+    for (const shown of event.shows ?? []) showStream(shown);
+    recorder.take(event);
+    if (requested.has("messages") && isObject(event.values)) showMessages(messageFrames.finish(event.values.messages));
+  }
+
+  function takeUsage({ tokens_in = 0, tokens_out = 0, cost_usd = 0 }: UsageEvent): void {
+    if (![tokens_in, tokens_out].every((count) => Number.isSafeInteger(count) && count >= 0) || !(cost_usd >= 0)) {
+      throw new Error("The executor reported invalid usage: values must be non-negative numbers, tokens integers");
+    }
+    usage = {
+      tokens_in: (usage?.tokens_in ?? 0) + tokens_in,
+      tokens_out: (usage?.tokens_out ?? 0) + tokens_out,
+      cost_usd: (usage?.cost_usd ?? 0) + cost_usd,
+    };
+  }
+
+  return {
+    last: () => last,
+    usage: () => usage,
+    take(event) {
+      if (event.type === "stream") return takeStream(event);
+      if (event.type === "state") return takeState(event);
+      if (event.type === "event") {
+        if (!isStopped()) recorder.take(event);
+        return undefined;
+      }
+      if (event.type !== "usage") {
+        throw new Error(
+          "The executor yielded something that is neither a stream, a state, a protocol nor a usage event",
+        );
+      }
+      takeUsage(event);
+      return undefined;
+    },
+  };
+}
+
+/** It shows an interrupt. LangGraph has stored its own before, but that of a subgraph only for the subgraph. */
+function isInterrupt({ mode, data }: StreamEvent): boolean {
+  return (mode === "values" || mode === "updates") && isObject(data) && "__interrupt__" in data;
+}
+
+/** The event name of a frame: its mode and the namespace of its graph. */
+function named(event: string, namespace: readonly string[]): string {
+  return namespace.length > 0 ? `${event}|${namespace.join("|")}` : event;
+}
+
+interface EventRecorderOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly graph: GraphInfo;
+  readonly claimed: ClaimedRun;
+  readonly job: Job;
+  record(event: Omit<ThreadEvent, "seq">, end?: boolean): void;
+  /** Repeats a call of the store while it fails, for a limited time. */
+  retry<Answer>(call: () => Promise<Answer>): Promise<Answer>;
+}
+
+/** How a run ends. */
+interface RecordedEnd {
+  readonly status: TerminalStatus;
+  readonly error: JsonObject | null;
+  /** The run stopped at interrupts or a breakpoint. */
+  readonly waits: boolean;
+  /** What the executor threw. */
+  readonly failure: unknown;
+}
+
+/** Records the events of a run for the event protocol: its lifecycle, and what its executor does. */
+export interface EventRecorder {
+  /** Records that the run has started; after a crash, closes what earlier attempts have left open. */
+  begin(): Promise<void>;
+  /** Records what an event of the executor shows. */
+  take(event: ExecutorEvent): void;
+  /** Records the end of the run: the last event. */
+  end(end: RecordedEnd): Promise<void>;
+}
+
+/** An event of the executor, or one of the recorder's own. */
+type NewEvent = Omit<YieldedEvent, "method"> & Pick<ThreadEvent, "method">;
+
+/** How many turns back the events of earlier attempts are read. */
+const TURNS = 100;
+const EARLIER: ReadonlySet<EventMethod> = new Set(["lifecycle", "input.requested"]);
+
+const NOTHING: EventRecorder = { begin: async () => {}, take() {}, end: async () => {} };
+
+export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
+  const { environment, graph, claimed, job } = options;
+  const { run, thread } = claimed;
+  if ((job.events ?? "none") === "none") return NOTHING;
+  const all = job.events === "all";
+  const derive = graph.protocol_events ? null : createEventDeriver(all, job.durability !== "exit");
+  // Namespaces of subgraphs and nodes that have started and not ended, with the names of their graphs.
+  const open = new Map<string, { readonly namespace: readonly string[]; readonly graph_name: Json }>();
+  const requested = new Set<Json>();
+  let running = false;
+  let read = false;
+
+  function record({ method, namespace, data, node, checkpoint_id }: NewEvent, end = false): void {
+    const name = method === "custom" && isObject(data) && typeof data.name === "string" ? data.name : undefined;
+    const text = data === null && checkpoint_id !== undefined ? null : (JSON.stringify(data) ?? "null");
+    const event = { method, namespace, timestamp: environment.now(), node, data: text, checkpoint_id, name };
+    options.record(event, end);
+  }
+
+  const recordRoot = (method: EventMethod, data: Json, end = false): void =>
+    record({ method, namespace: [], data }, end);
+
+  function track(namespace: readonly string[], data: Json): void {
+    if (namespace.length === 0 || !isObject(data)) return;
+    const key = JSON.stringify(namespace);
+    if (data.event === "started") open.set(key, { namespace, graph_name: data.graph_name ?? null });
+    else open.delete(key);
+  }
+
+  function takeYielded(event: YieldedEvent): void {
+    const { method, namespace, data } = event;
+    if (method === "lifecycle") track(namespace, data);
+    if (method === "input.requested") {
+      const { interrupt_id = null } = isObject(data) ? data : {};
+      if (requested.has(interrupt_id)) return;
+      requested.add(interrupt_id);
+    }
+    record(event);
+  }
+
+  /** Reads what earlier attempts of this run have recorded. */
+  async function readEarlier(): Promise<void> {
+    const { storage, scope } = options;
+    read = true;
+    if (run.claims === 1) return;
+    let after: number | null = Math.max(0, seqOf(run.turn - TURNS, 0));
+    while (after !== null) {
+      const query: { readonly after: number; readonly methods: typeof EARLIER } = { after, methods: EARLIER };
+      const page: EventPage = await options.retry(() => storage.readEvents(scope, run.thread_id, query));
+      for (const { run_id, method, namespace, data } of page.events) {
+        if (run_id !== run.run_id) continue;
+        const parsed = JSON.parse(data ?? "null") as Json;
+        if (method === "lifecycle") track(namespace, parsed);
+        else if (isObject(parsed)) requested.add(parsed.interrupt_id ?? null);
+        running ||= namespace.length === 0;
+      }
+      after = page.more ? page.read_to : null;
+    }
+  }
+
+  /** Inner ones first. */
+  function closeOpen(data: JsonObject): void {
+    for (const { namespace, graph_name } of [...open.values()].reverse()) {
+      const named = graph_name === null ? data : { ...data, graph_name };
+      record({ method: "lifecycle", namespace, data: named });
+    }
+    open.clear();
+  }
+
+  return {
+    async begin() {
+      await readEarlier();
+      closeOpen({ event: "interrupted" });
+      if (!running) recordRoot("lifecycle", { event: "running", graph_name: run.graph_id });
+      const answered = job.resumed ? [] : answeredIds(job.command?.resume, thread.interrupts);
+      if (answered.length > 0) recordRoot("input.answered", { interrupt_ids: answered });
+    },
+    take(event) {
+      if (event.type === "event") takeYielded(event);
+      else for (const derived of derive?.(event) ?? []) takeYielded(derived);
+    },
+    async end({ status, error, waits, failure }) {
+      // The run was stopped before this attempt began.
+      if (!read) await readEarlier();
+      const event = error ? "failed" : status === "interrupted" || waits ? "interrupted" : "completed";
+      closeOpen({ event });
+      const message = typeof error?.message === "string" ? error.message : undefined;
+      const data: JsonObject = {
+        event,
+        graph_name: run.graph_id,
+        ...(message === undefined ? {} : { error: message }),
+        ...(failure instanceof ResumeRefused ? refusal(failure) : {}),
+      };
+      recordRoot("lifecycle", data, true);
+    },
+  };
+}
+
+const refusal = ({ reason, interrupt_ids, pending_ids }: ResumeRefused): JsonObject => ({
+  reason,
+  interrupt_ids: [...interrupt_ids],
+  pending_ids: [...pending_ids],
+});
+
+/** The ids of the pending interrupts that a resume answers. */
+function answeredIds(resume: Json | undefined, interrupts: JsonObject): string[] {
+  if (resume === undefined) return [];
+  const pending = Object.values(interrupts)
+    .flatMap((list) => (Array.isArray(list) ? list : []))
+    .flatMap((interrupt) => (isObject(interrupt) && typeof interrupt.id === "string" ? [interrupt.id] : []));
+  const named = isObject(resume) ? pending.filter((id) => Object.hasOwn(resume, id)) : [];
+  return named.length > 0 ? named : pending.length === 1 ? pending : [];
+}
+
+/** An event as executors yield it. */
+type YieldedEvent = Omit<Extract<ExecutorEvent, { type: "event" }>, "type">;
+
+/**
+ * Makes protocol events of the root graph from what simple executors yield. `all`: every method, otherwise only states and interrupts.
+ * `stored`: the checkpoint of every state is stored, with its values.
+ */
+function createEventDeriver(all: boolean, stored: boolean): (event: ExecutorEvent) => YieldedEvent[] {
+  const blocks = all ? new ContentBlocks() : null;
+
+  const messages = (list: readonly Omit<YieldedEvent, "method">[]): YieldedEvent[] =>
+    list.map((event) => ({ ...event, method: "messages" }));
+
+  function takeStream({ mode, namespace = [], data }: StreamEvent): YieldedEvent[] {
+    switch (mode) {
+      case "messages-tuple": {
+        const [message, metadata] = (Array.isArray(data) ? data : []) as [JsonObject?, JsonObject?];
+        return message && blocks ? messages(blocks.chunk(message, metadata ?? {})) : [];
+      }
+      case "messages":
+        return blocks && Array.isArray(data) ? messages(blocks.finish(data)) : [];
+      case "updates":
+        if (!isObject(data) || "__interrupt__" in data) return [];
+        return Object.entries(data).map(([node, values]) => ({
+          method: "updates",
+          namespace,
+          node,
+          data: { node, values },
+        }));
+      case "custom": {
+        const named =
+          isObject(data) && Object.keys(data).length === 2 && typeof data.name === "string" && "payload" in data;
+        return [{ method: "custom", namespace, data: named ? data : { payload: data } }];
+      }
+      case "tasks":
+        return [{ method: "tasks", namespace, data }];
+      default:
+        return [];
+    }
+  }
+
+  function takeState({ values, tasks, checkpoint }: StateEvent): YieldedEvent[] {
+    // LangGraph does not show the state before the input either.
+    if (!checkpoint || checkpoint.source === "input") return [];
+    const { ns: _ns, checkpoint_id, ...about } = checkpoint;
+    const { messages: list } = isObject(values) ? values : {};
+    const completed = blocks && Array.isArray(list) ? messages(blocks.finish(list)) : [];
+    const requested = tasks
+      .flatMap((task) => task.interrupts)
+      .map(
+        ({ id: interrupt_id, value }): YieldedEvent => ({
+          method: "input.requested",
+          namespace: [],
+          data: { interrupt_id, payload: value, value },
+        }),
+      );
+    return [
+      ...completed,
+      { method: "checkpoints", namespace: [], data: { id: checkpoint_id, ...about } },
+      { method: "values", namespace: [], data: all || !stored ? values : null, checkpoint_id },
+      ...requested,
+    ];
+  }
+
+  return (event) => {
+    if (event.type === "stream") return all ? takeStream(event) : [];
+    return event.type === "state" ? takeState(event) : [];
+  };
+}

@@ -1,0 +1,212 @@
+/** The leases of a process: the heartbeat of each attempt, and the guard that keeps the process from claiming its own runs again. */
+import type { Environment } from "../environment.ts";
+import type { ClaimTerms, Lease, Scope, Storage } from "../storage/mod.ts";
+
+interface HeartbeatOptions {
+  readonly storage: Storage;
+  readonly scope: Scope;
+  readonly environment: Environment;
+  readonly lease: Lease;
+  readonly lease_ms: number;
+  /** When the lease expires without a renewal. */
+  readonly until: number;
+  /** The run's cancel flag is set. */
+  onCancelled(): void;
+  /** Another process has the run, or may have it: this one must write nothing more. */
+  onLost(): void;
+}
+
+export interface Heartbeat {
+  /** An expired lease can still be renewed until another process claims the run. */
+  isExpired(now: number): boolean;
+  /** True if the lease was renewed. */
+  renew(): Promise<boolean>;
+  /** Renews at once, because a renewal also reads the cancel flag. Calls during a renewal share the next one. */
+  checkCancelled(): void;
+  stop(): void;
+}
+
+/**
+ * The lease is lost when the store refuses a renewal. Where another process could claim the run, it is also lost shortly before it
+ * expires, if renewals have failed for a quarter of the lease while this process was running: a process that stood still knows
+ * nothing about the store.
+ */
+export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
+  const { storage, scope, environment, lease, lease_ms } = options;
+  let { until } = options;
+  let failingSince: number | null = null;
+  let stopped = false;
+  let checking = false;
+  let checkAgain = false;
+  let cancelTimer = (): void => {};
+
+  function stop(): void {
+    stopped = true;
+    cancelTimer();
+  }
+
+  function lose(): void {
+    stop();
+    options.onLost();
+  }
+
+  function schedule(ms: number): void {
+    cancelTimer();
+    if (!stopped) cancelTimer = environment.timer(Math.max(0, ms), () => void renew());
+  }
+
+  /** `late`: the delay with which the process noticed the failure, because it stood still. */
+  function failed(error: unknown, late = 0): void {
+    if (stopped) return;
+    const { run_id, thread_id } = lease;
+    // One log record until the next success.
+    if (failingSince === null) {
+      environment.log({ level: "warn", message: "a lease was not renewed", run_id, thread_id, error });
+    }
+    const now = environment.now();
+    // A process that stands still again and again leaves no time for an answer.
+    failingSince = late > lease_ms / 20 ? now : (failingSince ?? now);
+    if (!storage.single_process && now >= until - lease_ms / 10 && now - failingSince >= lease_ms / 4) lose();
+    else schedule(lease_ms / 20);
+  }
+
+  async function renew(): Promise<boolean> {
+    const sent = environment.now();
+    const next = sent + lease_ms;
+    const cancelWait = environment.timer(lease_ms / 6, () => {
+      failed(new Error("The store does not answer"), environment.now() - sent - lease_ms / 6);
+    });
+    try {
+      const renewed = await storage.renewLease(scope, lease, next);
+      if (renewed && !stopped) {
+        // The answer of an earlier renewal can arrive last: renew again, because the store may hold the earlier time.
+        schedule(next < until ? 0 : lease_ms / 3);
+        until = next;
+        failingSince = null;
+        if (renewed.cancelled) options.onCancelled();
+      } else if (!stopped) {
+        lose();
+      }
+      return renewed !== null;
+    } catch (error) {
+      failed(error);
+      return false;
+    } finally {
+      cancelWait();
+    }
+  }
+
+  function checkCancelled(): void {
+    checkAgain = checking;
+    if (checking || stopped) return;
+    checking = true;
+    void renew().then(() => {
+      checking = false;
+      if (checkAgain) checkCancelled();
+    });
+  }
+
+  schedule(until - environment.now() - (2 * lease_ms) / 3);
+  return { isExpired: (now) => now >= until, renew, checkCancelled, stop };
+}
+
+/** A claim sent with the creation or the end of a run. */
+interface SentClaim {
+  readonly token: string;
+  readonly until: number;
+  readonly answered: PromiseWithResolvers<void>;
+}
+
+/** An attempt of this process, as the guard sees it. */
+export interface LeasedAttempt {
+  /** The lease, or the slot of the thread, has expired while the executor is at work: a claim could take the run. */
+  isExpired(now: number): boolean;
+  /** Resolves when a claim can no longer take this run while its executor is at work. Rejects while that is uncertain. */
+  beforeClaim(): Promise<void>;
+}
+
+/**
+ * Keeps this process from claiming its own runs a second time: after it stood still, its leases have expired while their
+ * executors are still at work.
+ */
+export interface LeaseGuard {
+  sent(terms: ClaimTerms): void;
+  answered(token: string): void;
+  /** Some lease of this process has expired. */
+  isBehind(now: number): boolean;
+  /**
+   * Settles expired leases: waits for late answers, renews leases, waits for executors. Resolves with a time at which none of
+   * them has expired. Rejects if a renewal fails.
+   */
+  catchUp(): Promise<number>;
+}
+
+/** How long to wait for a late answer, and how often again if the process stands still meanwhile. */
+const LATE_MS = 100;
+const LATE_TIMES = 8;
+
+/** `single_process`: no other process could retry a run whose claim is not answered. */
+export function createLeaseGuard(
+  environment: Environment,
+  attempts: ReadonlySet<LeasedAttempt>,
+  single_process: boolean,
+): LeaseGuard {
+  const claims = new Map<string, SentClaim>();
+
+  /** Leases of this process that have expired. Claiming now could start such a run a second time. */
+  function expiredLeases(now: number): {
+    readonly claims: readonly SentClaim[];
+    readonly attempts: readonly LeasedAttempt[];
+  } {
+    return {
+      claims: [...claims.values()].filter(({ until }) => until <= now),
+      attempts: [...attempts].filter((attempt) => attempt.isExpired(now)),
+    };
+  }
+
+  /** Waits for the answer of a late claim. A slow store must not delay the rest, unless no other process could retry the run. */
+  async function awaitAnswer({ token, answered }: SentClaim): Promise<void> {
+    let cancel = (): void => {};
+    const wait = (times: number): void => {
+      const until = environment.now() + LATE_MS;
+      cancel = environment.timer(LATE_MS, () => {
+        // A late timer means that the process stood still: the store had no chance to answer.
+        if (times > 1 && environment.now() - until > LATE_MS / 10) return wait(times - 1);
+        claims.delete(token);
+        answered.resolve();
+      });
+    };
+    if (!single_process) wait(LATE_TIMES);
+    await answered.promise;
+    cancel();
+  }
+
+  function isBehind(now: number): boolean {
+    const expired = expiredLeases(now);
+    return expired.claims.length + expired.attempts.length > 0;
+  }
+
+  return {
+    isBehind,
+    sent({ token, lease_until }) {
+      claims.set(token, { token, until: lease_until, answered: Promise.withResolvers<void>() });
+    },
+    answered(token) {
+      claims.get(token)?.answered.resolve();
+      claims.delete(token);
+    },
+    async catchUp() {
+      let now = environment.now();
+      // More leases may expire while the store answers.
+      while (isBehind(now)) {
+        const expired = expiredLeases(now);
+        await Promise.all([
+          ...expired.claims.map(awaitAnswer),
+          ...expired.attempts.map((attempt) => attempt.beforeClaim()),
+        ]);
+        now = environment.now();
+      }
+      return now;
+    },
+  };
+}

@@ -1,0 +1,383 @@
+/** The states of agents that put no checkpoints: how they are recorded, read and updated. */
+import type { Environment } from "../environment.ts";
+import { isObject, type Json, type JsonObject } from "../json.ts";
+import { checkpointId } from "./checkpoints.ts";
+import {
+  type ChannelValue,
+  type CheckpointRef,
+  type DrawnGraph,
+  type Executor,
+  type ExecutorEvent,
+  type GraphState,
+  type Interrupt,
+  type Job,
+  type NewCheckpoint,
+  type StateEvent,
+  StateRefused,
+  type StateUpdate,
+  type StoredCheckpoint,
+  type StreamEvent,
+  type ThreadState,
+  type WireCheckpoint,
+} from "./contract.ts";
+import { applyUpdates } from "./messages.ts";
+
+/** The checkpoint of a state that follows another. An unchanged value keeps its version. */
+function checkpointOf(
+  state: Pick<StateEvent, "values" | "next" | "tasks">,
+  checkpoint_id: string,
+  metadata: JsonObject,
+  previous: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null,
+): NewCheckpoint {
+  const members = isObject(state.values) ? Object.entries(state.values) : [];
+  const whole = !isObject(state.values) || members.length > MOST_CHANNELS;
+  const channels: [string, Json | undefined][] = whole ? [[ROOT, state.values]] : members;
+  const known = new Map(previous?.values.map((value) => [value.channel, value]));
+  const versions: [string, string][] = [];
+  const values: ChannelValue[] = [];
+  for (const [channel, value] of channels) {
+    // The store would refuse it in every retry.
+    if (value === undefined) throw new TypeError(`values.${channel}: is undefined, which JSON does not have`);
+    const data = JSON.stringify(value);
+    const before = known.get(channel);
+    if (before && before.data === data) {
+      versions.push([channel, before.version]);
+    } else {
+      versions.push([channel, checkpoint_id]);
+      values.push({ channel, version: checkpoint_id, type: "json", data });
+    }
+  }
+  const { next, tasks } = state;
+  return {
+    ns: "",
+    checkpoint_id,
+    parent_id: previous?.checkpoint_id ?? null,
+    payload: { type: "json", data: JSON.stringify({ next, tasks, ...(whole ? { whole: true } : {}) }) },
+    metadata: { ...metadata, parents: {} },
+    versions: Object.fromEntries(versions),
+    values,
+  };
+}
+
+/** The number of the state after this one; the first one has −1. */
+function stepAfter(previous: Pick<StoredCheckpoint, "metadata"> | null): number {
+  const last = previous?.metadata["step"];
+  return typeof last === "number" ? last + 1 : -1;
+}
+
+/** The channel for a state that is stored as one value. */
+const ROOT = "__root__";
+/** The limit of channels, because each one is a row: larger states are stored as one value. */
+const MOST_CHANNELS = 1_000;
+
+export function valuesOf({ values }: StoredCheckpoint, whole: boolean): Json {
+  const read = ({ type, data }: ChannelValue): Json =>
+    type === "json" && typeof data === "string" ? (JSON.parse(data) as Json) : null;
+  const [only] = values;
+  if (whole && only) return read(only);
+  return Object.fromEntries(values.map((value) => [value.channel, read(value)]));
+}
+
+function wireCheckpoint(thread_id: string, checkpoint_ns: string, checkpoint_id: string): WireCheckpoint {
+  return { thread_id, checkpoint_ns, checkpoint_id, checkpoint_map: null };
+}
+
+interface RecordedParts extends Pick<StateEvent, "next" | "tasks"> {
+  /** The state is stored as one value. */
+  readonly whole: boolean;
+}
+
+/** What a recorded checkpoint has beside its values; null if another kind of graph has put it. */
+export function recordedParts({ payload: { type, data } }: StoredCheckpoint): RecordedParts | null {
+  const parsed: unknown = type === "json" && typeof data === "string" ? JSON.parse(data) : null;
+  if (!isObject(parsed) || !Array.isArray(parsed.next)) return null;
+  return { tasks: [], whole: false, ...(parsed as object as Pick<RecordedParts, "next">) };
+}
+
+function threadState(thread_id: string, stored: StoredCheckpoint): ThreadState {
+  const { next, tasks, whole } = recordedParts(stored) ?? { next: [], tasks: [], whole: false };
+  return {
+    values: valuesOf(stored, whole),
+    next,
+    tasks,
+    metadata: stored.metadata,
+    created_at: new Date(stored.created_at).toISOString(),
+    checkpoint: wireCheckpoint(thread_id, stored.ns, stored.checkpoint_id),
+    parent_checkpoint: stored.parent_id === null ? null : wireCheckpoint(thread_id, stored.ns, stored.parent_id),
+    interrupts: tasks.flatMap((task): readonly Interrupt[] => task.interrupts),
+  };
+}
+
+/** The states of graphs of one node, named like the graph. */
+export const recordedState: GraphState = {
+  async get(at, checkpoints) {
+    const stored = await checkpoints.get(at);
+    return stored && threadState(at.thread_id, stored);
+  },
+  async update({ thread_id, ...at }, graph_id, steps, checkpoints, { metadata, environment }) {
+    let place: CheckpointRef | null = null;
+    for (const updates of steps) {
+      const stored: StoredCheckpoint | null = await checkpoints.get(place ?? at);
+      if (stored && !recordedParts(stored))
+        throw new StateRefused("The thread's state was written by another kind of graph");
+      const before = stored && threadState(thread_id, stored);
+      const { source, ...state } = changeState(before, graph_id, updates, () => environment.uuid());
+      // A copy has the same parent as its original.
+      const beside = source === "fork" && stored && stored.parent_id !== null;
+      const parent = beside ? await checkpoints.get({ ns: "", checkpoint_id: stored.parent_id as string }) : stored;
+      const newest = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+      const checkpoint_id = checkpointId(environment, newest);
+      const previous = source === "fork" && !beside ? null : parent;
+      const about = { ...metadata, source, step: stepAfter(previous) };
+      await checkpoints.put(checkpointOf(state, checkpoint_id, about, previous));
+      place = { ns: "", checkpoint_id };
+    }
+    const last = place && (await checkpoints.get(place));
+    if (!place || !last) throw new Error("A state update needs at least one step");
+    return { checkpoint: place, state: threadState(thread_id, last) };
+  },
+  async schemas(graph_id) {
+    const schemas = { input_schema: null, output_schema: null, state_schema: null, config_schema: null };
+    return { graph_id, ...schemas, context_schema: null };
+  },
+  async drawn(graph_id): Promise<DrawnGraph> {
+    return {
+      nodes: [
+        { id: "__start__", type: "schema", data: "__start__" },
+        { id: graph_id, type: "runnable", data: { id: [graph_id], name: graph_id } },
+        { id: "__end__", type: "schema", data: "__end__" },
+      ],
+      edges: [
+        { source: "__start__", target: graph_id },
+        { source: graph_id, target: "__end__" },
+      ],
+    };
+  },
+  async subgraphs() {
+    return {};
+  },
+};
+
+const START = "__start__";
+const INPUT = "__input__";
+const END = "__end__";
+const COPY = "__copy__";
+
+/** The state after the updates of one step, with the `source` of its checkpoint. */
+interface ChangedState extends Pick<ThreadState, "next" | "tasks"> {
+  readonly values: JsonObject;
+  readonly source: "update" | "input" | "fork";
+}
+
+/**
+ * Applies updates in order; the last one decides `next`. `as_node` with the graph's name finishes the graph, `__start__` and
+ * `__input__` make the node next, `__end__` nothing. Without `as_node` open interrupts stay open. Errors: StateRefused.
+ */
+export function changeState(
+  before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
+  name: string,
+  updates: readonly StateUpdate[],
+  uuid: () => string,
+): ChangedState {
+  if (updates.some(({ as_node }) => as_node === COPY)) return copied(before, updates);
+  const state = before?.values ?? {};
+  if (!isObject(state)) throw new StateRefused("values: this graph's state is not an object and cannot be changed");
+  const changes: (readonly [JsonObject, "human" | "ai"])[] = [];
+  let place: Pick<ThreadState, "next" | "tasks"> = before ?? { next: [name], tasks: [] };
+  let source: ChangedState["source"] = "update";
+  for (const update of updates) {
+    const { as_node } = update;
+    if (as_node !== undefined && ![name, START, INPUT, END].includes(as_node)) {
+      throw new StateRefused(
+        `as_node: the graph has no node ${JSON.stringify(as_node)}; its only node is ${JSON.stringify(name)}`,
+      );
+    }
+    const ahead = as_node === START || as_node === INPUT || (as_node === undefined && place.next.includes(name));
+    for (const change of changesOf(update, name)) changes.push([change, ahead ? "human" : "ai"]);
+    const next = nextOf(update, name);
+    if (next) place = { next, tasks: [] };
+    if (as_node === INPUT) source = "input";
+  }
+  return { ...place, values: applied(state, changes, uuid), source };
+}
+
+function copied(
+  before: Pick<ThreadState, "values" | "next" | "tasks"> | null,
+  updates: readonly StateUpdate[],
+): ChangedState {
+  if (updates.length > 1) throw new StateRefused(`as_node: ${COPY} must be the only update of its step`);
+  if (updates[0]?.values) throw new StateRefused(`values: must be absent with ${COPY}`);
+  if (!before || !isObject(before.values))
+    throw new StateRefused(`as_node: ${COPY} needs a state to copy, and the thread has none`);
+  const { next, tasks, values } = before;
+  return { next, tasks, values, source: "fork" };
+}
+
+/** Null: `next` does not change. */
+function nextOf({ as_node, command }: StateUpdate, name: string): readonly string[] | null {
+  const targets = (command?.goto ?? []).map((target) => (typeof target === "string" ? target : target.node));
+  const stranger = targets.find((target) => target !== name && target !== END);
+  if (stranger !== undefined) {
+    throw new StateRefused(`command.goto: the graph has no node ${JSON.stringify(stranger)}`);
+  }
+  if (targets.length > 0) return targets.includes(name) ? [name] : [];
+  if (as_node === undefined) return null;
+  return as_node === START || as_node === INPUT ? [name] : [];
+}
+
+function changesOf({ values, command }: StateUpdate, name: string): JsonObject[] {
+  if (command?.resume !== undefined) throw new StateRefused("command.resume: only a run can answer an interrupt");
+  const sent = (command?.goto ?? []).flatMap((target) =>
+    typeof target === "string" || target.node !== name ? [] : [target.input],
+  );
+  const update = command?.update ?? null;
+  const pairs = Array.isArray(update)
+    ? (update as [string, Json][]).map((pair) => Object.fromEntries([pair]))
+    : [update];
+  const changes = [...(Array.isArray(values) ? values : [values]), ...pairs, ...sent].filter(
+    (change) => change !== null,
+  );
+  if (changes.every(isObject)) return changes;
+  throw new StateRefused("values: must be an object, a list of objects or null");
+}
+
+function applied(state: JsonObject, changes: Parameters<typeof applyUpdates>[1], uuid: () => string): JsonObject {
+  try {
+    return applyUpdates(state, changes, uuid);
+  } catch (error) {
+    throw new StateRefused(`values: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+}
+
+/**
+ * The `execute` of an executor that puts no checkpoints: each state that it yields is put as one, and shown in the modes
+ * `checkpoints` and `debug`. With durability `exit` only the last state is put, and none if the run was cancelled.
+ *
+ * @example
+ * ```ts
+ * import { type Executor, recordStates } from "greenroom/executor";
+ *
+ * const executor: Executor = {
+ *   graphs: () => [{ graph_id: "add" }],
+ *   execute: recordStates(async function* ({ input }) {
+ *     yield { type: "state", values: { sum: Number(input) + 1 }, next: [], tasks: [] };
+ *   }),
+ * };
+ * ```
+ */
+export function recordStates(execute: Executor["execute"]): Executor["execute"] {
+  return async function* (job, signal, environment) {
+    const recorder = new Recorder(job, environment);
+    const debug = job.modes.has("debug");
+    const wanted: Job = debug ? { ...job, modes: new Set([...job.modes, "tasks"]) } : job;
+    // An executor that ignores its signal may be abandoned before it ends.
+    const onAbort = (): void => void recorder.close(signal).catch(() => {});
+    signal.addEventListener("abort", onAbort);
+    try {
+      for await (const event of execute(wanted, signal, environment)) {
+        if (event.type === "state") {
+          if (!signal.aborted) yield* await recorder.record(event);
+        } else {
+          yield event;
+          if (debug && event.type === "stream") yield* recorder.taskFrames(event);
+        }
+      }
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+      await recorder.close(signal);
+    }
+  };
+}
+
+class Recorder {
+  private readonly job: Job;
+  private readonly environment: Environment;
+  /** Only the last state is put. */
+  private readonly onlyLast: boolean;
+  /** The newest state; undefined until the first one. */
+  private newest: Pick<StoredCheckpoint, "checkpoint_id" | "metadata"> | null | undefined;
+  /** The newest state that is put: the next one that is put follows it. */
+  private stored: Pick<StoredCheckpoint, "checkpoint_id" | "values"> | null = null;
+  /** Put at the end. */
+  private last: NewCheckpoint | null = null;
+
+  constructor(job: Job, environment: Environment) {
+    this.job = job;
+    this.environment = environment;
+    this.onlyLast = job.durability === "exit" && !job.temporary;
+  }
+
+  async record(event: StateEvent): Promise<ExecutorEvent[]> {
+    const { job, environment } = this;
+    const { checkpoints } = job;
+    let above = this.newest?.checkpoint_id ?? null;
+    let previous = this.newest;
+    if (previous === undefined) {
+      // A retry continues from the run's own newest state, not from the one it forked from.
+      const stored = await checkpoints.get(job.resumed || !job.from ? { ns: "" } : job.from);
+      this.stored = stored;
+      previous = stored;
+      above = (await checkpoints.get({ ns: "" }))?.checkpoint_id ?? null;
+    }
+    const source = event.source ?? "loop";
+    const step = stepAfter(previous);
+    const checkpoint_id = checkpointId(environment, above);
+    const checkpoint = checkpointOf(event, checkpoint_id, { ...job.metadata, source, step }, this.stored);
+    const shows = event.shows?.flatMap((shown) => [shown, ...this.taskFrames(shown)]) ?? [];
+    this.newest = checkpoint;
+    if (this.onlyLast) this.last = checkpoint;
+    else {
+      const { versions, values } = checkpoint;
+      const kept = this.stored?.values.filter(({ channel, version }) => versions[channel] === version) ?? [];
+      this.stored = { checkpoint_id, values: [...kept, ...values] };
+      await checkpoints.put(checkpoint);
+    }
+    const place = { checkpoint_id, ...(previous ? { parent_id: previous.checkpoint_id } : {}) };
+    return [
+      { ...event, shows, checkpoint: { ns: "", ...place, step, source } },
+      ...this.checkpointFrames(event, place, checkpoint.metadata),
+    ];
+  }
+
+  /** Puts the last state, where only that one is put. */
+  async close({ reason }: AbortSignal): Promise<void> {
+    const { last } = this;
+    this.last = null;
+    if (last && reason !== "cancelled") await this.job.checkpoints.put(last);
+  }
+
+  private checkpointFrames(
+    { values, next, tasks }: StateEvent,
+    { checkpoint_id, parent_id }: { readonly checkpoint_id: string; readonly parent_id?: string },
+    metadata: JsonObject,
+  ): StreamEvent[] {
+    const { modes, thread_id } = this.job;
+    if (!modes.has("checkpoints") && !modes.has("debug")) return [];
+    const config = (id: string): JsonObject => ({ configurable: { thread_id, checkpoint_ns: "", checkpoint_id: id } });
+    const wire = (id: string): JsonObject => ({ ...wireCheckpoint(thread_id, "", id) });
+    const data: JsonObject = {
+      config: config(checkpoint_id),
+      metadata,
+      values,
+      next: [...next],
+      tasks: tasks as unknown as Json,
+      parent_config: parent_id === undefined ? null : config(parent_id),
+      checkpoint: wire(checkpoint_id),
+      parent_checkpoint: parent_id === undefined ? null : wire(parent_id),
+    };
+    const frames: StreamEvent[] = modes.has("checkpoints") ? [{ type: "stream", mode: "checkpoints", data }] : [];
+    return modes.has("debug") ? [...frames, this.debugFrame("checkpoint", data)] : frames;
+  }
+
+  /** A frame of mode `tasks`, as mode `debug` shows it. */
+  taskFrames({ mode, data }: StreamEvent): StreamEvent[] {
+    if (mode !== "tasks" || !this.job.modes.has("debug") || !isObject(data)) return [];
+    return [this.debugFrame("input" in data ? "task" : "task_result", data)];
+  }
+
+  private debugFrame(type: string, payload: JsonObject): StreamEvent {
+    const timestamp = new Date(this.environment.now()).toISOString();
+    const step = this.newest?.metadata.step ?? -1;
+    return { type: "stream", mode: "debug", data: { step, timestamp, type, payload } };
+  }
+}
