@@ -15,7 +15,7 @@ import { constant, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { candidates, score, toToken } from "./feedback.ts";
 import { andOfPermitted, andOfRunPermitted, andPermitted, boundOf, scoped } from "./filter.ts";
-import { toRun } from "./runs/row.ts";
+import { claimLog, toRun } from "./runs/row.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Pipe, type Statement, statement } from "./statement.ts";
 
@@ -200,6 +200,7 @@ function toListed(row: SqlRow): ListedRun {
     lease_until: stored.lease_until,
     cancel_requested: stored.cancelled === 1,
     usage: stored.trace_id === null ? null : { tokens_in, tokens_out, cost_usd },
+    claim_log: claimLog(stored.claim_log),
   };
 }
 

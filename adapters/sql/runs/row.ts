@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from "../../../lib/json.ts";
-import type { ClaimedRun, Lease, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage/mod.ts";
+import type { ClaimedRun, Lease, ListedRun, MultitaskStrategy, RunRow, RunStatus } from "../../../lib/storage/mod.ts";
 import type { SqlRow } from "../driver.ts";
 import type { Tables } from "../schema/mod.ts";
 import { toThread } from "../threads.ts";
@@ -22,13 +22,13 @@ function errorOf(stored: string | null): Pick<RunRow, "error" | "stack"> {
 export const claimNote = (worker: string | undefined, at: number): string =>
   worker === undefined ? "" : `${JSON.stringify({ at, worker })}\n`;
 
-/** What follows the last end of a line was cut off. */
-const claimLog = (stored: string | null): RunRow["claim_log"] =>
+/** The claims in their order. What follows the last end of a line was cut off. */
+export const claimLog = (stored: string | null): ListedRun["claim_log"] =>
   (stored ?? "")
     .split("\n")
     .slice(0, -1)
     .reverse()
-    .map((line) => JSON.parse(line) as RunRow["claim_log"][number]);
+    .map((line) => JSON.parse(line) as ListedRun["claim_log"][number]);
 
 export function toRun(row: SqlRow): RunRow {
   const stored = row as unknown as Tables["runs"];
@@ -65,7 +65,6 @@ export function toRun(row: SqlRow): RunRow {
     ...(stored.cron_id === null ? {} : { cron_id: stored.cron_id }),
     // Undefined for a run that is just made.
     ...(stored.cancel_reason ? { cancel_reason: stored.cancel_reason } : {}),
-    claim_log: claimLog(stored.claim_log),
   };
 }
 
