@@ -16,7 +16,7 @@ import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, prepared, statement } from "./statement.ts";
+import { type Pipe, prepared, readOne, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Key = { deployment: string; assistant_id: string };
@@ -125,10 +125,8 @@ const deleteLabels = prepared<Key>(
 
 /** The verbs on assistants and their versions. */
 export function assistantVerbs(driver: Pipe): AssistantStorage {
-  const get = async (scope: Scope, assistant_id: string): Promise<AssistantRow | null> => {
-    const [row] = await driver.read(getAssistant({ deployment: scope.deployment, assistant_id }, scope.filter));
-    return row ? toAssistant(row) : null;
-  };
+  const get = ({ deployment, filter }: Scope, assistant_id: string): Promise<AssistantRow | null> =>
+    readOne(driver, getAssistant({ deployment, assistant_id }, filter), toAssistant);
   return {
     async createAssistant({ deployment }, assistant: NewAssistant, now) {
       const { assistant_id } = assistant;

@@ -23,7 +23,7 @@ import { refusal } from "./runs/create.ts";
 import { createStatements, isOpen, isSeen, type Tick } from "./runs/create-statements.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import { type Pipe, prepared, readAll, readOne } from "./statement.ts";
 
 type Key = { deployment: string; cron_id: string };
 type Content = {
@@ -241,10 +241,8 @@ function firing(driver: Pipe): CronStorage["fireCron"] {
 }
 
 export function cronVerbs(driver: Pipe): CronStorage {
-  const get = async ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> => {
-    const [row] = await driver.read(getCron({ deployment, cron_id }, filter));
-    return row ? toCron(row) : null;
-  };
+  const get = ({ deployment, filter }: Scope, cron_id: string): Promise<CronRow | null> =>
+    readOne(driver, getCron({ deployment, cron_id }, filter), toCron);
 
   return {
     async createCron({ deployment }, cron, now) {
@@ -293,18 +291,12 @@ export function cronVerbs(driver: Pipe): CronStorage {
       return deleted?.length === 1;
     },
 
-    async dueCrons({ deployment }, now, limit) {
-      return (await driver.read(dueCrons({ deployment, now, limit }))).map(toCron);
-    },
+    dueCrons: ({ deployment }, now, limit) => readAll(driver, dueCrons({ deployment, now, limit }), toCron),
 
-    async nextCronAt({ deployment }) {
-      const [row] = await driver.read(nextCronAt({ deployment }));
-      return row ? (row.next_run_date as number) : null;
-    },
+    nextCronAt: ({ deployment }) => readOne(driver, nextCronAt({ deployment }), (row) => row.next_run_date as number),
 
-    async failingCrons({ deployment }, failures, limit) {
-      return (await driver.read(failingCrons({ deployment, failures, limit }))).map(toCron);
-    },
+    failingCrons: ({ deployment }, failures, limit) =>
+      readAll(driver, failingCrons({ deployment, failures, limit }), toCron),
 
     fireCron: firing(driver),
 
@@ -315,11 +307,8 @@ export function cronVerbs(driver: Pipe): CronStorage {
       );
     },
 
-    async listCronFirings({ deployment }, cron_id, page) {
-      return (await driver.read(listFirings({ deployment, cron_id, limit: page.limit, offset: page.offset }))).map(
-        toFiring,
-      );
-    },
+    listCronFirings: ({ deployment }, cron_id, { limit, offset }) =>
+      readAll(driver, listFirings({ deployment, cron_id, limit, offset }), toFiring),
 
     async sweepCrons({ deployment }, before, limit) {
       const left = await driver.read(leftLabels({ deployment, limit }));

@@ -16,7 +16,7 @@ import { constant } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
-import { type Pipe, prepared, type Statement, statement } from "./statement.ts";
+import { type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 /** The end of a run, as a delivery reports it. `error` and `values` are JSON. */
 export type DeliveredEnd = {
@@ -198,23 +198,15 @@ export function deliveryVerbs(driver: Pipe, executes: () => boolean): DeliverySt
       return released?.length === 1;
     },
 
-    async nextDelivery({ deployment }) {
-      const [first] = await driver.read(firstDue({ deployment }));
-      return first ? (first.due_at as number) : null;
-    },
+    nextDelivery: ({ deployment }) => readOne(driver, firstDue({ deployment }), (row) => row.due_at as number),
 
-    async getDelivery({ deployment, filter }, delivery_id) {
-      const [row] = await driver.read(getDelivery({ deployment, delivery_id }, filter));
-      return row ? toDelivery(row) : null;
-    },
+    getDelivery: ({ deployment, filter }, delivery_id) =>
+      readOne(driver, getDelivery({ deployment, delivery_id }, filter), toDelivery),
 
-    async listDeliveries(scope, query) {
-      return (await driver.read(listed(scope, query))).map(toDelivery);
-    },
+    listDeliveries: (scope, query) => readAll(driver, listed(scope, query), toDelivery),
 
-    async listAttempts({ deployment, filter }, delivery_id) {
-      return (await driver.read(listAttempts({ deployment, delivery_id }, filter))).map(toAttempt);
-    },
+    listAttempts: ({ deployment, filter }, delivery_id) =>
+      readAll(driver, listAttempts({ deployment, delivery_id }, filter), toAttempt),
 
     async redeliver({ deployment, filter }, delivery_id, now) {
       const restarting = restart({ deployment, delivery_id, now }, filter);

@@ -14,7 +14,7 @@ import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 import { andOfRunPermitted, type Bound, boundOf, scoped } from "./filter.ts";
 import type { Tables } from "./schema/mod.ts";
-import { ofKey, type Pipe, prepared, type Statement, statement } from "./statement.ts";
+import { ofKey, type Pipe, prepared, readAll, readOne, type Statement, statement } from "./statement.ts";
 
 type Filled = Readonly<Record<string, SqlValue>>;
 
@@ -187,14 +187,11 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
       return made?.length === tokens.length;
     },
 
-    async getFeedbackToken(token_id) {
-      const [row] = await driver.read(getToken({ token_id }));
-      return row ? toToken(row) : null;
-    },
+    getFeedbackToken: (token_id) => readOne(driver, getToken({ token_id }), toToken),
 
-    async listFeedbackTokens({ workspace_ids, scope = EVERYWHERE, ...query }) {
+    listFeedbackTokens({ workspace_ids, scope = EVERYWHERE, ...query }) {
       const args = { ...query, workspace_ids: JSON.stringify(workspace_ids), deployment: scope.deployment };
-      return (await driver.read(listTokens(args, scope.filter))).map(toToken);
+      return readAll(driver, listTokens(args, scope.filter), toToken);
     },
 
     async submitFeedback({ deployment }, { token_id, feedback, idempotency, limit, now }) {
@@ -261,14 +258,14 @@ export function feedbackVerbs(driver: Pipe): FeedbackStorage {
       return deleted?.length === 1;
     },
 
-    async listFeedback({ limit, offset, ...query }) {
+    listFeedback({ limit, offset, ...query }) {
       const select = candidates(query)
         .selectAll()
         .orderBy("created_at", "desc")
         .orderBy("id")
         .limit(limit)
         .offset(offset);
-      return (await driver.read(statement(select))).map(toFeedback);
+      return readAll(driver, statement(select), toFeedback);
     },
 
     async feedbackStats(query) {

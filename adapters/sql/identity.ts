@@ -14,7 +14,7 @@ import {
 import { deploymentVerbs } from "./deployments.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import { type Pipe, prepared, readAll } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 
 /** The interval between two updates of a key's last use. */
@@ -114,9 +114,7 @@ type KeyVerbs = Pick<
 
 function keyVerbs(driver: Pipe): KeyVerbs {
   return {
-    async findKey(key_hash) {
-      return toGrants(await driver.read(findKey({ key_hash })));
-    },
+    findKey: async (key_hash) => toGrants(await driver.read(findKey({ key_hash }))),
 
     async touchKey(id, now) {
       await driver.batch([touchKey({ id, now, before: now - TOUCH_MS })], []);
@@ -139,13 +137,9 @@ function keyVerbs(driver: Pipe): KeyVerbs {
       return revoked?.[0] ? toKey(revoked[0]) : null;
     },
 
-    async listKeys(organization_id) {
-      return (await driver.read(listKeys({ organization_id }))).map(toKey);
-    },
+    listKeys: (organization_id) => readAll(driver, listKeys({ organization_id }), toKey),
 
-    async hasKeys() {
-      return (await driver.read(anyKey({}))).length > 0;
-    },
+    hasKeys: async () => (await driver.read(anyKey({}))).length > 0,
 
     async setMembership(membership) {
       const { subject_id, scope_id } = membership;
@@ -156,11 +150,10 @@ function keyVerbs(driver: Pipe): KeyVerbs {
       ]);
     },
 
-    async listMemberships(subject_id) {
-      return (await driver.read(listMemberships({ subject_id }))).map(({ subject_id, scope_id, permissions }) =>
+    listMemberships: (subject_id) =>
+      readAll(driver, listMemberships({ subject_id }), ({ subject_id, scope_id, permissions }) =>
         toMembership(subject_id, scope_id, permissions),
-      );
-    },
+      ),
   };
 }
 
@@ -250,22 +243,18 @@ function placeVerbs(driver: Pipe): PlaceVerbs {
     renameWorkspace: (id, name) => rename(workspaces, id, name),
     async deleteWorkspace(id, now) {
       const [deleted] = await driver.batch([workspaces.delete({ id, now }), deleteProjectsOf({ id, now })]);
-      return (deleted?.[0] as unknown as WorkspaceRow | undefined) ?? null;
+      return deleted?.[0] ? asIs<WorkspaceRow>(deleted[0]) : null;
     },
-    async listWorkspaces(organization_id) {
-      const rows = await driver.read(workspaces.list({ parents: JSON.stringify([organization_id]) }));
-      return rows as readonly unknown[] as readonly WorkspaceRow[];
-    },
+    listWorkspaces: (organization_id) =>
+      readAll(driver, workspaces.list({ parents: JSON.stringify([organization_id]) }), asIs<WorkspaceRow>),
     createProject: (row) => create(projects, { ...row, parent: row.workspace_id }),
     renameProject: (id, name) => rename(projects, id, name),
     async deleteProject(id, now) {
       const [deleted] = await driver.batch([projects.delete({ id, now })]);
-      return (deleted?.[0] as unknown as ProjectRow | undefined) ?? null;
+      return deleted?.[0] ? asIs<ProjectRow>(deleted[0]) : null;
     },
-    async listProjects(workspace_ids) {
-      const rows = await driver.read(projects.list({ parents: JSON.stringify(workspace_ids) }));
-      return rows as readonly unknown[] as readonly ProjectRow[];
-    },
+    listProjects: (workspace_ids) =>
+      readAll(driver, projects.list({ parents: JSON.stringify(workspace_ids) }), asIs<ProjectRow>),
   };
 }
 
@@ -299,7 +288,10 @@ function toGrants(rows: readonly SqlRow[]): KeyGrants | null {
   };
 }
 
-const toKey = (row: SqlRow): ApiKeyRow => row as unknown as ApiKeyRow;
+/** For tables whose columns are the members of the row. */
+const asIs = <Row>(row: SqlRow): Row => row as unknown as Row;
+const toKey = asIs<ApiKeyRow>;
+
 function toColumns(membership: MembershipRow): { subject_id: string; scope_id: string; permissions: string } {
   return { ...membership, permissions: JSON.stringify(membership.permissions) };
 }

@@ -18,7 +18,7 @@ import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, rep
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
-import { ofThread, type Pipe, prepared, type Statement } from "./statement.ts";
+import { ofThread, type Pipe, prepared, readOne, type Statement } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
 export type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
@@ -169,10 +169,8 @@ export function deleteThreadsOf(deployment: string, assistant_id: string, filter
 
 /** The verbs on threads. */
 export function threadVerbs(driver: Pipe): ThreadStorage {
-  const get = async (scope: Scope, thread_id: string): Promise<ThreadRow | null> => {
-    const [row] = await driver.read(getThread({ deployment: scope.deployment, thread_id }, scope.filter));
-    return row ? toThread(row) : null;
-  };
+  const get = ({ deployment, filter }: Scope, thread_id: string): Promise<ThreadRow | null> =>
+    readOne(driver, getThread({ deployment, thread_id }, filter), toThread);
   return {
     async createThread(scope, thread, now) {
       const { deployment } = scope;

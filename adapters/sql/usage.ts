@@ -6,7 +6,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { TraceRow, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared, type Statement } from "./statement.ts";
+import { type Pipe, prepared, readOne, type Statement } from "./statement.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -201,12 +201,8 @@ const getTrace = prepared<{ trace_id: string }>((p) =>
 
 /** The verbs on traces and usage counts. */
 export function usageVerbs(driver: Pipe): UsageStorage {
-  const read = async (trace_id: string): Promise<SqlRow | undefined> => (await driver.read(getTrace({ trace_id })))[0];
   return {
-    async getTrace(run_id) {
-      const row = await read(run_id);
-      return row ? toTrace(row) : null;
-    },
+    getTrace: (trace_id) => readOne(driver, getTrace({ trace_id }), toTrace),
     async addTraces(traces) {
       // If an id occurs twice, the first one counts.
       const known = new Map<string, TraceRow>();
@@ -224,12 +220,12 @@ export function usageVerbs(driver: Pipe): UsageStorage {
     async addTraceUsage(run_id, { tokens_in, tokens_out, cost_usd }) {
       await driver.batch([addReported({ run_id, tokens_in, tokens_out, cost_usd })], []);
     },
-    async getTraceUsage(run_id) {
-      const row = await read(run_id);
-      if (!row) return null;
-      const { tokens_in, tokens_out, cost_usd } = row;
-      return { tokens_in: Number(tokens_in), tokens_out: Number(tokens_out), cost_usd: Number(cost_usd) };
-    },
+    getTraceUsage: (trace_id) =>
+      readOne(driver, getTrace({ trace_id }), ({ tokens_in, tokens_out, cost_usd }) => ({
+        tokens_in: Number(tokens_in),
+        tokens_out: Number(tokens_out),
+        cost_usd: Number(cost_usd),
+      })),
     async countUsage(query) {
       const { workspace_ids, start, end, origin, stride_ms } = query;
       // Division rounds towards zero, so the first bucket must start before every trace.

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from "kysely";
 import type { IdentityStore, UserRow } from "../../lib/storage/identity.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
-import { type Pipe, prepared } from "./statement.ts";
+import { type Pipe, prepared, readAll, readOne } from "./statement.ts";
 
 type Id = { id: string };
 
@@ -94,10 +94,7 @@ export function userVerbs(driver: Pipe): UserVerbs {
       return deleted?.[0] ? toUser(deleted[0]) : null;
     },
 
-    async getUser(user) {
-      const [row] = await driver.read(getUser({ user }));
-      return row ? toUser(row) : null;
-    },
+    getUser: (user) => readOne(driver, getUser({ user }), toUser),
 
     async ensureUser({ workspace_id, identity, email }, now) {
       const key = { workspace_id, identity };
@@ -111,9 +108,7 @@ export function userVerbs(driver: Pipe): UserVerbs {
       return results.at(-1)?.[0]?.id as string;
     },
 
-    async listUsers(organization_id) {
-      return (await driver.read(listUsers({ organization_id }))).map(toUser);
-    },
+    listUsers: (organization_id) => readAll(driver, listUsers({ organization_id }), toUser),
 
     async names(of) {
       const rows = await driver.read(
