@@ -12,6 +12,7 @@ import type {
   Scope,
   TerminalStatus,
 } from "../../lib/storage/mod.ts";
+import { fromText } from "./columns.ts";
 import { constant } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andOfPermitted, boundOf, scoped } from "./filter.ts";
@@ -82,17 +83,8 @@ const takeDue = prepared<Claim>(
     ) returning *`,
 );
 
-type Attempt = {
-  delivery_id: string;
-  number: number;
-  at: number;
-  /** HTTP status of the response. Not named `status`: that column of other tables is text. */
-  http_status: number | null;
-  error: string | null;
-  duration_ms: number;
-  address: string | null;
-  answer: string | null;
-};
+/** `http_status`: of the response. Not named `status`: that column of other tables is text. */
+type Attempt = Omit<Tables["delivery_attempts"], "status"> & { http_status: number | null };
 type Fence = { deployment: string; delivery_id: string; token: string };
 
 // The prefix `worker ` marks claims of the process with the worker lock: the next holder knows that this process is dead. Claims of
@@ -242,7 +234,7 @@ function toDelivery(row: SqlRow): DeliveryRow {
       created_at: stored.run_created_at,
       started_at: stored.started_at,
       ended_at: stored.ended_at,
-      error: stored.error === null ? null : (JSON.parse(stored.error) as JsonObject),
+      error: fromText<JsonObject>(stored.error),
       values: stored.state_values,
       values_omitted: stored.values_omitted === 1,
       ...(stored.cancel_reason === null ? {} : { cancel_reason: stored.cancel_reason }),

@@ -14,6 +14,7 @@ import {
 import { deploymentVerbs } from "./deployments.ts";
 import { db, each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
+import type { Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, readAll } from "./statement.ts";
 import { userVerbs } from "./users.ts";
 
@@ -25,20 +26,7 @@ type Id = { id: string };
 // ---------------------------------------------------------------------- keys
 
 /** Inserts nothing unless everything that the key refers to exists and its short form is new. */
-const insertKey = prepared<{
-  id: string;
-  organization_id: string;
-  user_id: string | null;
-  kind: string;
-  key_hash: string;
-  short_key: string;
-  description: string | null;
-  created_at: number;
-  expires_at: number | null;
-  revoked_at: number | null;
-  last_used_at: number | null;
-  scopes: string;
-}>(
+const insertKey = prepared<Tables["api_keys"] & { scopes: string }>(
   (p) =>
     sql`insert into api_keys (id, organization_id, user_id, kind, key_hash, short_key, description, created_at,
       expires_at, revoked_at, last_used_at)
@@ -56,7 +44,7 @@ const isShortTaken = prepared<{ organization_id: string; short_key: string }>(
 );
 
 /** The grant of the key that this batch created; nothing without that key. */
-const insertGrant = prepared<{ subject_id: string; scope_id: string; permissions: string; key_hash: string }>(
+const insertGrant = prepared<Tables["memberships"] & { key_hash: string }>(
   (p) =>
     sql`insert into memberships (subject_id, scope_id, permissions)
     select id, ${p.scope_id}, ${p.permissions} from api_keys where id = ${p.subject_id} and key_hash = ${p.key_hash}
@@ -157,7 +145,7 @@ function keyVerbs(driver: Pipe): KeyVerbs {
   };
 }
 
-const putMembership = prepared<{ subject_id: string; scope_id: string; permissions: string }>(
+const putMembership = prepared<Tables["memberships"]>(
   (p) =>
     sql`insert into memberships (subject_id, scope_id, permissions)
     values (${p.subject_id}, ${p.scope_id}, ${p.permissions})
@@ -292,9 +280,10 @@ function toGrants(rows: readonly SqlRow[]): KeyGrants | null {
 const asIs = <Row>(row: SqlRow): Row => row as unknown as Row;
 const toKey = asIs<ApiKeyRow>;
 
-function toColumns(membership: MembershipRow): { subject_id: string; scope_id: string; permissions: string } {
-  return { ...membership, permissions: JSON.stringify(membership.permissions) };
-}
+const toColumns = (membership: MembershipRow): Tables["memberships"] => ({
+  ...membership,
+  permissions: JSON.stringify(membership.permissions),
+});
 
 /** Ignores permissions that only a later release knows. */
 function toMembership(subject_id: unknown, scope_id: unknown, permissions: unknown): MembershipRow {

@@ -4,6 +4,7 @@
  */
 import { type RawBuilder, sql } from "kysely";
 import type { TraceRow, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
+import { namesOf } from "./columns.ts";
 import { constant, db, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, prepared, readOne, type Statement } from "./statement.ts";
@@ -87,8 +88,8 @@ const addGiven = prepared<{ rows: string }>(
 
 const insertGiven = prepared<{ rows: string }>(
   (p) =>
-    sql`insert into traces (deployment, ${sql.join(NAMES.map((field) => sql.ref(field)))})
-    select '', ${sql.join(NAMES.map((field) => sql.ref(`g.${field}`)))} from ${given(p.rows)}
+    sql`insert into traces (deployment, ${namesOf(NAMES)})
+    select '', ${namesOf(NAMES, "g")} from ${given(p.rows)}
     where true on conflict do nothing`,
 );
 

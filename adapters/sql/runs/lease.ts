@@ -2,6 +2,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { ClaimRequest, FinishOutcome, FinishRun, Lease, Storage, TraceUsage } from "../../../lib/storage/mod.ts";
 import { discardProgress, holdsLease, type LeaseFence, putProgress } from "../checkpoints.ts";
+import { toText } from "../columns.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
@@ -11,7 +12,7 @@ import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
 import { putEvents } from "./events.ts";
 import { putFrames } from "./frames.ts";
-import { nullable, storedError, toClaim } from "./row.ts";
+import { storedError, toClaim } from "./row.ts";
 import { dropLeftThreads } from "./stop.ts";
 
 /** Extends the slot, never shortens it: renewals may arrive out of order. */
@@ -98,14 +99,14 @@ async function finishRun(driver: Pipe, deployment: string, lease: Lease, finish:
       {
         ...fence,
         status,
-        error: nullable(finish.error),
+        error: toText(finish.error),
         run_error: storedError(finish.error, finish.stack),
-        result: nullable(finish.result),
+        result: toText(finish.result),
         end_frame,
         head: thread.head,
         resting_status: thread.status,
         interrupts: JSON.stringify(thread.interrupts),
-        thread_error: nullable(thread.error),
+        thread_error: toText(thread.error),
         values: finish.values?.json ?? null,
         values_omitted: finish.values?.omitted ? 1 : 0,
         now,
