@@ -13,21 +13,26 @@ import { permits } from "../../lib/storage/visibility.ts";
 import { db, includes } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
-import { addLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
+import { addLabels, dropLabels, isEmpty, matches, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { type Pipe, prepared, readOne, statement } from "./statement.ts";
 import { deleteThreadsOf } from "./threads.ts";
 
 type Key = { deployment: string; assistant_id: string };
-type Content = {
-  graph_id: string;
-  name: string;
-  description: string | null;
-  config: string;
-  context: string;
-  metadata: string;
-};
+type Content = Pick<Tables["assistants"], keyof AssistantContent>;
+
+/** The columns of the content, from the arguments of a statement. */
+const contentOf = ({ graph_id, name, description, config, context, metadata }: Content): Content => ({
+  graph_id,
+  name,
+  description,
+  config,
+  context,
+  metadata,
+});
+
+const versionColumns = sql`deployment, assistant_id, version, graph_id, name, description, config, context, metadata`;
 
 const insertAssistant = prepared<Key & Content & { now: number }>((p) =>
   db
@@ -35,12 +40,7 @@ const insertAssistant = prepared<Key & Content & { now: number }>((p) =>
     .values({
       deployment: p.deployment,
       assistant_id: p.assistant_id,
-      graph_id: p.graph_id,
-      name: p.name,
-      description: p.description,
-      config: p.config,
-      context: p.context,
-      metadata: p.metadata,
+      ...contentOf(p),
       version: 1,
       created_at: p.now,
       updated_at: p.now,
@@ -53,10 +53,8 @@ const insertAssistant = prepared<Key & Content & { now: number }>((p) =>
 
 const insertFirstVersion = prepared<Key>(
   (p) =>
-    sql`insert into assistant_versions
-      (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
-    select deployment, assistant_id, version, graph_id, name, description, config, context, metadata, updated_at
-    from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    sql`insert into assistant_versions (${versionColumns}, created_at)
+    select ${versionColumns}, updated_at from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
     on conflict do nothing`,
 );
 
@@ -70,8 +68,7 @@ const getAssistant = scoped<Key>(
 
 const insertNextVersion = prepared<Key & Content & { seen_revision: number; now: number }>(
   (p) =>
-    sql`insert into assistant_versions
-      (deployment, assistant_id, version, graph_id, name, description, config, context, metadata, created_at)
+    sql`insert into assistant_versions (${versionColumns}, created_at)
     select a.deployment, a.assistant_id,
       (select max(v.version) + 1 from assistant_versions v
         where v.deployment = a.deployment and v.assistant_id = a.assistant_id),
@@ -85,12 +82,7 @@ const activate = prepared<Key & Content & { version: number | null; seen_revisio
   db
     .updateTable("assistants")
     .set({
-      graph_id: p.graph_id,
-      name: p.name,
-      description: p.description,
-      config: p.config,
-      context: p.context,
-      metadata: p.metadata,
+      ...contentOf(p),
       updated_at: p.now,
       version: sql<number>`coalesce(${p.version}, (select max(v.version) from assistant_versions v
         where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id))`,
@@ -115,12 +107,6 @@ const deleteAssistant = scoped<Key>(
   (p, bound) =>
     sql`delete from assistants where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
     ${andPermitted(itsMetadata, bound)} returning assistant_id`,
-);
-
-const deleteLabels = prepared<Key>(
-  (p) =>
-    sql`delete from labels where deployment = ${p.deployment} and kind = 'assistant' and row_id = ${p.assistant_id}
-    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`,
 );
 
 /** The verbs on assistants and their versions. */
@@ -192,7 +178,7 @@ export function assistantVerbs(driver: Pipe): AssistantStorage {
     async deleteAssistant({ deployment, filter }, assistant_id, { delete_threads, threads }) {
       const [deleted] = await driver.batch([
         deleteAssistant({ deployment, assistant_id }, filter),
-        deleteLabels({ deployment, assistant_id }),
+        dropLabels("assistant", deployment, assistant_id),
         ...(delete_threads ? deleteThreadsOf(deployment, assistant_id, threads?.filter) : []),
       ]);
       return deleted?.length === 1;
@@ -224,15 +210,13 @@ function sought({ deployment, filter }: Scope, { metadata, graph_id, name }: Ass
   return { kind: "assistant", deployment, metadata, filter, where };
 }
 
-function toContent(content: AssistantContent): Content {
-  return {
-    graph_id: content.graph_id,
-    name: content.name,
-    description: content.description,
-    config: JSON.stringify(content.config),
-    context: JSON.stringify(content.context),
-    metadata: JSON.stringify(content.metadata),
+function toContent({ config, context, metadata, ...content }: AssistantContent): Content {
+  const texts = {
+    config: JSON.stringify(config),
+    context: JSON.stringify(context),
+    metadata: JSON.stringify(metadata),
   };
+  return contentOf({ ...content, ...texts });
 }
 
 function toVersion(row: SqlRow): AssistantVersionRow {

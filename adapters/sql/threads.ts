@@ -10,18 +10,19 @@ import type {
   ThreadTtl,
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
+import { fromText } from "./columns.ts";
 import { db, each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
 import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
-import { addLabels, dropThreadLabels, type Label, labelsOf, narrowingValues, replaceLabels } from "./labels.ts";
+import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
 import { MARKED, putState } from "./state-updates.ts";
 import { ofThread, type Pipe, prepared, readOne, type Statement } from "./statement.ts";
 
 type Key = { deployment: string; thread_id: string };
-export type Ttl = { ttl_strategy: string | null; ttl_ms: number | null };
+export type Ttl = Pick<Tables["threads"], "ttl_strategy" | "ttl_ms">;
 
 const running = sql<string | null>`(select r.run_id from runs r
   where r.deployment = threads.deployment and r.thread_id = threads.thread_id and r.status = 'running')`;
@@ -34,18 +35,9 @@ export const busy: RawBuilder<number> = sql<number>`(${running} is not null or $
 
 const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.status end`;
 
-type Columns = Key &
-  Ttl & {
-    metadata: string;
-    config: string;
-    hidden: number;
-    graph_id: string | null;
-    head: string | null;
-    run_count: number;
-    now: number;
-  };
+type Columns = "metadata" | "config" | "hidden" | "graph_id" | "head" | "run_count";
 
-const insertThread = prepared<Columns>((p) =>
+const insertThread = prepared<Key & Ttl & Pick<Tables["threads"], Columns> & { now: number }>((p) =>
   db
     .insertInto("threads")
     .values({
@@ -144,14 +136,8 @@ const deleteLabelled = scoped<Named>(
     and ${holds(sql`metadata`, p.text)} and ${isGone(p)}${andPermitted(itsMetadata, bound)}`,
 );
 
-const deleteLabelsLeft = prepared<Labelled>((p) =>
-  db
-    .deleteFrom("labels")
-    .where("deployment", "=", p.deployment)
-    .where("kind", "in", ["thread", "values"])
-    .where("row_id", "in", labelled(p))
-    .where(sql<boolean>`not exists (select 1 from threads t
-      where t.deployment = labels.deployment and t.thread_id = labels.row_id)`),
+const deleteLabelsLeft = prepared<Labelled>(
+  (p) => sql`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${labelled(p)}`,
 );
 
 /** After the batch has deleted an assistant: deletes its threads that the filter permits, found by `metadata.assistant_id`. */
@@ -235,7 +221,7 @@ export function threadVerbs(driver: Pipe): ThreadStorage {
     async deleteThread({ deployment, filter }, thread_id) {
       const key = { deployment, thread_id };
       const [, deleted] = await driver.batch(
-        [dropItsTokens(key, filter), deleteThread(key, filter), dropThreadLabels(key)],
+        [dropItsTokens(key, filter), deleteThread(key, filter), dropLabels("thread", deployment, thread_id)],
         [ofThread(deployment, thread_id)],
       );
       return deleted?.length === 1;
@@ -274,7 +260,7 @@ export function toThread(row: SqlRow): ThreadRow {
     status: stored.running !== null || stored.waiting ? "busy" : (stored.status as RestingStatus),
     head: stored.head,
     interrupts: JSON.parse(stored.interrupts) as JsonObject,
-    error: stored.error === null ? null : (JSON.parse(stored.error) as Json),
+    error: fromText<Json>(stored.error),
     running: stored.running,
     slot: stored.slot_token === null ? null : { token: stored.slot_token, until: stored.slot_until as number },
     hidden: stored.hidden === 1,
