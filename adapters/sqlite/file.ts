@@ -1,5 +1,6 @@
 /** A SQLite file: opening it, refusing what is damaged, and the lock that says which process executes. */
-import { existsSync, realpathSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, realpathSync, statSync } from "node:fs";
+import { dirname } from "node:path";
 import type { SqlRow, SqlStatement } from "../sql/driver.ts";
 import { checkLogWhole } from "./file-watch.ts";
 
@@ -19,6 +20,12 @@ export function isLocked(error: unknown): boolean {
 
 /** How long a batch waits for another connection's write lock before it fails. */
 export const LOCK_WAIT_MS: number = 5_000;
+
+/** Creates the folder of a file. Throws for a file that may not be written, which SQLite opens without saying so. */
+export function prepareFile(path: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+}
 
 /** Opens and configures `path`. Throws an Error that names the path and the remedy when it cannot be used. */
 export function openFile(

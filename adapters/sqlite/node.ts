@@ -1,10 +1,9 @@
 /** SQLite by `node:sqlite`, on Node (22.13 or newer), Deno and Bun. */
-import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
-import { dirname } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlValue } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
+import { prepareFile } from "./file.ts";
 import { StatementCache } from "./statement-cache.ts";
 import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "./writer.ts";
 
@@ -45,9 +44,7 @@ export function nodeSqliteDriver(path: string, options?: SqliteOptions): SqlDriv
 }
 
 function connect(path: string): SqliteConnection {
-  if (path !== ":memory:") mkdirSync(dirname(path), { recursive: true });
-  // SQLite opens a file that it may not write without saying so.
-  if (existsSync(path)) accessSync(path, constants.R_OK | constants.W_OK);
+  if (path !== ":memory:") prepareFile(path);
   cutsText ??= textIsCut();
   const database = new DatabaseSync(path);
   const statements = new StatementCache<StatementSync>(

@@ -2,8 +2,7 @@
  * The SqlDriver of an embedded SQLite database: one writer connection behind a queue whose batches share commits, and one
  * connection for reads. It knows no SQLite package: bun.ts and node.ts each bring a SqliteConnection.
  */
-import type { SqlDriver, SqlRow, SqlStatement } from "../sql/driver.ts";
-import { sizeOf } from "../sql/statement-size.ts";
+import { type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/driver.ts";
 import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./file.ts";
 import { FileWatch } from "./file-watch.ts";
 
