@@ -22,33 +22,15 @@ import { deleteThreadsOf } from "./threads.ts";
 type Key = { deployment: string; assistant_id: string };
 type Content = Pick<Tables["assistants"], keyof AssistantContent>;
 
-/** The columns of the content, from the arguments of a statement. */
-const contentOf = ({ graph_id, name, description, config, context, metadata }: Content): Content => ({
-  graph_id,
-  name,
-  description,
-  config,
-  context,
-  metadata,
-});
-
 const versionColumns = sql`deployment, assistant_id, version, graph_id, name, description, config, context, metadata`;
 
-const insertAssistant = prepared<Key & Content & { now: number }>((p) =>
-  db
-    .insertInto("assistants")
-    .values({
-      deployment: p.deployment,
-      assistant_id: p.assistant_id,
-      ...contentOf(p),
-      version: 1,
-      created_at: p.now,
-      updated_at: p.now,
-      // Not 1: an assistant that was deleted and created again must have another revision than the old one.
-      revision: p.now,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll(),
+// The revision is not 1: an assistant that was deleted and created again must have another one than the old one.
+const insertAssistant = prepared<Key & Content & { now: number }>(
+  (p) =>
+    sql`insert into assistants (${versionColumns}, created_at, updated_at, revision)
+    values (${p.deployment}, ${p.assistant_id}, 1, ${p.graph_id}, ${p.name}, ${p.description}, ${p.config}, ${p.context},
+      ${p.metadata}, ${p.now}, ${p.now}, ${p.now})
+    on conflict do nothing returning *`,
 );
 
 const insertFirstVersion = prepared<Key>(
@@ -78,29 +60,21 @@ const insertNextVersion = prepared<Key & Content & { seen_revision: number; now:
 );
 
 /** Makes `version` the active one; null: the newest. The arguments contain the content of that version. */
-const activate = prepared<Key & Content & { version: number | null; seen_revision: number; now: number }>((p) =>
-  db
-    .updateTable("assistants")
-    .set({
-      ...contentOf(p),
-      updated_at: p.now,
-      version: sql<number>`coalesce(${p.version}, (select max(v.version) from assistant_versions v
-        where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id))`,
-      revision: sql<number>`revision + 1`,
-    })
-    .where("deployment", "=", p.deployment)
-    .where("assistant_id", "=", p.assistant_id)
-    .where("revision", "=", p.seen_revision)
-    .returningAll(),
+const activate = prepared<Key & Content & { version: number | null; seen_revision: number; now: number }>(
+  (p) =>
+    sql`update assistants set graph_id = ${p.graph_id}, name = ${p.name}, description = ${p.description},
+      config = ${p.config}, context = ${p.context}, metadata = ${p.metadata}, updated_at = ${p.now},
+      version = coalesce(${p.version}, (select max(v.version) from assistant_versions v
+        where v.deployment = assistants.deployment and v.assistant_id = assistants.assistant_id)),
+      revision = revision + 1
+    where deployment = ${p.deployment} and assistant_id = ${p.assistant_id} and revision = ${p.seen_revision}
+    returning *`,
 );
 
-const getVersion = prepared<Key & { version: number }>((p) =>
-  db
-    .selectFrom("assistant_versions")
-    .selectAll()
-    .where("deployment", "=", p.deployment)
-    .where("assistant_id", "=", p.assistant_id)
-    .where("version", "=", p.version),
+const getVersion = prepared<Key & { version: number }>(
+  (p) =>
+    sql`select * from assistant_versions where deployment = ${p.deployment} and assistant_id = ${p.assistant_id}
+    and version = ${p.version}`,
 );
 
 const deleteAssistant = scoped<Key>(
@@ -210,14 +184,14 @@ function sought({ deployment, filter }: Scope, { metadata, graph_id, name }: Ass
   return { kind: "assistant", deployment, metadata, filter, where };
 }
 
-function toContent({ config, context, metadata, ...content }: AssistantContent): Content {
-  const texts = {
-    config: JSON.stringify(config),
-    context: JSON.stringify(context),
-    metadata: JSON.stringify(metadata),
-  };
-  return contentOf({ ...content, ...texts });
-}
+const toContent = ({ graph_id, name, description, config, context, metadata }: AssistantContent): Content => ({
+  graph_id,
+  name,
+  description,
+  config: JSON.stringify(config),
+  context: JSON.stringify(context),
+  metadata: JSON.stringify(metadata),
+});
 
 function toVersion(row: SqlRow): AssistantVersionRow {
   const stored = row as unknown as Tables["assistant_versions"];

@@ -16,7 +16,7 @@ import type {
   SkipReason,
 } from "../../lib/storage/mod.ts";
 import { fromText, toText } from "./columns.ts";
-import { constant, db, each, rowsOf } from "./dialect.ts";
+import { constant, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { andPermitted, scoped } from "./filter.ts";
 import { addLabels, dropLabels, leftLabels, replaceLabels } from "./labels.ts";
@@ -44,13 +44,9 @@ const insertCron = prepared<Key & Content & Origin & { now: number }>(
     returning *`,
 );
 
-const isThread = prepared<{ deployment: string; thread_id: string }>((p) =>
-  db
-    .selectFrom("threads")
-    .select("thread_id")
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "=", p.thread_id)
-    .where("hidden", "=", 0),
+const isThread = prepared<{ deployment: string; thread_id: string }>(
+  (p) =>
+    sql`select thread_id from threads where deployment = ${p.deployment} and thread_id = ${p.thread_id} and hidden = 0`,
 );
 
 const metadata = sql`crons.metadata`;

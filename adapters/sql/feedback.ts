@@ -83,8 +83,8 @@ const allThere = (run_ids: string, deployment: string, bound: Bound): RawBuilder
     : sql`not exists (select 1 from ${each(run_ids)} asked
         where not (true${andOfRunPermitted(sql`asked.value`, deployment, bound)}))`;
 
-const getToken = prepared<{ token_id: string }>((p) =>
-  db.selectFrom("feedback_tokens").selectAll().where("token_id", "=", p.token_id),
+const getToken = prepared<{ token_id: string }>(
+  (p) => sql`select * from feedback_tokens where token_id = ${p.token_id}`,
 );
 
 type TokenQuery = { workspace_ids: string; run_id: string; limit: number; offset: number; deployment: string };

@@ -12,7 +12,7 @@ import {
   type WorkspaceRow,
 } from "../../lib/storage/identity.ts";
 import { deploymentVerbs } from "./deployments.ts";
-import { db, each } from "./dialect.ts";
+import { each } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import type { Tables } from "./schema/mod.ts";
 import { type Pipe, prepared, readAll } from "./statement.ts";
@@ -63,13 +63,8 @@ const touchKey = prepared<{ id: string; now: number; before: number }>(
     where id = ${p.id} and (last_used_at is null or last_used_at <= ${p.before})`,
 );
 
-const listKeys = prepared<{ organization_id: string }>((p) =>
-  db
-    .selectFrom("api_keys")
-    .selectAll()
-    .where("organization_id", "=", p.organization_id)
-    .orderBy("created_at")
-    .orderBy("id"),
+const listKeys = prepared<{ organization_id: string }>(
+  (p) => sql`select * from api_keys where organization_id = ${p.organization_id} order by created_at, id`,
 );
 
 const anyKey = prepared<Record<string, never>>(() => sql`select id from api_keys limit 1`);
@@ -156,8 +151,8 @@ const deleteMembership = prepared<{ subject_id: string; scope_id: string }>(
   (p) => sql`delete from memberships where subject_id = ${p.subject_id} and scope_id = ${p.scope_id}`,
 );
 
-const listMemberships = prepared<{ subject_id: string }>((p) =>
-  db.selectFrom("memberships").selectAll().where("subject_id", "=", p.subject_id).orderBy("scope_id"),
+const listMemberships = prepared<{ subject_id: string }>(
+  (p) => sql`select * from memberships where subject_id = ${p.subject_id} order by scope_id`,
 );
 
 // ------------------------------------------------- workspaces and projects

@@ -11,7 +11,7 @@ import type {
 } from "../../lib/storage/mod.ts";
 import type { Filter } from "../../lib/storage/visibility.ts";
 import { fromText } from "./columns.ts";
-import { db, each, holds } from "./dialect.ts";
+import { each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
 import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
@@ -37,37 +37,14 @@ const effectiveStatus = sql<string>`case when ${busy} then 'busy' else threads.s
 
 type Columns = "metadata" | "config" | "hidden" | "graph_id" | "head" | "run_count";
 
-const insertThread = prepared<Key & Ttl & Pick<Tables["threads"], Columns> & { now: number }>((p) =>
-  db
-    .insertInto("threads")
-    .values({
-      deployment: p.deployment,
-      thread_id: p.thread_id,
-      created_at: p.now,
-      updated_at: p.now,
-      state_updated_at: p.now,
-      metadata: p.metadata,
-      config: p.config,
-      graph_id: p.graph_id,
-      status: "idle",
-      head: p.head,
-      interrupts: "{}",
-      error: null,
-      hidden: p.hidden,
-      all_events: 0,
-      // Not 1: a thread that was deleted and created again must have another revision than the old one.
-      revision: p.now,
-      slot_token: null,
-      slot_until: null,
-      last_run: null,
-      run_count: p.run_count,
-      turn: 0,
-      ttl_strategy: p.ttl_strategy,
-      ttl_ms: p.ttl_ms,
-      pruned_at: null,
-    })
-    .onConflict((conflict) => conflict.doNothing())
-    .returningAll(),
+// The revision is not 1: a thread that was deleted and created again must have another one than the old one.
+const insertThread = prepared<Key & Ttl & Pick<Tables["threads"], Columns> & { now: number }>(
+  (p) =>
+    sql`insert into threads (deployment, thread_id, created_at, updated_at, state_updated_at, metadata, config, graph_id,
+      status, head, interrupts, hidden, revision, run_count, ttl_strategy, ttl_ms)
+    values (${p.deployment}, ${p.thread_id}, ${p.now}, ${p.now}, ${p.now}, ${p.metadata}, ${p.config}, ${p.graph_id},
+      'idle', ${p.head}, '{}', ${p.hidden}, ${p.now}, ${p.run_count}, ${p.ttl_strategy}, ${p.ttl_ms})
+    on conflict do nothing returning *`,
 );
 
 const itsMetadata = sql`threads.metadata`;
@@ -78,21 +55,12 @@ const getThread = scoped<Key>(
     where deployment = ${p.deployment} and thread_id = ${p.thread_id}${andPermitted(itsMetadata, bound)}`,
 );
 
-const updateMetadata = prepared<Key & Ttl & { metadata: string; seen_revision: number; now: number }>((p) =>
-  db
-    .updateTable("threads")
-    .set({
-      metadata: p.metadata,
-      ttl_strategy: p.ttl_strategy,
-      ttl_ms: p.ttl_ms,
-      updated_at: p.now,
-      revision: sql<number>`revision + 1`,
-    })
-    .where("deployment", "=", p.deployment)
-    .where("thread_id", "=", p.thread_id)
-    .where("revision", "=", p.seen_revision)
-    .returningAll()
-    .returning([running.as("running"), waiting.as("waiting")]),
+const updateMetadata = prepared<Key & Ttl & { metadata: string; seen_revision: number; now: number }>(
+  (p) =>
+    sql`update threads set metadata = ${p.metadata}, ttl_strategy = ${p.ttl_strategy}, ttl_ms = ${p.ttl_ms},
+      updated_at = ${p.now}, revision = revision + 1
+    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and revision = ${p.seen_revision}
+    returning *, ${running} as running, ${waiting} as waiting`,
 );
 
 const deleteThread = scoped<Key>(

@@ -5,7 +5,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { TraceRow, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { namesOf } from "./columns.ts";
-import { constant, db, each, rowsOf } from "./dialect.ts";
+import { constant, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { type Pipe, prepared, readOne, type Statement } from "./statement.ts";
 
@@ -196,9 +196,7 @@ function fullHours({ start, end, origin, stride_ms }: UsageQuery): { hours_from:
 
 // --------------------------------------------------------------------- verbs
 
-const getTrace = prepared<{ trace_id: string }>((p) =>
-  db.selectFrom("traces").selectAll().where("trace_id", "=", p.trace_id),
-);
+const getTrace = prepared<{ trace_id: string }>((p) => sql`select * from traces where trace_id = ${p.trace_id}`);
 
 /** The verbs on traces and usage counts. */
 export function usageVerbs(driver: Pipe): UsageStorage {

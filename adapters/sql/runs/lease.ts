@@ -6,7 +6,7 @@ import { toText } from "../columns.ts";
 import { db } from "../dialect.ts";
 import type { SqlRow } from "../driver.ts";
 import { valueLabels } from "../labels.ts";
-import { ofThread, type Pipe, prepared } from "../statement.ts";
+import { ofThread, type Pipe, prepared, type Statement } from "../statement.ts";
 import { traceReported } from "../usage.ts";
 import { claimAfter, claimRun, hasEnded, putBack } from "./claim.ts";
 import { type End, endRuns } from "./end.ts";
@@ -38,21 +38,19 @@ const markSaved = prepared<LeaseFence>((p) =>
   db.updateTable("runs").set({ saved: 1, progressed: sql<number>`attempt` }).where(holdsLease(p)).returning("run_id"),
 );
 
-/** Frees the slot of a run that is gone. */
-const freeSlot = prepared<LeaseFence>(
-  (p) =>
-    sql`update threads set slot_token = null, slot_until = null
+/** Frees the slot of the lease's thread. `when`: whether the run is held. */
+const freeing = (when: RawBuilder<unknown>): ((args: LeaseFence) => Statement) =>
+  prepared<LeaseFence>(
+    (p) =>
+      sql`update threads set slot_token = null, slot_until = null
     where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and not exists (select 1 from runs where ${holdsLease(p)})`,
-);
+      and ${when} (select 1 from runs where ${holdsLease(p)})`,
+  );
 
-/** Frees the slot of a run that will be requeued; of a run that is gone the executor may still be working. */
-const freeLeasedSlot = prepared<LeaseFence>(
-  (p) =>
-    sql`update threads set slot_token = null, slot_until = null
-    where deployment = ${p.deployment} and thread_id = ${p.thread_id} and slot_token = ${p.token}
-      and exists (select 1 from runs where ${holdsLease(p)})`,
-);
+/** Of a run that is gone. */
+const freeSlot = freeing(sql`not exists`);
+/** Of a run that will be requeued; of a run that is gone the executor may still be working. */
+const freeLeasedSlot = freeing(sql`exists`);
 
 /** Puts the run back and takes back an attempt that this claim has counted. */
 const requeue = prepared<LeaseFence & { now: number }>(
