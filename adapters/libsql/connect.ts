@@ -11,6 +11,7 @@ import {
   isLocked,
   MOVE_LOG,
   prepareFile,
+  SAFE_SETTINGS,
   unusable,
 } from "../sqlite/file.ts";
 import { systemTimer } from "../sqlite/writer.ts";
@@ -173,16 +174,7 @@ function pathOf(url: string): string {
 export async function configure(client: Client): Promise<void> {
   const mode = (await client.execute("pragma journal_mode = wal")).rows[0]?.[0];
   if (mode !== "wal" && mode !== "memory") throw new Error(`journal_mode stays ${mode}`);
-  for (const sql of [
-    "pragma busy_timeout = 0",
-    "pragma synchronous = full",
-    "pragma foreign_keys = on",
-    "pragma trusted_schema = off",
-    "pragma cell_size_check = on",
-    "pragma journal_size_limit = 67108864",
-  ]) {
-    await client.execute(sql);
-  }
+  for (const sql of ["pragma busy_timeout = 0", ...SAFE_SETTINGS]) await client.execute(sql);
 }
 
 /** Refuses a truncated file. */

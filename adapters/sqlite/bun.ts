@@ -4,9 +4,9 @@ import process from "node:process";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
-import { prepareFile } from "./file.ts";
+import { prepareFile, type SqliteConnection } from "./file.ts";
 import { StatementCache } from "./statement-cache.ts";
-import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "./writer.ts";
+import { type SqliteOptions, sqliteDriver } from "./writer.ts";
 
 /**
  * A Storage in the SQLite file at `path`, which is created with its folder when missing; `:memory:` lives as long as the

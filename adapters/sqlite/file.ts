@@ -54,16 +54,21 @@ export function openFile(
   }
 }
 
-const SETTINGS = [
+/** Settings of every connection, whatever package it is of. */
+export const SAFE_SETTINGS: readonly string[] = [
   "pragma synchronous = full",
   "pragma foreign_keys = on",
   "pragma trusted_schema = off",
   "pragma cell_size_check = on",
+  "pragma journal_size_limit = 67108864",
+];
+
+const SETTINGS = [
+  ...SAFE_SETTINGS,
   // Undoing a batch of a group needs its pages as they were: kept in a file, they cost more than the batch.
   "pragma temp_store = memory",
   // Ids are random, so every batch touches pages all over the file.
   "pragma cache_size = -32768",
-  "pragma journal_size_limit = 67108864",
   // Commits checkpoint by themselves only when the log has grown this long, under a load that never pauses.
   "pragma wal_autocheckpoint = 16000",
 ];

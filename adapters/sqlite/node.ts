@@ -3,9 +3,9 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { Storage } from "../../lib/storage/mod.ts";
 import type { SqlDriver, SqlRow, SqlValue } from "../sql/driver.ts";
 import { sqlStorage } from "../sql/mod.ts";
-import { prepareFile } from "./file.ts";
+import { prepareFile, type SqliteConnection } from "./file.ts";
 import { StatementCache } from "./statement-cache.ts";
-import { type SqliteConnection, type SqliteOptions, sqliteDriver } from "./writer.ts";
+import { type SqliteOptions, sqliteDriver } from "./writer.ts";
 
 /**
  * A Storage in the SQLite file at `path`, which is created with its folder when missing; `:memory:` lives as long as the
@@ -47,10 +47,7 @@ function connect(path: string): SqliteConnection {
   if (path !== ":memory:") prepareFile(path);
   cutsText ??= textIsCut();
   const database = new DatabaseSync(path);
-  const statements = new StatementCache<StatementSync>(
-    (sql) => database.prepare(sql),
-    () => {},
-  );
+  const statements = new StatementCache<StatementSync>((sql) => database.prepare(sql));
   const bind = (value: SqlValue): SqlValue | bigint => {
     // As a number it would be bound as REAL: 1.0 where a column has no type, and in expressions.
     if (typeof value === "number" && Number.isSafeInteger(value)) return BigInt(value);

@@ -6,8 +6,6 @@ import { type SqlDriver, type SqlRow, type SqlStatement, sizeOf } from "../sql/d
 import { isLocked, LOCK_WAIT_MS, openFile, type SqliteConnection, takeWorkerLock } from "./file.ts";
 import { FileWatch } from "./file-watch.ts";
 
-export type { SqliteConnection } from "./file.ts";
-
 /** What a simulation replaces; the defaults are the real ones. `Environment` of the core fits. */
 export interface SqliteOptions {
   /** Calls `fn` in a later macrotask: batches that arrive until then share a commit. */
