@@ -3,7 +3,7 @@
  * trace of such an hour also adds it to the sum. '' means null in its key columns.
  */
 import { type RawBuilder, sql } from "kysely";
-import type { TraceRow, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
+import type { TraceRow, TraceTerms, UsageGroup, UsageQuery, UsageStorage } from "../../lib/storage/mod.ts";
 import { namesOf } from "./columns.ts";
 import { constant, each, rowsOf } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
@@ -56,8 +56,10 @@ const insertClaimed = prepared<Claimed>(
  * Statements that store the trace of a run that the same batch has claimed with this token. No effect unless that is its first
  * attempt and it has no trace yet.
  */
-export function traceClaimed(of: Claimed): Statement[] {
-  return of.counted === 1 ? [addClaimed(of), insertClaimed(of)] : [insertClaimed(of)];
+export function traceClaimed(deployment: string, token: string, trace: TraceTerms): Statement[] {
+  const { workspace_id, project_id, counted } = trace;
+  const claimed = { deployment, token, workspace_id, project_id, counted: counted ? 1 : 0 };
+  return counted ? [addClaimed(claimed), insertClaimed(claimed)] : [insertClaimed(claimed)];
 }
 
 /** The columns of `traces`, in the order of the rows of the JSON list in `addTraces`. */

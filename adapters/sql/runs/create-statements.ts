@@ -9,7 +9,7 @@ import { addLabels, replaceLabels } from "../labels.ts";
 import { ofKey, ofThread, prepared, type Statement } from "../statement.ts";
 import { busy, type Ttl, ttlColumns } from "../threads.ts";
 import { traceClaimed } from "../usage.ts";
-import { isDue, traceTerms } from "./claim.ts";
+import { isDue } from "./claim.ts";
 import { claimNote, toClaim, toRun } from "./row.ts";
 import { interruption, removal, type Stop, type Stopping } from "./stop.ts";
 
@@ -288,7 +288,7 @@ export function createStatements(
     const { tokens, ...terms } = run.feedback;
     statements.push(mintTokens({ deployment, run_id, tokens: JSON.stringify(tokens), ...terms, now }));
   }
-  if (claim?.trace) statements.push(...traceClaimed(traceTerms(deployment, claim.token, claim.trace)));
+  if (claim?.trace) statements.push(...traceClaimed(deployment, claim.token, claim.trace));
   if (idempotency) statements.push(insertKey({ deployment, ...idempotency, run_id, now }));
 
   return {
