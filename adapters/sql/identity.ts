@@ -90,12 +90,7 @@ const findKey = prepared<{ key_hash: string }>(
     order by 1, 5, 2`,
 );
 
-type KeyVerbs = Pick<
-  IdentityStore,
-  "findKey" | "touchKey" | "createKey" | "revokeKey" | "listKeys" | "hasKeys" | "setMembership" | "listMemberships"
->;
-
-function keyVerbs(driver: Pipe): KeyVerbs {
+function keyVerbs(driver: Pipe) {
   return {
     findKey: async (key_hash) => toGrants(await driver.read(findKey({ key_hash }))),
 
@@ -137,7 +132,7 @@ function keyVerbs(driver: Pipe): KeyVerbs {
       readAll(driver, listMemberships({ subject_id }), ({ subject_id, scope_id, permissions }) =>
         toMembership(subject_id, scope_id, permissions),
       ),
-  };
+  } satisfies Partial<IdentityStore>;
 }
 
 const putMembership = prepared<Tables["memberships"]>(
@@ -197,19 +192,7 @@ const deleteProjectsOf = prepared<Id & { now: number }>(
   (p) => sql`update projects set deleted_at = ${p.now} where workspace_id = ${p.id} and deleted_at is null`,
 );
 
-type PlaceVerbs = Pick<
-  IdentityStore,
-  | "createWorkspace"
-  | "renameWorkspace"
-  | "deleteWorkspace"
-  | "listWorkspaces"
-  | "createProject"
-  | "renameProject"
-  | "deleteProject"
-  | "listProjects"
->;
-
-function placeVerbs(driver: Pipe): PlaceVerbs {
+function placeVerbs(driver: Pipe) {
   type Things = ReturnType<typeof namedThings>;
   const create = async <Row>(things: Things, row: Named): Promise<Made<Row>> => {
     const [made, parent] = await driver.batch([things.insert(row), things.hasParent({ id: row.parent })]);
@@ -238,7 +221,7 @@ function placeVerbs(driver: Pipe): PlaceVerbs {
     },
     listProjects: (workspace_ids) =>
       readAll(driver, projects.list({ parents: JSON.stringify(workspace_ids) }), asIs<ProjectRow>),
-  };
+  } satisfies Partial<IdentityStore>;
 }
 
 /** The IdentityStore on `driver`. */
