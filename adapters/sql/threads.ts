@@ -14,7 +14,7 @@ import { fromText } from "./columns.ts";
 import { each, holds } from "./dialect.ts";
 import type { SqlRow } from "./driver.ts";
 import { dropTokens } from "./feedback.ts";
-import { andOfPermitted, andPermitted, either, scoped } from "./filter.ts";
+import { andOfPermitted, andPermitted, type Bound, either, scoped } from "./filter.ts";
 import { addLabels, dropLabels, type Label, labelsOf, leftLabels, narrowingValues, replaceLabels } from "./labels.ts";
 import type { Tables } from "./schema/mod.ts";
 import { countFound, findRows, type Sought } from "./search.ts";
@@ -84,25 +84,20 @@ const labelled = (p: Labelled): RawBuilder<string> =>
 
 type Named = Labelled & { text: string; assistant_id: string };
 
-/** True once the assistant is deleted: the filter may have kept it. */
-const isGone = (p: Named): RawBuilder<unknown> =>
-  sql`not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})`;
+/** Threads of the assistant that the filter permits, once the assistant is deleted: the filter may have kept it. */
+const ofAssistant = (p: Named, bound: Bound): RawBuilder<unknown> =>
+  sql`threads where deployment = ${p.deployment} and thread_id in ${labelled(p)} and ${holds(itsMetadata, p.text)}
+    and not exists (select 1 from assistants a where a.deployment = ${p.deployment} and a.assistant_id = ${p.assistant_id})
+    ${andPermitted(itsMetadata, bound)}`;
 
 const dropLabelled = either<Named, Statement>((bound) =>
   dropTokens(
-    (
-      p,
-    ) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in (select t.thread_id from threads t
-      where t.deployment = ${p.deployment} and t.thread_id in ${labelled(p)} and ${holds(sql`t.metadata`, p.text)}
-      and ${isGone(p)}${andPermitted(sql`t.metadata`, bound(p))})`,
+    (p) => sql`select run_id from runs where deployment = ${p.deployment} and thread_id in
+      (select thread_id from ${ofAssistant(p, bound(p))})`,
   ),
 );
 
-const deleteLabelled = scoped<Named>(
-  (p, bound) =>
-    sql`delete from threads where deployment = ${p.deployment} and thread_id in ${labelled(p)}
-    and ${holds(sql`metadata`, p.text)} and ${isGone(p)}${andPermitted(itsMetadata, bound)}`,
-);
+const deleteLabelled = scoped<Named>((p, bound) => sql`delete from ${ofAssistant(p, bound)}`);
 
 const deleteLabelsLeft = prepared<Labelled>(
   (p) => sql`delete from ${leftLabels("thread")} and deployment = ${p.deployment} and row_id in ${labelled(p)}`,
